@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * @file pgwork.h
+ * A work queue and coordination service in a PostgreSQL database: claim, lease, reap.
+ *
+ *                 enqueue               claim: token, lease             complete
+ *   (producer) -----------> READY ------------------------> LEASED -----------> DONE
+ *                   |       ^ ^ ^                           | |  |  (gone, or kept by retention)
+ *          run_at   |       | | |  release, lease expired   | |  |
+ *                   |       | | +---------------------------+ |  |   extend: later end, same token
+ *                   v  due  | |                               |  |
+ *                DELAYED ---+ |      fail or snooze: later    |  |
+ *                   ^         |                               |  |
+ *                   +---------|-------------------------------+  |
+ *                             |  redrive                         |  attempts used up, or told so
+ *                            DEAD <------------------------------+
+ *
+ * Rules that hold for every function here, and are not repeated:
+ *
+ *   Status.      0 is done; > 0 is an outcome that is no error; < 0 is an error. The story behind an
+ *                error stands on the handle: pgw_error_message(), pgw_error_hint().
+ *   Ownership.   Three words only. "caller owns (free with X)"; "borrowed until Y"; "copied":
+ *                the library has its own copy when the call returns. An out-parameter comes first
+ *                after the handle and is NULL or 0 after a failure. Every _free and _close takes NULL.
+ *   Transaction. On a handle from pgw_open() each verb is a transaction of its own, committed when
+ *                the call returns PGW_OK. On a handle from pgw_attach() each verb runs in whatever
+ *                transaction the caller has open, and the library never sends BEGIN or COMMIT.
+ *   Threads.     One handle, one thread at a time; different handles are independent. The only
+ *                functions that may be called from anywhere are pgw_stop_notify() and
+ *                pgw_reaper_reload(), which are also safe in a signal handler.
+ *                Only pgw_worker_run() starts threads.
+ *   Time.        Durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us)
+ *                by the server's clock. Deadlines of waits use the monotonic clock.
+ *   Unknown.     A statement whose answer was lost may have been applied: PGW_EUNKNOWN. Repeating a
+ *                finishing verb is harmless (the token decides); repeating an enqueue is harmless
+ *                when it carries an operation id.
+ *
+ * Any verb can also return PGW_ENOMEM, PGW_EMISUSE, PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED,
+ * PGW_ETXN, PGW_ERETRY, PGW_ESCHEMA, PGW_EPERM, PGW_EDB, PGW_EPROTO and, when it writes,
+ * PGW_EUNKNOWN; the text of a function names what it returns beyond these.
+ */
+#ifndef PGWORK_H
+#define PGWORK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) && !defined(PGW_STATIC)
+#define PGW_API __attribute__((visibility("default")))
+#else
+#define PGW_API
+#endif
+
+/** @name Version @{ */
+#define PGW_VERSION_STRING "0.1.0"
+#define PGW_VERSION_NUMBER 0x000100 /* MM mm pp */
+
+/** The version of the library that is running: compare with PGW_VERSION_STRING. Static text. */
+PGW_API const char *pgw_version(void);
+/** @} */
+
+struct pg_conn; /* libpq's PGconn, for pgw_attach() */
+
+typedef struct pgw pgw;               /* handle: one connection, one thread */
+typedef struct pgw_conf pgw_conf;     /* configuration, copied by whoever takes it */
+typedef struct pgw_job pgw_job;       /* one job as the server told it; read by accessors */
+typedef struct pgw_batch pgw_batch;   /* jobs of one claim, in one block of memory */
+typedef struct pgw_stop pgw_stop;     /* asks loops and waits to end, from anywhere */
+typedef struct pgw_worker pgw_worker; /* the runtime that calls handlers */
+typedef struct pgw_task pgw_task;     /* a job in the hands of a handler */
+typedef struct pgw_reaper pgw_reaper; /* the loop that looks after a schema */
+typedef struct pgw_load pgw_load;     /* a bulk enqueue under way */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Status @{
+ * Codes are never renumbered and never reused. Ask the questions below instead of switching. */
+#define PGW_STATUS_MAP(XX)                                                                         \
+    XX(OK, 0, "done")                                                                              \
+    XX(EMPTY, 1, "nothing to claim")                                                               \
+    XX(AGAIN, 2, "started: wait for the descriptor, then call pgw_step")                           \
+    XX(CANCEL, 3, "extended, but the job was cancelled: stop and finish it")                       \
+    XX(EXISTS, 4, "a job with this unique key is there already: its id is returned")               \
+    XX(REPLACED, 5, "the waiting job with this unique key took the new payload")                   \
+    XX(REPEATED, 6, "this operation id was applied before: its ids are returned")                  \
+    XX(EINVAL, -1, "bad argument")                                                                 \
+    XX(ENOMEM, -2, "out of memory")                                                                \
+    XX(EMISUSE, -3, "called in a state that does not allow it")                                    \
+    XX(ECONN, -4, "no connection to the server, nothing was applied")                              \
+    XX(ETIMEDOUT, -5, "the deadline passed, nothing was applied")                                  \
+    XX(ECANCELED, -6, "stopped on request, nothing was applied")                                   \
+    XX(ETXN, -7, "the caller's transaction has already failed: roll it back")                      \
+    XX(ERETRY, -8, "serialization failure or deadlock: repeat the transaction")                    \
+    XX(ECONFLICT, -9, "somebody else wrote first")                                                 \
+    XX(ELEASE, -10, "the lease is lost: the token is no longer the current one")                   \
+    XX(ELOCKED, -11, "held by someone else")                                                       \
+    XX(EEXISTS, -12, "a job with this unique key is there already")                                \
+    XX(ENOTFOUND, -13, "no such job, queue or name")                                               \
+    XX(ESCHEMA, -14, "the schema is missing, or of a version that this library does not support")  \
+    XX(EPERM, -15, "the role may not do this, or the server is read-only")                         \
+    XX(ELIMIT, -16, "over a documented limit")                                                     \
+    XX(EDB, -17, "the server reported an error: ask pgw_error_sqlstate")                           \
+    XX(EPROTO, -18, "the server's answer has an unexpected shape")                                 \
+    XX(EUNKNOWN, -19, "the answer was lost: applied or not is unknown")                            \
+    XX(EPAUSED, -20, "the queue does not accept jobs: it is being drained")                        \
+    XX(EPOOLED, -21, "needs a session of its own, not a pooler in transaction mode")
+
+typedef enum pgw_status {
+#define PGW_STATUS_ENUM(name, number, text) PGW_##name = number,
+    PGW_STATUS_MAP(PGW_STATUS_ENUM)
+#undef PGW_STATUS_ENUM
+} pgw_status;
+
+/** "PGW_ELEASE" for PGW_ELEASE; "PGW_?" for a number that is no status. Static text. */
+PGW_API const char *pgw_status_name(pgw_status st);
+/** One sentence for humans. Static text. */
+PGW_API const char *pgw_status_text(pgw_status st);
+/** Not applied, and the same call may well succeed later: ECONN, ETIMEDOUT, ERETRY, ELOCKED. */
+PGW_API bool pgw_is_retriable(pgw_status st);
+/** What the caller held is gone, stop the work: ELEASE, ECONN. */
+PGW_API bool pgw_is_lost(pgw_status st);
+/** Applied or not cannot be said: EUNKNOWN. */
+PGW_API bool pgw_is_unknown(pgw_status st);
+/** A mistake in the program or a mismatch of versions, repeating is useless: EINVAL, EMISUSE, ESCHEMA, EPROTO. */
+PGW_API bool pgw_is_bug(pgw_status st);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Memory @{ */
+typedef struct pgw_allocator {
+    void *ctx;
+    void *(*alloc)(void *ctx, size_t size);              /* size is never 0 */
+    void *(*realloc)(void *ctx, void *ptr, size_t size); /* neither is ever 0 */
+    void (*free)(void *ctx, void *ptr);                  /* ptr is never NULL */
+} pgw_allocator;
+
+/**
+ * Replaces malloc for the whole process. Call it before anything else of the library, with no
+ * handle open; NULL brings malloc back. @p a is copied. Thread rule: before other threads start.
+ */
+PGW_API void pgw_set_allocator(const pgw_allocator *a);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Configuration @{
+ * One table of named properties with types, limits, defaults and texts; pgw_conf_each() walks it,
+ * `pgwork -X list` prints it. Values are text, checked when they are set. */
+
+/** A configuration with every default. Caller owns it (free with pgw_conf_free). PGW_ENOMEM. */
+PGW_API pgw_status pgw_conf_new(pgw_conf **conf);
+/**
+ * Sets a property; name and value are copied. PGW_ENOTFOUND: no such property. PGW_EINVAL: the
+ * value is not allowed; pgw_conf_error() names property, value and what is allowed.
+ *
+ *     pgw_conf_set(conf, "lease.ms", "60000");
+ */
+PGW_API pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *value);
+/** The value as text, borrowed until the next set or free; NULL when there is no such property. */
+PGW_API const char *pgw_conf_get(const pgw_conf *conf, const char *name);
+/** What the last pgw_conf_set() had to say; borrowed until the next call on @p conf. Never NULL. */
+PGW_API const char *pgw_conf_error(const pgw_conf *conf);
+
+typedef struct pgw_property {
+    const char *name, *type, *value, *initial, *allowed, *text;
+} pgw_property;
+/** Calls @p fn for every property until it returns non-zero; the strings are borrowed during the call. */
+PGW_API int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg), void *arg);
+PGW_API void pgw_conf_free(pgw_conf *conf);
+
+typedef enum pgw_level { PGW_ERROR = 1, PGW_WARN, PGW_INFO, PGW_DEBUG, PGW_TRACE } pgw_level;
+typedef void pgw_log_fn(void *arg, pgw_level level, const char *room, const char *message);
+/**
+ * Where messages go. Silent by default. Payloads, parameter values and connection strings are never
+ * logged. In the callback no pgwork function may be called on the handle that logs. The worker
+ * calls it from its own threads, one at a time.
+ */
+PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, void *arg);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Stop @{ */
+/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned). */
+PGW_API pgw_status pgw_stop_new(pgw_stop **stop);
+/**
+ * Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
+ * May be called from any thread and from a signal handler; keeps errno.
+ */
+PGW_API void pgw_stop_notify(pgw_stop *stop);
+/** How often it was asked: 0, 1, 2. */
+PGW_API int pgw_stop_count(const pgw_stop *stop);
+/** A descriptor that becomes readable at the first notify and stays so: for the caller's own poll(). */
+PGW_API int pgw_stop_fd(const pgw_stop *stop);
+PGW_API void pgw_stop_free(pgw_stop *stop);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Handle @{ */
+
+/**
+ * Opens a connection of its own. @p conf is copied; NULL means defaults: property `dsn` or, when
+ * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
+ * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms`. Checks the schema's
+ * version unless `schema.check` is off. Lost connections are opened again by the next call, with
+ * jittered backoff inside that call's deadline.
+ *
+ * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns it
+ * in both cases (free with pgw_close).
+ *
+ *     pgw *h;
+ *     if (pgw_open(&h, NULL) != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
+ *     pgw_close(h);
+ */
+PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
+
+/**
+ * Wraps a connection of the caller's, to take part in its transactions. The library never closes,
+ * resets or configures it, prepares nothing, listens to nothing, and sends no BEGIN or COMMIT: what
+ * a verb did stands or falls with the caller's transaction. @p conn is borrowed until pgw_close().
+ * PGW_EMISUSE when it is busy or in pipeline mode, PGW_ETXN when its transaction has failed.
+ *
+ *     PQexec(conn, "BEGIN");
+ *     PQexec(conn, "INSERT INTO orders ...");
+ *     pgw_attach(&h, conn, NULL);
+ *     pgw_enqueue(h, &id, "mail", &job, NULL);     // exists exactly if the order does
+ *     pgw_close(h);
+ *     PQexec(conn, "COMMIT");
+ */
+PGW_API pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
+
+/** Ends the session (not an attached one) and frees the handle. NULL is fine. */
+PGW_API void pgw_close(pgw *h);
+/** For the child of a fork: frees the handle without a word to the server, whose session is the parent's. */
+PGW_API void pgw_abandon(pgw *h);
+
+/** The last call's status and story. The strings live in the handle: borrowed until its next call; never NULL. */
+PGW_API pgw_status pgw_error_status(const pgw *h);
+PGW_API const char *pgw_error_message(const pgw *h);
+PGW_API const char *pgw_error_hint(const pgw *h);      /* what to do next, or "" */
+PGW_API const char *pgw_error_sqlstate(const pgw *h);  /* five characters, or "" */
+PGW_API const char *pgw_error_statement(const pgw *h); /* name of the statement, or "" */
+
+/** Waits of @p h end with PGW_ECANCELED once @p stop is notified (a statement under way is cancelled at the second). Borrowed until changed or pgw_close(). */
+PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
+/** Deadline of each following call; 0 brings the property `call.timeout_ms` back. */
+PGW_API void pgw_set_timeout(pgw *h, int64_t timeout_ms);
+/** The server's clock at its last answer to a claim or extend; 0 before the first. */
+PGW_API int64_t pgw_server_time_us(const pgw *h);
+/** Is there a pooler between us that changes sessions between transactions? Asked once per connection. */
+PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Without blocking @{
+ * The same verbs, in the caller's event loop. pgw_async() arms the next verb on the handle: it sends
+ * and returns PGW_AGAIN instead of waiting, and @p done is called exactly once, from pgw_step(), when
+ * its answer is complete and committed; out-parameters are filled by then, so they must live until
+ * then. A verb that fails at once returns its error and @p done is never called. In @p done the next
+ * verb may be started, or the handle closed. One verb at a time per handle. Verbs that wait or take
+ * several round trips (pgw_open, pgw_claim with wait_ms, loads, migrate, loops) return PGW_EMISUSE
+ * when armed. */
+#define PGW_READ 1
+#define PGW_WRITE 2
+typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
+PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
+PGW_API int pgw_fd(const pgw *h);             /* the socket; may change after a reconnect; -1: none */
+PGW_API int pgw_events(const pgw *h);         /* PGW_READ | PGW_WRITE wanted now; 0: idle */
+PGW_API int64_t pgw_timeout_ms(const pgw *h); /* call pgw_step by then; -1: no hurry */
+/** Does what can be done without waiting; @p events says what poll() found. PGW_AGAIN: call again when ready. PGW_OK: idle. */
+PGW_API pgw_status pgw_step(pgw *h, int events);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Jobs: references @{ */
+
+/** The fencing token of one claim. The number only grows for a job; the nonce is random. Compared for equality. */
+typedef struct pgw_token {
+    uint64_t number, nonce;
+} pgw_token;
+
+/** What a finishing verb needs to name a job and prove that it is ours. A plain value: copy it freely. */
+typedef struct pgw_ref {
+    int64_t id;
+    pgw_token token;
+} pgw_ref;
+
+#define PGW_TOKEN_TEXT 37 /* bytes for a token as text, with the end */
+/** Writes the token as one shell word (a UUID) into @p text. Returns @p text. */
+PGW_API char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT]);
+/** PGW_EINVAL: not a token. */
+PGW_API pgw_status pgw_token_parse(pgw_token *token, const char *text);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Enqueue @{ */
+
+/** How long a unique key stays taken. */
+typedef enum pgw_key_scope { PGW_KEY_UNFINISHED, PGW_KEY_READY, PGW_KEY_PERIOD } pgw_key_scope;
+/** What an enqueue does when its unique key is taken. */
+typedef enum pgw_key_policy { PGW_KEY_SKIP, PGW_KEY_REPLACE, PGW_KEY_ERROR } pgw_key_policy;
+
+/** A job to be. Start from PGW_NEW_INIT; every string is copied. */
+typedef struct pgw_new {
+    size_t struct_size;
+    const char *payload; /* JSON text, NULL: none */
+    const char *kind;    /* what sort of job, up to 255 bytes; NULL: "" */
+    const void *body;    /* opaque bytes beside the payload, NULL: none */
+    size_t body_size;
+    int priority;         /* 0 (first) .. 9 */
+    int64_t run_at_us;    /* not before, server's clock; 0: at once */
+    int64_t delay_ms;     /* or: this long from now; not together with run_at_us */
+    int max_attempts;     /* 0: as the queue says */
+    int64_t lease_ms;     /* 0: as the claim or the queue says */
+    const char *const *tags;
+    size_t tags_count;    /* up to 32 */
+    const char *key;      /* unique key, up to 255 bytes; NULL: none */
+    pgw_key_scope key_scope;
+    pgw_key_policy key_policy;
+    int64_t key_period_ms; /* for PGW_KEY_PERIOD */
+} pgw_new;
+/* clang-format off */
+#define PGW_NEW_INIT {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0}
+/* clang-format on */
+
+/**
+ * Adds a job; it can be claimed once the transaction commits. @p id (may be NULL) takes its id.
+ * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it adds nothing and
+ * returns PGW_REPEATED with the same id. PGW_EXISTS, PGW_REPLACED, PGW_EEXISTS: see key_policy.
+ * PGW_EINVAL names the field. PGW_ELIMIT: payload over the queue's max_bytes (16 MB unless set).
+ * PGW_EPAUSED: queue is drained. PGW_ENOTFOUND: no such queue, and `implicit_queues` is off.
+ *
+ *     pgw_new job = PGW_NEW_INIT;
+ *     job.kind = "resize", job.payload = "{\"file\":\"a.png\"}";
+ *     int64_t id;
+ *     pgw_status st = pgw_enqueue(h, &id, "images", &job, NULL);
+ */
+PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job, const char *op);
+
+/**
+ * Adds @p n jobs (up to 10,000) in one statement: all or none. @p ids and @p outcomes (arrays of n,
+ * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's scope,
+ * policy and period are those of the first job. Status as pgw_enqueue().
+ */
+PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue, const pgw_new *jobs, size_t n, const char *op);
+
+/**
+ * A bulk enqueue without a limit in number: COPY in binary where the role may write the table, else
+ * batches of pgw_enqueue_many(). Unique keys are not for bulk (PGW_EINVAL). On an opened handle
+ * the whole load is one transaction when COPY is used, one per 10,000 jobs otherwise; no other verb until
+ * pgw_load_end(). Caller owns the load (free with pgw_load_end, also after a failure).
+ */
+PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
+PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
+/** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added may be NULL. */
+PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
+
+/** Removes jobs that wait; asks running ones to stop. outcomes[i]: PGW_OK gone, PGW_CANCEL asked, PGW_ENOTFOUND. */
+PGW_API pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids, size_t n);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Claim and finish @{ */
+typedef struct pgw_claim_opts {
+    size_t struct_size;
+    const char *const *queues;
+    size_t queues_count; /* 1 .. 64 */
+    int max;             /* 1 .. 10,000 jobs */
+    const char *holder;  /* who; NULL: property `holder` (host:pid) */
+    int64_t lease_ms;    /* 0: as the job, else the queue says */
+    int64_t wait_ms;     /* wait so long for a first job; 0: don't; -1: until stopped */
+} pgw_claim_opts;
+/* clang-format off */
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0}
+/* clang-format on */
+
+/**
+ * Takes up to max jobs, the lowest priority number first, then the oldest; never one under a live
+ * lease, never one that waits for its time. With several queues, the one whose first job comes
+ * first is served first. An attempt is charged. *batch: caller owns (free with pgw_batch_free).
+ * PGW_EMPTY: nothing there, *batch is NULL. PGW_EINVAL, PGW_ENOTFOUND (no such queue is PGW_EMPTY:
+ * queues may come later). Use an opened handle: on an attached one a claim is undone by ROLLBACK.
+ *
+ *     const char *q[] = {"images"};
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     o.queues = q, o.queues_count = 1, o.max = 100;
+ *     pgw_batch *b;
+ *     if (pgw_claim(h, &b, &o) == PGW_OK) {
+ *         for (size_t i = 0; i < pgw_batch_count(b); i++) puts(pgw_job_payload(pgw_batch_job(b, i)));
+ *         pgw_batch_free(b);
+ *     }
+ */
+PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts);
+
+/**
+ * Finishing verbs. @p refs are jobs of @p queue with the tokens of their claims. Each job is accepted
+ * only while its token is the current one; verdicts[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (another
+ * claim has or had it since) or PGW_ENOTFOUND (finished, cancelled or never there). Return PGW_OK when
+ * all were accepted, PGW_ELEASE when at least one was refused; the accepted ones are done either way.
+ * A late call is accepted as long as nobody took the lease away. All work on an attached handle:
+ * then job and the caller's own writes commit together; roll back when told PGW_ELEASE.
+ */
+
+/** Done: the row goes away, or is kept with outputs[i] (JSON, or NULL) as long as the queue's retention says. */
+PGW_API pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, const char *const *outputs, size_t n);
+
+typedef struct pgw_fail_opts {
+    size_t struct_size;
+    const char *error; /* text kept with the job, cut at 8,000 bytes */
+    int64_t retry_ms;  /* try again after; -1: exponential backoff with full jitter as the queue says */
+    bool dead;         /* to the dead letters at once */
+} pgw_fail_opts;
+#define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, -1, false}
+/** Failed: tried again later, or to the dead letters when the attempts are used up. */
+PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n, const pgw_fail_opts *opts);
+/** Not now: again after @p delay_ms, no attempt charged. */
+PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms);
+/** Not started: back in front of its priority, no attempt charged. */
+PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n);
+/** Still at it: the lease ends @p lease_ms from now (0: as the queue says). verdicts[i] may also be PGW_CANCEL: extended, but please stop. */
+PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms);
+
+/** pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue (opts->queues_count is 1, wait_ms 0). Returns as the claim does; look at the verdicts for the rest. */
+PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n, pgw_batch **batch, const pgw_claim_opts *opts);
+
+PGW_API size_t pgw_batch_count(const pgw_batch *batch);
+/** Borrowed until pgw_batch_free(). NULL when i is out of range. */
+PGW_API const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i);
+PGW_API void pgw_batch_free(pgw_batch *batch);
+
+/* What a job says. Strings are borrowed as long as the job lives; NULL where there is none. */
+PGW_API int64_t pgw_job_id(const pgw_job *job);
+PGW_API pgw_ref pgw_job_ref(const pgw_job *job);
+PGW_API const char *pgw_job_queue(const pgw_job *job);
+PGW_API const char *pgw_job_kind(const pgw_job *job);
+PGW_API const char *pgw_job_payload(const pgw_job *job); /* JSON text */
+PGW_API const void *pgw_job_body(const pgw_job *job, size_t *size);
+PGW_API int pgw_job_priority(const pgw_job *job);
+PGW_API int pgw_job_attempt(const pgw_job *job); /* 1 at the first claim */
+PGW_API int pgw_job_max_attempts(const pgw_job *job);
+PGW_API size_t pgw_job_tags_count(const pgw_job *job);
+PGW_API const char *pgw_job_tag(const pgw_job *job, size_t i);
+PGW_API int64_t pgw_job_created_us(const pgw_job *job);
+PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job); /* server's clock; 0: not leased */
+/* Beyond a claim, from pgw_jobs_each(): */
+PGW_API const char *pgw_job_state(const pgw_job *job); /* ready delayed leased done dead cancelled */
+PGW_API const char *pgw_job_holder(const pgw_job *job);
+PGW_API const char *pgw_job_error(const pgw_job *job);
+PGW_API const char *pgw_job_key(const pgw_job *job);
+PGW_API const char *pgw_job_output(const pgw_job *job);
+PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
+PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Looking at jobs (operator) @{ */
+typedef struct pgw_jobs_opts {
+    size_t struct_size;
+    const char *queue; /* NULL: all */
+    const char *state; /* NULL: all */
+    const char *kind;  /* NULL: all */
+    int64_t id;        /* 0: all */
+    int limit;         /* 1 .. 100,000 */
+} pgw_jobs_opts;
+#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100}
+/** Calls @p fn for each job until it returns non-zero; the job is borrowed during the call. PGW_EMPTY: none. */
+PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts, int (*fn)(const pgw_job *job, void *arg), void *arg);
+/** Dead letters back to ready with a fresh count of attempts: @p ids (n of them), or (n = 0) those of @p kind (NULL: all), at most @p limit (0: all). */
+PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n, const char *kind, int64_t limit);
+/** Deletes dead letters older than @p older_than_ms (0: all). */
+PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Queues (operator) @{
+ * A queue comes into being at its first enqueue, unless the setting `implicit_queues` is off. Names:
+ * UTF-8, 1 to 200 bytes, no control characters. */
+typedef struct pgw_queue_opts {
+    size_t struct_size;
+    int64_t lease_ms;       /* default lease, 100 .. 86,400,000; 30,000 */
+    int64_t backoff_ms;     /* first retry within, 0 .. ; 1,000 */
+    int64_t backoff_cap_ms; /* no retry later than; 3,600,000 */
+    int64_t retention_ms;   /* keep finished jobs so long; 0: don't */
+    int max_attempts;       /* 1 .. 1000; 10 */
+    int max_bytes;          /* payload and body together; 16,777,216 */
+    int notify;             /* wake sleeping workers: 1 yes, 0 no */
+} pgw_queue_opts;           /* -1 in a field: leave as it is */
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1}
+/** Creates, or sets what is given when it is there. @p opts may be NULL. */
+PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_opts *opts);
+/** PGW_ENOTFOUND: no such queue. */
+PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts);
+PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);  /* no claims; enqueues go on */
+PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);  /* no enqueues; claims go on */
+PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue); /* both again */
+/** Deletes jobs in @p state (ready, delayed, dead, done, all); never leased ones. */
+PGW_API pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state);
+/** PGW_ELOCKED: there are jobs, and @p force is false. */
+PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
+
+typedef struct pgw_depth {
+    int64_t ready, leased, delayed, dead, done;
+    int64_t oldest_ms; /* age of the oldest ready job; 0: none */
+} pgw_depth;
+/** Counts, each at most @p at_most (0: exact). PGW_ENOTFOUND. */
+PGW_API pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most);
+
+typedef struct pgw_queue_info {
+    size_t struct_size;
+    const char *name;
+    bool paused, draining;
+    pgw_queue_opts opts;
+    pgw_depth depth;
+} pgw_queue_info;
+/** Calls @p fn for each queue by name, counts capped at @p at_most; the info is borrowed during the call. PGW_EMPTY: none. */
+PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most, int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Worker @{
+ * The runtime, and the one part of the library with threads: the thread that calls pgw_worker_run() owns the
+ * connection that claims, extends and completes; `worker.concurrency` threads call the handler
+ * (0: the calling thread does, one job at a time, and leases are extended between jobs only). */
+
+/** What a handler decided. */
+typedef enum pgw_verdict {
+    PGW_DONE,    /* complete, with the output if one was set */
+    PGW_RETRY,   /* fail: again after the queue's backoff, or the time set by pgw_task_set_delay */
+    PGW_DEAD,    /* fail: to the dead letters at once */
+    PGW_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
+    PGW_RELEASE, /* not started after all: back, no attempt charged */
+    PGW_SETTLED  /* the handler finished the job itself, in its own transaction */
+} pgw_verdict;
+
+/** Why a handler should give up, as bits. */
+#define PGW_LOST 1     /* the lease is gone: another worker may have the job; write nothing */
+#define PGW_CANCELED 2 /* somebody cancelled the job */
+#define PGW_TIMEOUT 4  /* it runs longer than `worker.job_timeout_ms` */
+#define PGW_STOPPING 8 /* the worker was asked to stop for the second time */
+
+/** Called in a handler thread; @p task is borrowed until it returns. */
+typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
+/** Called with up to `worker.batch` jobs; sets each one's verdict with pgw_task_set_verdict (PGW_DONE unless set). */
+typedef void pgw_batch_fn(pgw_task *const *tasks, size_t n, void *arg);
+
+PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
+/** PGW_LOST | ..., 0: go on. Cheap: ask it often, and always before a lasting effect. Any thread. */
+PGW_API int pgw_task_signals(const pgw_task *task);
+/** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first call; -1: no descriptor left. */
+PGW_API int pgw_task_fd(pgw_task *task);
+/** The job's result, JSON text, copied. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. */
+PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
+/** Why it failed; copied, cut at 8,000 bytes. */
+PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
+PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
+PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
+
+/**
+ * A worker for @p queues (1 .. 64, copied). @p conf is copied: worker.concurrency, worker.prefetch,
+ * worker.batch, worker.lease_ms, worker.job_timeout_ms, worker.poll_ms, worker.flush_ms, holder.
+ * Give either @p fn or @p batch_fn. Caller owns it (free with pgw_worker_free). PGW_EINVAL.
+ */
+PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues, size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn, void *arg);
+/**
+ * Works until @p stop is notified (or, with `worker.drain` on, until nothing is left; or after
+ * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an attempt,
+ * waits for the running ones (their leases go on), returns PGW_OK. Second: raises
+ * PGW_STOPPING, releases nothing that still runs (its lease will expire) and waits for the handlers at most
+ * `worker.stop_ms`. Connection failures are survived: it reconnects with jitter. Returns an error only
+ * when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM; pgw_worker_error() has the story.
+ */
+PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
+PGW_API const char *pgw_worker_error(const pgw_worker *w);
+
+typedef struct pgw_worker_stats {
+    size_t struct_size;
+    int64_t claimed, completed, failed, dead, snoozed, released, refused, lost, claims, empty_claims, reconnects, running;
+} pgw_worker_stats;
+/** A snapshot; set struct_size first. Any thread. */
+PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
+PGW_API void pgw_worker_free(pgw_worker *w);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Reaper @{
+ * Takes jobs of expired leases back, brings delayed ones in at their time, prunes what retention no longer keeps.
+ * Several at once are harmless. Without one, nothing is lost, but the jobs of dead workers stay where they are. */
+typedef struct pgw_reap_stats {
+    size_t struct_size;
+    int64_t ticks, reaped, died, promoted, pruned, errors;
+} pgw_reap_stats;
+
+/** One pass on @p h: does what is due in bounded batches, adds to @p stats (may be NULL), and says in @p next_ms when to come back (0: at once, there is more). */
+PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms);
+
+/** The loop around the tick in the shape of a PostgreSQL background worker. Caller owns it (free with pgw_reaper_free). @p conf is copied: reaper.max_wait_ms, reaper.batch, holder. */
+PGW_API pgw_status pgw_reaper_new(pgw_reaper **r, const pgw_conf *conf);
+/** Runs until @p stop: a recovery pass first, then ticks; survives lost connections. Returns as pgw_worker_run(). */
+PGW_API pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop);
+/** Asks the loop to call @p fn (from its own thread, between ticks) for a fresh configuration. Async-signal-safe. */
+PGW_API void pgw_reaper_reload(pgw_reaper *r);
+PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
+/** Called after the first good tick (ready = true) and after every tick: for sd_notify and counters. */
+PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg), void *arg);
+PGW_API const char *pgw_reaper_error(const pgw_reaper *r);
+PGW_API void pgw_reaper_free(pgw_reaper *r);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Migrations (owner) @{ */
+typedef struct pgw_migration {
+    int number;       /* 1, 2, ... without gaps */
+    const char *name; /* "0001_init.sql" */
+    const char *sql;  /* as it would run, the schema's name in place */
+    const char *state; /* "applied", "pending", "changed" (checksum differs), "unknown" (newer than this library) */
+} pgw_migration;
+/** Calls @p fn for each known and each applied migration, lowest first; borrowed during the call. For status and dry runs. */
+PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg);
+/** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless when repeated or run by two at once. *applied may be NULL. PGW_ESCHEMA: the schema is newer, or an applied file was changed. */
+PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Doctor (operator) @{ */
+typedef enum pgw_grade { PGW_GOOD, PGW_NOTE, PGW_BAD } pgw_grade;
+typedef struct pgw_finding {
+    pgw_grade grade;
+    const char *check, *text, *advice;
+} pgw_finding;
+/** Examines server settings, schema, roles, reapers, expired leases, what holds vacuum back, bloat, clock. Borrowed during the call. PGW_OK also when findings are bad. */
+PGW_API pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg);
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,17 @@
+/* backoff: decorrelated jitter: next = random(base .. 3 * last), capped. */
+#ifndef PGW_BACKOFF_H
+#define PGW_BACKOFF_H
+
+#include <stdint.h>
+
+typedef struct pgw__backoff {
+    int64_t base_ms, cap_ms, last_ms;
+    uint64_t (*random)(void); /* tests put their own here */
+} pgw__backoff;
+
+void pgw__backoff_init(pgw__backoff *b, int64_t base_ms, int64_t cap_ms);
+int64_t pgw__backoff_next_ms(pgw__backoff *b);
+void pgw__backoff_reset(pgw__backoff *b);
+uint64_t pgw__random_u64(void); /* getrandom; never fails (falls back to clock and address mixing) */
+
+#endif

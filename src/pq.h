@@ -1,0 +1,143 @@
+/* pq: the only room that talks to libpq, and the owner of struct pgw.
+ *
+ * Everybody above says: this statement, these parameters, this reader. One statement in flight per
+ * handle. The answer is believed only when the transaction is over (R5): a reader's results count once
+ * pgw__pq_call returned, or `done` was called, with a status >= 0.
+ */
+#ifndef PGW_PQ_H
+#define PGW_PQ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "pgwork.h"
+#include "sql.h"
+
+/* ---- parameters: typed, sent in binary; never $-index arithmetic, the order is the statement's header line ---- */
+typedef enum pgw__type {
+    PGW__END,
+    PGW__BOOL,
+    PGW__INT4,
+    PGW__INT8,
+    PGW__TEXT,
+    PGW__JSONB,
+    PGW__BYTEA,
+    PGW__UUID,
+    PGW__TIME, /* timestamptz from microseconds since 1970 */
+    PGW__INT4_ARRAY,
+    PGW__INT8_ARRAY,
+    PGW__TEXT_ARRAY, /* NULL elements allowed */
+    PGW__JSONB_ARRAY,
+    PGW__BYTEA_ARRAY,
+    PGW__UUID_ARRAY,
+    PGW__TIME_ARRAY /* INT64_MIN is a NULL element */
+} pgw__type;
+
+typedef struct pgw__bytes {
+    const void *p; /* NULL: SQL NULL */
+    size_t n;
+} pgw__bytes;
+
+typedef struct pgw__param {
+    pgw__type type;
+    bool null;
+    size_t n; /* elements of an array, bytes of a BYTEA or sized TEXT/JSONB */
+    union {
+        bool b;
+        int64_t i;
+        const void *p; /* char * | unsigned char[16] | int32_t * | int64_t * | char *const * | pgw__bytes * | unsigned char (*)[16] */
+    } v;
+} pgw__param;
+
+#define P_BOOL(x) {.type = PGW__BOOL, .v.b = (x)}
+#define P_INT4(x) {.type = PGW__INT4, .v.i = (x)}
+#define P_INT8(x) {.type = PGW__INT8, .v.i = (x)}
+#define P_INT8_OR_NULL(x, isnull) {.type = PGW__INT8, .null = (isnull), .v.i = (x)}
+#define P_INT4_OR_NULL(x, isnull) {.type = PGW__INT4, .null = (isnull), .v.i = (x)}
+#define P_TIME_OR_NULL(us, isnull) {.type = PGW__TIME, .null = (isnull), .v.i = (us)}
+#define P_TEXT(s) {.type = PGW__TEXT, .null = (s) == NULL, .v.p = (s)} /* NULL: SQL NULL */
+#define P_JSONB(s) {.type = PGW__JSONB, .null = (s) == NULL, .v.p = (s)}
+#define P_BYTEA(ptr, size) {.type = PGW__BYTEA, .null = (ptr) == NULL, .n = (size), .v.p = (ptr)}
+#define P_UUID(ptr) {.type = PGW__UUID, .null = (ptr) == NULL, .v.p = (ptr)}
+#define P_ARRAY(kind, ptr, count) {.type = PGW__##kind##_ARRAY, .null = (ptr) == NULL, .n = (count), .v.p = (ptr)}
+#define P_END {.type = PGW__END}
+
+/* ---- results: read by row and column; strings are borrowed until the reader returns ---- */
+typedef struct pgw__rows pgw__rows;
+int pgw__rows_count(const pgw__rows *r);
+int pgw__rows_columns(const pgw__rows *r);
+bool pgw__rows_null(const pgw__rows *r, int row, int col);
+int64_t pgw__rows_int(const pgw__rows *r, int row, int col);  /* int2, int4, int8, bool; 0 for NULL */
+int64_t pgw__rows_time_us(const pgw__rows *r, int row, int col); /* since 1970; 0 for NULL */
+double pgw__rows_real(const pgw__rows *r, int row, int col);
+const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size); /* text, jsonb (as text), bytea; NULL for NULL; NUL-terminated; size may be NULL */
+void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16]);
+int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max); /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
+
+/* ---- one statement ---- */
+typedef pgw_status pgw__reader(pgw *h, const pgw__rows *rows, void *ctx);
+
+#define PGW__WRITES 1u /* a lost answer is PGW_EUNKNOWN */
+#define PGW__RELAXED 2u /* may commit asynchronously when the configuration allows (claim, extend) */
+#define PGW__OWNED 4u  /* only on opened handles: PGW_EMISUSE on an attached one */
+#define PGW__DIRECT 8u /* needs a session: PGW_EPOOLED behind a transaction pooler */
+
+typedef struct pgw__call {
+    pgw__sql sql;
+    const pgw__param *params; /* encoded before pgw__pq_call returns, so they may live on the stack */
+    pgw__reader *read;        /* may be NULL: rows are ignored */
+    const void *ctx;          /* copied into the handle (ctx_size <= 192 bytes), so it survives until the answer; the reader gets the copy */
+    size_t ctx_size;
+    unsigned flags;
+    int64_t timeout_ms; /* 0: the handle's */
+} pgw__call;
+
+/* Sends, and waits for the answer; or, when pgw_async() armed the handle, sends and returns PGW_AGAIN.
+ * The reader's status is the call's status unless the transaction fails afterwards.
+ * Clears the last error at its start. */
+pgw_status pgw__pq_call(pgw *h, const pgw__call *call);
+
+/* The same for text that is no registered statement (generated SQL of the table room, DDL of migrate): name is for errors and logs. Several statements in
+ * one text only without parameters. */
+pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__call *call);
+
+/* BEGIN / COMMIT / ROLLBACK on an opened handle. COMMIT that became ROLLBACK is PGW_ETXN (R6). EMISUSE on attached. */
+pgw_status pgw__pq_begin(pgw *h);
+pgw_status pgw__pq_commit(pgw *h);
+pgw_status pgw__pq_rollback(pgw *h); /* also after failures; a lost connection counts as rolled back */
+
+/* COPY name FROM STDIN in binary: text is the COPY statement. Data in any pieces. end(keep=false) aborts. */
+pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
+pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
+pgw_status pgw__pq_copy_end(pgw *h, bool keep);
+
+/* Waits until a notification comes on this session, the extra descriptor (or -1) is readable, the stop of the handle is notified (PGW_ECANCELED)
+ * or the timeout passes (PGW_EMPTY). PGW_OK: woken. A dead connection is PGW_ECONN at once. */
+pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
+pgw_status pgw__pq_listen(pgw *h, const char *channel); /* once per connection; again after a reconnect by itself */
+
+/* ---- the handle ---- */
+pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);     /* what pgw_open does short of the schema check */
+pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
+void pgw__pq_close(pgw *h);
+pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);     /* (re)connects an opened handle now; OK when it is alive already */
+uint64_t pgw__pq_epoch(const pgw *h);                        /* grows with every new connection: session state is gone when it changed */
+bool pgw__pq_attached(const pgw *h);
+bool pgw__pq_armed(const pgw *h);                            /* pgw_async was called: the next call will not wait */
+const pgw_conf *pgw__pq_conf(const pgw *h);
+const char *pgw__pq_schema(const pgw *h);
+pgw_stop *pgw__pq_stop(const pgw *h);
+
+/* ---- errors: composed in fixed arrays on the handle, no allocation ---- */
+/* "argument `max` is -1: allowed is 1 .. 10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
+pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const char *allowed);
+pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
+/* Any status with a message and a hint (either may be NULL). Returns st. */
+pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
+const char *pgw__pq_sqlstate(const pgw *h);
+int64_t pgw__pq_server_time(const pgw *h);
+void pgw__pq_set_server_time(pgw *h, int64_t us);
+
+#endif

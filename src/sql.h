@@ -1,0 +1,28 @@
+/* sql: the registry of statements (src/sql) and migrations, with the schema's name put in place.
+ * Texts come from sql_data.inc, which sql2c.awk makes from the .sql files. */
+#ifndef PGW_SQL_H
+#define PGW_SQL_H
+
+#include <stddef.h>
+
+#include "pgwork.h"
+
+typedef enum pgw__sql {
+#define PGW__SQL(ID, NAME, TEXT) PGW__SQL_##ID,
+#include "sql_data.inc"
+    PGW__SQL_COUNT
+} pgw__sql;
+
+#define PGW__SCHEMA_MIN 1 /* versions of the schema that this library works with */
+#define PGW__SCHEMA_MAX pgw__sql_migrations()
+
+const char *pgw__sql_name(pgw__sql id);
+const char *pgw__sql_text(pgw__sql id); /* with the literal pgwork. */
+/* Puts the schema's name in place of `pgwork.` and `SCHEMA pgwork` (whole words). Caller frees with pgw__mem_free. NULL: out of memory. */
+char *pgw__sql_in_schema(const char *text, const char *schema);
+
+int pgw__sql_migrations(void);                /* how many, numbered 1.. */
+const char *pgw__sql_migration_name(int number);
+const char *pgw__sql_migration_text(int number);
+
+#endif
