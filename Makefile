@@ -1,0 +1,235 @@
+# pgwork: libraries and command line tool into build/. GNU make; gcc or clang; libpq.
+#   make              everything that ships, and the examples
+#   make check-it     unit and integration tests, the latter on a private PostgreSQL
+#   make help         all targets
+# Packagers: PREFIX, DESTDIR, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; WERROR=0; HARDEN=.
+
+# The header holds the only copy of the version.
+VERSION := $(shell sed -n 's/^.define PGW_VERSION_STRING "\(.*\)".*/\1/p' inc/pgwork.h)
+SOVERSION := 0
+
+B ?= build
+PREFIX ?= /usr/local
+bindir ?= $(PREFIX)/bin
+includedir ?= $(PREFIX)/include
+libdir ?= $(PREFIX)/lib
+datadir ?= $(PREFIX)/share
+mandir ?= $(datadir)/man
+unitdir ?= $(PREFIX)/lib/systemd/system
+INSTALL ?= install
+CFLAGS ?= -O2 -g
+WERROR ?= 1
+
+SRC := $(sort $(wildcard src/*.c))
+CLI_SRC := $(sort $(wildcard examples/pgwork/*.c))
+EX_SRC := $(sort $(wildcard examples/*.c))
+SQL := $(sort $(wildcard src/sql/*.sql)) $(sort $(wildcard migrations/*.sql))
+OBJ := $(SRC:src/%.c=$(B)/obj/%.o)
+CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
+CLI := $(if $(CLI_SRC),$(B)/pgwork)
+
+SO_NAME := libpgwork.so.$(SOVERSION)
+SO_REAL := libpgwork.so.$(VERSION)
+SHARED := $(B)/$(SO_REAL)
+STATIC := $(B)/libpgwork.a
+
+PQ_CFLAGS := $(shell pkg-config --cflags libpq 2>/dev/null || echo -I`pg_config --includedir`)
+PQ_LIBS := $(shell pkg-config --libs libpq 2>/dev/null || echo -L`pg_config --libdir` -lpq)
+
+# -- what the compiler is told ---------------------------------------------------------------------
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+  -Wold-style-definition -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wformat=2 -Wvla \
+  -Wswitch-enum -Wimplicit-fallthrough -Werror=format-security
+WARN_SRC := -Wconversion
+ifneq ($(WERROR),0)
+WARN += -Werror
+endif
+
+# The OpenSSF list. Compilers differ, so each flag is tried once; -z nodlopen is left out on purpose,
+# because bindings load the library with dlopen.
+HARDEN ?= $(shell for f in -fstrict-flex-arrays=3 -fstack-clash-protection \
+    -fstack-protector-strong -fcf-protection=full -ftrivial-auto-var-init=zero \
+    -fno-delete-null-pointer-checks -fno-strict-overflow -fno-strict-aliasing -fexceptions; do \
+    $(CC) -Werror $$f -fsyntax-only -x c /dev/null 2>/dev/null && echo $$f; done) \
+  -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+HARDEN := $(HARDEN)
+HARDEN_LD ?= -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed
+
+# The same bytes wherever the tree stands.
+REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
+
+COMPILE = $(CC) $(CPPFLAGS) -D_POSIX_C_SOURCE=200809L -Iinc $(WARN) $(HARDEN) $(REPRODUCIBLE) \
+  $(CFLAGS) -std=c11 -pthread -MMD -MP
+LINK = $(CC) $(CFLAGS) -pthread $(HARDEN_LD) $(LDFLAGS)
+
+# -- building --------------------------------------------------------------------------------------
+
+all: lib cli examples
+lib: shared static
+shared: $(SHARED)
+static: $(STATIC)
+cli: $(CLI)
+examples: $(EX_SRC:examples/%.c=$(B)/examples/%)
+
+# the text of one statement may be longer than the 4095 bytes that C11 promises
+WITH_SQL := $(shell grep -l '"sql_data.inc"' $(SRC) /dev/null)
+$(WITH_SQL:src/%.c=$(B)/obj/%.o): WARN += -Wno-overlength-strings
+
+$(B)/obj/%.o: src/%.c Makefile | $(B)/gen
+	@mkdir -p $(@D)
+	$(COMPILE) $(WARN_SRC) -Isrc $(PQ_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
+
+$(B)/obj/examples/%.o: examples/%.c Makefile
+	@mkdir -p $(@D)
+	$(COMPILE) $(PQ_CFLAGS) -fPIE -c $< -o $@
+
+$(SHARED): $(OBJ) src/libpgwork.map
+	$(LINK) -shared -Wl,-z,defs -Wl,-soname,$(SO_NAME) -Wl,--version-script=src/libpgwork.map \
+	  -o $@ $(OBJ) $(PQ_LIBS)
+	ln -sf $(SO_REAL) $(B)/$(SO_NAME)
+	ln -sf $(SO_NAME) $(B)/libpgwork.so
+
+$(STATIC): $(OBJ)
+	rm -f $@
+	$(AR) rcsD $@ $(OBJ)
+
+# the tool and the examples take the static library, so they run from the tree
+$(B)/pgwork: $(CLI_OBJ) $(STATIC)
+	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+
+$(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
+	@mkdir -p $(@D)
+	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+
+# -- generated, and committed all the same ---------------------------------------------------------
+
+gen gen-sql:
+	@rm -f $(B)/gen
+	@$(MAKE) -s $(B)/gen
+
+# A file is written only when its text differs, so an up-to-date read-only tree still builds.
+$(B)/gen: $(SQL) src/sql2c.awk $(wildcard src src/sql migrations)
+	@mkdir -p $(@D)
+	@for f in $(SQL); do \
+	  test -z "$$(tail -c1 $$f)" || { echo "$$f: no newline at its end"; exit 1; }; done
+	@LC_ALL=C awk -f src/sql2c.awk $(SQL) /dev/null > $@.sql
+	@{ echo '/* The whole library in one unit, for integration tests; made by `make gen`. */'; \
+	  printf '#include "../../%s"\n' $(SRC); } > $@.all.c
+	@{ echo '/* All that is inside the library, for integration tests; made by `make gen`. */'; \
+	  printf '#include "%s"\n' pgwork.h $(notdir $(sort $(wildcard src/*.h))); } > $@.all.h
+	@for p in sql:src/sql_data.inc all.c:test/support/pgw_all.c all.h:test/support/pgw_all.h; do \
+	  cmp -s $@.$${p%:*} $${p#*:} || { cp $@.$${p%:*} $${p#*:}; echo "made $${p#*:}"; }; done
+	@touch $@
+
+src/sql_data.inc: $(B)/gen ; @:
+
+# -- tests -----------------------------------------------------------------------------------------
+
+CEEDLING ?= ceedling
+WITH_PG := test/support/with_pg.sh
+export LANG ?= C.UTF-8
+
+check:
+	$(CEEDLING) 'test:path[test/unit]'
+check-it:
+	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) test:all
+check-asan check-ubsan check-tsan: check-%:
+	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) test:all --mixin=$*
+check-valgrind:
+	$(CEEDLING) test:build_only
+	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in build/ceedling/test/out/*/*.out; do \
+	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
+
+# -- checks without running anything ---------------------------------------------------------------
+
+lint: lint-layers lint-banned lint-gen check-header lint-tidy lint-cppcheck
+
+lint-layers:
+	awk -f test/lint/layers.awk src/*.[ch]
+lint-banned:
+	awk -f test/lint/banned.awk src/*.[ch]
+lint-gen:
+	@$(MAKE) -s gen | grep . && { echo 'generated files were not up to date: commit them'; exit 1; } || :
+lint-tidy:
+	@if command -v clang-tidy >/dev/null; then \
+	  clang-tidy --quiet $(SRC) -- -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc $(PQ_CFLAGS); \
+	else echo "clang-tidy: not here, left out"; fi
+lint-cppcheck:
+	@if command -v cppcheck >/dev/null; then \
+	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingInclude -Iinc -Isrc src; \
+	else echo "cppcheck: not here, left out"; fi
+
+# the public header stands alone, in C and in C++
+check-header:
+	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c inc/pgwork.h
+	@if command -v $(CXX) >/dev/null; then \
+	  $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ inc/pgwork.h; \
+	else echo "$(CXX): not here, left out"; fi
+
+# what the shared library shows is what the header declares
+check-abi: shared
+	@$(CC) -E -P inc/pgwork.h | grep -o '\bpgw_[a-z0-9_]* *(' | tr -d ' (' | LC_ALL=C sort -u > $(B)/abi.header
+	@nm -D --defined-only $(SHARED) | awk '$$2 != "A" { sub(/@.*/, "", $$3); print $$3 }' | LC_ALL=C sort -u > $(B)/abi.library
+	diff $(B)/abi.header $(B)/abi.library
+
+FORMATTED = $(filter-out test/support/pgw_all.c,$(wildcard inc/*.h src/*.[ch] examples/*.[ch] \
+  examples/*/*.[ch] bench/*.[ch] test/*/*.[ch]))
+format:
+	clang-format -i $(FORMATTED)
+format-check:
+	clang-format --dry-run -Werror $(FORMATTED)
+
+# -- installing ------------------------------------------------------------------------------------
+
+# file:directory:mode, for install and uninstall alike
+FILES = inc/pgwork.h:$(includedir):644 \
+  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(libdir)/pkgconfig:644 \
+  $(CLI:%=%:$(bindir):755) \
+  $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
+  $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
+  $(patsubst %,%:$(unitdir):644,$(wildcard examples/systemd/*)) \
+  $(patsubst %,%:$(datadir)/bash-completion/completions:644,$(wildcard examples/pgwork/completion/*.bash)) \
+  $(patsubst %,%:$(datadir)/zsh/site-functions:644,$(wildcard examples/pgwork/completion/_*))
+EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d=$(DESTDIR)$${f\#*:}; f=$${f%%:*};
+
+install: lib cli $(B)/pgwork.pc
+	@$(EACH_FILE) mkdir -p $$d; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f $$d/; done
+	ln -sf $(SO_REAL) $(DESTDIR)$(libdir)/$(SO_NAME)
+	ln -sf $(SO_NAME) $(DESTDIR)$(libdir)/libpgwork.so
+
+uninstall:
+	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f $$d/$${f##*/}; done
+	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(SO_NAME) libpgwork.so)
+	@rmdir $(addprefix $(DESTDIR)$(datadir)/pgwork,/migrations '') 2>/dev/null || :
+
+# always made anew: its content depends on the directories given
+$(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
+	@mkdir -p $(@D)
+	@sed -e 's|@prefix@|$(PREFIX)|; s|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|' \
+	  -e 's|@datadir@|$(datadir)|; s|@version@|$(VERSION)|' $< > $@
+
+dist:
+	@mkdir -p $(B)
+	git archive --prefix=pgwork-$(VERSION)/ HEAD | gzip -9n > $(B)/pgwork-$(VERSION).tar.gz
+	@echo $(B)/pgwork-$(VERSION).tar.gz
+
+clean:
+	rm -rf $(B)
+
+help:
+	@echo 'build:  all lib shared static cli examples gen-sql clean'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi'
+	@echo 'lint:   lint = lint-layers lint-banned lint-gen check-header lint-tidy lint-cppcheck; format format-check'
+	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
+	@echo 'all in one, on a bare machine: ./run test'
+
+.FORCE:
+.PHONY: all lib shared static cli examples gen gen-sql check check-it check-asan check-ubsan \
+  check-tsan check-valgrind lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
+  check-header check-abi format format-check install uninstall dist clean help
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d)

@@ -1,0 +1,12 @@
+/* All that is inside the library, for integration tests; made by `make gen`. */
+#include "pgwork.h"
+#include "backoff.h"
+#include "buf.h"
+#include "clock.h"
+#include "conf.h"
+#include "log.h"
+#include "mem.h"
+#include "name.h"
+#include "pq.h"
+#include "sql.h"
+#include "stop.h"
