@@ -22,9 +22,11 @@ pg_user() {
     else echo nobody; fi
 }
 
-# Run a command as the server's user, from a directory which that user can enter.
+# Run a command as the server's user, from a directory which that user can enter, and out of reach of
+# a terminal's Ctrl-C: a server that is half started would be hard to find again.
 pg_as() (
     cd /
+    if command -v setsid >/dev/null; then set -- setsid -w "$@"; fi
     if [ "$(id -u)" != 0 ]; then exec "$@"; fi
     pg_u=$(pg_user)
     if command -v setpriv >/dev/null; then
@@ -60,6 +62,8 @@ pg_create() {
         printf '%s\n' "${WITH_PG_CONF:-}"
     } >>"$1/data/postgresql.conf"
 }
+
+pg_running() { pg_as "$(pg_bindir)/pg_ctl" -D "$1/data" status >/dev/null 2>&1; }
 
 pg_start() {
     pg_as "$(pg_bindir)/pg_ctl" -D "$1/data" -l "$1/log" -t 60 -w -s start >/dev/null 2>&1

@@ -41,7 +41,8 @@ pg_env "$dir"
 export PGW_TEST_DSN="$PGWORK_DSN"
 
 # In the background, because a shell heeds a signal at once only while it waits.
-setsid "$@" <&0 &
+if command -v setsid >/dev/null; then set -- setsid "$@"; fi
+"$@" <&0 &
 child=$!
 code=0
 wait "$child" || code=$?

@@ -1,0 +1,52 @@
+# banned.awk: calls that the library never makes, but for the one room that owns them.
+#   awk -f test/lint/banned.awk src/*.[ch]
+
+function ban(names,    i, k, list) {
+    k = split(names, list, " ")
+    for (i = 1; i <= k; i++) banned[list[i]] = 1
+}
+
+function allow(room, names,    i, k, list) {
+    k = split(names, list, " ")
+    for (i = 1; i <= k; i++) allowed[room, list[i]] = 1
+}
+
+BEGIN {
+    ban("strcpy strcat sprintf vsprintf strncpy strncat strtok gets")           # no bounds
+    ban("atoi atol atoll atof strtol strtoll strtoul strtoull sscanf")          # half a number passes
+    ban("gmtime localtime ctime asctime rand srand strerror setlocale")         # shared state
+    ban("malloc calloc realloc free strdup strndup alloca")                     # mem is the allocator
+    ban("exit _exit abort system printf vprintf puts putchar fprintf perror")   # the program's business
+    ban("signal sigaction sleep usleep nanosleep")                              # waits can be woken
+    allow("mem", "malloc calloc realloc free")
+    allow("pq", "strtol strtoll strtoul strtoull")
+}
+
+FNR == 1 { room = FILENAME; sub(/.*\//, "", room); sub(/[_.].*/, "", room); comment = 0 }
+
+{
+    line = $0
+    gsub(/\\./, "", line)
+    gsub(/"[^"]*"/, "\"\"", line)
+    if (comment) { if (!sub(/^.*\*\//, "", line)) next; comment = 0 }
+    while (match(line, /\/\*/)) {
+        head = substr(line, 1, RSTART - 1)
+        tail = substr(line, RSTART + 2)
+        if (!(stop = index(tail, "*/"))) { comment = 1; line = head; break }
+        line = head " " substr(tail, stop + 2)
+    }
+    sub(/\/\/.*/, "", line)
+    while (match(line, /[A-Za-z_][A-Za-z_0-9]*[ \t]*\(/)) {
+        before = RSTART > 1 ? substr(line, RSTART - 1, 1) : ""
+        name = substr(line, RSTART, RLENGTH - 1)
+        line = substr(line, RSTART + RLENGTH)
+        sub(/[ \t]+$/, "", name)
+        # a member is no call of ours: a->free(p)
+        if ((name in banned) && !((room, name) in allowed) && before !~ /[.>]/) {
+            print FILENAME ":" FNR ": " name " is not called here"
+            faults++
+        }
+    }
+}
+
+END { exit faults > 0 }
