@@ -94,7 +94,7 @@ typedef struct pgw_load pgw_load;     /* a bulk enqueue under way */
     XX(ETIMEDOUT, -5, "the deadline passed, nothing was applied")                                  \
     XX(ECANCELED, -6, "stopped on request, nothing was applied")                                   \
     XX(ETXN, -7, "the caller's transaction has already failed: roll it back")                      \
-    XX(ERETRY, -8, "serialization failure or deadlock: repeat the transaction")                    \
+    XX(ERETRY, -8, "serialization failure, deadlock or short resources: repeat the transaction")   \
     XX(ECONFLICT, -9, "somebody else wrote first")                                                 \
     XX(ELEASE, -10, "the lease is lost: the token is no longer the current one")                   \
     XX(ELOCKED, -11, "held by someone else")                                                       \
@@ -155,11 +155,13 @@ PGW_API pgw_status pgw_conf_new(pgw_conf **conf);
 /**
  * Sets a property; name and value are copied. PGW_ENOTFOUND: no such property. PGW_EINVAL: the
  * value is not allowed; pgw_conf_error() names property, value and what is allowed.
+ * NULL brings the default back. PGW_ENOMEM. After a failure the property is as it was.
  *
- *     pgw_conf_set(conf, "lease.ms", "60000");
+ *     pgw_conf_set(conf, "worker.lease_ms", "60000");
  */
 PGW_API pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *value);
-/** The value as text, borrowed until the next set or free; NULL when there is no such property. */
+/** The value as text, borrowed until the next set or free; NULL when there is no such property.
+ * Numbers and switches come back in one spelling: "007" is "7", "yes" is "on". */
 PGW_API const char *pgw_conf_get(const pgw_conf *conf, const char *name);
 /** What the last pgw_conf_set() had to say; borrowed until the next call on @p conf. Never NULL. */
 PGW_API const char *pgw_conf_error(const pgw_conf *conf);
@@ -167,7 +169,9 @@ PGW_API const char *pgw_conf_error(const pgw_conf *conf);
 typedef struct pgw_property {
     const char *name, *type, *value, *initial, *allowed, *text;
 } pgw_property;
-/** Calls @p fn for every property until it returns non-zero; the strings are borrowed during the call. */
+/** Calls @p fn for every property until it returns non-zero, and returns that; @p conf may be NULL:
+ * the defaults. A connection string may hold a password: its value is "(set)" or "". The strings are
+ * borrowed during the call. */
 PGW_API int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg), void *arg);
 PGW_API void pgw_conf_free(pgw_conf *conf);
 
@@ -183,7 +187,8 @@ PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, v
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Stop @{ */
-/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned). */
+/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned).
+ * PGW_ENOMEM: no memory, or no descriptors left. */
 PGW_API pgw_status pgw_stop_new(pgw_stop **stop);
 /**
  * Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
@@ -559,7 +564,7 @@ PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
 /**
  * A worker for @p queues (1 .. 64, copied). @p conf is copied: worker.concurrency, worker.prefetch,
- * worker.batch, worker.lease_ms, worker.job_timeout_ms, worker.poll_ms, worker.flush_ms, holder.
+ * worker.batch, worker.lease_ms, worker.job_timeout_ms, poll.min_ms, poll.max_ms, worker.flush_ms, holder.
  * Give either @p fn or @p batch_fn. Caller owns it (free with pgw_worker_free). PGW_EINVAL.
  */
 PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues, size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn, void *arg);
