@@ -1,2 +1,12 @@
 /* The whole library in one unit, for integration tests; made by `make gen`. */
+#include "../../src/backoff.c"
+#include "../../src/buf.c"
+#include "../../src/clock.c"
+#include "../../src/conf.c"
+#include "../../src/log.c"
+#include "../../src/mem.c"
+#include "../../src/name.c"
+#include "../../src/sql.c"
+#include "../../src/status.c"
+#include "../../src/stop.c"
 #include "../../src/version.c"

@@ -9,4 +9,5 @@
 #include "name.h"
 #include "pq.h"
 #include "sql.h"
+#include "status.h"
 #include "stop.h"

@@ -1,0 +1,18 @@
+/* status: what the codes are called, and the one table from SQLSTATE to code and advice. */
+#ifndef PGW_STATUS_H
+#define PGW_STATUS_H
+
+#include <stdbool.h>
+
+#include "pgwork.h"
+
+/* What an error of the server means to the caller. NULL or "" is a connection that died without a
+ * word. commit_in_flight: the answer that failed was that of a COMMIT, or of a statement that
+ * commits by itself; together with writes it makes a lost answer PGW_EUNKNOWN. Severity is not
+ * looked at: FATAL and PANIC are the end of the session whatever the code says, and pq knows. */
+pgw_status pgw__status_from_sqlstate(const char *sqlstate, bool commit_in_flight, bool writes);
+
+/* What to do next, in one sentence for an operator; "" when there is no general advice. */
+const char *pgw__status_hint(const char *sqlstate);
+
+#endif
