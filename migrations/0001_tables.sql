@@ -1,0 +1,175 @@
+-- 0001: what is stored. Private: nobody but the functions of the later files reads or writes these.
+--
+-- A job that waits or runs is one row of live_job; the lease stands in the row. It lies at
+-- (queue, lane, pos), the only index that a claim uses, and no indexed column ever changes, so a
+-- claim is a HOT update. Every placement takes a fresh pos and is claimed at most once: pos is the
+-- fencing number of its claim, and a job that comes back (released, reaped, due again) is a new row.
+--
+--   lane   2 * priority + 1, or 2 * priority for jobs handed back: older, so in front
+--   id     the pos of the first placement; NULL while the job still lies there
+--   nonce  random, one per claim; NULL: ready. Token = pos and lane, then nonce.
+
+DO $$
+DECLARE
+    name text := split_part('pgwork.', '.', 1);
+BEGIN
+    IF to_regnamespace(name) IS NULL THEN
+        CREATE SCHEMA pgwork;
+    ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name)
+          <> (SELECT oid FROM pg_roles WHERE rolname = current_user) THEN
+        RAISE EXCEPTION 'schema % is there and belongs to somebody else', name
+            USING HINT = 'migrate as its owner, or choose another schema';
+    END IF;
+END $$;
+
+REVOKE ALL ON SCHEMA pgwork FROM PUBLIC;
+
+CREATE TABLE pgwork.migration (
+    number     integer PRIMARY KEY,
+    name       text NOT NULL,
+    checksum   text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TABLE pgwork.setting (
+    name  text PRIMARY KEY,
+    value text NOT NULL,
+    about text NOT NULL
+);
+INSERT INTO pgwork.setting VALUES
+    ('implicit_queues', 'on', 'on: a queue comes into being at its first enqueue; off: queue_create only'),
+    ('op_retention_ms', '86400000', 'how long an operation id is remembered');
+
+CREATE TABLE pgwork.queue (
+    id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name           text NOT NULL UNIQUE
+                   CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
+    lease_ms       integer NOT NULL DEFAULT 30000      CHECK (lease_ms BETWEEN 100 AND 86400000),
+    max_attempts   smallint NOT NULL DEFAULT 10        CHECK (max_attempts BETWEEN 1 AND 1000),
+    backoff_ms     bigint NOT NULL DEFAULT 1000        CHECK (backoff_ms BETWEEN 0 AND 31536000000),
+    backoff_cap_ms bigint NOT NULL DEFAULT 3600000     CHECK (backoff_cap_ms BETWEEN 0 AND 31536000000),
+    retention_ms   bigint NOT NULL DEFAULT 0           CHECK (retention_ms BETWEEN 0 AND 3153600000000),
+    max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435456),
+    paused         boolean NOT NULL DEFAULT false, -- no claims
+    draining       boolean NOT NULL DEFAULT false, -- no enqueues
+    notify         boolean NOT NULL DEFAULT true,  -- wake sleeping workers
+    priorities     integer NOT NULL DEFAULT 1,     -- bit p: priority p has been used; spares claims empty lanes
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- 2^58: number = pos * 32 + lane has to fit into a bigint.
+CREATE SEQUENCE pgwork.place AS bigint MAXVALUE 288230376151711743;
+
+CREATE TABLE pgwork.live_job (
+    pos          bigint NOT NULL DEFAULT nextval('pgwork.place'),
+    nonce        bigint,
+    lease_until  timestamptz,
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    queue        integer NOT NULL,
+    lane         smallint NOT NULL DEFAULT 1,
+    attempt      smallint NOT NULL DEFAULT 0,
+    flags        smallint NOT NULL DEFAULT 0, -- 1 cancel asked, 2 its holder died: claim it alone, 4 key until claimed, 8 key until finished
+    max_attempts smallint,                    -- NULL: as the queue says
+    lease_ms     integer,                     -- NULL: as the claim, else the queue says
+    id           bigint,
+    kind         text NOT NULL DEFAULT '',
+    holder       text,
+    key          text,
+    error        text,
+    tags         text[],
+    payload      jsonb,
+    body         bytea
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
+        autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
+CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;
+
+CREATE TABLE pgwork.delayed_job (
+    run_at       timestamptz NOT NULL,
+    id           bigint NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    queue        integer NOT NULL,
+    priority     smallint NOT NULL,
+    attempt      smallint NOT NULL DEFAULT 0,
+    flags        smallint NOT NULL DEFAULT 0,
+    max_attempts smallint,
+    lease_ms     integer,
+    kind         text NOT NULL DEFAULT '',
+    key          text,
+    error        text,
+    tags         text[],
+    payload      jsonb,
+    body         bytea,
+    PRIMARY KEY (queue, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id);
+
+CREATE TABLE pgwork.dead_job (
+    id           bigint NOT NULL,
+    created_at   timestamptz NOT NULL,
+    died_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    queue        integer NOT NULL,
+    priority     smallint NOT NULL,
+    attempt      smallint NOT NULL,
+    max_attempts smallint,
+    lease_ms     integer,
+    kind         text NOT NULL,
+    holder       text,
+    key          text,
+    error        text,
+    tags         text[],
+    payload      jsonb,
+    body         bytea,
+    PRIMARY KEY (queue, id)
+);
+CREATE INDEX dead_job_died ON pgwork.dead_job (queue, died_at);
+
+CREATE TABLE pgwork.done_job (
+    id           bigint NOT NULL,
+    created_at   timestamptz NOT NULL,
+    finished_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    queue        integer NOT NULL,
+    priority     smallint NOT NULL,
+    attempt      smallint NOT NULL,
+    cancelled    boolean NOT NULL DEFAULT false,
+    kind         text NOT NULL,
+    holder       text,
+    key          text,
+    tags         text[],
+    payload      jsonb,
+    output       jsonb,
+    PRIMARY KEY (queue, id)
+);
+CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
+
+CREATE TABLE pgwork.unique_key (
+    queue      integer NOT NULL,
+    key        text NOT NULL,
+    id         bigint NOT NULL,
+    free_after timestamptz, -- scope period; NULL: freed by the job's claim or end
+    PRIMARY KEY (queue, key)
+);
+CREATE INDEX unique_key_free ON pgwork.unique_key (queue, free_after) WHERE free_after IS NOT NULL;
+
+CREATE TABLE pgwork.operation (
+    queue integer NOT NULL,
+    op    uuid NOT NULL,
+    ids   bigint[] NOT NULL,
+    at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (queue, op)
+);
+CREATE INDEX operation_at ON pgwork.operation (queue, at);
+
+CREATE TABLE pgwork.beat (
+    role text NOT NULL,
+    name text NOT NULL,
+    pid  integer NOT NULL,
+    at   timestamptz NOT NULL,
+    PRIMARY KEY (role, name)
+);
+
+COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private and change without notice.';
+COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (nonce IS NULL) or leased.';
+COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
+COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
+COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

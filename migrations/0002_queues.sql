@@ -1,0 +1,256 @@
+-- 0002: queues and their settings; what every later function needs of them.
+--
+-- Errors that these functions raise: PW001 bad argument, PW002 over a limit, PW003 no such queue,
+-- PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next.
+
+CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'argument % is %: allowed is %', argument, coalesce(left(quote_literal(value), 80), 'NULL'), allowed
+        USING ERRCODE = 'PW001';
+END $$;
+
+CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF ok IS NOT TRUE THEN
+        PERFORM pgwork._refuse(argument, value, allowed);
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF name IS NULL OR octet_length(name) NOT BETWEEN 1 AND 200 OR name ~ '[[:cntrl:]]' THEN
+        PERFORM pgwork._refuse('queue', name, '1 to 200 bytes without control characters');
+    END IF;
+END $$;
+
+-- The queue's row, or PW003.
+CREATE FUNCTION pgwork._queue(name text) RETURNS pgwork.queue
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue;
+BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.name = _queue.name;
+    IF NOT FOUND THEN
+        PERFORM pgwork._check_queue_name(name);
+        RAISE EXCEPTION 'there is no queue %', quote_literal(name)
+            USING ERRCODE = 'PW003', HINT = 'pgwork.queue_create() makes one; names are case-sensitive';
+    END IF;
+    RETURN q;
+END $$;
+
+-- The queue's row, made now unless the setting implicit_queues is off.
+CREATE FUNCTION pgwork._queue_made(name text) RETURNS pgwork.queue
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue;
+BEGIN
+    IF (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
+        PERFORM pgwork._check_queue_name(name);
+        INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
+    END IF;
+    SELECT * INTO q FROM pgwork._queue(name);
+    RETURN q;
+END $$;
+
+CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
+    backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._check_queue_name(queue);
+    INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes, notify);
+END $$;
+
+CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
+    backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(queue_set.queue);
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', queue_set.lease_ms::text, '100 .. 86400000');
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.max_attempts, 1) BETWEEN 1 AND 1000, 'max_attempts', queue_set.max_attempts::text, '1 .. 1000');
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.backoff_ms, 0) BETWEEN 0 AND 31536000000, 'backoff_ms', queue_set.backoff_ms::text, '0 .. 31536000000 (a year)');
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.backoff_cap_ms, 0) BETWEEN 0 AND 31536000000, 'backoff_cap_ms', queue_set.backoff_cap_ms::text, '0 .. 31536000000 (a year)');
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.retention_ms, 0) BETWEEN 0 AND 3153600000000, 'retention_ms', queue_set.retention_ms::text, '0 (keep nothing) .. 3153600000000');
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.max_bytes, 1) BETWEEN 1 AND 268435456, 'max_bytes', queue_set.max_bytes::text, '1 .. 268435456');
+    UPDATE pgwork.queue t
+       SET lease_ms = coalesce(queue_set.lease_ms, t.lease_ms),
+           max_attempts = coalesce(queue_set.max_attempts, t.max_attempts),
+           backoff_ms = coalesce(queue_set.backoff_ms, t.backoff_ms),
+           backoff_cap_ms = coalesce(queue_set.backoff_cap_ms, t.backoff_cap_ms),
+           retention_ms = coalesce(queue_set.retention_ms, t.retention_ms),
+           max_bytes = coalesce(queue_set.max_bytes, t.max_bytes),
+           notify = coalesce(queue_set.notify, t.notify)
+     WHERE t.id = q.id
+       AND num_nonnulls(queue_set.lease_ms, queue_set.max_attempts, queue_set.backoff_ms, queue_set.backoff_cap_ms,
+                        queue_set.retention_ms, queue_set.max_bytes, queue_set.notify) > 0;
+END $$;
+
+CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue := pgwork._queue(queue_pause.queue);
+BEGIN
+    UPDATE pgwork.queue t SET paused = true WHERE t.id = q.id AND NOT t.paused;
+END $$;
+
+CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue := pgwork._queue(queue_drain.queue);
+BEGIN
+    UPDATE pgwork.queue t SET draining = true WHERE t.id = q.id AND NOT t.draining;
+END $$;
+
+CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue := pgwork._queue(queue_resume.queue);
+BEGIN
+    UPDATE pgwork.queue t SET paused = false, draining = false WHERE t.id = q.id AND (t.paused OR t.draining);
+    PERFORM pgwork._wake(q.id, q.name);
+END $$;
+
+CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready') RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(queue_purge.queue);
+    gone bigint := 0;
+    some bigint;
+BEGIN
+    PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state, 'ready, delayed, dead, done or all');
+    IF state IN ('ready', 'all') THEN
+        -- Rows that a claim holds just now are skipped: they are as good as leased.
+        WITH t AS MATERIALIZED (
+            SELECT j.ctid FROM pgwork.live_job j WHERE j.queue = q.id AND j.nonce IS NULL FOR UPDATE SKIP LOCKED
+        ), d AS (
+            DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.nonce IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key
+        ), k AS (
+            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
+        )
+        SELECT count(*) INTO some FROM d;
+        gone := gone + some;
+    END IF;
+    IF state IN ('delayed', 'all') THEN
+        WITH d AS (
+            DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id RETURNING j.id, j.key
+        ), k AS (
+            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
+        )
+        SELECT count(*) INTO some FROM d;
+        gone := gone + some;
+    END IF;
+    IF state IN ('dead', 'all') THEN
+        DELETE FROM pgwork.dead_job j WHERE j.queue = q.id;
+        GET DIAGNOSTICS some = ROW_COUNT;
+        gone := gone + some;
+    END IF;
+    IF state IN ('done', 'all') THEN
+        DELETE FROM pgwork.done_job j WHERE j.queue = q.id;
+        GET DIAGNOSTICS some = ROW_COUNT;
+        gone := gone + some;
+    END IF;
+    RETURN gone;
+END $$;
+
+CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(queue_drop.queue);
+BEGIN
+    -- The row first: an enqueue that reads it later finds no queue, one that read it earlier leaves
+    -- rows of a queue that is gone, which nobody can claim; they go with the next prune().
+    DELETE FROM pgwork.queue t WHERE t.id = q.id;
+    IF NOT force AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
+                   OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
+                   OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
+        RAISE EXCEPTION 'queue % still has jobs', quote_literal(q.name)
+            USING ERRCODE = 'PW006', HINT = 'queue_purge() it first, or pass force => true to lose them';
+    END IF;
+    DELETE FROM pgwork.live_job j WHERE j.queue = q.id;
+    DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id;
+    DELETE FROM pgwork.dead_job j WHERE j.queue = q.id;
+    DELETE FROM pgwork.done_job j WHERE j.queue = q.id;
+    DELETE FROM pgwork.unique_key j WHERE j.queue = q.id;
+    DELETE FROM pgwork.operation j WHERE j.queue = q.id;
+END $$;
+
+CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, OUT ready bigint, OUT leased bigint,
+    OUT delayed bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(depth.queue);
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for exact counts');
+    -- One scan from the front: leased jobs lie before the ready ones of their lane.
+    SELECT count(*) FILTER (WHERE s.nonce IS NULL), count(s.nonce) INTO ready, leased
+      FROM (SELECT j.nonce FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most) s;
+    SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
+    SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
+    SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
+    -- The head of each lane is its oldest.
+    SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.created_at)) * 1000)::bigint) INTO oldest_ms
+      FROM generate_series(0, 19) l
+     CROSS JOIN LATERAL (SELECT j.created_at FROM pgwork.live_job j
+                          WHERE j.queue = q.id AND j.lane = l AND j.nonce IS NULL ORDER BY j.pos LIMIT 1) h;
+    oldest_ms := coalesce(oldest_ms, 0);
+END $$;
+
+CREATE FUNCTION pgwork.setting(name text, value text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_is text;
+BEGIN
+    SELECT s.value INTO now_is FROM pgwork.setting s WHERE s.name = setting.name;
+    IF NOT FOUND THEN
+        PERFORM pgwork._refuse('name', setting.name, (SELECT string_agg(s.name, ', ' ORDER BY s.name) FROM pgwork.setting s));
+    END IF;
+    IF setting.value IS NOT NULL THEN
+        IF setting.name = 'implicit_queues' THEN
+            PERFORM pgwork._refuse_unless(setting.value IN ('on', 'off'), 'value', setting.value, 'on or off');
+        ELSE
+            PERFORM pgwork._refuse_unless(setting.value ~ '^[0-9]{1,15}$', 'value', setting.value, 'milliseconds, 0 and up');
+        END IF;
+        UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name RETURNING s.value INTO now_is;
+    END IF;
+    RETURN now_is;
+END $$;
+
+-- The advisory lock keys of a queue: 'sleep' is held shared by sleeping workers, 'wake' by whoever is just notifying.
+CREATE FUNCTION pgwork._lock(what text, queue integer) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.' || what || ':' || queue, 0);
+
+-- A hint for workers that sleep, delivered at commit. NOTIFY takes a lock of the whole database at
+-- commit, so it is sent only when somebody sleeps, and by one transaction per queue at a time.
+-- Never waits: whoever misses it is found by polling.
+CREATE FUNCTION pgwork._wake(queue integer, name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    sign bigint := pgwork._lock('sleep', queue);
+BEGIN
+    IF pg_try_advisory_lock(sign) THEN
+        PERFORM pg_advisory_unlock(sign); -- nobody sleeps
+    ELSIF pg_try_advisory_xact_lock(pgwork._lock('wake', queue)) THEN
+        PERFORM pg_notify('pgwork_wake_' || split_part('pgwork.', '.', 1), name);
+    END IF;
+END $$;
+
+COMMENT ON FUNCTION pgwork.queue_create(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS 'Makes a queue; when it is there, sets what is given.';
+COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS 'Changes settings of a queue; NULL leaves one as it is.';
+COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume(); enqueues go on.';
+COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(); claims go on.';
+COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
+COMMENT ON FUNCTION pgwork.queue_purge(text, text) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; returns how many.';
+COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced.';
+COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and the age of the oldest ready job.';
+COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';

@@ -1,0 +1,337 @@
+-- 0003: producers. A job exists from the commit of the transaction that enqueued it.
+
+-- Where a live job lies, by its id.
+CREATE FUNCTION pgwork._find(queue integer, id bigint, OUT lane smallint, OUT pos bigint, OUT leased boolean) RETURNS SETOF record
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM generate_series(0, 19) l
+     CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
+                          WHERE j.queue = _find.queue AND j.lane = l AND j.pos = _find.id AND j.id IS NULL) j
+     UNION ALL
+    SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id
+     LIMIT 1
+$$;
+
+-- Puts one job: takes its unique key, then places or delays it. Shared by enqueue and enqueue_many.
+CREATE FUNCTION pgwork._put(q pgwork.queue, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
+    max_attempts integer, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint,
+    OUT id bigint, OUT outcome text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    flags smallint := 0;
+    taken pgwork.unique_key;
+BEGIN
+    -- The transaction's id before the first place: whoever sees a place number used can find its transaction running.
+    PERFORM pg_current_xact_id();
+    id := nextval('pgwork.place');
+    outcome := 'new';
+    IF key IS NOT NULL THEN
+        LOOP
+            -- Waits for a racing producer of the same key to commit or roll back. A period that is over counts as free.
+            INSERT INTO pgwork.unique_key AS u (queue, key, id, free_after)
+            VALUES (q.id, _put.key, _put.id, CASE WHEN key_scope = 'period' THEN clock_timestamp() + key_period_ms * interval '1 ms' END)
+            ON CONFLICT ON CONSTRAINT unique_key_pkey DO UPDATE SET id = excluded.id, free_after = excluded.free_after
+                WHERE u.free_after <= clock_timestamp();
+            EXIT WHEN FOUND;
+            SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = _put.key;
+            CONTINUE WHEN NOT FOUND; -- freed in between
+            id := taken.id;
+            IF key_policy = 'error' THEN
+                RAISE EXCEPTION 'queue % has a job with this unique key', quote_literal(q.name)
+                    USING ERRCODE = 'PW005', HINT = 'it is job ' || taken.id;
+            ELSIF key_policy = 'replace' THEN
+                UPDATE pgwork.live_job j SET payload = _put.payload, body = _put.body
+                  FROM pgwork._find(q.id, taken.id) f
+                 WHERE j.queue = q.id AND j.lane = f.lane AND j.pos = f.pos AND j.nonce IS NULL;
+                IF NOT FOUND THEN
+                    UPDATE pgwork.delayed_job j SET payload = _put.payload, body = _put.body
+                     WHERE j.queue = q.id AND j.id = taken.id;
+                END IF;
+                outcome := CASE WHEN FOUND THEN 'replaced' ELSE 'exists' END; -- a running job is left alone
+            ELSE
+                outcome := 'exists';
+            END IF;
+            RETURN;
+        END LOOP;
+        flags := CASE key_scope WHEN 'ready' THEN 4 WHEN 'unfinished' THEN 8 ELSE 0 END;
+    END IF;
+    IF due > clock_timestamp() THEN
+        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, flags, max_attempts, lease_ms, kind, key, tags, payload, body)
+        VALUES (due, id, q.id, priority, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
+    ELSE
+        IF q.priorities >> priority & 1 = 0 THEN
+            UPDATE pgwork.queue t SET priorities = t.priorities | 1 << priority WHERE t.id = q.id AND t.priorities >> priority & 1 = 0;
+        END IF;
+        INSERT INTO pgwork.live_job (pos, queue, lane, flags, max_attempts, lease_ms, kind, key, tags, payload, body)
+        VALUES (id, q.id, 2 * priority + 1, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
+        IF q.notify THEN
+            PERFORM pgwork._wake(q.id, q.name);
+        END IF;
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._check_new(q pgwork.queue, bytes bigint, kind text, priority integer, max_attempts integer, lease_ms bigint,
+    tags text[], key text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF bytes > q.max_bytes THEN
+        RAISE EXCEPTION 'payload and body are % bytes: queue % takes at most %', bytes, quote_literal(q.name), q.max_bytes
+            USING ERRCODE = 'PW002', HINT = 'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()';
+    END IF;
+    IF priority NOT BETWEEN 0 AND 9 THEN
+        PERFORM pgwork._refuse('priority', priority::text, '0 (first) .. 9');
+    ELSIF octet_length(kind) > 255 THEN
+        PERFORM pgwork._refuse('kind', kind, 'up to 255 bytes');
+    ELSIF max_attempts NOT BETWEEN 1 AND 1000 THEN
+        PERFORM pgwork._refuse('max_attempts', max_attempts::text, '1 .. 1000');
+    ELSIF lease_ms NOT BETWEEN 100 AND 86400000 THEN
+        PERFORM pgwork._refuse('lease_ms', lease_ms::text, '100 .. 86400000');
+    ELSIF cardinality(tags) > 32 THEN
+        PERFORM pgwork._refuse('tags', cardinality(tags) || ' tags', 'up to 32');
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
+        PERFORM pgwork._refuse('key', key, '1 to 255 bytes');
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._check_key(keyed boolean, key_scope text, key_policy text, key_period_ms bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(key_scope IN ('ready', 'unfinished', 'period'), 'key_scope', key_scope, 'ready, unfinished or period');
+    PERFORM pgwork._refuse_unless(key_policy IN ('skip', 'replace', 'error'), 'key_policy', key_policy, 'skip, replace or error');
+    IF keyed AND key_scope = 'period' THEN
+        PERFORM pgwork._refuse_unless(key_period_ms BETWEEN 1 AND 31536000000, 'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint) RETURNS timestamptz
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF run_at IS NOT NULL AND delay_ms IS NOT NULL THEN
+        PERFORM pgwork._refuse('delay_ms', delay_ms::text, 'nothing together with run_at');
+    END IF;
+    PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text, '0 .. 315360000000 (ten years)');
+    PERFORM pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time');
+    RETURN coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms');
+END $$;
+
+CREATE FUNCTION pgwork._refuse_draining(q pgwork.queue) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'queue % is being drained and takes no jobs', quote_literal(q.name)
+        USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
+END $$;
+
+CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL,
+    priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
+    lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL, key_scope text DEFAULT 'unfinished',
+    key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL, OUT id bigint, OUT outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue;
+    due timestamptz;
+BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.name = enqueue.queue;
+    IF NOT FOUND THEN
+        q := pgwork._queue_made(enqueue.queue);
+    END IF;
+    IF q.draining THEN
+        PERFORM pgwork._refuse_draining(q);
+    END IF;
+    PERFORM pgwork._check_new(q, coalesce(pg_column_size(payload), 0)::bigint + coalesce(octet_length(body), 0),
+                              kind, priority, max_attempts, lease_ms, tags, key);
+    IF key IS NOT NULL THEN
+        PERFORM pgwork._check_key(true, key_scope, key_policy, key_period_ms);
+    END IF;
+    IF run_at IS NOT NULL OR delay_ms IS NOT NULL THEN
+        due := pgwork._due(run_at, delay_ms);
+    END IF;
+    IF op IS NOT NULL THEN
+        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT o.ids[1], 'repeated' INTO id, outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
+            RETURN;
+        END IF;
+    END IF;
+    SELECT p.id, p.outcome INTO id, outcome
+      FROM pgwork._put(q, payload, coalesce(kind, ''), body, coalesce(priority, 0), due, max_attempts, lease_ms, tags,
+                       key, key_scope, key_policy, key_period_ms) p;
+    IF op IS NOT NULL THEN
+        UPDATE pgwork.operation o SET ids = ARRAY[enqueue.id] WHERE o.queue = q.id AND o.op = enqueue.op;
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._check_length(n integer, name text, length integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF length NOT IN (1, n) THEN
+        PERFORM pgwork._refuse(name, length || ' elements', 'NULL, 1 or ' || n || ' elements');
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] DEFAULT NULL, bodies bytea[] DEFAULT NULL,
+    priorities integer[] DEFAULT NULL, run_ats timestamptz[] DEFAULT NULL, delays_ms bigint[] DEFAULT NULL,
+    max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL, tags text[] DEFAULT NULL, keys text[] DEFAULT NULL,
+    key_scope text DEFAULT 'unfinished', key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue;
+    n integer := coalesce(cardinality(payloads), 0);
+    new_ids bigint[];
+    new_outcomes text[] := '{}';
+    used integer;
+    one record;
+    later boolean := run_ats IS NOT NULL OR delays_ms IS NOT NULL;
+BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.name = enqueue_many.queue;
+    IF NOT FOUND THEN
+        q := pgwork._queue_made(enqueue_many.queue);
+    END IF;
+    IF q.draining THEN
+        PERFORM pgwork._refuse_draining(q);
+    END IF;
+    IF n = 0 THEN
+        RETURN;
+    END IF;
+    PERFORM pgwork._check_length(n, 'kinds', cardinality(kinds)), pgwork._check_length(n, 'bodies', cardinality(bodies)),
+            pgwork._check_length(n, 'priorities', cardinality(priorities)), pgwork._check_length(n, 'run_ats', cardinality(run_ats)),
+            pgwork._check_length(n, 'delays_ms', cardinality(delays_ms)), pgwork._check_length(n, 'max_attempts', cardinality(max_attempts)),
+            pgwork._check_length(n, 'leases_ms', cardinality(leases_ms)), pgwork._check_length(n, 'tags', cardinality(tags)),
+            pgwork._check_length(n, 'keys', cardinality(keys));
+    PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
+    IF op IS NOT NULL THEN
+        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT unnest(o.ids), 'repeated' FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue_many.op;
+            RETURN;
+        END IF;
+    END IF;
+
+    IF kinds IS NOT NULL OR bodies IS NOT NULL OR priorities IS NOT NULL OR max_attempts IS NOT NULL OR leases_ms IS NOT NULL
+       OR tags IS NOT NULL OR keys IS NOT NULL OR q.max_bytes < 16777216
+       OR pg_column_size(payloads) > q.max_bytes THEN
+        PERFORM pgwork._check_new(q, coalesce(pg_column_size(u.payload), 0)::bigint + coalesce(octet_length(u.body), 0), u.kind, u.priority,
+                                  u.max_attempt, u.lease_ms, u.tag::text[], u.key)
+           FROM unnest(payloads, kinds, bodies, priorities, max_attempts, leases_ms, tags, keys)
+             AS u (payload, kind, body, priority, max_attempt, lease_ms, tag, key);
+    END IF;
+
+    PERFORM pg_current_xact_id(); -- before the first place, see _put
+    IF keys IS NOT NULL THEN
+        -- In the order of the keys, so that two batches with the same keys cannot deadlock.
+        new_ids := array_fill(NULL::bigint, ARRAY[n]);
+        new_outcomes := array_fill(NULL::text, ARRAY[n]);
+        FOR one IN
+            SELECT u.i, p.id, p.outcome
+              FROM (SELECT * FROM unnest(payloads, kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys)
+                             WITH ORDINALITY AS u (payload, kind, body, priority, run_at, delay_ms, max_attempt, lease_ms, tag, key, i)
+                     ORDER BY CASE WHEN cardinality(keys) = 1 THEN keys[1] ELSE u.key END, u.i OFFSET 0) u
+             CROSS JOIN LATERAL pgwork._put(q, u.payload,
+                coalesce(u.kind, CASE WHEN cardinality(kinds) = 1 THEN kinds[1] END, ''),
+                coalesce(u.body, CASE WHEN cardinality(bodies) = 1 THEN bodies[1] END),
+                coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0),
+                CASE WHEN later THEN pgwork._due(coalesce(u.run_at, CASE WHEN cardinality(run_ats) = 1 THEN run_ats[1] END),
+                                                 coalesce(u.delay_ms, CASE WHEN cardinality(delays_ms) = 1 THEN delays_ms[1] END)) END,
+                coalesce(u.max_attempt, CASE WHEN cardinality(max_attempts) = 1 THEN max_attempts[1] END),
+                coalesce(u.lease_ms, CASE WHEN cardinality(leases_ms) = 1 THEN leases_ms[1] END),
+                coalesce(u.tag, CASE WHEN cardinality(tags) = 1 THEN tags[1] END)::text[],
+                coalesce(u.key, CASE WHEN cardinality(keys) = 1 THEN keys[1] END), key_scope, key_policy, key_period_ms) p
+        LOOP
+            new_ids[one.i] := one.id;
+            new_outcomes[one.i] := one.outcome;
+        END LOOP;
+    ELSE
+        SELECT array_agg(nextval('pgwork.place')) INTO new_ids FROM generate_series(1, n);
+        SELECT bit_or(1 << coalesce(p, 0)) INTO used FROM unnest(coalesce(priorities, '{0}')) p;
+        IF q.priorities & used <> used THEN
+            UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id AND t.priorities & used <> used;
+        END IF;
+        IF NOT later AND num_nonnulls(bodies, max_attempts, leases_ms, tags) = 0 THEN
+            INSERT INTO pgwork.live_job (pos, queue, lane, kind, payload)
+            SELECT u.id, q.id,
+                   2 * coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0) + 1,
+                   coalesce(u.kind, CASE WHEN cardinality(kinds) = 1 THEN kinds[1] END, ''), u.payload
+              FROM unnest(new_ids, payloads, kinds, priorities) AS u (id, payload, kind, priority);
+        ELSE
+            WITH new AS MATERIALIZED (
+                SELECT u.id, u.payload,
+                    coalesce(u.kind, CASE WHEN cardinality(kinds) = 1 THEN kinds[1] END, '') AS kind,
+                    coalesce(u.body, CASE WHEN cardinality(bodies) = 1 THEN bodies[1] END) AS body,
+                    coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0) AS priority,
+                    CASE WHEN later THEN pgwork._due(coalesce(u.run_at, CASE WHEN cardinality(run_ats) = 1 THEN run_ats[1] END),
+                                                     coalesce(u.delay_ms, CASE WHEN cardinality(delays_ms) = 1 THEN delays_ms[1] END)) END AS due,
+                    coalesce(u.max_attempt, CASE WHEN cardinality(max_attempts) = 1 THEN max_attempts[1] END) AS max_attempts,
+                    coalesce(u.lease_ms, CASE WHEN cardinality(leases_ms) = 1 THEN leases_ms[1] END) AS lease_ms,
+                    coalesce(u.tag, CASE WHEN cardinality(tags) = 1 THEN tags[1] END)::text[] AS tags
+                  FROM unnest(new_ids, payloads, kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags)
+                    AS u (id, payload, kind, body, priority, run_at, delay_ms, max_attempt, lease_ms, tag)
+            ), d AS (
+                INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, tags, payload, body)
+                SELECT due, id, q.id, priority, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now()
+            )
+            INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, tags, payload, body)
+            SELECT id, q.id, 2 * priority + 1, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now() IS NOT TRUE;
+        END IF;
+        IF q.notify THEN
+            PERFORM pgwork._wake(q.id, q.name);
+        END IF;
+    END IF;
+    IF op IS NOT NULL THEN
+        UPDATE pgwork.operation o SET ids = new_ids WHERE o.queue = q.id AND o.op = enqueue_many.op;
+    END IF;
+    RETURN QUERY SELECT u.id, coalesce(u.outcome, 'new') FROM unnest(new_ids, new_outcomes) u (id, outcome);
+END $$;
+
+CREATE FUNCTION pgwork.cancel(queue text, ids bigint[]) RETURNS TABLE (id bigint, status text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(cancel.queue);
+    one bigint;
+    place record;
+    gone record;
+BEGIN
+    FOREACH one IN ARRAY coalesce(ids, '{}') LOOP
+        id := one;
+        status := 'gone';
+        gone := NULL;
+        SELECT * INTO place FROM pgwork._find(q.id, one);
+        IF FOUND AND place.leased THEN
+            UPDATE pgwork.live_job j SET flags = j.flags | 1
+             WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NOT NULL;
+            status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
+        ELSIF FOUND THEN
+            DELETE FROM pgwork.live_job j
+             WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NULL
+            RETURNING coalesce(j.id, j.pos) AS id, j.created_at, j.lane / 2 AS priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
+            status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
+            IF NOT FOUND THEN -- claimed while we waited for its row
+                UPDATE pgwork.live_job j SET flags = j.flags | 1
+                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NOT NULL;
+                status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
+            END IF;
+        ELSE
+            DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one
+            RETURNING j.id, j.created_at, j.priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
+            status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
+        END IF;
+        IF status = 'cancelled' THEN
+            DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id;
+            IF q.retention_ms > 0 THEN
+                INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
+                VALUES (gone.id, gone.created_at, q.id, gone.priority, gone.attempt, true, gone.kind, gone.key, gone.tags, gone.payload)
+                ON CONFLICT DO NOTHING;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+COMMENT ON FUNCTION pgwork.enqueue(text, jsonb, text, bytea, integer, timestamptz, bigint, integer, bigint, text[], text, text, text, bigint, uuid) IS
+    'Adds a job in the caller''s transaction. outcome: new, exists or replaced (unique key taken), repeated (op was applied before).';
+COMMENT ON FUNCTION pgwork.enqueue_many(text, jsonb[], text[], bytea[], integer[], timestamptz[], bigint[], integer[], bigint[], text[], text[], text, text, bigint, uuid) IS
+    'Adds many jobs at once, all or none; a row for each in order. An array has as many elements as payloads, or 1 (same for all), or is NULL; an element of tags is an array literal like {a,b}.';
+COMMENT ON FUNCTION pgwork.cancel(text, bigint[]) IS
+    'Removes waiting jobs (cancelled); asks the holders of running ones to stop (requested: they hear it at their next extend); gone: no such job.';

@@ -1,0 +1,195 @@
+-- 0004: claims. Never a job under a live lease, never more than n, the lowest priority number first,
+-- then the oldest; jobs that an open transaction holds are skipped, not waited for.
+
+-- A token is the claim's number (pos * 32 + lane: grows with every placement of a job), then its nonce.
+CREATE FUNCTION pgwork._token(pos bigint, lane smallint, nonce bigint) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (lpad(to_hex(pos * 32 + lane), 16, '0') || lpad(to_hex(nonce), 16, '0'))::uuid;
+
+CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
+
+CREATE FUNCTION pgwork._token_nonce(token uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ('x' || right(replace(token::text, '-', ''), 16))::bit(64)::bigint;
+
+-- 64 random bits: the first and the last 32 of a random UUID, which has its fixed bits in between.
+CREATE FUNCTION pgwork._nonce() RETURNS bigint
+LANGUAGE sql VOLATILE
+RETURN (SELECT ('x' || left(u, 8) || right(u, 8))::bit(64)::bigint FROM (SELECT gen_random_uuid()::text) r (u));
+
+-- What a session remembers of a queue between claims, so that a claim needs not walk over the
+-- remains of all jobs before it while vacuum is held back. Only a hint, in a custom setting of the
+-- session: lost with it, rolled back with the claim, and overruled by a scan from the start when it
+-- finds too little, and once a second at least (at most a twentieth of the time goes into that).
+--   [1] when the last full scan was, ms    [2] what it cost, ms    [3] when `next` was noted, ms
+--   [4] the lanes, as queue.priorities     [5..] per lane: start after `mark`; then per lane: `next`
+-- A mark is taken over from `next` after 20 ms: time for the commits of producers that drew lower places.
+CREATE FUNCTION pgwork._hint(queue integer, priorities integer) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    text_is text := current_setting('pgwork.hint_' || queue, true);
+    h bigint[];
+BEGIN
+    IF text_is ~ '^\{[0-9]{1,18}(,[0-9]{1,18}){3,90}\}$' THEN
+        h := text_is::bigint[];
+        IF h[4] = priorities THEN
+            RETURN h;
+        END IF;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION pgwork._lanes(priorities integer) RETURNS smallint[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE priorities WHEN 1 THEN '{0,1}'::smallint[]
+       ELSE ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l) END;
+
+-- Sort key of a queue's first ready job among queues: priority, then age.
+CREATE FUNCTION pgwork._head(queue integer, priorities integer) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    SELECT (j.lane::bigint << 58) + j.pos
+      FROM unnest(pgwork._lanes(priorities)) WITH ORDINALITY l (lane, i)
+     CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
+                          WHERE j.queue = _head.queue AND j.lane = l.lane AND j.nonce IS NULL ORDER BY j.pos LIMIT 1) j
+     ORDER BY l.i LIMIT 1
+$$;
+
+CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL)
+RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
+    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    q record;
+    wanted integer := n;
+    got integer;
+    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    hint bigint[];
+    full_scan boolean;
+    lanes smallint[];
+    marks bigint[];
+    hot smallint[];     -- the lanes that the hint speaks of
+    k integer;
+    ctids tid[];
+    at_lanes smallint[];
+    at_places bigint[];
+    all_flags smallint[];
+    alone integer;
+    stamp bigint := pgwork._nonce();
+    until timestamptz;
+BEGIN
+    IF n IS NULL OR n NOT BETWEEN 1 AND 10000 THEN
+        PERFORM pgwork._refuse('n', n::text, '1 .. 10000');
+    ELSIF holder IS NULL OR octet_length(holder) NOT BETWEEN 1 AND 255 THEN
+        PERFORM pgwork._refuse('holder', holder, '1 to 255 bytes: who claims');
+    ELSIF claim.lease_ms NOT BETWEEN 100 AND 86400000 THEN
+        PERFORM pgwork._refuse('lease_ms', claim.lease_ms::text, '100 .. 86400000');
+    ELSIF coalesce(cardinality(queues), 0) NOT BETWEEN 1 AND 64 THEN
+        PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
+    END IF;
+
+    FOR q IN
+        SELECT t.* FROM pgwork.queue t
+         WHERE t.name = ANY (queues) AND NOT t.paused
+         ORDER BY CASE WHEN cardinality(queues) > 1 THEN pgwork._head(t.id, t.priorities) END
+    LOOP
+        hint := pgwork._hint(q.id, q.priorities);
+        hot := pgwork._lanes(q.priorities);
+        k := cardinality(hot);
+        IF cardinality(hint) <> 4 + 2 * k THEN
+            hint := NULL;
+        END IF;
+        full_scan := hint IS NULL OR now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]);
+        LOOP
+            IF full_scan THEN
+                lanes := '{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19}';
+                marks := '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}';
+            ELSE
+                lanes := hot;
+                marks := hint[5:4 + k];
+            END IF;
+            -- LIMIT stands above nothing but this scan, and the update below goes by ctid: no plan takes more than n.
+            SELECT array_agg(c.ctid), array_agg(c.lane), array_agg(c.pos), array_agg(c.flags)
+              INTO ctids, at_lanes, at_places, all_flags
+              FROM (SELECT j.* FROM unnest(lanes, marks) AS l (lane, mark)
+                     CROSS JOIN LATERAL (SELECT j.ctid, j.lane, j.pos, j.flags FROM pgwork.live_job j
+                                          WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.nonce IS NULL
+                                          ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
+                     LIMIT wanted) c;
+            got := coalesce(cardinality(ctids), 0);
+            EXIT WHEN full_scan OR got = wanted OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
+            full_scan := true;
+        END LOOP;
+
+        -- What the session remembers next time.
+        IF full_scan THEN
+            hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, q.priorities]
+                    || CASE WHEN hint IS NULL THEN array_fill(0::bigint, ARRAY[2 * k])
+                            ELSE ARRAY(SELECT least(h.mark, (SELECT min(p.pos) - 1 FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
+                                         FROM unnest(hot || hot, hint[5:4 + 2 * k]) WITH ORDINALITY h (lane, mark, i) ORDER BY h.i) END;
+            PERFORM set_config('pgwork.hint_' || q.id, hint::text, false);
+        ELSIF got > 0 AND now_ms - hint[3] >= 20 THEN
+            hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k]
+                    || ARRAY(SELECT greatest(h.next, (SELECT max(p.pos) FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
+                               FROM unnest(hot, hint[5 + k:4 + 2 * k]) WITH ORDINALITY h (lane, next, i) ORDER BY h.i);
+            PERFORM set_config('pgwork.hint_' || q.id, hint::text, false);
+        END IF;
+        CONTINUE WHEN got = 0;
+
+        IF 0 <> (SELECT bit_or(f) FROM unnest(all_flags) f) THEN
+            -- A job whose last holder died is claimed alone: should it be the killer, it takes no others along.
+            SELECT min(f.i) INTO alone FROM unnest(all_flags) WITH ORDINALITY f (flags, i) WHERE f.flags & 2 <> 0;
+            IF alone IS NOT NULL THEN
+                got := greatest(1, alone - 1);
+                ctids := ctids[1:got];
+                wanted := got; -- and from no other queue either
+            END IF;
+        END IF;
+        IF full_scan AND q.priorities <> (SELECT q.priorities | bit_or(1 << (l / 2)) FROM unnest(at_lanes) l) THEN
+            -- Rows came in by COPY, which notes no priorities.
+            UPDATE pgwork.queue t SET priorities = t.priorities | (SELECT bit_or(1 << (l / 2)) FROM unnest(at_lanes) l) WHERE t.id = q.id;
+        END IF;
+
+        until := clock_timestamp();
+        RETURN QUERY
+        UPDATE pgwork.live_job j
+           SET nonce = stamp, holder = claim.holder, attempt = j.attempt + 1,
+               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+         WHERE j.ctid = ANY (ctids) AND j.nonce IS NULL
+        RETURNING q.name, coalesce(j.id, j.pos), pgwork._token(j.pos, j.lane, stamp), j.attempt::integer,
+                  coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
+                  j.created_at, j.lease_until, until;
+
+        IF 4 & (SELECT bit_or(f) FROM unnest(all_flags) f) <> 0 THEN
+            DELETE FROM pgwork.unique_key u
+             USING unnest(at_lanes, at_places, all_flags) p (lane, pos, flags)
+              JOIN pgwork.live_job j ON j.queue = q.id AND j.lane = p.lane AND j.pos = p.pos AND j.nonce = stamp
+             WHERE p.flags & 4 <> 0 AND u.queue = q.id AND u.key = j.key AND u.id = coalesce(j.id, j.pos);
+        END IF;
+        wanted := wanted - got;
+        EXIT WHEN wanted <= 0;
+    END LOOP;
+END $$;
+
+-- The sleeping sign of this session, for _wake(): take it, look once more, then sleep.
+CREATE FUNCTION pgwork.idle(queues text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_lock_shared(pgwork._lock('sleep', t.id)) FROM pgwork.queue t WHERE t.name = ANY (queues);
+END $$;
+
+CREATE FUNCTION pgwork.awake(queues text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_unlock_shared(pgwork._lock('sleep', t.id)) FROM pgwork.queue t WHERE t.name = ANY (queues);
+END $$;
+
+COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint) IS
+    'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Commit, then work; finish with id and token.';
+COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.idle(text[]) IS 'Says that this session sleeps and listens for jobs of these queues; needs a session of its own. LISTEN first, claim once more afterwards.';
+COMMENT ON FUNCTION pgwork.awake(text[]) IS 'Takes back idle() for the same queues.';

@@ -1,0 +1,250 @@
+-- 0006: what a reaper calls in a loop, and what an operator does with dead letters. Everything goes in bounded
+-- batches, skips what others hold, and is harmless when several do it at once.
+
+-- Expired leases of one lane. Claims take places in order, so leased rows lie in front of the ready ones: the scan
+-- ends at a chunk without a lease. (Leases behind a long stretch of ready rows are found when that is claimed.)
+CREATE FUNCTION pgwork._expired(queue integer, lane integer, batch integer) RETURNS TABLE (id bigint, token uuid)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    chunk CONSTANT integer := 5000;
+    after bigint := 0;
+    rows_seen bigint;
+    leases bigint;
+    last_pos bigint;
+    found_places bigint[];
+    places bigint[] := '{}';
+    now_is timestamptz := clock_timestamp();
+BEGIN
+    LOOP
+        SELECT count(*), count(s.nonce), max(s.pos), array_agg(s.pos) FILTER (WHERE s.nonce IS NOT NULL AND s.lease_until < now_is)
+          INTO rows_seen, leases, last_pos, found_places
+          FROM (SELECT j.pos, j.nonce, j.lease_until FROM pgwork.live_job j
+                 WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos > after ORDER BY j.pos LIMIT chunk) s;
+        places := places || coalesce(found_places, '{}');
+        EXIT WHEN rows_seen < chunk OR leases = 0 OR cardinality(places) >= batch;
+        after := last_pos;
+    END LOOP;
+    IF cardinality(places) = 0 THEN
+        RETURN;
+    END IF;
+    -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
+    RETURN QUERY
+    SELECT coalesce(j.id, j.pos), pgwork._token(j.pos, j.lane, j.nonce)
+      FROM unnest(places[1:batch]) p (pos)
+     CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
+                          WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
+                            AND j.nonce IS NOT NULL AND j.lease_until < now_is
+                            FOR UPDATE SKIP LOCKED) j;
+END $$;
+
+CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue;
+    some record;
+    l smallint;
+BEGIN
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    IF queue IS NOT NULL THEN
+        PERFORM pgwork._queue(reap.queue);
+    END IF;
+    returned := 0;
+    died := 0;
+    FOR q IN SELECT * FROM pgwork.queue t WHERE reap.queue IS NULL OR t.name = reap.queue ORDER BY t.id LOOP
+        FOREACH l IN ARRAY pgwork._lanes(q.priorities) LOOP
+            SELECT cardinality(m.accepted) AS n, m.died INTO some
+              FROM (SELECT array_agg(e.id) AS ids, array_agg(e.token) AS tokens
+                      FROM pgwork._expired(q.id, l, (batch - returned - died)::integer) e) e
+             CROSS JOIN LATERAL pgwork._redeem(q, e.ids, e.tokens, 'reap', NULL, NULL) m
+             WHERE e.ids IS NOT NULL;
+            IF some.n > 0 THEN
+                returned := returned + some.n - some.died;
+                died := died + some.died;
+            END IF;
+            IF returned + died >= batch THEN
+                RETURN;
+            END IF;
+        END LOOP;
+    END LOOP;
+END $$;
+
+CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue;
+    some bigint;
+    used integer;
+    next_at timestamptz;
+BEGIN
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    promoted := 0;
+    FOR q IN
+        SELECT t.* FROM pgwork.queue t
+         WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= clock_timestamp())
+         ORDER BY t.id
+    LOOP
+        PERFORM pg_current_xact_id(); -- before the first place, see _put
+        WITH due AS MATERIALIZED (
+            SELECT d.queue, d.id FROM pgwork.delayed_job d
+             WHERE d.queue = q.id AND d.run_at <= clock_timestamp()
+             ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE SKIP LOCKED
+        ), t AS (
+            DELETE FROM pgwork.delayed_job d USING due WHERE d.queue = q.id AND d.id = due.id RETURNING d.*
+        ), n AS (
+            INSERT INTO pgwork.live_job (created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
+            SELECT s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
+              FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
+            RETURNING lane
+        )
+        SELECT count(*), bit_or(1 << (n.lane / 2)) INTO some, used FROM n;
+        CONTINUE WHEN some = 0;
+        promoted := promoted + some;
+        IF q.priorities & used <> used THEN
+            UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id;
+        END IF;
+        IF q.notify THEN
+            PERFORM pgwork._wake(q.id, q.name);
+        END IF;
+        EXIT WHEN promoted >= batch;
+    END LOOP;
+    SELECT min(d.run_at) INTO next_at
+      FROM pgwork.queue t
+     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d WHERE d.queue = t.id ORDER BY d.run_at LIMIT 1) d;
+    next_ms := greatest(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000))::bigint;
+END $$;
+
+CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue;
+    pruned bigint := 0;
+    some bigint;
+    op_ms bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
+BEGIN
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    FOR q IN SELECT * FROM pgwork.queue t ORDER BY t.id LOOP
+        DELETE FROM pgwork.done_job j
+         WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.done_job d
+                                    WHERE d.queue = q.id AND d.finished_at < clock_timestamp() - q.retention_ms * interval '1 ms'
+                                    ORDER BY d.finished_at LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS some = ROW_COUNT;
+        pruned := pruned + some;
+        DELETE FROM pgwork.operation j
+         WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.operation d
+                                    WHERE d.queue = q.id AND d.at < clock_timestamp() - op_ms * interval '1 ms'
+                                    ORDER BY d.at LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS some = ROW_COUNT;
+        pruned := pruned + some;
+        DELETE FROM pgwork.unique_key j
+         WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.unique_key d
+                                    WHERE d.queue = q.id AND d.free_after < clock_timestamp()
+                                    ORDER BY d.free_after LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS some = ROW_COUNT;
+        pruned := pruned + some;
+        EXIT WHEN pruned >= batch;
+    END LOOP;
+    RETURN pruned;
+END $$;
+
+-- One round of everything that is due. A session prunes once a second at most, and looks for
+-- expired leases four times a second; delayed jobs each time.
+CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^\{[0-9]{1,18},[0-9]{1,18}\}$'
+                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0}' END;
+    due_ms bigint;
+BEGIN
+    SELECT p.promoted, p.next_ms INTO promoted, due_ms FROM pgwork.promote(batch) p;
+    next_ms := least(coalesce(due_ms, 1000), 1000);
+    reaped := 0;
+    died := 0;
+    pruned := 0;
+    IF now_ms NOT BETWEEN last_ms[1] AND last_ms[1] + 250 THEN
+        SELECT r.returned + r.died, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
+        last_ms[1] := CASE WHEN reaped >= batch THEN 0 ELSE now_ms END;
+    END IF;
+    IF now_ms NOT BETWEEN last_ms[2] AND last_ms[2] + 1000 THEN
+        pruned := pgwork.prune(batch);
+        last_ms[2] := CASE WHEN pruned >= batch THEN 0 ELSE now_ms END;
+    END IF;
+    PERFORM set_config('pgwork.upkeep', last_ms::text, false);
+    IF greatest(reaped, promoted, pruned) >= batch THEN
+        next_ms := 0;
+    ELSE
+        next_ms := greatest(1, least(next_ms, 250));
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes');
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
+    DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';
+    INSERT INTO pgwork.beat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
+    ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
+END $$;
+
+CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL, batch bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(redrive.queue);
+    moved bigint;
+    used integer;
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    PERFORM pg_current_xact_id(); -- before the first place, see _put
+    WITH d AS MATERIALIZED (
+        SELECT j.id FROM pgwork.dead_job j
+         WHERE j.queue = q.id AND (redrive.ids IS NULL OR j.id = ANY (redrive.ids)) AND (redrive.kind IS NULL OR j.kind = redrive.kind)
+         ORDER BY j.id LIMIT batch FOR UPDATE SKIP LOCKED
+    ), t AS (
+        DELETE FROM pgwork.dead_job j USING d WHERE j.queue = q.id AND j.id = d.id RETURNING j.*
+    ), n AS (
+        -- Attempts start afresh; a unique key stays behind: it may belong to another job by now.
+        INSERT INTO pgwork.live_job (created_at, queue, lane, max_attempts, lease_ms, id, kind, error, tags, payload, body)
+        SELECT s.created_at, s.queue, 2 * s.priority + 1, s.max_attempts, s.lease_ms, s.id, s.kind, s.error, s.tags, s.payload, s.body
+          FROM (SELECT * FROM t ORDER BY t.id OFFSET 0) s
+        RETURNING lane
+    )
+    SELECT count(*), coalesce(bit_or(1 << (n.lane / 2)), 0) INTO moved, used FROM n;
+    IF q.priorities & used <> used THEN
+        UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id;
+    END IF;
+    IF moved > 0 AND q.notify THEN
+        PERFORM pgwork._wake(q.id, q.name);
+    END IF;
+    RETURN moved;
+END $$;
+
+CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue := pgwork._queue(dead_purge.queue);
+    gone bigint;
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(older_than_ms, 0) >= 0, 'older_than_ms', older_than_ms::text, '0 and up, or NULL for all');
+    DELETE FROM pgwork.dead_job j
+     WHERE j.queue = q.id AND (older_than_ms IS NULL OR j.died_at < clock_timestamp() - older_than_ms * interval '1 ms');
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    RETURN gone;
+END $$;
+
+COMMENT ON FUNCTION pgwork.reap(text, integer) IS 'Takes jobs of expired leases back: ready again (returned), or dead letters when their attempts are used up (died).';
+COMMENT ON FUNCTION pgwork.promote(integer) IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one, NULL: none.';
+COMMENT ON FUNCTION pgwork.prune(integer) IS 'Deletes what is no longer kept: finished jobs after their retention, operation ids, unique keys whose period is over.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap() and prune() as far as each is due; call it again after next_ms.';
+COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
+COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch.';
+COMMENT ON FUNCTION pgwork.dead_purge(text, bigint) IS 'Deletes dead letters, all or those older than older_than_ms.';
