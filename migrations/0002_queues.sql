@@ -123,7 +123,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(queue_purge.queue);
     gone bigint := 0;
-    some bigint;
+    n_part bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state, 'ready, delayed, dead, done or all');
     IF state IN ('ready', 'all') THEN
@@ -135,8 +135,8 @@ BEGIN
         ), k AS (
             DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
         )
-        SELECT count(*) INTO some FROM d;
-        gone := gone + some;
+        SELECT count(*) INTO n_part FROM d;
+        gone := gone + n_part;
     END IF;
     IF state IN ('delayed', 'all') THEN
         WITH d AS (
@@ -144,18 +144,18 @@ BEGIN
         ), k AS (
             DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
         )
-        SELECT count(*) INTO some FROM d;
-        gone := gone + some;
+        SELECT count(*) INTO n_part FROM d;
+        gone := gone + n_part;
     END IF;
     IF state IN ('dead', 'all') THEN
         DELETE FROM pgwork.dead_job j WHERE j.queue = q.id;
-        GET DIAGNOSTICS some = ROW_COUNT;
-        gone := gone + some;
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        gone := gone + n_part;
     END IF;
     IF state IN ('done', 'all') THEN
         DELETE FROM pgwork.done_job j WHERE j.queue = q.id;
-        GET DIAGNOSTICS some = ROW_COUNT;
-        gone := gone + some;
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        gone := gone + n_part;
     END IF;
     RETURN gone;
 END $$;

@@ -156,13 +156,17 @@ BEGIN
 
         until := clock_timestamp();
         RETURN QUERY
-        UPDATE pgwork.live_job j
-           SET nonce = stamp, holder = claim.holder, attempt = j.attempt + 1,
-               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-         WHERE j.ctid = ANY (ctids) AND j.nonce IS NULL
-        RETURNING q.name, coalesce(j.id, j.pos), pgwork._token(j.pos, j.lane, stamp), j.attempt::integer,
-                  coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
-                  j.created_at, j.lease_until, until;
+        WITH u AS (
+            UPDATE pgwork.live_job j
+               SET nonce = stamp, holder = claim.holder, attempt = j.attempt + 1,
+                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+             WHERE j.ctid = ANY (ctids) AND j.nonce IS NULL
+            RETURNING j.*
+        )
+        SELECT q.name, coalesce(j.id, j.pos), pgwork._token(j.pos, j.lane, stamp), j.attempt::integer,
+               coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
+               j.created_at, j.lease_until, until
+          FROM u j ORDER BY j.lane, j.pos; -- an update returns its rows in no order
 
         IF 4 & (SELECT bit_or(f) FROM unnest(all_flags) f) <> 0 THEN
             DELETE FROM pgwork.unique_key u

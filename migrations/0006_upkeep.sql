@@ -44,7 +44,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
-    some record;
+    lot record;
     l smallint;
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
@@ -55,14 +55,14 @@ BEGIN
     died := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE reap.queue IS NULL OR t.name = reap.queue ORDER BY t.id LOOP
         FOREACH l IN ARRAY pgwork._lanes(q.priorities) LOOP
-            SELECT cardinality(m.accepted) AS n, m.died INTO some
+            SELECT cardinality(m.accepted) AS n, m.died INTO lot
               FROM (SELECT array_agg(e.id) AS ids, array_agg(e.token) AS tokens
                       FROM pgwork._expired(q.id, l, (batch - returned - died)::integer) e) e
              CROSS JOIN LATERAL pgwork._redeem(q, e.ids, e.tokens, 'reap', NULL, NULL) m
              WHERE e.ids IS NOT NULL;
-            IF some.n > 0 THEN
-                returned := returned + some.n - some.died;
-                died := died + some.died;
+            IF lot.n > 0 THEN
+                returned := returned + lot.n - lot.died;
+                died := died + lot.died;
             END IF;
             IF returned + died >= batch THEN
                 RETURN;
@@ -77,7 +77,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on S
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
-    some bigint;
+    n_part bigint;
     used integer;
     next_at timestamptz;
 BEGIN
@@ -101,9 +101,9 @@ BEGIN
               FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
             RETURNING lane
         )
-        SELECT count(*), bit_or(1 << (n.lane / 2)) INTO some, used FROM n;
-        CONTINUE WHEN some = 0;
-        promoted := promoted + some;
+        SELECT count(*), bit_or(1 << (n.lane / 2)) INTO n_part, used FROM n;
+        CONTINUE WHEN n_part = 0;
+        promoted := promoted + n_part;
         IF q.priorities & used <> used THEN
             UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id;
         END IF;
@@ -124,7 +124,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit 
 DECLARE
     q pgwork.queue;
     pruned bigint := 0;
-    some bigint;
+    n_part bigint;
     op_ms bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
@@ -133,20 +133,20 @@ BEGIN
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.done_job d
                                     WHERE d.queue = q.id AND d.finished_at < clock_timestamp() - q.retention_ms * interval '1 ms'
                                     ORDER BY d.finished_at LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS some = ROW_COUNT;
-        pruned := pruned + some;
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        pruned := pruned + n_part;
         DELETE FROM pgwork.operation j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.operation d
                                     WHERE d.queue = q.id AND d.at < clock_timestamp() - op_ms * interval '1 ms'
                                     ORDER BY d.at LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS some = ROW_COUNT;
-        pruned := pruned + some;
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        pruned := pruned + n_part;
         DELETE FROM pgwork.unique_key j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.unique_key d
                                     WHERE d.queue = q.id AND d.free_after < clock_timestamp()
                                     ORDER BY d.free_after LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS some = ROW_COUNT;
-        pruned := pruned + some;
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        pruned := pruned + n_part;
         EXIT WHEN pruned >= batch;
     END LOOP;
     RETURN pruned;
