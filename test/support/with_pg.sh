@@ -12,7 +12,7 @@ pg_bindir >/dev/null || { echo "with_pg: no PostgreSQL server programs here (set
 dir= child=
 
 # CMD leads a session of its own, so that its whole family can be ended.
-family() { kill "-$1" -- "-$child" 2>/dev/null; }
+family() { kill -s "$1" -- "-$child" 2>/dev/null; }
 
 clean() {
     trap '' INT TERM HUP
