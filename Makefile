@@ -172,7 +172,8 @@ check-header:
 check-abi: shared
 	@$(CC) -E -P inc/pgwork.h | grep -o '\bpgw_[a-z0-9_]* *(' | tr -d ' (' | LC_ALL=C sort -u > $(B)/abi.header
 	@nm -D --defined-only $(SHARED) | awk '$$2 != "A" { sub(/@.*/, "", $$3); print $$3 }' | LC_ALL=C sort -u > $(B)/abi.library
-	diff $(B)/abi.header $(B)/abi.library
+	@diff $(B)/abi.header $(B)/abi.library | sed -n 's/^</declared, not there:/p; s/^>/there, not declared:/p' > $(B)/abi.diff; \
+	  cat $(B)/abi.diff; test ! -s $(B)/abi.diff
 
 FORMATTED = $(filter-out test/support/pgw_all.c,$(wildcard inc/*.h src/*.[ch] examples/*.[ch] \
   examples/*/*.[ch] bench/*.[ch] test/*/*.[ch]))

@@ -15,7 +15,7 @@ BEGIN {
     layer(3, "cron job lock migrate queue reap sema table")
     layer(4, "handle reaper worker")
     # the few arrows inside a layer, and who embeds the SQL
-    also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = 1
+    also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = 1
     also["sql", "sql_data.inc"] = 1
 }
 

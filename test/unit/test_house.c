@@ -1,8 +1,9 @@
-/* The house stands: the header's version is well formed and the library says the same. */
+/* The house stands: one version everywhere, and the SQL inside is the SQL of the files. */
 #include "unity.h"
 #include "pgwork.h"
 
 #include <stdio.h>
+#include <string.h>
 
 TEST_SOURCE_FILE("src/version.c")
 
@@ -21,4 +22,24 @@ void test_number_and_string_of_the_version_agree(void)
 void test_the_library_tells_the_version_of_its_header(void)
 {
     TEST_ASSERT_EQUAL_STRING(PGW_VERSION_STRING, pgw_version());
+}
+
+static void assert_file_holds(const char *path, const char *text)
+{
+    static char bytes[1 << 20];
+    FILE *file = fopen(path, "rb");
+    size_t n;
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(file, path);
+    n = fread(bytes, 1, sizeof(bytes), file);
+    fclose(file);
+    TEST_ASSERT_EQUAL_MESSAGE(strlen(text), n, path);
+    TEST_ASSERT_EQUAL_MEMORY_MESSAGE(text, bytes, n, path);
+}
+
+void test_embedded_sql_is_that_of_the_files_byte_for_byte(void)
+{
+#define PGW__SQL(id, name, text) assert_file_holds("src/sql/" name ".sql", text);
+#define PGW__MIGRATION(number, file, text) assert_file_holds("migrations/" file, text);
+#include "sql_data.inc"
 }
