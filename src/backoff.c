@@ -4,12 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <time.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/random.h>
 #endif
-
-#include "clock.h"
 
 void pgw__backoff_init(pgw__backoff *b, int64_t base_ms, int64_t cap_ms)
 {
@@ -62,8 +61,11 @@ static bool random_from_device(uint64_t *v)
  * (splitmix64). */
 static uint64_t random_from_circumstances(void)
 {
-    uint64_t v = (uint64_t)pgw__clock_us() ^ (uint64_t)getpid() << 40;
+    struct timespec now;
+    uint64_t v;
 
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    v = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uint64_t)getpid() << 40;
     v ^= (uint64_t)(uintptr_t)&v << 8;
     v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     v = (v ^ v >> 27) * UINT64_C(0x94d049bb133111eb);

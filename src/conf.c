@@ -16,14 +16,12 @@ typedef const char *conf_fault_fn(const char *value, size_t max);
 /* An int is min .. max, and 0 as well when zero_too; a text is at most max bytes and what `fault`
  * says; an enum is one of the words in `allowed`. */
 typedef struct conf_row {
-    const char *name;
-    conf_type type;
-    const char *initial;
-    int64_t min, max;
-    bool zero_too, secret;
-    conf_fault_fn *fault;
+    const char *name, *initial, *text;
     const char *allowed; /* NULL: told from the limits */
-    const char *text;
+    conf_fault_fn *fault;
+    int64_t min, max;
+    conf_type type;
+    bool zero_too, secret;
 } conf_row;
 
 #define CONF_SECOND INT64_C(1000)
@@ -96,7 +94,7 @@ static const conf_row conf_rows[] = {
 
     INT_ROW("payload.max_bytes", 1, 268435455, "16777216", "largest payload and body that is sent"),
     INT_ROW("payload.max_depth", 1, 1000, "1000", "deepest nesting of a payload"),
-    INT_ROW("poll.min_ms", 1, CONF_HOUR, "5", "first wait of an idle worker; it doubles"),
+    INT_ROW("poll.min_ms", 1, CONF_HOUR, "5", "shortest wait of an idle worker"),
     INT_ROW("poll.max_ms", 1, CONF_HOUR, "500",
         "longest wait of an idle worker: how late it sees a job without a notification"),
 
