@@ -1,0 +1,118 @@
+/* log: the level first, then the words; long messages are cut between characters. */
+#include "unity.h"
+#include "log.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct {
+    int calls;
+    void *arg;
+    pgw_level level;
+    char room[20], message[2000];
+} seen;
+static int evaluated;
+
+static void sink(void *arg, pgw_level level, const char *room, const char *message)
+{
+    seen.calls++;
+    seen.arg = arg;
+    seen.level = level;
+    strncpy(seen.room, room, sizeof(seen.room) - 1);
+    strncpy(seen.message, message, sizeof(seen.message) - 1);
+    errno = EIO;
+}
+
+static int costly(void)
+{
+    return ++evaluated;
+}
+
+static const pgw__log at_info = {PGW_INFO, sink, &seen};
+
+void setUp(void)
+{
+    memset(&seen, 0, sizeof(seen));
+    evaluated = 0;
+}
+void tearDown(void) {}
+
+void test_a_message_arrives_with_all_that_belongs_to_it(void)
+{
+    PGW__LOG(&at_info, PGW_WARN, "room", "%s is %d", "x", 5);
+    TEST_ASSERT_EQUAL_INT(1, seen.calls);
+    TEST_ASSERT_EQUAL_PTR(&seen, seen.arg);
+    TEST_ASSERT_EQUAL_INT(PGW_WARN, seen.level);
+    TEST_ASSERT_EQUAL_STRING("room", seen.room);
+    TEST_ASSERT_EQUAL_STRING("x is 5", seen.message);
+}
+
+void test_levels(void)
+{
+    PGW__LOG(&at_info, PGW_ERROR, "room", "e");
+    PGW__LOG(&at_info, PGW_INFO, "room", "i");
+    TEST_ASSERT_EQUAL_INT(2, seen.calls);
+    PGW__LOG(&at_info, PGW_DEBUG, "room", "d %d", costly());
+    PGW__LOG(&at_info, PGW_TRACE, "room", "t %d", costly());
+    TEST_ASSERT_EQUAL_INT(2, seen.calls);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, evaluated, "arguments of a silent message are not evaluated");
+    pgw__log_write(&at_info, PGW_DEBUG, "room", "past the macro");
+    TEST_ASSERT_EQUAL_INT(2, seen.calls);
+}
+
+void test_silence_is_level_0_or_no_sink(void)
+{
+    const pgw__log zero = {0, sink, NULL}, nobody = {PGW_TRACE, NULL, NULL};
+
+    PGW__LOG(&zero, PGW_ERROR, "room", "%d", costly());
+    PGW__LOG(&nobody, PGW_ERROR, "room", "%d", costly());
+    pgw__log_write(&nobody, PGW_ERROR, "room", "x");
+    TEST_ASSERT_EQUAL_INT(0, seen.calls);
+    TEST_ASSERT_EQUAL_INT(0, evaluated);
+}
+
+void test_errno_survives(void)
+{
+    errno = ENOENT;
+    PGW__LOG(&at_info, PGW_ERROR, "room", "x");
+    TEST_ASSERT_EQUAL_INT(1, seen.calls);
+    TEST_ASSERT_EQUAL_INT(ENOENT, errno);
+}
+
+void test_the_longest_message_that_fits(void)
+{
+    char text[1024];
+
+    memset(text, 'x', 1023);
+    text[1023] = '\0';
+    PGW__LOG(&at_info, PGW_ERROR, "room", "%s", text);
+    TEST_ASSERT_EQUAL_STRING(text, seen.message);
+}
+
+void test_longer_ones_are_cut_with_dots(void)
+{
+    char text[5000];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    PGW__LOG(&at_info, PGW_ERROR, "room", "%s", text);
+    TEST_ASSERT_EQUAL_size_t(1023, strlen(seen.message));
+    TEST_ASSERT_EQUAL_STRING("x...", seen.message + 1019);
+}
+
+void test_never_cut_inside_a_character(void)
+{
+    for (size_t shift = 0; shift < 4; shift++) {
+        char text[1600] = "abcd";
+        size_t end;
+
+        for (size_t at = shift; at + 4 < sizeof(text); at += 4)
+            memcpy(text + at, "\xf0\x9f\x98\x80", 5);
+        PGW__LOG(&at_info, PGW_ERROR, "room", "%s", text);
+        end = strlen(seen.message);
+        TEST_ASSERT_EQUAL_STRING("...", seen.message + end - 3);
+        TEST_ASSERT_EQUAL_size_t_MESSAGE(0, (end - 3 - shift) % 4,
+                                         "only whole characters before the dots");
+        TEST_ASSERT_GREATER_THAN_size_t(1015, end);
+    }
+}
