@@ -183,11 +183,13 @@ static bool conf_parse_bool(const char *text, bool *v)
 /* Is value one of the words in "this, that"? */
 static bool conf_is_word(const char *value, const char *words)
 {
-    size_t n = strlen(value);
+    for (const char *p = words;; p += 2) {
+        size_t size = strcspn(p, ",");
 
-    for (const char *p = words; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 2 : NULL)
-        if (n > 0 && strncmp(p, value, n) == 0 && (p[n] == '\0' || p[n] == ',')) return true;
-    return false;
+        if (strlen(value) == size && memcmp(p, value, size) == 0) return true;
+        p += size;
+        if (*p == '\0') return false;
+    }
 }
 
 /* What is wrong with value, or NULL and its canonical spelling in text (a number or a word fits).
