@@ -141,6 +141,18 @@ check-valgrind:
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in build/ceedling/test/out/*/*.out; do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
 
+# each target for so long, by libFuzzer; what it finds is replayed by test/fuzz/standalone.c
+FUZZ_SECONDS ?= 60
+fuzz:
+	@mkdir -p $(B)/fuzz
+	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
+	  clang -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc $(PQ_CFLAGS) -pthread \
+	    -Wno-overlength-strings -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+	    test/fuzz/$$t.c $(SRC) -o $(B)/fuzz/$$t $(PQ_LIBS); \
+	  mkdir -p $(B)/fuzz/$$t.corpus; \
+	  $(B)/fuzz/$$t -max_total_time=$(FUZZ_SECONDS) -max_len=2048 \
+	    -artifact_prefix=$(B)/fuzz/$$t. $(B)/fuzz/$$t.corpus; done
+
 # -- checks without running anything ---------------------------------------------------------------
 
 lint: lint-layers lint-banned lint-gen check-header lint-tidy lint-cppcheck
@@ -151,9 +163,11 @@ lint-banned:
 	awk -f test/lint/banned.awk src/*.[ch]
 lint-gen:
 	@$(MAKE) -s gen | grep . && { echo 'generated files were not up to date: commit them'; exit 1; } || :
+# one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy:
 	@if command -v clang-tidy >/dev/null; then \
-	  clang-tidy --quiet $(SRC) -- -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc $(PQ_CFLAGS); \
+	  for f in $(SRC); do clang-tidy --quiet $$f -- -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc \
+	    $(PQ_CFLAGS) || exit; done; \
 	else echo "clang-tidy: not here, left out"; fi
 lint-cppcheck:
 	@if command -v cppcheck >/dev/null; then \
@@ -221,13 +235,13 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi fuzz'
 	@echo 'lint:   lint = lint-layers lint-banned lint-gen check-header lint-tidy lint-cppcheck; format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .FORCE:
-.PHONY: all lib shared static cli examples gen gen-sql check check-it check-asan check-ubsan \
+.PHONY: all fuzz lib shared static cli examples gen gen-sql check check-it check-asan check-ubsan \
   check-tsan check-valgrind lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
   check-header check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -12,6 +12,8 @@ typedef struct pgw__backoff {
 void pgw__backoff_init(pgw__backoff *b, int64_t base_ms, int64_t cap_ms);
 int64_t pgw__backoff_next_ms(pgw__backoff *b);
 void pgw__backoff_reset(pgw__backoff *b);
-uint64_t pgw__random_u64(void); /* getrandom; never fails (falls back to clock and address mixing) */
+
+/* From the kernel, else /dev/urandom, else clock and addresses: never fails. */
+uint64_t pgw__random_u64(void);
 
 #endif

@@ -1,11 +1,14 @@
-/* conf: the property table. One row per property says name, type, limits, default and text; everything else reads it. */
+/* conf: the property table. One row per property says name, type, limits, default and text;
+ * everything else reads it. */
 #ifndef PGW_CONF_H
 #define PGW_CONF_H
 
 #include "log.h"
 #include "pgwork.h"
 
-const char *pgw__conf_text(const pgw_conf *conf, const char *name); /* "" when empty; name must exist (assert) */
+/* The property must exist and be of the type (assert). A NULL conf has the defaults. A text may be "";
+ * an enum is a text. */
+const char *pgw__conf_text(const pgw_conf *conf, const char *name);
 int64_t pgw__conf_int(const pgw_conf *conf, const char *name);
 bool pgw__conf_bool(const pgw_conf *conf, const char *name);
 const pgw__log *pgw__conf_log(const pgw_conf *conf);

@@ -1,4 +1,5 @@
-/* log: one sink; the level is asked before anything is formatted; a variadic front for a plain, mockable back. */
+/* log: one sink; the level is asked before anything is formatted; a variadic front for a plain,
+ * mockable back. */
 #ifndef PGW_LOG_H
 #define PGW_LOG_H
 
@@ -13,10 +14,10 @@ typedef struct pgw__log {
 void pgw__log_write(const pgw__log *log, pgw_level level, const char *room, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-#define PGW__LOG(log, lvl, room, ...)                                                              \
-    do {                                                                                           \
-        if ((log)->fn != NULL && (lvl) <= (log)->level)                                            \
-            pgw__log_write((log), (lvl), (room), __VA_ARGS__);                                     \
+#define PGW__LOG(log, lvl, room, ...)                          \
+    do {                                                       \
+        if ((log)->fn != NULL && (lvl) <= (log)->level)        \
+            pgw__log_write((log), (lvl), (room), __VA_ARGS__); \
     } while (0)
 
 #endif

@@ -5,17 +5,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PGW__QUEUE_MAX 200
-#define PGW__KIND_MAX 255
-#define PGW__KEY_MAX 255
+#define PGW__QUEUE_MAX       200
+#define PGW__KIND_MAX        255
+#define PGW__KEY_MAX         255
 #define PGW__SCHEMA_NAME_MAX 40
 
-/* NULL when text is well formed; else why not ("is empty", "is longer than 200 bytes", "is not UTF-8", "has a control character", "is NULL"). */
-const char *pgw__name_fault(const char *text, size_t max);  /* a name: not empty, UTF-8, no control characters */
-const char *pgw__text_fault(const char *text, size_t max);  /* free text: UTF-8 up to max bytes, may be empty */
-const char *pgw__schema_fault(const char *text);            /* ^[a-z_][a-z0-9_]{0,39}$, not pg_... */
-const char *pgw__json_fault(const char *text, size_t max);  /* UTF-8, no \u0000 escape, nesting <= 1000, not empty; the server does the rest */
-const char *pgw__uuid_parse(unsigned char out[16], const char *text); /* NULL, or the fault */
-bool pgw__utf8_ok(const char *text, size_t n); /* strict; and no NUL, which no text of PostgreSQL can hold */
+/* Each returns NULL when the text is well formed, else what is wrong with it as the end of a sentence:
+ * "is NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control character", ... */
+
+/* A name: not empty, UTF-8 of at most max bytes, no control characters. */
+const char *pgw__name_fault(const char *text, size_t max);
+/* Free text: UTF-8 of at most max bytes; may be empty. */
+const char *pgw__text_fault(const char *text, size_t max);
+/* ^[a-z_][a-z0-9_]{0,39}$, and not pg_..., so that it never needs quoting. */
+const char *pgw__schema_fault(const char *text);
+/* UTF-8, not empty, no \u0000 escape, nesting of at most 1000: the server does the rest. */
+const char *pgw__json_fault(const char *text, size_t max);
+/* 8-4-4-4-12 hexadecimal digits in either case. out is zeroed when there is a fault. */
+const char *pgw__uuid_parse(unsigned char out[16], const char *text);
+
+/* Strict; and no NUL, which no text of PostgreSQL can hold. */
+bool pgw__utf8_ok(const char *text, size_t n);
 
 #endif

@@ -25,13 +25,13 @@ static const struct sql_entry sql_migration_files[] = {
 
 const char *pgw__sql_name(pgw__sql id)
 {
-    assert((int)id >= 0 && (int)id < (int)PGW__SQL_COUNT);
+    assert((size_t)id + 1 < sizeof(sql_statements) / sizeof(sql_statements[0]));
     return sql_statements[id].name;
 }
 
 const char *pgw__sql_text(pgw__sql id)
 {
-    assert((int)id >= 0 && (int)id < (int)PGW__SQL_COUNT);
+    assert((size_t)id + 1 < sizeof(sql_statements) / sizeof(sql_statements[0]));
     return sql_statements[id].text;
 }
 

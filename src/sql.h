@@ -18,10 +18,11 @@ typedef enum pgw__sql {
 
 const char *pgw__sql_name(pgw__sql id);
 const char *pgw__sql_text(pgw__sql id); /* with the literal pgwork. */
-/* Puts the schema's name in place of `pgwork.` and `SCHEMA pgwork` (whole words). Caller frees with pgw__mem_free. NULL: out of memory. */
+/* Puts the schema's name in place of `pgwork.` and `SCHEMA pgwork` (whole words). Caller frees with
+ * pgw__mem_free. NULL: out of memory. */
 char *pgw__sql_in_schema(const char *text, const char *schema);
 
-int pgw__sql_migrations(void);                /* how many, numbered 1.. */
+int pgw__sql_migrations(void); /* how many, numbered 1.. */
 const char *pgw__sql_migration_name(int number);
 const char *pgw__sql_migration_text(int number);
 

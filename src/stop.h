@@ -4,6 +4,7 @@
 
 #include "pgwork.h"
 
-/* The public functions are all there is; the struct is private to stop.c. NULL stops are allowed: count 0, fd -1. */
+/* The public functions are all there is; the struct is private to stop.c. NULL stops are allowed:
+ * count 0, fd -1. */
 
 #endif
