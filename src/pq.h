@@ -121,7 +121,11 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel); /* once per connection; 
 /* ---- the handle ---- */
 pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);     /* what pgw_open does short of the schema check */
 pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
+pgw_status pgw__pq_new(pgw **h, const pgw_conf *conf);      /* a handle that is not connected yet; PGW_ENOMEM: *h is NULL */
+void pgw__pq_greet(pgw *h, pgw__sql sql, pgw__reader *read); /* each new session runs sql first; an error of the reader ends it */
+pgw_status pgw__pq_connect_once(pgw *h);                     /* one attempt, within connect.timeout_ms */
 void pgw__pq_close(pgw *h);
+void pgw__pq_abandon(pgw *h);                                /* for the child of a fork */
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);     /* (re)connects an opened handle now; OK when it is alive already */
 uint64_t pgw__pq_epoch(const pgw *h);                        /* grows with every new connection: session state is gone when it changed */
 bool pgw__pq_attached(const pgw *h);
@@ -129,6 +133,16 @@ bool pgw__pq_armed(const pgw *h);                            /* pgw_async was ca
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
+void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
+void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);
+pgw_status pgw__pq_pooled(pgw *h, bool *pooled);
+
+/* ---- the caller's event loop: see pgwork.h ---- */
+void pgw__pq_arm(pgw *h, pgw_done_fn *done, void *arg);
+int pgw__pq_fd(const pgw *h);
+int pgw__pq_events(const pgw *h);
+int64_t pgw__pq_timeout_ms(const pgw *h);
+pgw_status pgw__pq_step(pgw *h);
 
 /* ---- errors: composed in fixed arrays on the handle, no allocation ---- */
 /* "argument `max` is -1: allowed is 1 .. 10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
@@ -136,6 +150,10 @@ pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
 /* Any status with a message and a hint (either may be NULL). Returns st. */
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
+pgw_status pgw__pq_error_status(const pgw *h);
+const char *pgw__pq_error_message(const pgw *h);
+const char *pgw__pq_error_hint(const pgw *h);
+const char *pgw__pq_error_statement(const pgw *h);
 const char *pgw__pq_sqlstate(const pgw *h);
 int64_t pgw__pq_server_time(const pgw *h);
 void pgw__pq_set_server_time(pgw *h, int64_t us);

@@ -8,6 +8,8 @@
 #include "mem.h"
 #include "name.h"
 #include "pq.h"
+#include "pq_int.h"
+#include "pq_param.h"
 #include "sql.h"
 #include "status.h"
 #include "stop.h"

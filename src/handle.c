@@ -1,0 +1,115 @@
+/* handle: the public face of a handle; the work is done in the room pq. */
+#include <stdio.h>
+
+#include "pq.h"
+
+/* Library and schema are released apart from each other, so each new session is asked. */
+static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    int64_t version = pgw__rows_int(rows, 0, 0);
+    char text[160];
+
+    (void)ctx;
+    if (version >= PGW__SCHEMA_MIN && version <= PGW__SCHEMA_MAX) return PGW_OK;
+    snprintf(text, sizeof(text), "schema `%s` is of version %lld, this library works with %d to %d",
+             pgw__pq_schema(h), (long long)version, PGW__SCHEMA_MIN, PGW__SCHEMA_MAX);
+    return pgw__pq_fail(h, PGW_ESCHEMA, text,
+                        version < PGW__SCHEMA_MIN ? "run `pgwork migrate`"
+                                                  : "install a newer libpgwork");
+}
+
+pgw_status pgw_open(pgw **h, const pgw_conf *conf)
+{
+    pgw_status st = pgw__pq_new(h, conf);
+
+    if (st != PGW_OK) return st;
+    if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
+        pgw__pq_greet(*h, PGW__SQL_HANDLE_VERSION, handle_check_version);
+    return pgw__pq_connect_once(*h);
+}
+
+pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
+{
+    return pgw__pq_attach(h, conn, conf);
+}
+
+void pgw_close(pgw *h)
+{
+    pgw__pq_close(h);
+}
+
+void pgw_abandon(pgw *h)
+{
+    pgw__pq_abandon(h);
+}
+
+pgw_status pgw_error_status(const pgw *h)
+{
+    return h != NULL ? pgw__pq_error_status(h) : PGW_ENOMEM;
+}
+
+const char *pgw_error_message(const pgw *h)
+{
+    return h != NULL ? pgw__pq_error_message(h) : pgw_status_text(PGW_ENOMEM);
+}
+
+const char *pgw_error_hint(const pgw *h)
+{
+    return h != NULL ? pgw__pq_error_hint(h) : "";
+}
+
+const char *pgw_error_sqlstate(const pgw *h)
+{
+    return h != NULL ? pgw__pq_sqlstate(h) : "";
+}
+
+const char *pgw_error_statement(const pgw *h)
+{
+    return h != NULL ? pgw__pq_error_statement(h) : "";
+}
+
+void pgw_set_stop(pgw *h, pgw_stop *stop)
+{
+    pgw__pq_set_stop(h, stop);
+}
+
+void pgw_set_timeout(pgw *h, int64_t timeout_ms)
+{
+    pgw__pq_set_timeout(h, timeout_ms);
+}
+
+int64_t pgw_server_time_us(const pgw *h)
+{
+    return pgw__pq_server_time(h);
+}
+
+pgw_status pgw_is_pooled(pgw *h, bool *pooled)
+{
+    return pgw__pq_pooled(h, pooled);
+}
+
+void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
+{
+    pgw__pq_arm(h, done, arg);
+}
+
+int pgw_fd(const pgw *h)
+{
+    return pgw__pq_fd(h);
+}
+
+int pgw_events(const pgw *h)
+{
+    return pgw__pq_events(h);
+}
+
+int64_t pgw_timeout_ms(const pgw *h)
+{
+    return pgw__pq_timeout_ms(h);
+}
+
+pgw_status pgw_step(pgw *h, int events)
+{
+    (void)events; /* a look at the socket is as cheap, and cannot be wrong */
+    return pgw__pq_step(h);
+}

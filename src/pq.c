@@ -1,0 +1,699 @@
+/* pq: the machine that sends one statement and believes its answer only when the transaction is
+ * over.
+ *
+ * A server may say INSERT 0 1 and then fail to commit (R5). So results are collected until the
+ * server is ready for the next statement, the first error among them decides (R1), and the reader
+ * runs last. */
+#include "pq_int.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mem.h"
+#include "status.h"
+
+static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
+
+static const char pq_unknown_hint[] =
+    "repeat the call: finishing verbs are guarded by the token, an enqueue by its operation id";
+
+/* ---- who may come in ---- */
+
+pgw_status pgw__pq_enter(pgw *h)
+{
+    if (h->pid != getpid())
+        return pgw__pq_fail(
+            h, PGW_EMISUSE, "the handle belongs to another process",
+            "after a fork the child calls pgw_abandon() and opens a handle of its own");
+#ifndef NDEBUG
+    if (atomic_flag_test_and_set(&h->in_use))
+        return PGW_EMISUSE; /* the story is the other call's */
+#endif
+    if (h->phase == PGW__IDLE) return PGW_OK;
+    return pgw__pq_leave(h,
+                         pgw__pq_fail(h, PGW_EMISUSE,
+                                      h->phase == PGW__COPY ? "a load is under way on this handle"
+                                                            : "a call is under way on this handle",
+                                      "one verb at a time for each handle"));
+}
+
+pgw_status pgw__pq_leave(pgw *h, pgw_status st)
+{
+#ifndef NDEBUG
+    atomic_flag_clear(&h->in_use);
+#else
+    (void)h;
+#endif
+    return st;
+}
+
+/* ---- the operation ---- */
+
+void pgw__pq_rewind(pgw *h)
+{
+    pgw__op *op = &h->op;
+
+    PQclear(op->rows);
+    op->rows = NULL;
+    op->parts = op->prefixes = 0;
+    op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named = false;
+    op->tag[0] = '\0';
+    h->notice[0] = '\0';
+    pgw__fault_clear(&op->fault);
+}
+
+void pgw__pq_reset(pgw *h, const char *name)
+{
+    pgw__op *op = &h->op;
+
+    pgw__fault_clear(&h->fault);
+    snprintf(h->statement, sizeof(h->statement), "%s", name);
+    pgw__pq_rewind(h);
+    pgw__mem_free(op->owned_text);
+    op->text = op->owned_text = NULL;
+    op->sql = -1;
+    op->simple = op->copy = op->once = op->retried = op->commits = false;
+    op->ending = PGW__AUTOCOMMIT;
+    op->flags = 0;
+    op->read = NULL;
+    op->halting = PGW_OK;
+    op->deadline = pgw__deadline_in(h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms);
+    op->done = h->armed;
+    op->done_arg = h->armed_arg;
+    h->armed = NULL;
+    pgw__args_reset(&op->args);
+}
+
+void pgw__pq_end(pgw *h, pgw_status st)
+{
+    pgw__op *op = &h->op;
+
+    h->fault = op->fault;
+    if (st < 0 && h->fault.message[0] == '\0')
+        snprintf(h->fault.message, sizeof(h->fault.message), "%s", pgw_status_text(st));
+    if (st == PGW_EUNKNOWN && h->fault.hint[0] == '\0')
+        snprintf(h->fault.hint, sizeof(h->fault.hint), "%s", pq_unknown_hint);
+    h->status = h->fault.status = st;
+    h->phase = PGW__IDLE;
+    h->want = 0;
+    PQclear(op->rows);
+    op->rows = NULL;
+    pgw__args_reset(&op->args);
+    PGW__LOG(h->log, st < 0 ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
+             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
+}
+
+static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)
+{
+    pgw__pq_end(h, pgw__fault_set(&h->op.fault, st, message, hint));
+}
+
+const char *pgw__pq_statement(pgw *h, pgw__sql sql)
+{
+    if (h->texts[sql] == NULL) h->texts[sql] = pgw__sql_in_schema(pgw__sql_text(sql), h->schema);
+    return h->texts[sql];
+}
+
+/* ---- sending ---- */
+
+/* What must be set for this transaction alone: behind a pooler everything, and what may commit
+ * late. */
+static void pq_choose_prefixes(pgw *h)
+{
+    pgw__op *op = &h->op;
+
+    if (h->attached || op->simple) return;
+    if (op->ending == PGW__BEGUN && h->pooled) {
+        op->prefix[op->prefixes++] = op->text;
+        op->text = pgw__conn_settings;
+    } else if (op->ending == PGW__AUTOCOMMIT && op->commits) {
+        if (h->pooled) {
+            op->prefix[op->prefixes++] = pgw__conn_isolation;
+            op->prefix[op->prefixes++] = pgw__conn_settings;
+        }
+        if (h->relaxed && (op->flags & PGW__RELAXED) != 0) op->prefix[op->prefixes++] = pq_relaxed;
+    }
+    op->piped = op->prefixes > 0;
+}
+
+static void pq_statement_name(const pgw *h, char *name, size_t size)
+{
+    snprintf(name, size, "pgwork_%s_%u", pgw__sql_name((pgw__sql)h->op.sql), h->generation);
+}
+
+static bool pq_send_text(pgw *h, const char *text)
+{
+    return PQsendQueryParams(h->conn, text, 0, NULL, NULL, NULL, NULL, 1) != 0;
+}
+
+/* With Sync in the same write, the statements of a pipeline are one transaction. */
+static bool pq_send_all(pgw *h)
+{
+    pgw__op *op = &h->op;
+    const pgw__args *a = &op->args;
+    char name[80];
+
+    if (op->simple) return PQsendQuery(h->conn, op->text) != 0;
+    if (op->piped && PQenterPipelineMode(h->conn) == 0) return false;
+    for (int i = 0; i < op->prefixes; i++)
+        if (!pq_send_text(h, op->prefix[i])) return false;
+    if (op->named) {
+        pq_statement_name(h, name, sizeof(name));
+        if (PQsendQueryPrepared(h->conn, name, a->count, a->values, a->lengths, a->formats, 1) == 0)
+            return false;
+    } else if (PQsendQueryParams(h->conn, op->text, a->count, a->types, a->values, a->lengths,
+                                 a->formats, 1) == 0) {
+        return false;
+    }
+    return !op->piped || PQpipelineSync(h->conn) != 0;
+}
+
+static bool pq_open_outcome(const pgw__op *op)
+{
+    return op->sent && op->commits && (op->flags & PGW__WRITES) != 0;
+}
+
+static void pq_settle(pgw *h);
+
+/* libpq could not take the statement: no memory, or no connection. What part of it left is
+ * anybody's guess, so the session ends. */
+static void pq_not_sent(pgw *h)
+{
+    h->op.failed = h->op.dead = true;
+    pgw__fault_set(&h->op.fault, PGW_ECONN, "the statement could not be sent", NULL);
+    pq_settle(h);
+}
+
+static void pq_send(pgw *h)
+{
+    pgw__op *op = &h->op;
+
+    op->sent = true;
+    h->phase = PGW__RUN;
+    h->want = PGW_READ | PGW_WRITE;
+    if (!pq_send_all(h)) {
+        pq_not_sent(h);
+    } else if (PQflush(h->conn) == 0) {
+        h->want = PGW_READ;
+    }
+}
+
+static void pq_prepare(pgw *h)
+{
+    pgw__op *op = &h->op;
+    char name[80];
+
+    pq_statement_name(h, name, sizeof(name));
+    h->phase = PGW__PREPARE;
+    h->want = PGW_READ | PGW_WRITE;
+    if (PQsendPrepare(h->conn, name, op->text, op->args.count, op->args.types) == 0)
+        pgw__conn_failed(h, "the connection was lost while a statement was prepared");
+}
+
+void pgw__pq_launch(pgw *h)
+{
+    pgw__op *op = &h->op;
+    PGTransactionStatusType txn = PQtransactionStatus(h->conn);
+
+    pgw__pq_rewind(h);
+    if (op->text == NULL) {
+        pgw__pq_end(h, PGW_OK);
+        return;
+    }
+    if ((op->flags & PGW__DIRECT) != 0 && h->pooled) {
+        pq_end_with(h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
+                    "connect to the server itself: host and port in `dsn`");
+        return;
+    }
+    if (txn == PQTRANS_INERROR && op->ending < PGW__COMMITTED) {
+        pq_end_with(h, PGW_ETXN, NULL, NULL);
+        return;
+    }
+    op->commits = txn == PQTRANS_IDLE || op->ending == PGW__COMMITTED;
+    pq_choose_prefixes(h);
+    op->named = op->sql >= 0 && h->prepare && !h->attached && !h->pooled && !h->unnamed;
+    if (op->named && !h->prepared[op->sql]) {
+        pq_prepare(h);
+    } else {
+        pq_send(h);
+    }
+}
+
+/* The caller's connection is used as it stands, or not at all. */
+static bool pq_check_attached(pgw *h)
+{
+    PGTransactionStatusType txn = PQtransactionStatus(h->conn);
+    const char *encoding = PQparameterStatus(h->conn, "client_encoding");
+
+    if ((h->op.flags & (PGW__OWNED | PGW__DIRECT)) != 0) {
+        pq_end_with(h, PGW_EMISUSE, "this cannot be done on an attached connection",
+                    "use a handle from pgw_open()");
+    } else if (PQstatus(h->conn) != CONNECTION_OK || txn == PQTRANS_UNKNOWN) {
+        pq_end_with(h, PGW_ECONN, "the attached connection is lost", NULL);
+    } else if (PQpipelineStatus(h->conn) != PQ_PIPELINE_OFF || txn == PQTRANS_ACTIVE) {
+        pq_end_with(h, PGW_EMISUSE, "the attached connection is busy",
+                    "read the results of its statement to the end, and leave pipeline mode");
+    } else if (txn == PQTRANS_INERROR) {
+        pq_end_with(h, PGW_ETXN, NULL, "send ROLLBACK, then begin again");
+    } else if (encoding == NULL || strcmp(encoding, "UTF8") != 0) {
+        pq_end_with(h, PGW_EMISUSE, "the attached connection's client_encoding is not UTF8",
+                    "call PQsetClientEncoding(conn, \"UTF8\")");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+pgw_status pgw__pq_begin_op(pgw *h)
+{
+    h->status = PGW_AGAIN;
+    if (h->attached) {
+        if (pq_check_attached(h)) pgw__pq_launch(h);
+    } else if (pgw__conn_alive(h)) {
+        pgw__pq_launch(h);
+    } else if (h->in_txn) {
+        pgw__conn_drop(h);
+        pq_end_with(h, PGW_ECONN, "the transaction was lost with its connection", "begin it again");
+    } else {
+        pgw__conn_start(h);
+    }
+    return h->status;
+}
+
+/* ---- receiving ---- */
+
+static void pq_keep_rows(pgw__op *op, PGresult *res)
+{
+    PQclear(op->rows);
+    op->rows = res;
+}
+
+/* Takes the result over. */
+static void pq_note(pgw *h, PGresult *res)
+{
+    pgw__op *op = &h->op;
+    bool main = op->parts == op->prefixes;
+
+    switch (PQresultStatus(res)) {
+    case PGRES_TUPLES_OK:
+        op->answered = op->answered || main;
+        if (main) {
+            pq_keep_rows(op, res);
+            return;
+        }
+        break;
+    case PGRES_COMMAND_OK:
+    case PGRES_EMPTY_QUERY:
+        op->answered = op->answered || main;
+        snprintf(op->tag, sizeof(op->tag), "%s", PQcmdStatus(res));
+        break;
+    case PGRES_PIPELINE_SYNC: op->synced = true; break;
+    case PGRES_PIPELINE_ABORTED: break;
+    case PGRES_COPY_IN:
+    case PGRES_COPY_OUT:
+    case PGRES_COPY_BOTH:
+        op->answered = op->copy && PQresultStatus(res) == PGRES_COPY_IN;
+        if (op->answered) break;
+        op->failed = op->dead = true;
+        pgw__fault_set(&op->fault, PGW_EPROTO, "the server began a COPY that nobody asked for",
+                       NULL);
+        break;
+    case PGRES_BAD_RESPONSE:
+    case PGRES_FATAL_ERROR:
+    case PGRES_NONFATAL_ERROR:
+    case PGRES_SINGLE_TUPLE:
+    default:
+        if (op->failed) {
+            pgw__fault later;
+
+            op->dead = op->dead || pgw__fault_result(&later, res);
+        } else {
+            op->failed = true;
+            op->dead = pgw__fault_result(&op->fault, res);
+        }
+    }
+    PQclear(res);
+}
+
+/* libpq may report a failed write only at the next read (R20), hence no look at PQflush's failure.
+ */
+bool pgw__pq_receive(pgw *h)
+{
+    pgw__op *op = &h->op;
+    bool more_to_send = PQflush(h->conn) > 0;
+
+    if (PQconsumeInput(h->conn) == 0 && PQstatus(h->conn) == CONNECTION_OK) {
+        /* out of memory in libpq: to ask for the result would wait for the socket */
+        op->failed = op->dead = true;
+        pgw__fault_set(&op->fault, PGW_ECONN, "the answer could not be read", NULL);
+        return true;
+    }
+    while (PQisBusy(h->conn) == 0 || PQstatus(h->conn) != CONNECTION_OK) {
+        PGresult *res = PQgetResult(h->conn);
+
+        if (res != NULL) {
+            bool copy = PQresultStatus(res) == PGRES_COPY_IN && op->copy;
+
+            pq_note(h, res);
+            if (op->dead || op->synced || copy) return true;
+        } else if (!op->piped || op->parts++ > op->prefixes) {
+            /* a pipeline ends with its sync, or with the connection */
+            if (op->piped) op->failed = op->dead = true;
+            return true;
+        }
+    }
+    h->want = more_to_send ? PGW_READ | PGW_WRITE : PGW_READ;
+    return false;
+}
+
+/* ---- the outcome ---- */
+
+pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
+{
+    bool misread = false;
+    const pgw__rows rows = {.res = h->op.rows, .misread = &misread};
+    pgw_status st;
+
+    pgw__fault_clear(&h->fault);
+    st = h->op.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
+    h->op.fault = h->fault;
+    if (!misread && h->op.rows != NULL) return st;
+    return pgw__fault_set(&h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
+                          "library and schema are of different versions: see `pgwork doctor`");
+}
+
+static pgw_status pq_ended_badly(pgw *h)
+{
+    pgw__op *op = &h->op;
+    pgw_status st;
+
+    if (op->fault.sqlstate[0] == '\0' && h->notice[0] != '\0') {
+        /* R2: a crash announces itself as a warning only */
+        memcpy(op->fault.sqlstate, h->notice, sizeof(h->notice));
+        snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", pgw__status_hint(h->notice));
+    }
+    if (op->dead) {
+        st = op->fault.status == PGW_EPROTO ? PGW_EPROTO : PGW_ECONN;
+        if (pq_open_outcome(op)) st = PGW_EUNKNOWN;
+    } else {
+        st = pgw__status_from_sqlstate(op->fault.sqlstate, op->commits && op->sent,
+                                       (op->flags & PGW__WRITES) != 0);
+        if (st == PGW_ECANCELED && op->halting != PGW_OK) st = op->halting;
+    }
+    if (op->ending == PGW__COMMITTED && (op->dead || PQtransactionStatus(h->conn) == PQTRANS_IDLE))
+        h->in_txn = false;
+    return st;
+}
+
+static pgw_status pq_ended_well(pgw *h)
+{
+    pgw__op *op = &h->op;
+    PGTransactionStatusType txn = PQtransactionStatus(h->conn);
+    bool open = txn == PQTRANS_INTRANS;
+
+    if ((txn != PQTRANS_IDLE && txn != PQTRANS_INTRANS) ||
+        open != (op->ending == PGW__BEGUN || (op->ending == PGW__AUTOCOMMIT && !op->commits))) {
+        op->dead = true;
+        return pgw__fault_set(&op->fault, PGW_EPROTO,
+                              "the statement changed the state of the transaction", NULL);
+    }
+    if (!op->answered) {
+        op->dead = true;
+        return pgw__fault_set(&op->fault, PGW_EPROTO, "the server gave no answer", NULL);
+    }
+    if (op->ending != PGW__AUTOCOMMIT) h->in_txn = open;
+    if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)
+        return pgw__fault_set(&op->fault, PGW_ETXN,
+                              "the transaction had failed before: it was rolled back", NULL);
+    return op->read != NULL ? pgw__pq_read(h, op->read, op->ctx) : PGW_OK;
+}
+
+/* A plan or a name went stale (R23). Such an error comes before anything was done, so the statement
+ * may be sent once more; but not inside a transaction, which the error has ended. */
+static bool pq_try_again(pgw *h)
+{
+    pgw__op *op = &h->op;
+    const char *sqlstate = op->fault.sqlstate;
+
+    if (!op->named || !op->failed || op->dead || op->retried || !op->commits ||
+        op->halting != PGW_OK)
+        return false;
+    if (strcmp(sqlstate, "42P05") == 0) {
+        h->unnamed = true;
+    } else if (strcmp(sqlstate, "26000") != 0 && strcmp(sqlstate, "0A000") != 0) {
+        return false;
+    }
+    PGW__LOG(h->log, PGW_INFO, "pq", "%s: prepared anew after %s", h->statement, sqlstate);
+    op->retried = true;
+    h->generation++;
+    memset(h->prepared, 0, sizeof(h->prepared));
+    pgw__pq_launch(h);
+    return true;
+}
+
+static void pq_settle(pgw *h)
+{
+    pgw__op *op = &h->op;
+    bool lost, suspect;
+    pgw_status st;
+
+    if (op->piped && !op->dead && PQexitPipelineMode(h->conn) == 0) op->failed = op->dead = true;
+    if (pq_try_again(h)) return;
+    if (op->copy && !op->failed) {
+        pgw__pq_end(h, PGW_OK);
+        h->phase = PGW__COPY;
+        return;
+    }
+    st = op->failed ? pq_ended_badly(h) : pq_ended_well(h);
+    /* a read-only server is the wrong one, the next session may find the primary; a transaction
+     * that nobody began must not stay; a pooler may deliver a cancel late, to the next statement */
+    suspect = strcmp(op->fault.sqlstate, "25006") == 0 || (h->pooled && op->halting != PGW_OK) ||
+              (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
+    lost = op->dead || (suspect && !h->attached);
+    if (lost && !h->attached) pgw__conn_drop(h);
+    pgw__pq_end(h, st);
+}
+
+static void pq_prepared(pgw *h)
+{
+    pgw__op *op = &h->op;
+
+    if (op->dead) {
+        pgw__conn_failed(h, "the connection was lost while a statement was prepared");
+    } else if (op->failed) {
+        pq_settle(h);
+    } else {
+        h->prepared[op->sql] = true;
+        pgw__pq_launch(h);
+    }
+}
+
+/* ---- time ---- */
+
+/* The deadline passed, or somebody wants a stop, and the statement itself was not sent. */
+static void pq_give_up(pgw *h, pgw_status reason)
+{
+    if (!h->attached && h->phase != PGW__PAUSE) pgw__conn_drop(h);
+    /* an attempt to connect that failed tells more than the clock */
+    if (reason == PGW_ETIMEDOUT && h->op.fault.status == PGW_ECONN) {
+        pgw__pq_end(h, PGW_ECONN);
+    } else {
+        pq_end_with(h, reason, NULL, NULL);
+    }
+}
+
+/* No answer even to the cancel. */
+static void pq_abandon_answer(pgw *h)
+{
+    pgw__op *op = &h->op;
+    pgw_status st = pq_open_outcome(op) ? PGW_EUNKNOWN : op->halting;
+
+    if (op->ending == PGW__COMMITTED) h->in_txn = false;
+    if (!h->attached) pgw__conn_drop(h);
+    pq_end_with(
+        h, st,
+        st == PGW_EUNKNOWN ? "no answer within the deadline: applied or not is unknown" : NULL,
+        h->attached ? "the connection is still busy: read its results to the end, or close it"
+                    : NULL);
+}
+
+int64_t pgw__pq_until(const pgw *h)
+{
+    if (h->phase == PGW__IDLE || h->phase == PGW__COPY) return -1;
+    if (h->phase == PGW__RUN && h->op.halting != PGW_OK) return h->op.grace;
+    if (h->phase == PGW__PAUSE || h->phase == PGW__CONNECT || h->phase == PGW__SETUP)
+        return pgw__deadline_min(h->op.deadline, h->wake);
+    return h->op.deadline;
+}
+
+/* Nothing came. False: that is in order, wait on. */
+static bool pq_look_at_clock(pgw *h)
+{
+    pgw__op *op = &h->op;
+    pgw_status reason = PGW_OK;
+
+    if (pgw__deadline_left_ms(op->deadline) == 0) {
+        reason = PGW_ETIMEDOUT;
+    } else if (pgw_stop_count(h->stop) >=
+               (h->phase == PGW__RUN || h->phase == PGW__PREPARE ? 2 : 1)) {
+        reason = PGW_ECANCELED;
+    }
+    if (h->phase == PGW__RUN) {
+        if (op->halting != PGW_OK) {
+            if (pgw__deadline_left_ms(op->grace) > 0) return false;
+            pq_abandon_answer(h);
+        } else if (reason != PGW_OK) {
+            op->halting = reason;
+            op->grace = pgw__deadline_in(PGW__GRACE_MS);
+            pgw__cancel(h->conn, PGW__GRACE_MS / 2);
+        } else {
+            return false;
+        }
+    } else if (reason != PGW_OK) {
+        pq_give_up(h, reason);
+    } else if ((h->phase == PGW__CONNECT || h->phase == PGW__SETUP) &&
+               pgw__deadline_left_ms(h->wake) == 0) {
+        pgw__conn_failed(h, "the server did not answer within connect.timeout_ms");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* ---- the machine ---- */
+
+/* One step; false: wait. */
+static bool pq_step(pgw *h)
+{
+    switch (h->phase) {
+    case PGW__PAUSE:
+        if (pgw__deadline_left_ms(h->wake) > 0) return false;
+        pgw__conn_start(h);
+        return true;
+    case PGW__CONNECT: return pgw__conn_poll(h);
+    case PGW__SETUP:
+        if (!pgw__pq_receive(h)) return false;
+        pgw__conn_settled(h);
+        return true;
+    case PGW__PREPARE:
+        if (!pgw__pq_receive(h)) return false;
+        pq_prepared(h);
+        return true;
+    case PGW__RUN:
+        if (!pgw__pq_receive(h)) return false;
+        pq_settle(h);
+        return true;
+    case PGW__IDLE:
+    case PGW__COPY: break;
+    }
+    return false;
+}
+
+void pgw__pq_advance(pgw *h)
+{
+    while (h->phase != PGW__IDLE && h->phase != PGW__COPY)
+        if (!pq_step(h) && !pq_look_at_clock(h)) return;
+}
+
+void pgw__pq_poll(pgw *h, int64_t until)
+{
+    struct pollfd p[2];
+    nfds_t n = 0;
+    int64_t left = pgw__deadline_left_ms(until);
+    int stops = pgw_stop_count(h->stop);
+
+    if (h->phase != PGW__PAUSE && h->conn != NULL) {
+        p[n].fd = PQsocket(h->conn);
+        p[n++].events = (short)(((h->want & PGW_READ) != 0 ? POLLIN : 0) |
+                                ((h->want & PGW_WRITE) != 0 ? POLLOUT : 0));
+    }
+    if (h->stop != NULL && stops == 0) {
+        p[n].fd = pgw_stop_fd(h->stop);
+        p[n++].events = POLLIN;
+    } else if (stops == 1 && (left < 0 || left > PGW__STOP_LOOK_MS)) {
+        left = PGW__STOP_LOOK_MS; /* its descriptor stays readable, the second request has to be
+                                     looked for */
+    }
+    (void)poll(p, n,
+               left > INT_MAX ? INT_MAX
+                              : (int)left); /* interrupted or failed: the caller looks again */
+}
+
+pgw_status pgw__pq_finish(pgw *h)
+{
+    for (pgw__pq_advance(h); h->phase != PGW__IDLE && h->phase != PGW__COPY; pgw__pq_advance(h))
+        pgw__pq_poll(h, pgw__pq_until(h));
+    return h->status;
+}
+
+pgw_status pgw__pq_run(pgw *h)
+{
+    return pgw__pq_begin_op(h) == PGW_AGAIN ? pgw__pq_finish(h) : h->status;
+}
+
+/* ---- what the rooms call ---- */
+
+static pgw_status pq_fill(pgw *h, const pgw__call *call)
+{
+    pgw__op *op = &h->op;
+    pgw_status st;
+    char text[128];
+
+    if (call == NULL) return PGW_OK;
+    assert(call->ctx_size <= sizeof(op->ctx));
+    if (call->ctx_size > 0) memcpy(op->ctx, call->ctx, call->ctx_size);
+    op->read = call->read;
+    op->flags = call->flags;
+    if (call->timeout_ms != 0) op->deadline = pgw__deadline_in(call->timeout_ms);
+    st = pgw__args_encode(&op->args, call->params);
+    if (st == PGW_OK) return st;
+    snprintf(text, sizeof(text), "parameter %d %s", op->args.at + 1,
+             st == PGW_EINVAL ? "is outside of its type's range" : "is too large");
+    return pgw__fault_set(&op->fault, st, st == PGW_ENOMEM ? NULL : text, NULL);
+}
+
+static pgw_status pq_submit(pgw *h, const char *name, int sql, const char *text,
+                            const pgw__call *call)
+{
+    pgw__op *op = &h->op;
+    pgw_status st = pgw__pq_enter(h);
+
+    if (st != PGW_OK) {
+        h->armed = NULL;
+        return st;
+    }
+    pgw__pq_reset(h, name);
+    st = pq_fill(h, call);
+    if (st == PGW_OK) {
+        op->sql = sql;
+        if (text == NULL) {
+            op->text = pgw__pq_statement(h, (pgw__sql)sql);
+        } else if (op->done != NULL) {
+            op->text = op->owned_text = pgw__mem_dup(text);
+        } else {
+            op->text = text;
+        }
+        op->simple = text != NULL && op->args.count == 0 && op->read == NULL;
+        if (op->text == NULL) st = PGW_ENOMEM;
+    }
+    if (st != PGW_OK) {
+        pgw__pq_end(h, st);
+    } else {
+        st = op->done != NULL ? pgw__pq_begin_op(h) : pgw__pq_run(h);
+    }
+    return pgw__pq_leave(h, st);
+}
+
+pgw_status pgw__pq_call(pgw *h, const pgw__call *call)
+{
+    return pq_submit(h, pgw__sql_name(call->sql), (int)call->sql, NULL, call);
+}
+
+pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__call *call)
+{
+    return pq_submit(h, name, -1, sql, call);
+}

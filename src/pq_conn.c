@@ -1,0 +1,359 @@
+/* pq_conn: how a session comes into being, is set up, looked at and ended. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "pq_int.h"
+#include "status.h"
+
+#define CONN_DSN_VARIABLE        "PGWORK_DSN"
+#define CONN_OPTIONS_MAX         4096
+#define CONN_TRANSACTION_TIMEOUT 170000 /* the server's version that brought it */
+
+/* What the SQL of this library depends on, whatever the role, the database or the server has set
+ * (R12, R24). Read-only and encoding are not here: the first is the administrator's word, the
+ * second a start-up parameter of its own. client_min_messages: R2 needs warnings. */
+#define CONN_SETTINGS(XX)                          \
+    XX("search_path", "pg_catalog,pg_temp")        \
+    XX("synchronous_commit", "on")                 \
+    XX("statement_timeout", "0")                   \
+    XX("lock_timeout", "0")                        \
+    XX("idle_in_transaction_session_timeout", "0") \
+    XX("DateStyle", "ISO")                         \
+    XX("IntervalStyle", "postgres")                \
+    XX("TimeZone", "UTC")                          \
+    XX("standard_conforming_strings", "on")        \
+    XX("row_security", "on")                       \
+    XX("client_min_messages", "warning")           \
+    XX("exit_on_error", "off")                     \
+    XX("plan_cache_mode", "auto")                  \
+    XX("jit", "off")
+
+#define CONN_AS_OPTION(name, value) " -c " name "=" value
+#define CONN_AS_LOCAL(name, value)  ", pg_catalog.set_config('" name "', '" value "', true)"
+
+static const char conn_options[] =
+    CONN_SETTINGS(CONN_AS_OPTION) " -c default_transaction_isolation=read\\ committed -c "
+                                  "default_transaction_deferrable=off"
+                                  " -c idle_session_timeout=0";
+
+/* Behind a pooler a SET would stay with the server's session and meet another client (R15), so
+ * these go along with each transaction instead. */
+const char pgw__conn_isolation[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+const char pgw__conn_settings[] = "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL);
+
+/* ---- how to connect ---- */
+
+/* Both ends must notice that the other is gone (R13, R14): this is the server's half. */
+static void conn_add_option(pgw *h, pgw__buf *b, const char *setting, const char *property)
+{
+    if (pgw__conf_int(h->conf, property) == 0) return;
+    pgw__buf_text(b, " -c ");
+    pgw__buf_text(b, setting);
+    pgw__buf_text(b, "=");
+    pgw__buf_int(b, pgw__conf_int(h->conf, property));
+}
+
+/* The user's own options come first, so that they are kept and ours win. */
+static void conn_make_options(pgw *h, pgw__buf *b, const char *users)
+{
+    pgw__buf_text(b, users);
+    pgw__buf_text(b, conn_options);
+    conn_add_option(h, b, "tcp_keepalives_idle", "keepalive.idle_s");
+    conn_add_option(h, b, "tcp_keepalives_interval", "keepalive.interval_s");
+    conn_add_option(h, b, "tcp_keepalives_count", "keepalive.count");
+    conn_add_option(h, b, "tcp_user_timeout", "tcp.user_timeout_ms");
+    conn_add_option(h, b, "client_connection_check_interval", "session.check_interval_ms");
+}
+
+/* libpq's own words about a connection string quote it, so they are not repeated (R19). */
+static bool conn_parse(pgw *h, const char *dsn, PQconninfoOption **options)
+{
+    char *error = NULL;
+
+    *options = PQconninfoParse(dsn, &error);
+    if (*options != NULL) return true;
+    pgw__fault_set(&h->op.fault, error != NULL ? PGW_EINVAL : PGW_ENOMEM,
+                   error != NULL ? "the connection string cannot be parsed" : NULL,
+                   error != NULL ? "see property `dsn`, or variable " CONN_DSN_VARIABLE : NULL);
+    PQfreemem(error);
+    return false;
+}
+
+/* Defaults stand before the user's string, which may override them; what must hold stands after it.
+ */
+static PGconn *conn_begin(pgw *h, const char *dsn, const char *options)
+{
+    static const char *const defaults[][2] = {{"application_name", "application_name"},
+                                              {"keepalives_idle", "keepalive.idle_s"},
+                                              {"keepalives_interval", "keepalive.interval_s"},
+                                              {"keepalives_count", "keepalive.count"},
+                                              {"tcp_user_timeout", "tcp.user_timeout_ms"}};
+    const char *keys[12], *values[12];
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++) {
+        keys[n] = defaults[i][0];
+        values[n++] = pgw_conf_get(h->conf, defaults[i][1]);
+    }
+    if (dsn[0] != '\0') {
+        keys[n] = "dbname";
+        values[n++] = dsn;
+    }
+    keys[n] = "client_encoding";
+    values[n++] = "UTF8";
+    if (options != NULL) {
+        keys[n] = "options";
+        values[n++] = options;
+    }
+    keys[n] = values[n] = NULL;
+    return PQconnectStartParams(keys, values, 1);
+}
+
+static bool conn_open(pgw *h)
+{
+    const char *dsn = pgw__conf_text(h->conf, "dsn"), *users = getenv("PGOPTIONS");
+    PQconninfoOption *parsed = NULL;
+    pgw__buf options;
+
+    if (dsn[0] == '\0') dsn = getenv(CONN_DSN_VARIABLE);
+    if (dsn == NULL) dsn = "";
+    if (dsn[0] != '\0') {
+        if (!conn_parse(h, dsn, &parsed)) return false;
+        for (PQconninfoOption *o = parsed; o->keyword != NULL; o++)
+            if (strcmp(o->keyword, "options") == 0 && o->val != NULL) users = o->val;
+    }
+    pgw__buf_init(&options, CONN_OPTIONS_MAX);
+    conn_make_options(h, &options, users != NULL ? users : "");
+    if (options.failed == 0) h->conn = conn_begin(h, dsn, h->plain ? NULL : pgw__buf_str(&options));
+    if (h->conn == NULL) {
+        pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
+                       options.failed == PGW_ELIMIT ? "the connection string's options are too long"
+                                                    : NULL,
+                       NULL);
+    }
+    pgw__buf_free(&options);
+    PQconninfoFree(parsed);
+    return h->conn != NULL;
+}
+
+/* ---- connecting ---- */
+
+/* Keeps what libpq would print: the last SQLSTATE of a warning tells a crash of the server (R2); an
+ * error that comes while nothing runs is the server's good-bye. */
+static void conn_notice(void *arg, const PGresult *res)
+{
+    pgw *h = arg;
+    const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+
+    if (severity == NULL || sqlstate == NULL || strlen(sqlstate) != 5) return;
+    if (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0) {
+        h->dead = true;
+    } else if (strcmp(severity, "WARNING") != 0) {
+        return;
+    }
+    memcpy(h->notice, sqlstate, 6);
+}
+
+/* The attempt failed for the reason in op.fault: once more, later, or not at all. */
+static void conn_failed(pgw *h)
+{
+    int64_t pause;
+
+    PGW__LOG(h->log, PGW_WARN, "pq", "not connected: %s", h->op.fault.message);
+    if (strcmp(h->op.fault.sqlstate, "08P01") == 0 && !h->plain) {
+        /* the answer of a pooler to start-up options (R14) */
+        h->plain = true;
+        pgw__conn_start(h);
+        return;
+    }
+    pgw__conn_drop(h);
+    h->plain = false;
+    pause = pgw__backoff_next_ms(&h->backoff);
+    if (h->op.once || !pgw__fault_is_passing(&h->op.fault) ||
+        pgw__deadline_min(pgw__deadline_in(pause), h->op.deadline) == h->op.deadline) {
+        pgw__pq_end(h, h->op.fault.status);
+        return;
+    }
+    h->phase = PGW__PAUSE;
+    h->want = 0;
+    h->wake = pgw__deadline_in(pause);
+}
+
+void pgw__conn_failed(pgw *h, const char *message)
+{
+    pgw__fault_set(&h->op.fault, PGW_ECONN, message, NULL);
+    conn_failed(h);
+}
+
+void pgw__conn_start(pgw *h)
+{
+    pgw__conn_drop(h);
+    if (!conn_open(h)) {
+        pgw__pq_end(h, h->op.fault.status);
+        return;
+    }
+    PQsetErrorVerbosity(h->conn, PQERRORS_SQLSTATE); /* R4 */
+    PQsetNoticeReceiver(h->conn, conn_notice, h);
+    h->phase = PGW__CONNECT;
+    h->want = PGW_WRITE; /* as libpq asks for */
+    h->wake = pgw__deadline_in(h->connect_timeout_ms);
+    if (PQstatus(h->conn) == CONNECTION_BAD) {
+        pgw__fault_connect(&h->op.fault, h->conn);
+        conn_failed(h);
+    }
+}
+
+/* PQconnectPoll must not be called before its time. */
+static bool conn_is_ready(const pgw *h)
+{
+    struct pollfd p = {.fd = PQsocket(h->conn), .events = h->want == PGW_WRITE ? POLLOUT : POLLIN};
+
+    return p.fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+bool pgw__conn_poll(pgw *h)
+{
+    if (!conn_is_ready(h)) return false;
+    switch (PQconnectPoll(h->conn)) {
+    case PGRES_POLLING_READING: h->want = PGW_READ; break;
+    case PGRES_POLLING_WRITING: h->want = PGW_WRITE; break;
+    case PGRES_POLLING_OK:
+        PQsetnonblocking(h->conn, 1);
+        h->setup_at = 0;
+        h->pooled = h->plain;
+        pgw__conn_setup(h);
+        break;
+    case PGRES_POLLING_FAILED:
+    case PGRES_POLLING_ACTIVE:
+    default:
+        pgw__fault_connect(&h->op.fault, h->conn);
+        conn_failed(h);
+        break;
+    }
+    return true;
+}
+
+/* ---- setting the session up: the probe, then what the greeting asks, then LISTEN ---- */
+
+enum { SETUP_PROBE, SETUP_TIMEOUT, SETUP_GREETING, SETUP_LISTEN };
+
+static const char *conn_setup_text(pgw *h)
+{
+    switch (h->setup_at) {
+    case SETUP_PROBE: return h->plain ? NULL : "SELECT pg_catalog.pg_backend_pid()";
+    case SETUP_TIMEOUT:
+        /* unknown to older servers, so no start-up option */
+        if (h->pooled || PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT) return NULL;
+        return "SELECT pg_catalog.set_config('transaction_timeout', '0', false)";
+    case SETUP_GREETING: return h->greet != NULL ? pgw__pq_statement(h, h->greeting) : NULL;
+    default: return h->pooled ? NULL : h->listens[h->setup_at - SETUP_LISTEN];
+    }
+}
+
+void pgw__conn_setup(pgw *h)
+{
+    for (; h->setup_at < SETUP_LISTEN + h->listens_count; h->setup_at++) {
+        const char *text = conn_setup_text(h);
+
+        if (text == NULL) continue;
+        pgw__pq_rewind(h);
+        h->phase = PGW__SETUP;
+        h->want = PGW_READ | PGW_WRITE;
+        if (PQsendQueryParams(h->conn, text, 0, NULL, NULL, NULL, NULL, 1) == 0)
+            pgw__conn_failed(h, "the connection was lost while the session was set up");
+        return;
+    }
+    h->ready = true;
+    h->epoch++;
+    pgw__backoff_reset(&h->backoff);
+    PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
+    pgw__pq_launch(h);
+}
+
+/* PgBouncer and its like make up the process number that a client is told at connect; it is not the
+ * one of the session that serves a statement. */
+static pgw_status conn_read_probe(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    (void)ctx;
+    h->pooled = pgw__rows_int(rows, 0, 0) != PQbackendPID(h->conn);
+    return PGW_OK;
+}
+
+void pgw__conn_settled(pgw *h)
+{
+    pgw__reader *read = h->setup_at == SETUP_PROBE      ? conn_read_probe
+                        : h->setup_at == SETUP_GREETING ? h->greet
+                                                        : NULL;
+    pgw_status st = PGW_OK;
+
+    if (h->op.dead) {
+        h->op.fault.status = PGW_ECONN;
+        conn_failed(h);
+        return;
+    }
+    if (h->op.failed) {
+        st = h->op.fault.status = pgw__status_from_sqlstate(h->op.fault.sqlstate, false, false);
+    } else if (read != NULL) {
+        st = pgw__pq_read(h, read, NULL);
+    }
+    if (st < 0) {
+        pgw__conn_drop(h);
+        pgw__pq_end(h, st);
+        return;
+    }
+    h->setup_at++;
+    pgw__conn_setup(h);
+}
+
+/* ---- looking and ending ---- */
+
+/* What the server said while nothing ran: notifications, or that it went away. To learn the latter
+ * before a statement is sent is the difference between "not applied" and "unknown". */
+bool pgw__conn_alive(pgw *h)
+{
+    PGnotify *note;
+    struct pollfd p = {.events = POLLIN};
+
+    if (h->conn == NULL || !h->ready) return false;
+    p.fd = PQsocket(h->conn);
+    if (p.fd < 0 || (poll(&p, 1, 0) > 0 && PQconsumeInput(h->conn) == 0)) return false;
+    while ((note = PQnotifies(h->conn)) != NULL) {
+        h->notified = true;
+        PQfreemem(note);
+    }
+    return !h->dead && PQstatus(h->conn) == CONNECTION_OK;
+}
+
+void pgw__conn_drop(pgw *h)
+{
+    if (h->conn != NULL && !h->attached) PQfinish(h->conn);
+    h->conn = NULL;
+    h->ready = h->pooled = h->unnamed = h->dead = false;
+    h->notice[0] = '\0';
+    memset(h->prepared, 0, sizeof(h->prepared));
+}
+
+/* The session belongs to another process. PQfinish would say good-bye in its name, so the good-bye
+ * goes into a socket that nobody reads. */
+void pgw__conn_abandon(PGconn *conn)
+{
+    int fd = PQsocket(conn), pair[2];
+
+    if (fd >= 0) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) {
+            close(fd); /* out of descriptors: the memory stays behind, the session is safe */
+            return;
+        }
+        dup2(pair[0], fd);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        close(pair[0]);
+        close(pair[1]);
+    }
+    PQfinish(conn);
+}

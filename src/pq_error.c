@@ -1,0 +1,223 @@
+/* pq_error: the story behind a status, in fixed arrays, and what of the server's words may be
+ * repeated. */
+#include <stdio.h>
+#include <string.h>
+
+#include "pq_int.h"
+#include "status.h"
+
+#define ERROR_VALUE_MAX 64 /* bytes of a refused value that are shown */
+
+void pgw__fault_clear(pgw__fault *f)
+{
+    f->status = PGW_OK;
+    f->sqlstate[0] = f->message[0] = f->hint[0] = '\0';
+}
+
+/* Cut at the size, between characters. */
+static void error_copy(char *to, size_t size, const char *from)
+{
+    size_t n = strlen(from);
+
+    if (n >= size) {
+        n = size - 1;
+        while (n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80) n--;
+    }
+    memmove(to, from, n);
+    to[n] = '\0';
+}
+
+pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint)
+{
+    f->status = st;
+    f->sqlstate[0] = '\0';
+    error_copy(f->message, sizeof(f->message), message != NULL ? message : "");
+    error_copy(f->hint, sizeof(f->hint), hint != NULL ? hint : "");
+    return st;
+}
+
+static const char *error_field(const PGresult *res, int code)
+{
+    const char *text = PQresultErrorField(res, code);
+
+    return text != NULL ? text : "";
+}
+
+/* Errors of class 22 quote the value, DETAIL and CONTEXT quote rows and arguments (R19): none of
+ * them is repeated. What our own functions raise (class PW) is written for the reader. */
+bool pgw__fault_result(pgw__fault *f, const PGresult *res)
+{
+    const char *sqlstate = error_field(res, PG_DIAG_SQLSTATE);
+    const char *severity = error_field(res, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *primary = error_field(res, PG_DIAG_MESSAGE_PRIMARY);
+    const char *constraint = error_field(res, PG_DIAG_CONSTRAINT_NAME);
+    char text[sizeof(f->message)];
+
+    if (sqlstate[0] == '\0') {
+        pgw__fault_set(f, PGW_ECONN, "the connection was lost", NULL);
+    } else if (strncmp(sqlstate, "PW", 2) == 0) {
+        pgw__fault_set(f, PGW_EDB, primary, error_field(res, PG_DIAG_MESSAGE_HINT));
+        if (f->hint[0] == '\0') error_copy(f->hint, sizeof(f->hint), pgw__status_hint(sqlstate));
+    } else {
+        if (strncmp(sqlstate, "22", 2) == 0) primary = "the server refused a value";
+        snprintf(text, sizeof(text), "%.800s (SQLSTATE %.5s%s%.70s)", primary, sqlstate,
+                 constraint[0] != '\0' ? ", constraint " : "", constraint);
+        pgw__fault_set(f, PGW_EDB, text, pgw__status_hint(sqlstate));
+    }
+    error_copy(f->sqlstate, sizeof(f->sqlstate), sqlstate);
+    return sqlstate[0] == '\0' || strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
+}
+
+/* Does the text hold a value of the connection's that nobody should see? */
+static bool error_is_secret(const PGconn *conn, const char *text)
+{
+    PQconninfoOption *options = PQconninfo((PGconn *)(uintptr_t)conn), *o;
+    const char *password = PQpass(conn);
+    bool secret = options == NULL ||
+                  (password != NULL && password[0] != '\0' && strstr(text, password) != NULL);
+
+    for (o = options; !secret && o->keyword != NULL; o++) {
+        secret = o->dispchar[0] == '*' && o->val != NULL && o->val[0] != '\0' &&
+                 strstr(text, o->val) != NULL;
+    }
+    PQconninfoFree(options);
+    return secret;
+}
+
+/* With PQERRORS_SQLSTATE the last line ends in "FATAL:  28P01", whatever the language (R4). */
+static void error_sqlstate_of(char sqlstate[6], const char *text)
+{
+    static const char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t n = strlen(text);
+
+    sqlstate[0] = '\0';
+    while (n > 0 && text[n - 1] == '\n') n--;
+    if (n < 8 || strspn(text + n - 5, alphabet) != 5 || memcmp(text + n - 8, ":  ", 3) != 0) return;
+    memcpy(sqlstate, text + n - 5, 5);
+    sqlstate[5] = '\0';
+}
+
+/* Lines become "; ", so that the message is one line. */
+static void error_flatten(char *to, size_t size, const char *text)
+{
+    size_t n = 0;
+
+    for (; *text != '\0' && n + 3 < size; text++) {
+        if (*text != '\n' && *text != '\t') {
+            to[n++] = *text;
+        } else if (*text == '\n' && text[1 + strspn(text + 1, "\n\t ")] != '\0') {
+            to[n++] = ';';
+            to[n++] = ' ';
+        }
+    }
+    to[n] = '\0';
+}
+
+void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
+{
+    const char *text = PQerrorMessage(conn), *hint;
+    char flat[sizeof(f->message)] = "", sqlstate[6];
+    pgw_status st;
+
+    error_sqlstate_of(sqlstate, text);
+    if (error_is_secret(conn, text)) {
+        snprintf(flat, sizeof(flat),
+                 "cannot connect (the reason holds a password and is not shown)");
+    } else {
+        error_flatten(flat, sizeof(flat), text);
+    }
+    hint = pgw__status_hint(sqlstate);
+    if (sqlstate[0] == '\0') hint = "check host and port in `dsn`, and that the server runs";
+    st = pgw__status_from_sqlstate(sqlstate, false, false);
+    /* nothing was sent yet: what is not a mistake of the set-up is a failed connection */
+    if (st != PGW_EPERM && st != PGW_ESCHEMA) st = PGW_ECONN;
+    pgw__fault_set(f, st, flat[0] != '\0' ? flat : "cannot connect", hint);
+    memcpy(f->sqlstate, sqlstate, sizeof(sqlstate));
+}
+
+bool pgw__fault_is_passing(const pgw__fault *f)
+{
+    return f->status == PGW_ECONN && strcmp(f->sqlstate, "08P01") != 0;
+}
+
+/* ---- what other rooms say ---- */
+
+pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint)
+{
+    return pgw__fault_set(&h->fault, st, message, hint);
+}
+
+/* Control characters as \xNN, because the message ends up in somebody's terminal. */
+static void error_quote(char *to, size_t size, const char *value)
+{
+    size_t n = 0, taken = 0;
+
+    to[n++] = '"';
+    for (; value[taken] != '\0' && taken < ERROR_VALUE_MAX && n + 9 < size; taken++) {
+        unsigned char c = (unsigned char)value[taken];
+
+        if (c < 0x20 || c == 0x7f) {
+            n += (size_t)snprintf(to + n, size - n, "\\x%02x", (unsigned)c);
+        } else {
+            to[n++] = (char)c;
+        }
+    }
+    if (value[taken] != '\0') {
+        /* not in the middle of a character */
+        while (taken > 0 && ((unsigned char)value[taken] & 0xc0) == 0x80) taken--, n--;
+        n += (size_t)snprintf(to + n, size - n, "\"...");
+    } else {
+        to[n++] = '"';
+    }
+    to[n] = '\0';
+}
+
+static pgw_status error_refuse(pgw *h, const char *argument, const char *shown, const char *allowed)
+{
+    char text[sizeof(h->fault.message)];
+
+    snprintf(text, sizeof(text), "argument `%.64s` is %s: allowed is %.400s", argument, shown,
+             allowed);
+    return pgw__fault_set(&h->fault, PGW_EINVAL, text, NULL);
+}
+
+pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const char *allowed)
+{
+    char shown[4 * ERROR_VALUE_MAX + 16] = "NULL";
+
+    if (value != NULL) error_quote(shown, sizeof(shown), value);
+    return error_refuse(h, argument, shown, allowed);
+}
+
+pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed)
+{
+    char shown[32];
+
+    snprintf(shown, sizeof(shown), "%lld", (long long)value);
+    return error_refuse(h, argument, shown, allowed);
+}
+
+pgw_status pgw__pq_error_status(const pgw *h)
+{
+    return h->fault.status;
+}
+
+const char *pgw__pq_error_message(const pgw *h)
+{
+    return h->fault.message;
+}
+
+const char *pgw__pq_error_hint(const pgw *h)
+{
+    return h->fault.hint;
+}
+
+const char *pgw__pq_sqlstate(const pgw *h)
+{
+    return h->fault.sqlstate;
+}
+
+const char *pgw__pq_error_statement(const pgw *h)
+{
+    return h->statement;
+}

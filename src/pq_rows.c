@@ -1,0 +1,151 @@
+/* pq_rows: values of a result in binary format. A value of another shape than the one asked for is
+ * 0 or NULL and makes the call PGW_EPROTO: the schema and the library disagree. */
+#include <string.h>
+
+#include "pq_int.h"
+
+#define ROWS_JSONB 3802 /* pg_type.dat */
+
+/* The bytes of a value; NULL for NULL, or for a place that is not there. */
+static const unsigned char *rows_bytes(const pgw__rows *r, int row, int col, size_t *size)
+{
+    *size = 0;
+    if (row < 0 || col < 0 || row >= PQntuples(r->res) || col >= PQnfields(r->res)) {
+        *r->misread = true;
+        return NULL;
+    }
+    if (PQgetisnull(r->res, row, col)) return NULL;
+    *size = (size_t)PQgetlength(r->res, row, col);
+    return (const unsigned char *)PQgetvalue(r->res, row, col);
+}
+
+/* n bytes, most significant first, with sign. */
+static int64_t rows_number(const unsigned char *p, size_t n)
+{
+    uint64_t v = n > 0 && p[0] >= 0x80 ? UINT64_MAX : 0;
+
+    for (size_t i = 0; i < n; i++) v = v << 8 | p[i];
+    return (int64_t)v;
+}
+
+int pgw__rows_count(const pgw__rows *r)
+{
+    return PQntuples(r->res);
+}
+
+int pgw__rows_columns(const pgw__rows *r)
+{
+    return PQnfields(r->res);
+}
+
+bool pgw__rows_null(const pgw__rows *r, int row, int col)
+{
+    size_t size;
+
+    return rows_bytes(r, row, col, &size) == NULL;
+}
+
+int64_t pgw__rows_int(const pgw__rows *r, int row, int col)
+{
+    size_t size;
+    const unsigned char *p = rows_bytes(r, row, col, &size);
+
+    if (p == NULL) return 0;
+    if (size == 1 || size == 2 || size == 4 || size == 8) return rows_number(p, size);
+    *r->misread = true;
+    return 0;
+}
+
+int64_t pgw__rows_time_us(const pgw__rows *r, int row, int col)
+{
+    size_t size;
+    const unsigned char *p = rows_bytes(r, row, col, &size);
+    int64_t us;
+
+    if (p == NULL) return 0;
+    if (size != 8) {
+        *r->misread = true;
+        return 0;
+    }
+    us = rows_number(p, size);
+    if (us == INT64_MIN) return us; /* -infinity; infinity saturates like the last years do */
+    return us > INT64_MAX - PGW__PG_EPOCH_US ? INT64_MAX : us + PGW__PG_EPOCH_US;
+}
+
+double pgw__rows_real(const pgw__rows *r, int row, int col)
+{
+    size_t size;
+    const unsigned char *p = rows_bytes(r, row, col, &size);
+    uint64_t bits;
+
+    if (p == NULL) return 0;
+    bits = (uint64_t)rows_number(p, size <= 8 ? size : 0);
+    if (size == sizeof(double)) {
+        double v;
+
+        memcpy(&v, &bits, sizeof(v));
+        return v;
+    }
+    if (size == sizeof(float)) {
+        uint32_t half = (uint32_t)bits;
+        float v;
+
+        memcpy(&v, &half, sizeof(v));
+        return (double)v;
+    }
+    *r->misread = true;
+    return 0;
+}
+
+const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size)
+{
+    size_t n;
+    const char *p = (const char *)rows_bytes(r, row, col, &n);
+
+    if (p != NULL && PQftype(r->res, col) == ROWS_JSONB && n > 0) p++, n--; /* a version byte */
+    if (size != NULL) *size = n;
+    return p;
+}
+
+void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16])
+{
+    size_t size;
+    const unsigned char *p = rows_bytes(r, row, col, &size);
+
+    memset(out, 0, 16);
+    if (p != NULL && size == 16) {
+        memcpy(out, p, 16);
+    } else if (p != NULL) {
+        *r->misread = true;
+    }
+}
+
+/* See param_array() in pq_param.c for the layout. */
+int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max)
+{
+    size_t size;
+    const unsigned char *p = rows_bytes(r, row, col, &size), *end;
+    int64_t count;
+
+    if (p == NULL) return 0;
+    end = p + size;
+    if (size < 12) goto misread;
+    if (rows_number(p, 4) == 0) return 0;
+    if (rows_number(p, 4) != 1 || size < 20) goto misread;
+    count = rows_number(p + 12, 4);
+    p += 20;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t n;
+
+        if (end - p < 4) goto misread;
+        n = rows_number(p, 4);
+        p += 4;
+        if (n > end - p) goto misread;
+        if (i < max) items[i] = (pgw__bytes){.p = n < 0 ? NULL : p, .n = n < 0 ? 0 : (size_t)n};
+        if (n > 0) p += n;
+    }
+    return (int)count;
+misread:
+    *r->misread = true;
+    return 0;
+}

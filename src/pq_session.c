@@ -1,0 +1,149 @@
+/* pq_session: what needs a session of its own: transactions of several statements, LISTEN, and
+ * waiting. */
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pq_int.h"
+
+/* ---- transactions ---- */
+
+static pgw_status session_transact(pgw *h, const char *name, const char *text, pgw__ending ending)
+{
+    pgw_status st = pgw__pq_enter(h);
+
+    if (st != PGW_OK) return st;
+    if (h->attached || h->armed != NULL || (ending == PGW__BEGUN) == h->in_txn) {
+        h->armed = NULL;
+        return pgw__pq_leave(
+            h, pgw__pq_fail(h, PGW_EMISUSE, "no transaction can begin or end here", NULL));
+    }
+    pgw__pq_reset(h, name);
+    h->op.text = text;
+    h->op.ending = ending;
+    h->op.flags = ending == PGW__COMMITTED ? PGW__WRITES : 0;
+    return pgw__pq_leave(h, pgw__pq_run(h));
+}
+
+pgw_status pgw__pq_begin(pgw *h)
+{
+    return session_transact(h, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED", PGW__BEGUN);
+}
+
+pgw_status pgw__pq_commit(pgw *h)
+{
+    bool was_open = h->in_txn;
+    pgw_status st = session_transact(h, "commit", "COMMIT", PGW__COMMITTED);
+
+    /* lost before COMMIT was sent */
+    if (was_open && st == PGW_ECONN) h->in_txn = false;
+    return st;
+}
+
+pgw_status pgw__pq_rollback(pgw *h)
+{
+    pgw__fault kept = h->fault;
+    pgw_status st;
+
+    if (!h->attached && !h->in_txn) return PGW_OK;
+    st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
+    if (st == PGW_EMISUSE || st == PGW_OK) {
+        if (st == PGW_OK) h->fault = kept;
+        return st;
+    }
+    /* whatever went wrong, without its session the transaction is over */
+    pgw__conn_drop(h);
+    h->in_txn = false;
+    h->fault = kept;
+    return PGW_OK;
+}
+
+/* ---- LISTEN ---- */
+
+/* Remembers the statement, so that each new session repeats it. False: no name, or one too many. */
+static bool session_remember(pgw *h, const char *channel, bool *known)
+{
+    char *quoted = strlen(channel) < 64 ? PQescapeIdentifier(h->conn, channel, strlen(channel))
+                                        : NULL; /* R18 */
+    char text[PGW__LISTEN_SIZE];
+
+    *known = false;
+    if (quoted == NULL) return false;
+    snprintf(text, sizeof(text), "LISTEN %s", quoted);
+    PQfreemem(quoted);
+    for (int i = 0; i < h->listens_count && !*known; i++) *known = strcmp(h->listens[i], text) == 0;
+    if (*known) return true;
+    if (h->listens_count == PGW__LISTENS_MAX) return false;
+    memcpy(h->listens[h->listens_count++], text, sizeof(text));
+    return true;
+}
+
+pgw_status pgw__pq_listen(pgw *h, const char *channel)
+{
+    static const pgw__call call = {.flags = PGW__OWNED | PGW__DIRECT};
+    bool known;
+    pgw_status st;
+
+    if (h->attached)
+        return pgw__pq_fail(h, PGW_EMISUSE, "LISTEN is not for attached connections", NULL);
+    st = pgw__pq_connect(h, 0);
+    if (st != PGW_OK) return st;
+    if (!session_remember(h, channel, &known))
+        return pgw__pq_refuse(h, "channel", channel,
+                              "a UTF-8 name of up to 63 bytes, and 4 of them");
+    if (known && !h->pooled) return PGW_OK;
+    st = pgw__pq_text(h, "listen", h->listens[h->listens_count - 1], &call);
+    if (st != PGW_OK && !known) h->listens_count--;
+    return st;
+}
+
+/* ---- waiting ---- */
+
+/* PGW_AGAIN: nothing yet. */
+static pgw_status session_look(pgw *h, int extra_fd)
+{
+    struct pollfd p = {.fd = extra_fd, .events = POLLIN};
+
+    if (!h->attached && !pgw__conn_alive(h)) {
+        pgw__conn_drop(h);
+        return pgw__pq_fail(h, PGW_ECONN, "the connection was lost", NULL);
+    }
+    if (h->notified) {
+        h->notified = false;
+        return PGW_OK;
+    }
+    if (extra_fd >= 0 && poll(&p, 1, 0) > 0) return PGW_OK;
+    if (pgw_stop_count(h->stop) > 0) return pgw__pq_fail(h, PGW_ECANCELED, NULL, NULL);
+    return PGW_AGAIN;
+}
+
+static void session_sleep(pgw *h, int64_t deadline, int extra_fd)
+{
+    int64_t left = pgw__deadline_left_ms(deadline);
+    /* descriptors below 0 are passed over; an attached connection's notifications are its owner's
+     */
+    struct pollfd p[3] = {{.fd = h->attached ? -1 : PQsocket(h->conn), .events = POLLIN},
+                          {.fd = h->stop != NULL ? pgw_stop_fd(h->stop) : -1, .events = POLLIN},
+                          {.fd = extra_fd, .events = POLLIN}};
+
+    (void)poll(p, 3, left > INT_MAX ? INT_MAX : (int)left);
+}
+
+pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
+{
+    int64_t deadline = pgw__deadline_in(timeout_ms);
+    pgw_status st = pgw__pq_enter(h);
+
+    if (st != PGW_OK) return st;
+    for (;;) {
+        st = session_look(h, extra_fd);
+        if (st != PGW_AGAIN) break;
+        if (pgw__deadline_left_ms(deadline) == 0) {
+            st = PGW_EMPTY;
+            break;
+        }
+        session_sleep(h, deadline, extra_fd);
+    }
+    return pgw__pq_leave(h, st);
+}

@@ -1,0 +1,2 @@
+-- returns: version int4
+SELECT pgwork.version()
