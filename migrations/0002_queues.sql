@@ -228,7 +228,7 @@ END $$;
 
 -- The advisory lock keys of a queue: 'sleep' is held shared by sleeping workers, 'wake' by whoever is just notifying.
 CREATE FUNCTION pgwork._lock(what text, queue integer) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.' || what || ':' || queue, 0);
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.' || what || ':' || queue::text, 0); -- queue::text: else not inlined
 
 -- A hint for workers that sleep, delivered at commit. NOTIFY takes a lock of the whole database at
 -- commit, so it is sent only when somebody sleeps, and by one transaction per queue at a time.

@@ -1,15 +1,21 @@
 -- 0003: producers. A job exists from the commit of the transaction that enqueued it.
 
--- Where a live job lies, by its id.
-CREATE FUNCTION pgwork._find(queue integer, id bigint, OUT lane smallint, OUT pos bigint, OUT leased boolean) RETURNS SETOF record
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+-- Where a live job lies, by its id. (PL/pgSQL keeps its plan; an SQL function would be planned at every call.)
+CREATE FUNCTION pgwork._find(queue integer, id bigint) RETURNS TABLE (lane smallint, pos bigint, leased boolean)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM generate_series(0, 19) l
      CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
                           WHERE j.queue = _find.queue AND j.lane = l AND j.pos = _find.id AND j.id IS NULL) j
-     UNION ALL
-    SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id
-     LIMIT 1
-$$;
+     LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN QUERY
+        SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id;
+    END IF;
+END $$;
 
 -- Puts one job: takes its unique key, then places or delays it. Shared by enqueue and enqueue_many.
 CREATE FUNCTION pgwork._put(q pgwork.queue, payload jsonb, kind text, body bytea, priority integer, due timestamptz,

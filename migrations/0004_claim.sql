@@ -14,11 +14,6 @@ CREATE FUNCTION pgwork._token_nonce(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || right(replace(token::text, '-', ''), 16))::bit(64)::bigint;
 
--- 64 random bits: the first and the last 32 of a random UUID, which has its fixed bits in between.
-CREATE FUNCTION pgwork._nonce() RETURNS bigint
-LANGUAGE sql VOLATILE
-RETURN (SELECT ('x' || left(u, 8) || right(u, 8))::bit(64)::bigint FROM (SELECT gen_random_uuid()::text) r (u));
-
 -- What a session remembers of a queue between claims, so that a claim needs not walk over the
 -- remains of all jobs before it while vacuum is held back. Only a hint, in a custom setting of the
 -- session: lost with it, rolled back with the claim, and overruled by a scan from the start when it
@@ -26,25 +21,36 @@ RETURN (SELECT ('x' || left(u, 8) || right(u, 8))::bit(64)::bigint FROM (SELECT 
 --   [1] when the last full scan was, ms    [2] what it cost, ms    [3] when `next` was noted, ms
 --   [4] the lanes, as queue.priorities     [5..] per lane: start after `mark`; then per lane: `next`
 -- A mark is taken over from `next` after 20 ms: time for the commits of producers that drew lower places.
-CREATE FUNCTION pgwork._hint(queue integer, priorities integer) RETURNS bigint[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    text_is text := current_setting('pgwork.hint_' || queue, true);
-    h bigint[];
-BEGIN
-    IF text_is ~ '^\{[0-9]{1,18}(,[0-9]{1,18}){3,90}\}$' THEN
-        h := text_is::bigint[];
-        IF h[4] = priorities THEN
-            RETURN h;
-        END IF;
-    END IF;
-    RETURN NULL;
-END $$;
-
 CREATE FUNCTION pgwork._lanes(priorities integer) RETURNS smallint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE priorities WHEN 1 THEN '{0,1}'::smallint[]
        ELSE ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l) END;
+
+CREATE FUNCTION pgwork._remember(queue integer, priorities integer, hint bigint[], full_scan boolean, now_ms bigint,
+    at_lanes smallint[], at_places bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    hot smallint[] := pgwork._lanes(priorities);
+    k integer := cardinality(hot);
+    known integer := priorities;
+BEGIN
+    IF full_scan THEN
+        -- What lay before a mark pulls it back.
+        hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, priorities]
+                || CASE WHEN hint IS NULL THEN array_fill(0::bigint, ARRAY[2 * k])
+                        ELSE ARRAY(SELECT least(h.mark, (SELECT min(p.pos) - 1 FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
+                                     FROM unnest(hot || hot, hint[5:4 + 2 * k]) WITH ORDINALITY h (lane, mark, i) ORDER BY h.i) END;
+        SELECT known | coalesce(bit_or(1 << (l / 2)), 0) INTO known FROM unnest(at_lanes) l;
+        IF known <> priorities THEN -- rows came in by COPY, which notes no priorities
+            UPDATE pgwork.queue t SET priorities = t.priorities | known WHERE t.id = _remember.queue;
+        END IF;
+    ELSE
+        hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k]
+                || ARRAY(SELECT greatest(h.next, (SELECT max(p.pos) FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
+                           FROM unnest(hot, hint[5 + k:4 + 2 * k]) WITH ORDINALITY h (lane, next, i) ORDER BY h.i);
+    END IF;
+    PERFORM set_config('pgwork.hint_' || queue, hint::text, false);
+END $$;
 
 -- Sort key of a queue's first ready job among queues: priority, then age.
 CREATE FUNCTION pgwork._head(queue integer, priorities integer) RETURNS bigint
@@ -56,6 +62,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
      ORDER BY l.i LIMIT 1
 $$;
 
+-- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
+-- inlined (others are planned anew in every transaction).
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
     payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
@@ -68,27 +76,28 @@ DECLARE
     wanted integer := n;
     got integer;
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    memory text;
     hint bigint[];
+    k integer;          -- lanes that the hint speaks of
     full_scan boolean;
     lanes smallint[];
     marks bigint[];
-    hot smallint[];     -- the lanes that the hint speaks of
-    k integer;
     ctids tid[];
     at_lanes smallint[];
     at_places bigint[];
     all_flags smallint[];
+    any_flag smallint;
     alone integer;
-    stamp bigint := pgwork._nonce();
+    stamp bigint;
     until timestamptz;
 BEGIN
-    IF n IS NULL OR n NOT BETWEEN 1 AND 10000 THEN
-        PERFORM pgwork._refuse('n', n::text, '1 .. 10000');
-    ELSIF holder IS NULL OR octet_length(holder) NOT BETWEEN 1 AND 255 THEN
-        PERFORM pgwork._refuse('holder', holder, '1 to 255 bytes: who claims');
-    ELSIF claim.lease_ms NOT BETWEEN 100 AND 86400000 THEN
-        PERFORM pgwork._refuse('lease_ms', claim.lease_ms::text, '100 .. 86400000');
-    ELSIF coalesce(cardinality(queues), 0) NOT BETWEEN 1 AND 64 THEN
+    IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
+       AND cardinality(queues) BETWEEN 1 AND 64 THEN
+        NULL; -- as it should be
+    ELSE
+        PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
+        PERFORM pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255, 'holder', holder, '1 to 255 bytes: who claims');
+        PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
         PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
     END IF;
 
@@ -97,63 +106,47 @@ BEGIN
          WHERE t.name = ANY (queues) AND NOT t.paused
          ORDER BY CASE WHEN cardinality(queues) > 1 THEN pgwork._head(t.id, t.priorities) END
     LOOP
-        hint := pgwork._hint(q.id, q.priorities);
-        hot := pgwork._lanes(q.priorities);
-        k := cardinality(hot);
-        IF cardinality(hint) <> 4 + 2 * k THEN
+        lanes := CASE q.priorities WHEN 1 THEN '{0,1}'::smallint[] ELSE pgwork._lanes(q.priorities) END;
+        k := cardinality(lanes);
+        memory := current_setting('pgwork.hint_' || q.id, true);
+        hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
+        IF cardinality(hint) <> 4 + 2 * k OR hint[4] <> q.priorities THEN
             hint := NULL;
         END IF;
         full_scan := hint IS NULL OR now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]);
+        marks := hint[5:4 + k];
         LOOP
             IF full_scan THEN
                 lanes := '{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19}';
                 marks := '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}';
-            ELSE
-                lanes := hot;
-                marks := hint[5:4 + k];
             END IF;
             -- LIMIT stands above nothing but this scan, and the update below goes by ctid: no plan takes more than n.
-            SELECT array_agg(c.ctid), array_agg(c.lane), array_agg(c.pos), array_agg(c.flags)
-              INTO ctids, at_lanes, at_places, all_flags
+            SELECT array_agg(c.ctid), array_agg(c.lane), array_agg(c.pos), array_agg(c.flags), bit_or(c.flags), count(*)
+              INTO ctids, at_lanes, at_places, all_flags, any_flag, got
               FROM (SELECT j.* FROM unnest(lanes, marks) AS l (lane, mark)
                      CROSS JOIN LATERAL (SELECT j.ctid, j.lane, j.pos, j.flags FROM pgwork.live_job j
                                           WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.nonce IS NULL
                                           ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
                      LIMIT wanted) c;
-            got := coalesce(cardinality(ctids), 0);
             EXIT WHEN full_scan OR got = wanted OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
             full_scan := true;
         END LOOP;
 
-        -- What the session remembers next time.
-        IF full_scan THEN
-            hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, q.priorities]
-                    || CASE WHEN hint IS NULL THEN array_fill(0::bigint, ARRAY[2 * k])
-                            ELSE ARRAY(SELECT least(h.mark, (SELECT min(p.pos) - 1 FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
-                                         FROM unnest(hot || hot, hint[5:4 + 2 * k]) WITH ORDINALITY h (lane, mark, i) ORDER BY h.i) END;
-            PERFORM set_config('pgwork.hint_' || q.id, hint::text, false);
-        ELSIF got > 0 AND now_ms - hint[3] >= 20 THEN
-            hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k]
-                    || ARRAY(SELECT greatest(h.next, (SELECT max(p.pos) FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
-                               FROM unnest(hot, hint[5 + k:4 + 2 * k]) WITH ORDINALITY h (lane, next, i) ORDER BY h.i);
-            PERFORM set_config('pgwork.hint_' || q.id, hint::text, false);
+        IF full_scan OR got > 0 AND now_ms >= hint[3] + 20 THEN
+            PERFORM pgwork._remember(q.id, q.priorities, hint, full_scan, now_ms, at_lanes, at_places);
         END IF;
         CONTINUE WHEN got = 0;
 
-        IF 0 <> (SELECT bit_or(f) FROM unnest(all_flags) f) THEN
+        IF any_flag & 2 <> 0 THEN
             -- A job whose last holder died is claimed alone: should it be the killer, it takes no others along.
             SELECT min(f.i) INTO alone FROM unnest(all_flags) WITH ORDINALITY f (flags, i) WHERE f.flags & 2 <> 0;
-            IF alone IS NOT NULL THEN
-                got := greatest(1, alone - 1);
-                ctids := ctids[1:got];
-                wanted := got; -- and from no other queue either
-            END IF;
-        END IF;
-        IF full_scan AND q.priorities <> (SELECT q.priorities | bit_or(1 << (l / 2)) FROM unnest(at_lanes) l) THEN
-            -- Rows came in by COPY, which notes no priorities.
-            UPDATE pgwork.queue t SET priorities = t.priorities | (SELECT bit_or(1 << (l / 2)) FROM unnest(at_lanes) l) WHERE t.id = q.id;
+            got := greatest(1, alone - 1);
+            ctids := ctids[1:got];
+            wanted := got; -- and from no other queue either
         END IF;
 
+        memory := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
+        stamp := ('x' || left(memory, 8) || right(memory, 8))::bit(64)::bigint;
         until := clock_timestamp();
         RETURN QUERY
         WITH u AS (
@@ -168,11 +161,11 @@ BEGIN
                j.created_at, j.lease_until, until
           FROM u j ORDER BY j.lane, j.pos; -- an update returns its rows in no order
 
-        IF 4 & (SELECT bit_or(f) FROM unnest(all_flags) f) <> 0 THEN
+        IF any_flag & 4 <> 0 THEN
             DELETE FROM pgwork.unique_key u
              USING unnest(at_lanes, at_places, all_flags) p (lane, pos, flags)
               JOIN pgwork.live_job j ON j.queue = q.id AND j.lane = p.lane AND j.pos = p.pos AND j.nonce = stamp
-             WHERE p.flags & 4 <> 0 AND u.queue = q.id AND u.key = j.key AND u.id = coalesce(j.id, j.pos);
+             WHERE p.flags & 4 <> 0 AND u.queue = q.id AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
         END IF;
         wanted := wanted - got;
         EXIT WHEN wanted <= 0;
