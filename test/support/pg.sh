@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # pg.sh: private PostgreSQL servers, for with_pg.sh and run. Sourced, POSIX sh; `set -eu` is on.
 # A private server lives in one directory of mode 0700 (data, socket, log), listens on a Unix socket
 # there and nowhere else, and runs as an unprivileged user when we are root.

@@ -9,7 +9,7 @@ set -eu
 
 pg_bindir >/dev/null || { echo "with_pg: no PostgreSQL server programs here (set PG_BINDIR)" >&2; exit 1; }
 
-dir= child=
+dir="" child=""
 
 # CMD leads a session of its own, so that its whole family can be ended.
 family() { kill -s "$1" -- "-$child" 2>/dev/null; }
