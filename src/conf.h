@@ -6,8 +6,8 @@
 #include "log.h"
 #include "pgwork.h"
 
-/* The property must exist and be of the type (assert). A NULL conf has the defaults. A text may be "";
- * an enum is a text. */
+/* The property must exist and be of the type (assert). A NULL conf has the defaults. A text may be
+ * ""; an enum is a text. */
 const char *pgw__conf_text(const pgw_conf *conf, const char *name);
 int64_t pgw__conf_int(const pgw_conf *conf, const char *name);
 bool pgw__conf_bool(const pgw_conf *conf, const char *name);

@@ -10,8 +10,9 @@
 #define PGW__KEY_MAX         255
 #define PGW__SCHEMA_NAME_MAX 40
 
-/* Each returns NULL when the text is well formed, else what is wrong with it as the end of a sentence:
- * "is NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control character", ... */
+/* Each returns NULL when the text is well formed, else what is wrong with it as the end of a
+ * sentence: "is NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control
+ * character", ... */
 
 /* A name: not empty, UTF-8 of at most max bytes, no control characters. */
 const char *pgw__name_fault(const char *text, size_t max);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <wchar.h>
 
 static struct {
     int calls;
@@ -115,4 +116,13 @@ void test_never_cut_inside_a_character(void)
                                          "only whole characters before the dots");
         TEST_ASSERT_GREATER_THAN_size_t(1015, end);
     }
+}
+
+void test_what_cannot_be_formatted_is_an_empty_message(void)
+{
+    static const wchar_t strange[] = {0x20ac, 0}; /* no such character in the C locale */
+
+    PGW__LOG(&at_info, PGW_ERROR, "room", "%ls", strange);
+    TEST_ASSERT_EQUAL_INT(1, seen.calls);
+    TEST_ASSERT_EQUAL_STRING("", seen.message);
 }

@@ -80,6 +80,14 @@ void test_sizes_that_overflow_reach_no_allocator(void)
     oom_end();
 }
 
+void test_growing_keeps_the_content_without_hooks_too(void)
+{
+    char *p = pgw__mem_realloc(pgw__mem_dup("content"), 100000);
+
+    TEST_ASSERT_EQUAL_STRING("content", p);
+    pgw__mem_free(p);
+}
+
 void test_copies(void)
 {
     char *p;
