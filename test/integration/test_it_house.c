@@ -24,3 +24,10 @@ void test_the_amalgamation_holds_the_library(void)
 {
     TEST_ASSERT_EQUAL_STRING(PGW_VERSION_STRING, pgw_version());
 }
+
+void test_the_schema_goes_into_an_empty_database(void)
+{
+    pgtemp_migrate();
+    pgtemp_migrate();
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgwork'"));
+}

@@ -154,3 +154,19 @@ long long pgtemp_number(const char *sql)
     if (!value || end == value || *end) TEST_FAIL_MESSAGE(sql);
     return number;
 }
+
+void pgtemp_migrate(void)
+{
+    static bool done;
+    PGconn *turn;
+
+    if (done) return;
+    pgtemp_dsn();
+    /* roles belong to the whole server: the test programs take turns to make them */
+    turn = must_connect(getenv("PGW_TEST_DSN"));
+    PQclear(PQexec(turn, "SELECT pg_advisory_lock(1886418802)"));
+#define PGW__MIGRATION(number, file, text) pgtemp_exec(text);
+#include "sql_data.inc"
+    PQfinish(turn);
+    done = true;
+}

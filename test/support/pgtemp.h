@@ -18,6 +18,9 @@ struct pg_conn *pgtemp_conn(void);
 /* A new connection; the caller owns it (PQfinish). */
 struct pg_conn *pgtemp_connect(void);
 
+/* Put pgwork's schema in, as the migrations stand in the tree; the second call does nothing. */
+void pgtemp_migrate(void);
+
 /* Run one or more statements on pgtemp_conn(). */
 void pgtemp_exec(const char *sql);
 
