@@ -86,7 +86,7 @@ CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;
 
 CREATE TABLE pgwork.delayed_job (
     run_at       timestamptz NOT NULL,
-    id           bigint NOT NULL,
+    id           bigint NOT NULL DEFAULT nextval('pgwork.place'),
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     queue        integer NOT NULL,
     priority     smallint NOT NULL,

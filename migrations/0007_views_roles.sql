@@ -1,4 +1,4 @@
--- 0007: what humans look at, and who may do what. The roles can only EXECUTE (and read two views).
+-- 0007: what humans look at, and who may do what. The roles can only EXECUTE; the operator reads as well.
 
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, coalesce(j.id, j.pos) AS id, CASE WHEN j.nonce IS NULL THEN 'ready' ELSE 'leased' END AS state,
@@ -74,7 +74,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
         IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queue, %1$I.setting, %1$I.beat, %1$I.migration TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;
