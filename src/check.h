@@ -1,0 +1,50 @@
+/* check: what callers may pass. Everything is refused in words, naming argument, value and what is
+ * allowed, before anything is sent. Every function takes h == NULL, which is PGW_EINVAL without
+ * words. */
+#ifndef PGW_CHECK_H
+#define PGW_CHECK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pgwork.h"
+
+#define PGW__BATCH_MAX     10000 /* jobs of one statement */
+#define PGW__QUEUES_MAX    64    /* queues of one claim */
+#define PGW__TAGS_MAX      32
+#define PGW__TAG_MAX       255
+#define PGW__HOLDER_MAX    255
+#define PGW__LEASE_MIN_MS  100
+#define PGW__LEASE_MAX_MS  86400000
+#define PGW__DELAY_MAX_MS  INT64_C(315360000000) /* ten years */
+#define PGW__PERIOD_MAX_MS INT64_C(31536000000)  /* a year */
+
+pgw_status pgw__check_handle(pgw *h);
+pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
+pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max);
+pgw_status pgw__check_queue(pgw *h,
+                            const char *queue); /* handle and name: the first line of most verbs */
+pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);
+pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
+pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* 0: not given */
+pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
+                           const char *const *words, size_t n);
+pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
+                           size_t room); /* room: PGW_ELIMIT above */
+
+/* Copies the options of a caller who may know fewer fields than we do: `mine` holds the defaults of
+ * the rest and starts with struct_size. given == NULL: all defaults. */
+pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
+                           const void *given);
+
+/* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in `room`.
+ */
+pgw_status pgw__check_holder(pgw *h, const char **holder, const char *given,
+                             char room[PGW__HOLDER_MAX + 1]);
+
+/* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.
+ * payload and body together may have max_bytes. */
+pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index,
+                          size_t max_bytes);
+
+#endif
