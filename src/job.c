@@ -1,0 +1,230 @@
+/* job: reading a job, and its token as text. */
+#include "job.h"
+
+#include <string.h>
+
+#include "mem.h"
+#include "name.h"
+
+size_t pgw_batch_count(const pgw_batch *batch)
+{
+    return batch != NULL ? batch->count : 0;
+}
+
+const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i)
+{
+    return batch != NULL && i < batch->count ? &batch->jobs[i] : NULL;
+}
+
+void pgw_batch_free(pgw_batch *batch)
+{
+    pgw__mem_free(batch);
+}
+
+/* ---- accessors ---- */
+
+int64_t pgw_job_id(const pgw_job *job)
+{
+    return job->ref.id;
+}
+
+pgw_ref pgw_job_ref(const pgw_job *job)
+{
+    return job->ref;
+}
+
+const char *pgw_job_queue(const pgw_job *job)
+{
+    return job->queue;
+}
+
+const char *pgw_job_kind(const pgw_job *job)
+{
+    return job->kind;
+}
+
+const char *pgw_job_payload(const pgw_job *job)
+{
+    return job->payload;
+}
+
+int pgw_job_priority(const pgw_job *job)
+{
+    return job->priority;
+}
+
+int pgw_job_attempt(const pgw_job *job)
+{
+    return job->attempt;
+}
+
+int pgw_job_max_attempts(const pgw_job *job)
+{
+    return job->max_attempts;
+}
+
+size_t pgw_job_tags_count(const pgw_job *job)
+{
+    return job->tags_count;
+}
+
+int64_t pgw_job_created_us(const pgw_job *job)
+{
+    return job->created_us;
+}
+
+int64_t pgw_job_lease_until_us(const pgw_job *job)
+{
+    return job->lease_until_us;
+}
+
+const char *pgw_job_state(const pgw_job *job)
+{
+    return job->state;
+}
+
+const char *pgw_job_holder(const pgw_job *job)
+{
+    return job->holder;
+}
+
+const char *pgw_job_error(const pgw_job *job)
+{
+    return job->error;
+}
+
+const char *pgw_job_key(const pgw_job *job)
+{
+    return job->key;
+}
+
+const char *pgw_job_output(const pgw_job *job)
+{
+    return job->output;
+}
+
+int64_t pgw_job_run_at_us(const pgw_job *job)
+{
+    return job->run_at_us;
+}
+
+int64_t pgw_job_finished_us(const pgw_job *job)
+{
+    return job->finished_us;
+}
+
+const void *pgw_job_body(const pgw_job *job, size_t *size)
+{
+    if (size != NULL) *size = job->body_size;
+    return job->body;
+}
+
+const char *pgw_job_tag(const pgw_job *job, size_t i)
+{
+    return i < job->tags_count ? job->tags[i] : NULL;
+}
+
+/* ---- tokens: 16 bytes, number and nonce in network byte order, as a UUID ---- */
+
+char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT])
+{
+    static const char digits[] = "0123456789abcdef";
+    char *p = text;
+    int i;
+
+    for (i = 0; i < 32; i++) {
+        const uint64_t half = i < 16 ? token.number : token.nonce;
+
+        if (i == 8 || i == 12 || i == 16 || i == 20) *p++ = '-';
+        *p++ = digits[half >> (60 - 4 * (i % 16)) & 15];
+    }
+    *p = '\0';
+    return text;
+}
+
+pgw_status pgw_token_parse(pgw_token *token, const char *text)
+{
+    const pgw_token none = {0, 0};
+    unsigned char bytes[16];
+    int i;
+
+    if (token == NULL) return PGW_EINVAL;
+    *token = none;
+    if (text == NULL || pgw__uuid_parse(bytes, text) != NULL) return PGW_EINVAL;
+    for (i = 0; i < 8; i++) {
+        token->number = token->number << 8 | bytes[i];
+        token->nonce = token->nonce << 8 | bytes[8 + i];
+    }
+    return PGW_OK;
+}
+
+/* ---- what the verbs share ---- */
+
+pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n)
+{
+    /* n is at most PGW__BATCH_MAX; at least one element, so that the arrays are empty and not NULL
+     */
+    char *block = pgw__mem_alloc((n + 1) * (sizeof(*out->ids) + sizeof(*out->tokens)));
+    size_t i;
+    int k;
+
+    out->ids = NULL;
+    out->tokens = NULL;
+    if (block == NULL) return pgw__job_nomem(h);
+    out->ids = (void *)block;
+    out->tokens = (void *)(block + (n + 1) * sizeof(*out->ids));
+    for (i = 0; i < n; i++) {
+        out->ids[i] = refs[i].id;
+        for (k = 0; k < 8; k++) {
+            out->tokens[i][k] = (unsigned char)(refs[i].token.number >> (56 - 8 * k));
+            out->tokens[i][8 + k] = (unsigned char)(refs[i].token.nonce >> (56 - 8 * k));
+        }
+    }
+    return PGW_OK;
+}
+
+void pgw__job_verdicts(pgw_status *verdicts, size_t n, pgw_status st)
+{
+    size_t i;
+
+    if (verdicts == NULL) return;
+    for (i = 0; i < n; i++) verdicts[i] = st;
+}
+
+pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
+{
+    static const struct {
+        const char *word;
+        pgw_status st;
+    } map[] = {
+        {"new", PGW_OK},
+        {"exists", PGW_EXISTS},
+        {"replaced", PGW_REPLACED},
+        {"repeated", PGW_REPEATED},
+        {"ok", PGW_OK},
+        {"cancel", PGW_CANCEL},
+        {"stale", PGW_ELEASE},
+        {"gone", PGW_ENOTFOUND},
+        {"cancelled", PGW_OK},
+        {"requested", PGW_CANCEL},
+    };
+    const char *word = pgw__rows_text(rows, row, col, NULL);
+    size_t i;
+
+    for (i = 0; word != NULL && i < sizeof(map) / sizeof(map[0]); i++) {
+        if (strcmp(word, map[i].word) == 0) return map[i].st;
+    }
+    return PGW_EPROTO;
+}
+
+pgw_status pgw__job_proto(pgw *h, const char *what)
+{
+    return pgw__pq_fail(
+        h, PGW_EPROTO, what,
+        "the functions in the schema are not those of this library: run the migrations");
+}
+
+pgw_status pgw__job_nomem(pgw *h)
+{
+    return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+}

@@ -1,0 +1,77 @@
+/* job: jobs as the server tells them, in one block of memory, and what the verbs on them share. */
+#ifndef PGW_JOB_H
+#define PGW_JOB_H
+
+#include <stddef.h>
+
+#include "pgwork.h"
+#include "pq.h"
+
+/* Every pointer leads into the block of the batch. */
+struct pgw_job {
+    pgw_ref ref;
+    const char *queue, *kind, *payload, *state, *holder, *error, *key, *output;
+    const void *body;
+    size_t body_size;
+    const char *const *tags;
+    size_t tags_count;
+    int64_t created_us, lease_until_us, run_at_us, finished_us;
+    int priority, attempt, max_attempts;
+};
+
+struct pgw_batch {
+    size_t count;
+    pgw_job jobs[]; /* then the pointers of the tags, then all bytes */
+};
+
+/* Which columns a statement returns, in their order; job_row.c knows what goes where. */
+typedef enum pgw__job_column {
+    PGW__JOB_END,
+    PGW__JOB_QUEUE,
+    PGW__JOB_ID,
+    PGW__JOB_TOKEN,
+    PGW__JOB_STATE,
+    PGW__JOB_KIND,
+    PGW__JOB_PRIORITY,
+    PGW__JOB_ATTEMPT,
+    PGW__JOB_MAX_ATTEMPTS,
+    PGW__JOB_HOLDER,
+    PGW__JOB_LEASE_UNTIL,
+    PGW__JOB_RUN_AT,
+    PGW__JOB_CREATED,
+    PGW__JOB_FINISHED,
+    PGW__JOB_ERROR,
+    PGW__JOB_KEY,
+    PGW__JOB_TAGS,
+    PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY,
+    PGW__JOB_BODY_BYTES,
+    PGW__JOB_OUTPUT,
+    PGW__JOB_COLUMNS
+} pgw__job_column;
+
+/* Makes one block of rows[first .. first + count). PGW_ENOMEM, PGW_ELIMIT (more than size_t holds).
+ */
+pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
+                          const pgw__job_column *columns);
+
+/* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
+ * know. */
+pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col);
+
+/* Ids and tokens of refs as columns. One allocation, caller frees `ids` with pgw__mem_free. */
+typedef struct pgw__job_refs {
+    int64_t *ids;
+    unsigned char (*tokens)[16];
+} pgw__job_refs;
+pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
+
+/* verdicts: all answered with `st`; NULL is fine. */
+void pgw__job_verdicts(pgw_status *verdicts, size_t n, pgw_status st);
+
+/* "the answer has an unexpected shape": PGW_EPROTO with a hint about versions. */
+pgw_status pgw__job_proto(pgw *h, const char *what);
+/* PGW_ENOMEM on the handle. */
+pgw_status pgw__job_nomem(pgw *h);
+
+#endif

@@ -1,0 +1,270 @@
+/* job_claim: taking jobs, and waiting for them. */
+#include "job.h"
+
+#include <stdio.h>
+
+#include "backoff.h"
+#include "check.h"
+#include "clock.h"
+#include "mem.h"
+#include "name.h"
+
+#define CLAIM_SERVER_TIME 12 /* column, behind those of the job */
+#define CLAIM_POSITION    13
+
+static const pgw__job_column claim_columns[] = {
+    PGW__JOB_QUEUE,        PGW__JOB_ID,       PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
+    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY, PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY,         PGW__JOB_TAGS,     PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
+    PGW__JOB_END,
+};
+
+/* Where the answer goes. The verdicts are those of complete_and_claim. */
+typedef struct claim_ctx {
+    pgw_batch **batch;
+    int max;
+    pgw_status *verdicts;
+    size_t n;
+} claim_ctx;
+
+/* The jobs of rows first .. end. */
+static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows *rows, int first)
+{
+    const int count = pgw__rows_count(rows) - first;
+
+    if (count > ctx->max)
+        return pgw__job_proto(h, "a claim answered with more jobs than were asked for");
+    if (count == 0) return PGW_EMPTY;
+    if (pgw__job_batch(ctx->batch, rows, first, count, claim_columns) != PGW_OK)
+        return pgw__job_nomem(h);
+    pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
+    return PGW_OK;
+}
+
+static pgw_status claim_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    return claim_read_jobs(h, ctx, rows, 0);
+}
+
+/* Refused completions come first, each with its position in the input. */
+static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const claim_ctx *in = ctx;
+    const int count = pgw__rows_count(rows);
+    int row;
+
+    pgw__job_verdicts(in->verdicts, in->n, PGW_OK);
+    for (row = 0; row < count && !pgw__rows_null(rows, row, CLAIM_POSITION); row++) {
+        const int64_t at = pgw__rows_int(rows, row, CLAIM_POSITION);
+        const pgw_status st = pgw__job_outcome(rows, row, 6);
+
+        if (at < 1 || at > (int64_t)in->n || st == PGW_EPROTO) {
+            return pgw__job_proto(h, "the answer names a job or an outcome that does not exist");
+        }
+        if (in->verdicts != NULL) in->verdicts[at - 1] = st;
+    }
+    return claim_read_jobs(h, in, rows, row);
+}
+
+/* Rows may come whose commit does not: jobs that we do not have. */
+static pgw_status claim_send(pgw *h, const pgw__call *call, pgw_batch **batch)
+{
+    const pgw_status st = pgw__pq_call(h, call);
+
+    if (st < PGW_OK) {
+        pgw_batch_free(*batch);
+        *batch = NULL;
+    }
+    return st;
+}
+
+/* ---- checks ---- */
+
+static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
+                              const pgw_claim_opts *opts, char holder[PGW__HOLDER_MAX + 1])
+{
+    pgw_status st;
+    size_t i;
+
+    if (batch != NULL) *batch = NULL;
+    st = pgw__check_given(h, "batch", batch);
+    if (st == PGW_OK) st = pgw__check_given(h, "opts", opts);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->queues", o->queues);
+    if (st == PGW_OK)
+        st = pgw__check_count(h, "opts->queues_count", o->queues_count, 1, PGW__QUEUES_MAX);
+    for (i = 0; st == PGW_OK && i < o->queues_count; i++)
+        st = pgw__check_name(h, "opts->queues[i]", o->queues[i], PGW__QUEUE_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
+    if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_holder(h, &o->holder, o->holder, holder);
+    return st;
+}
+
+/* ---- waiting ----
+ *
+ * An idle session listens, puts its sleeping sign up, and looks once more: a job that came before
+ * the sign is found by that look, one that comes after it sends a notification. Where a session
+ * cannot listen, or a notification is lost with a crash, the look every poll.max_ms finds the job.
+ */
+
+typedef struct claim_wait {
+    pgw *h;
+    const pgw_claim_opts *o;
+    pgw__backoff backoff;
+    bool listen;    /* notifications can be had */
+    bool sign;      /* the sleeping sign is up ... */
+    uint64_t epoch; /* ... in this session */
+} claim_wait;
+
+static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+{
+    const claim_ctx ctx = {batch, o->max, NULL, 0};
+    const pgw__param params[] = {
+        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max), P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_END,
+    };
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_CLAIM,
+        .params = params,
+        .read = claim_read,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES | PGW__RELAXED,
+    };
+
+    return claim_send(h, &call, batch);
+}
+
+static pgw_status claim_sign_call(const claim_wait *w, pgw__sql sql)
+{
+    const pgw__param params[] = {P_ARRAY(TEXT, w->o->queues, w->o->queues_count), P_END};
+    const pgw__call call = {.sql = sql, .params = params, .flags = PGW__OWNED | PGW__DIRECT};
+
+    return pgw__pq_call(w->h, &call);
+}
+
+static bool claim_sign_is_up(const claim_wait *w)
+{
+    return w->sign && w->epoch == pgw__pq_epoch(w->h);
+}
+
+/* PGW_EPOOLED: poll instead. */
+static pgw_status claim_sign_up(claim_wait *w)
+{
+    char channel[80];
+    pgw_status st;
+
+    snprintf(channel, sizeof(channel), "pgwork_wake_%s", pgw__pq_schema(w->h));
+    st = pgw__pq_listen(w->h, channel);
+    if (st == PGW_OK) st = claim_sign_call(w, PGW__SQL_JOB_IDLE);
+    w->sign = st == PGW_OK;
+    w->epoch = pgw__pq_epoch(w->h);
+    return st;
+}
+
+/* While the sign is up, every enqueue notifies; so it goes down before the jobs are worked on. */
+static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
+{
+    if (!claim_sign_is_up(w) || st == PGW_ECONN || st == PGW_EUNKNOWN) return st;
+    w->sign = false;
+    if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) == PGW_OK && st >= PGW_OK) return st;
+    /* the claim's story is the one to tell */
+    return pgw__pq_fail(w->h, st,
+                        st == PGW_ECANCELED ? "asked to stop while waiting for a job" : NULL, NULL);
+}
+
+static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
+{
+    const int64_t deadline = pgw__deadline_in(w->o->wait_ms);
+    const int64_t poll_ms = pgw__conf_int(pgw__pq_conf(w->h), "poll.max_ms");
+
+    for (;;) {
+        int64_t left, pause;
+        pgw_status st;
+
+        if (w->listen && !claim_sign_is_up(w)) {
+            st = claim_sign_up(w);
+            if (st == PGW_EPOOLED)
+                w->listen = false;
+            else if (st != PGW_OK)
+                return st;
+        } else {
+            left = pgw__deadline_left_ms(deadline);
+            if (left == 0) return PGW_EMPTY;
+            pause = w->listen ? poll_ms : pgw__backoff_next_ms(&w->backoff);
+            st = pgw__pq_wait(w->h, left >= 0 && left < pause ? left : pause, -1);
+            if (st < PGW_OK) return st;
+        }
+        st = claim_once(w->h, batch, w->o);
+        if (st != PGW_EMPTY) return st;
+    }
+}
+
+pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
+{
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    char holder[PGW__HOLDER_MAX + 1];
+    pgw_status st = claim_check(h, &o, batch, opts, holder);
+
+    if (st != PGW_OK) return st;
+    if (o.wait_ms != 0 && pgw__pq_armed(h)) {
+        return pgw__pq_fail(h, PGW_EMISUSE, "a claim with wait_ms cannot be armed by pgw_async()",
+                            "claim with wait_ms 0 and repeat it when your loop says so");
+    }
+    st = claim_once(h, batch, &o);
+    if (st == PGW_EMPTY && o.wait_ms != 0) {
+        const pgw_conf *conf = pgw__pq_conf(h);
+        claim_wait w = {.h = h, .o = &o};
+
+        w.listen = !pgw__pq_attached(h) && pgw__conf_bool(conf, "notify");
+        pgw__backoff_init(&w.backoff, pgw__conf_int(conf, "poll.min_ms"),
+                          pgw__conf_int(conf, "poll.max_ms"));
+        st = claim_sign_down(&w, claim_waiting(&w, batch));
+    }
+    return st;
+}
+
+/* ---- finish and claim in one ---- */
+
+pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
+                                  pgw_batch **batch, const pgw_claim_opts *opts)
+{
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    char holder[PGW__HOLDER_MAX + 1];
+    pgw__job_refs columns;
+    pgw_status st = claim_check(h, &o, batch, opts, holder);
+
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
+    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
+    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "refs", refs);
+    if (st == PGW_OK) st = pgw__job_refs_make(h, &columns, refs, n);
+    if (st != PGW_OK) return st;
+    {
+        const claim_ctx ctx = {batch, o.max, verdicts, n};
+        const pgw__param params[] = {
+            P_TEXT(o.queues[0]),
+            P_ARRAY(INT8, columns.ids, n),
+            P_ARRAY(UUID, columns.tokens, n),
+            P_INT4(o.max),
+            P_TEXT(o.holder),
+            P_INT8_OR_NULL(o.lease_ms, o.lease_ms == 0),
+            P_END,
+        };
+        const pgw__call call = {
+            .sql = PGW__SQL_JOB_COMPLETE_AND_CLAIM,
+            .params = params,
+            .read = claim_read_after_complete,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+            .flags = PGW__WRITES,
+        };
+
+        pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
+        st = claim_send(h, &call, batch);
+    }
+    pgw__mem_free(columns.ids);
+    return st;
+}

@@ -1,0 +1,140 @@
+/* job_look: what an operator does with jobs: look at them, bring dead ones back, throw them away.
+ */
+#include "job.h"
+
+#include "check.h"
+#include "name.h"
+
+#define LOOK_MAX 100000
+
+static const pgw__job_column look_columns[] = {
+    PGW__JOB_QUEUE,       PGW__JOB_ID,      PGW__JOB_STATE,        PGW__JOB_KIND,
+    PGW__JOB_PRIORITY,    PGW__JOB_ATTEMPT, PGW__JOB_MAX_ATTEMPTS, PGW__JOB_HOLDER,
+    PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
+    PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_END,
+};
+
+typedef struct look_ctx {
+    int (*fn)(const pgw_job *job, void *arg);
+    void *arg;
+} look_ctx;
+
+/* One at a time: the rows take memory enough. */
+static pgw_status look_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const look_ctx *look = ctx;
+    const int count = pgw__rows_count(rows);
+    int row, stop = 0;
+
+    for (row = 0; row < count && stop == 0; row++) {
+        pgw_batch *one;
+
+        if (pgw__job_batch(&one, rows, row, 1, look_columns) != PGW_OK) return pgw__job_nomem(h);
+        stop = look->fn(pgw_batch_job(one, 0), look->arg);
+        pgw_batch_free(one);
+    }
+    return count > 0 ? PGW_OK : PGW_EMPTY;
+}
+
+static pgw_status look_check_state(pgw *h, const char *state)
+{
+    static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
+
+    return pgw__check_word(h, "opts->state", state, states, sizeof(states) / sizeof(states[0]));
+}
+
+pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
+                         int (*fn)(const pgw_job *job, void *arg), void *arg)
+{
+    const look_ctx ctx = {fn, arg};
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    pgw_status st = pgw__check_handle(h);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = fn != NULL ? PGW_OK : pgw__pq_refuse(h, "fn", NULL, "a function");
+    if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK && o.state != NULL) st = look_check_state(h, o.state);
+    if (st == PGW_OK && o.kind != NULL && *o.kind != '\0')
+        st = pgw__check_name(h, "opts->kind", o.kind, PGW__KIND_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {
+            P_TEXT(o.queue), P_TEXT(o.state), P_TEXT(o.kind), P_INT8_OR_NULL(o.id, o.id == 0),
+            P_INT4(o.limit), P_END,
+        };
+        const pgw__call call = {
+            .sql = PGW__SQL_JOB_EACH,
+            .params = params,
+            .read = look_read,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+        };
+
+        return pgw__pq_call(h, &call);
+    }
+}
+
+/* ---- dead letters ---- */
+
+typedef struct look_count {
+    int64_t *count;
+} look_count;
+
+static pgw_status look_read_count(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const look_count *in = ctx;
+
+    if (pgw__rows_count(rows) != 1) return pgw__job_proto(h, "a count did not come as one row");
+    if (in->count != NULL) *in->count = pgw__rows_int(rows, 0, 0);
+    return PGW_OK;
+}
+
+static pgw_status look_count_call(pgw *h, pgw__sql sql, const pgw__param *params, int64_t *count)
+{
+    const look_count ctx = {count};
+    const pgw__call call = {
+        .sql = sql,
+        .params = params,
+        .read = look_read_count,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES,
+    };
+
+    return pgw__pq_call(h, &call);
+}
+
+pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n,
+                       const char *kind, int64_t limit)
+{
+    const pgw__param params[] = {
+        P_TEXT(queue), P_ARRAY(INT8, n > 0 ? ids : NULL, n),
+        P_TEXT(kind),  P_INT8_OR_NULL(limit, limit == 0),
+        P_END,
+    };
+    pgw_status st;
+
+    if (moved != NULL) *moved = 0;
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
+    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "ids", ids);
+    if (st == PGW_OK && kind != NULL && *kind != '\0')
+        st = pgw__check_name(h, "kind", kind, PGW__KIND_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 0, INT64_MAX);
+    return st == PGW_OK ? look_count_call(h, PGW__SQL_JOB_REDRIVE, params, moved) : st;
+}
+
+pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(older_than_ms, older_than_ms == 0),
+                                 P_END};
+    pgw_status st;
+
+    if (deleted != NULL) *deleted = 0;
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "older_than_ms", older_than_ms, 0, PGW__DELAY_MAX_MS);
+    return st == PGW_OK ? look_count_call(h, PGW__SQL_JOB_DEAD_PURGE, params, deleted) : st;
+}

@@ -1,0 +1,4 @@
+-- The sleeping sign of this session.
+-- params: queues text[]
+-- returns: idle void
+SELECT pgwork.idle($1)

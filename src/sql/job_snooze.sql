@@ -1,0 +1,5 @@
+-- Not now. A row for each refused job: its position in the input, and why.
+-- params: queue text, ids bigint[], tokens uuid[], delay_ms bigint
+-- returns: position int, status text
+SELECT array_position($2::bigint[], r.id), r.status
+  FROM pgwork.snooze($1, $2, $3, $4) r
