@@ -1,0 +1,4 @@
+-- No enqueues until resumed.
+-- params: queue text
+-- returns: queue_drain void
+SELECT pgwork.queue_drain($1)

@@ -1,0 +1,4 @@
+-- The queue goes; with jobs only when forced.
+-- params: queue text, force boolean
+-- returns: queue_drop void
+SELECT pgwork.queue_drop($1, $2)
