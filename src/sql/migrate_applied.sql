@@ -1,0 +1,6 @@
+-- What was applied.
+-- params: none
+-- returns: number int, name text, checksum text
+SELECT number, name, checksum
+  FROM pgwork.migration
+ ORDER BY number
