@@ -1,0 +1,396 @@
+/* load: a bulk enqueue. Whoever owns the tables writes them by COPY in binary, in chunks, all in
+ * one transaction; everybody else, and whoever is in a transaction of his own, sends batches. */
+#include <string.h>
+
+#include "buf.h"
+#include "check.h"
+#include "clock.h"
+#include "mem.h"
+#include "pq.h"
+
+#define LOAD_CHUNK ((size_t)256 * 1024) /* bytes that go into one COPY */
+#define LOAD_BATCH_BYTES \
+    ((size_t)8 * 1024 * 1024) /* a batch goes at so many bytes, or PGW__BATCH_MAX jobs */
+#define LOAD_ROW_EXTRA ((size_t)64 * 1024)      /* more than a row needs beside payload and body */
+#define LOAD_EPOCH_US  INT64_C(946684800000000) /* 2000-01-01, where timestamptz begins */
+#define LOAD_TEXT_OID  25
+
+/* One table's rows, on their way. */
+typedef struct load_stream {
+    const char *name;
+    char *sql; /* the COPY statement */
+    pgw__buf rows;
+} load_stream;
+
+struct pgw_load {
+    pgw *h;
+    char *queue;
+    pgw_status failed; /* the first failure; nothing is sent after it */
+    int64_t added;
+    size_t room; /* for payload and body */
+    bool copying;
+
+    /* by COPY */
+    load_stream live, delayed;
+    int64_t queue_id, server_us, clock_us; /* what time it was there and here */
+    uint32_t priorities;                   /* bits of those used */
+    int64_t rows;
+
+    /* by batches: copies of the jobs, each with its strings in one block */
+    pgw_new *jobs;
+    void **blocks;
+    size_t count, bytes;
+};
+
+/* ---- rows of a COPY: the number of fields, then length and value of each ---- */
+
+static const char load_head[] =
+    "PGCOPY\n\377\r\n\0\0\0\0\0\0\0\0"; /* signature, no flags, no extension */
+
+static void load_null(pgw__buf *b)
+{
+    pgw__buf_be32(b, UINT32_MAX);
+}
+
+static void load_int2(pgw__buf *b, int v)
+{
+    pgw__buf_be32(b, 2);
+    pgw__buf_be16(b, (uint16_t)v);
+}
+
+static void load_int4(pgw__buf *b, int64_t v)
+{
+    pgw__buf_be32(b, 4);
+    pgw__buf_be32(b, (uint32_t)v);
+}
+
+static void load_bytes(pgw__buf *b, const void *p, size_t n)
+{
+    pgw__buf_be32(b, (uint32_t)n);
+    pgw__buf_bytes(b, p, n);
+}
+
+static void load_tags(pgw__buf *b, const pgw_new *j)
+{
+    const size_t at = b->len;
+    size_t i;
+
+    pgw__buf_be32(b, 0); /* the length, known at the end */
+    pgw__buf_be32(b, 1); /* dimensions */
+    pgw__buf_be32(b, 0); /* no NULL inside */
+    pgw__buf_be32(b, LOAD_TEXT_OID);
+    pgw__buf_be32(b, (uint32_t)j->tags_count);
+    pgw__buf_be32(b, 1); /* lower bound */
+    for (i = 0; i < j->tags_count; i++) load_bytes(b, j->tags[i], strlen(j->tags[i]));
+    pgw__buf_patch32(b, at, (uint32_t)(b->len - at - 4));
+}
+
+/* The fields that both tables share, in the order of the COPY statements. */
+static void load_common(pgw__buf *b, const pgw_new *j)
+{
+    if (j->max_attempts != 0)
+        load_int2(b, j->max_attempts);
+    else
+        load_null(b);
+    if (j->lease_ms != 0)
+        load_int4(b, j->lease_ms);
+    else
+        load_null(b);
+    load_bytes(b, j->kind != NULL ? j->kind : "", j->kind != NULL ? strlen(j->kind) : 0);
+    if (j->tags_count > 0)
+        load_tags(b, j);
+    else
+        load_null(b);
+    if (j->payload != NULL) {
+        const size_t n = strlen(j->payload);
+
+        pgw__buf_be32(b, (uint32_t)(n + 1));
+        pgw__buf_bytes(b, "\001", 1); /* jsonb's version */
+        pgw__buf_bytes(b, j->payload, n);
+    } else {
+        load_null(b);
+    }
+    if (j->body != NULL)
+        load_bytes(b, j->body, j->body_size);
+    else
+        load_null(b);
+}
+
+static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
+{
+    pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
+
+    if (b->len == 0) pgw__buf_bytes(b, load_head, 19);
+    if (run_at_us > 0) {
+        pgw__buf_be16(b, 9);
+        pgw__buf_be32(b, 8);
+        pgw__buf_be64(b, (uint64_t)(run_at_us - LOAD_EPOCH_US));
+        load_int4(b, l->queue_id);
+        load_int2(b, j->priority);
+    } else {
+        pgw__buf_be16(b, 8);
+        load_int4(b, l->queue_id);
+        load_int2(b, 2 * j->priority + 1);
+        l->priorities |= 1u << j->priority;
+    }
+    load_common(b, j);
+}
+
+static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
+{
+    pgw_status st;
+
+    if (s->rows.len == 0) return PGW_OK;
+    pgw__buf_be16(&s->rows, UINT16_MAX); /* the end */
+    if (s->rows.failed != 0) return pgw__pq_fail(l->h, (pgw_status)s->rows.failed, NULL, NULL);
+    st = pgw__pq_copy_begin(l->h, s->name, s->sql);
+    if (st == PGW_OK) st = pgw__pq_copy_data(l->h, s->rows.data, s->rows.len);
+    if (st == PGW_OK) st = pgw__pq_copy_end(l->h, true);
+    pgw__buf_reset(&s->rows);
+    return st;
+}
+
+/* By the server's clock; 0: at once. */
+static int64_t load_due(const pgw_load *l, const pgw_new *j)
+{
+    const int64_t now = l->server_us + (pgw__clock_us() - l->clock_us);
+
+    if (j->delay_ms > 0) return now + j->delay_ms * 1000;
+    return j->run_at_us > now ? j->run_at_us : 0;
+}
+
+static pgw_status load_add_row(pgw_load *l, const pgw_new *j)
+{
+    pgw_status st = PGW_OK;
+
+    load_row(l, j, load_due(l, j));
+    l->rows++;
+    if (l->live.rows.len >= LOAD_CHUNK || l->live.rows.failed != 0)
+        st = load_flush_stream(l, &l->live);
+    if (st == PGW_OK && (l->delayed.rows.len >= LOAD_CHUNK || l->delayed.rows.failed != 0)) {
+        st = load_flush_stream(l, &l->delayed);
+    }
+    return st;
+}
+
+/* ---- batches ---- */
+
+static void load_drop_jobs(pgw_load *l)
+{
+    while (l->count > 0) pgw__mem_free(l->blocks[--l->count]);
+    l->bytes = 0;
+}
+
+static pgw_status load_flush_jobs(pgw_load *l)
+{
+    const size_t n = l->count;
+    pgw_status st;
+
+    if (n == 0) return PGW_OK;
+    st = pgw_enqueue_many(l->h, NULL, NULL, l->queue, l->jobs, n, NULL);
+    load_drop_jobs(l);
+    if (st < PGW_OK) return st;
+    l->added += (int64_t)n;
+    return PGW_OK;
+}
+
+static void *load_keep(char **at, const void *p, size_t n)
+{
+    void *kept = *at;
+
+    if (p == NULL) return NULL;
+    memcpy(kept, p, n);
+    *at += n;
+    return kept;
+}
+
+static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
+{
+    const size_t kind = j->kind != NULL ? strlen(j->kind) + 1 : 0,
+                 payload = j->payload != NULL ? strlen(j->payload) + 1 : 0;
+    size_t size = j->tags_count * sizeof(char *) + kind + payload + j->body_size + 1, i;
+    pgw_new *mine = &l->jobs[l->count];
+    const char **tags;
+    char *block, *at;
+
+    for (i = 0; i < j->tags_count; i++) size += strlen(j->tags[i]) + 1;
+    block = pgw__mem_alloc(size);
+    if (block == NULL) return pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
+    tags = (void *)block;
+    at = block + j->tags_count * sizeof(char *);
+    *mine = *j;
+    mine->struct_size = sizeof(*mine);
+    mine->tags = tags;
+    for (i = 0; i < j->tags_count; i++)
+        tags[i] = load_keep(&at, j->tags[i], strlen(j->tags[i]) + 1);
+    mine->kind = load_keep(&at, j->kind, kind);
+    mine->payload = load_keep(&at, j->payload, payload);
+    mine->body = load_keep(&at, j->body, j->body_size);
+    l->blocks[l->count++] = block;
+    l->bytes += size;
+    return l->count == PGW__BATCH_MAX || l->bytes >= LOAD_BATCH_BYTES ? load_flush_jobs(l) : PGW_OK;
+}
+
+/* ---- the load ---- */
+
+typedef struct load_ctx {
+    pgw_load *load;
+} load_ctx;
+
+static pgw_status load_read_way(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    pgw_load *l = ((const load_ctx *)ctx)->load;
+
+    (void)h;
+    l->copying = pgw__rows_int(rows, 0, 0) != 0;
+    return PGW_OK;
+}
+
+static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    pgw_load *l = ((const load_ctx *)ctx)->load;
+    const size_t most = (size_t)pgw__rows_int(rows, 0, 1);
+
+    l->queue_id = pgw__rows_int(rows, 0, 0);
+    if (most < l->room) l->room = most;
+    l->server_us = pgw__rows_time_us(rows, 0, 3);
+    l->clock_us = pgw__clock_us();
+    if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
+    return pgw__pq_fail(h, PGW_EPAUSED, "the queue is being drained and takes no jobs",
+                        "pgw_queue_resume() opens it again");
+}
+
+static pgw_status load_stream_open(pgw_load *l, load_stream *s, pgw__sql sql)
+{
+    s->name = pgw__sql_name(sql);
+    s->sql = pgw__sql_in_schema(pgw__sql_text(sql), pgw__pq_schema(l->h));
+    pgw__buf_init(&s->rows, LOAD_CHUNK + l->room + LOAD_ROW_EXTRA);
+    return s->sql != NULL ? PGW_OK : pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
+}
+
+static pgw_status load_open_copy(pgw_load *l)
+{
+    const load_ctx ctx = {l};
+    const pgw__param params[] = {P_TEXT(l->queue), P_END};
+    const pgw__call open = {.sql = PGW__SQL_LOAD_OPEN,
+                            .params = params,
+                            .read = load_read_open,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__WRITES};
+    pgw_status st = load_stream_open(l, &l->live, PGW__SQL_LOAD_LIVE);
+
+    if (st == PGW_OK) st = load_stream_open(l, &l->delayed, PGW__SQL_LOAD_DELAYED);
+    if (st == PGW_OK) st = pgw__pq_begin(l->h);
+    return st == PGW_OK ? pgw__pq_call(l->h, &open) : st;
+}
+
+static pgw_status load_open_batches(pgw_load *l)
+{
+    l->jobs = pgw__mem_zero(PGW__BATCH_MAX, sizeof(*l->jobs));
+    l->blocks = pgw__mem_zero(PGW__BATCH_MAX, sizeof(*l->blocks));
+    return l->jobs != NULL && l->blocks != NULL ? PGW_OK
+                                                : pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
+}
+
+pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
+{
+    pgw_load *l;
+    pgw_status st;
+
+    if (load != NULL) *load = NULL;
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_given(h, "load", load);
+    if (st == PGW_OK && pgw__pq_armed(h)) {
+        st = pgw__pq_fail(h, PGW_EMISUSE,
+                          "a load takes several round trips and cannot be armed by pgw_async()",
+                          NULL);
+    }
+    if (st != PGW_OK) return st;
+
+    l = pgw__mem_zero(1, sizeof(*l));
+    if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    *load = l;
+    l->h = h;
+    l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
+    l->queue = pgw__mem_dup(queue);
+    if (l->queue == NULL) st = pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (st == PGW_OK && !pgw__pq_attached(h)) {
+        const load_ctx ctx = {l};
+        const pgw__call way = {
+            .sql = PGW__SQL_LOAD_WAY, .read = load_read_way, .ctx = &ctx, .ctx_size = sizeof(ctx)};
+
+        st = pgw__pq_call(h, &way);
+    }
+    if (st == PGW_OK) st = l->copying ? load_open_copy(l) : load_open_batches(l);
+    l->failed = st;
+    return st;
+}
+
+static pgw_status load_spoiled(const pgw_load *l)
+{
+    return pgw__pq_fail(l->h, l->failed, "this load has failed before",
+                        "end it with pgw_load_end(), then begin another");
+}
+
+pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
+{
+    pgw_new j;
+    pgw_status st;
+
+    if (load == NULL) return PGW_EINVAL;
+    if (load->failed != PGW_OK) return load_spoiled(load);
+    st = pgw__check_new(load->h, &j, job, -1, load->room);
+    if (st == PGW_OK && j.key != NULL) {
+        st = pgw__pq_refuse(load->h, "job.key", j.key,
+                            "NULL in a load: unique keys are for pgw_enqueue()");
+    }
+    if (st != PGW_OK) return st; /* this job is refused, the load goes on */
+    st = load->copying ? load_add_row(load, &j) : load_add_job(load, &j);
+    if (st != PGW_OK) load->failed = st;
+    return st;
+}
+
+static pgw_status load_close_copy(pgw_load *l)
+{
+    const pgw__param params[] = {P_INT4(l->queue_id), P_INT4((int64_t)l->priorities), P_END};
+    const pgw__call close = {.sql = PGW__SQL_LOAD_CLOSE, .params = params, .flags = PGW__WRITES};
+    pgw_status st = load_flush_stream(l, &l->live);
+
+    if (st == PGW_OK) st = load_flush_stream(l, &l->delayed);
+    if (st == PGW_OK) st = pgw__pq_call(l->h, &close);
+    if (st == PGW_OK) st = pgw__pq_commit(l->h);
+    if (st == PGW_OK) l->added = l->rows;
+    return st;
+}
+
+static void load_free(pgw_load *l)
+{
+    load_drop_jobs(l);
+    pgw__mem_free(l->jobs);
+    pgw__mem_free(l->blocks);
+    pgw__mem_free(l->live.sql);
+    pgw__mem_free(l->delayed.sql);
+    pgw__buf_free(&l->live.rows);
+    pgw__buf_free(&l->delayed.rows);
+    pgw__mem_free(l->queue);
+    pgw__mem_free(l);
+}
+
+pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added)
+{
+    pgw_status st = PGW_OK, undone = PGW_OK;
+
+    if (added != NULL) *added = 0;
+    if (load == NULL) return PGW_OK;
+    if (load->failed == PGW_OK && keep) {
+        st = load->copying ? load_close_copy(load) : load_flush_jobs(load);
+    }
+    if (load->copying && (st != PGW_OK || !keep || load->failed != PGW_OK))
+        undone = pgw__pq_rollback(load->h);
+    (void)undone; /* what is not committed is undone by the end of the session as well */
+    if (load->failed != PGW_OK && keep) st = load_spoiled(load);
+    if (added != NULL) *added = load->added;
+    load_free(load);
+    return st;
+}

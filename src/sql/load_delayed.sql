@@ -1,0 +1,4 @@
+-- Jobs for later.
+-- params: none
+-- returns: copy
+COPY pgwork.delayed_job (run_at, queue, priority, max_attempts, lease_ms, kind, tags, payload, body) FROM STDIN (FORMAT binary)

@@ -1,0 +1,4 @@
+-- Jobs that are ready at once.
+-- params: none
+-- returns: copy
+COPY pgwork.live_job (queue, lane, max_attempts, lease_ms, kind, tags, payload, body) FROM STDIN (FORMAT binary)
