@@ -1,0 +1,204 @@
+/* doctor: what may be wrong, and what to do about it. Each check is a statement that says grade,
+ * name, finding and advice, so that it can be read and run in psql as well; here they are run in
+ * order, and what only the client knows is added. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "pq.h"
+
+#define DOCTOR_CLOCK_MS 1000 /* clocks may differ so much */
+
+typedef int doctor_fn(const pgw_finding *f, void *arg);
+
+typedef struct doctor {
+    pgw *h;
+    doctor_fn *fn;
+    void *arg;
+    int stop; /* what fn returned */
+    bool there;
+    int64_t version;
+    int64_t now_us;
+} doctor;
+
+/* The checks of a server without our schema, and those of the schema. */
+static const pgw__sql doctor_server[] = {PGW__SQL_DOCTOR_SERVER, PGW__SQL_DOCTOR_HORIZON};
+static const pgw__sql doctor_schema[] = {PGW__SQL_DOCTOR_ROLES, PGW__SQL_DOCTOR_UPKEEP,
+                                         PGW__SQL_DOCTOR_TABLES, PGW__SQL_DOCTOR_QUEUES};
+
+typedef struct doctor_ctx {
+    doctor *d;
+} doctor_ctx;
+
+static void doctor_say(doctor *d, pgw_grade grade, const char *check, const char *text,
+                       const char *advice)
+{
+    const pgw_finding f = {grade, check, text, advice};
+
+    if (d->stop == 0) d->stop = d->fn(&f, d->arg);
+}
+
+static const char *doctor_text(const pgw__rows *rows, int row, int col)
+{
+    const char *text = pgw__rows_text(rows, row, col, NULL);
+
+    return text != NULL ? text : "";
+}
+
+static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    doctor *d = ((const doctor_ctx *)ctx)->d;
+    const int count = pgw__rows_count(rows);
+    int row;
+
+    (void)h;
+    for (row = 0; row < count; row++) {
+        const int64_t grade = pgw__rows_int(rows, row, 0);
+
+        doctor_say(d,
+                   grade <= 0   ? PGW_GOOD
+                   : grade == 1 ? PGW_NOTE
+                                : PGW_BAD,
+                   doctor_text(rows, row, 1), doctor_text(rows, row, 2), doctor_text(rows, row, 3));
+    }
+    return PGW_OK;
+}
+
+/* A check that cannot be made is a finding; only a lost server ends the visit. */
+static pgw_status doctor_ask(doctor *d, pgw__sql sql, pgw__reader *read)
+{
+    const doctor_ctx ctx = {d};
+    const pgw__call call = {
+        .sql = sql, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx), .flags = PGW__OWNED};
+    const pgw_status st = pgw__pq_call(d->h, &call);
+    char text[400], advice[300];
+
+    if (st != PGW_EPERM && st != PGW_ESCHEMA && st != PGW_EDB && st != PGW_ETIMEDOUT) return st;
+    snprintf(text, sizeof(text), "cannot be examined: %s", pgw_error_message(d->h));
+    snprintf(advice, sizeof(advice), "%s",
+             st == PGW_EPERM ? "Ask as a member of pgwork_operator, or as the owner of the schema."
+                             : pgw_error_hint(d->h));
+    doctor_say(d, PGW_BAD, pgw__sql_name(sql), text, advice);
+    return PGW_OK;
+}
+
+static pgw_status doctor_ask_all(doctor *d, const pgw__sql *checks, size_t n)
+{
+    pgw_status st = PGW_OK;
+    size_t i;
+
+    for (i = 0; i < n && st == PGW_OK && d->stop == 0; i++)
+        st = doctor_ask(d, checks[i], doctor_read);
+    return st;
+}
+
+/* ---- the schema's version ---- */
+
+static pgw_status doctor_read_there(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    (void)h;
+    ((const doctor_ctx *)ctx)->d->there = pgw__rows_int(rows, 0, 0) != 0;
+    return PGW_OK;
+}
+
+static pgw_status doctor_read_version(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const int count = pgw__rows_count(rows);
+
+    (void)h;
+    ((const doctor_ctx *)ctx)->d->version = count > 0 ? pgw__rows_int(rows, count - 1, 0) : 0;
+    return PGW_OK;
+}
+
+static pgw_status doctor_version(doctor *d)
+{
+    const int known = PGW__SCHEMA_MAX;
+    char text[200];
+    pgw_status st = doctor_ask(d, PGW__SQL_MIGRATE_THERE, doctor_read_there);
+
+    if (st != PGW_OK || d->stop != 0) return st;
+    if (!d->there) {
+        snprintf(text, sizeof(text), "there is no schema %s in this database",
+                 pgw__pq_schema(d->h));
+        doctor_say(
+            d, PGW_BAD, "schema version", text,
+            "Run `pgwork migrate`, or look whether `dsn` and `schema` name the right place.");
+        return PGW_OK;
+    }
+    d->version = -1;
+    st = doctor_ask(d, PGW__SQL_MIGRATE_APPLIED, doctor_read_version);
+    if (st != PGW_OK || d->version < 0) return st;
+    snprintf(text, sizeof(text),
+             "schema %s has version %" PRId64 ", this library works with %d to %d",
+             pgw__pq_schema(d->h), d->version, PGW__SCHEMA_MIN, known);
+    if (d->version > known) {
+        doctor_say(d, PGW_BAD, "schema version", text, "Use a library as new as the schema.");
+    } else if (d->version < known) {
+        doctor_say(d, d->version < PGW__SCHEMA_MIN ? PGW_BAD : PGW_NOTE, "schema version", text,
+                   "Run `pgwork migrate`; it is harmless while workers run.");
+    } else {
+        doctor_say(d, PGW_GOOD, "schema version", text, "");
+    }
+    return PGW_OK;
+}
+
+/* ---- clocks ---- */
+
+static pgw_status doctor_read_clock(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    (void)h;
+    ((const doctor_ctx *)ctx)->d->now_us = pgw__rows_time_us(rows, 0, 0);
+    return PGW_OK;
+}
+
+static int64_t doctor_wall_ms(void)
+{
+    struct timespec now;
+
+    return clock_gettime(CLOCK_REALTIME, &now) == 0
+               ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000
+               : 0;
+}
+
+/* The server's answer was right somewhere between question and answer. */
+static pgw_status doctor_clock(doctor *d)
+{
+    const int64_t before = doctor_wall_ms();
+    const pgw_status st = doctor_ask(d, PGW__SQL_DOCTOR_CLOCK, doctor_read_clock);
+    const int64_t after = doctor_wall_ms(), server = d->now_us / 1000;
+    const int64_t apart = server < before ? before - server : server > after ? server - after : 0;
+    char text[160];
+
+    if (st != PGW_OK || d->now_us == 0) return st;
+    snprintf(text, sizeof(text), "this machine's clock and the server's are %" PRId64 " ms apart",
+             apart);
+    doctor_say(d, apart > DOCTOR_CLOCK_MS ? PGW_NOTE : PGW_GOOD, "clock", text,
+               apart > DOCTOR_CLOCK_MS
+                   ? "Leases are safe, they go by the server's clock alone; but run_at times made "
+                     "here are off: synchronise with NTP, or use delays."
+                   : "");
+    return st;
+}
+
+pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg)
+{
+    doctor d = {.h = h, .fn = fn, .arg = arg};
+    pgw_status st = pgw__check_handle(h);
+
+    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
+    if (st == PGW_OK && pgw__pq_armed(h)) {
+        st = pgw__pq_fail(h, PGW_EMISUSE,
+                          "the doctor takes several round trips and cannot be armed by pgw_async()",
+                          NULL);
+    }
+    if (st == PGW_OK)
+        st = doctor_ask_all(&d, doctor_server, sizeof(doctor_server) / sizeof(doctor_server[0]));
+    if (st == PGW_OK && d.stop == 0) st = doctor_clock(&d);
+    if (st == PGW_OK && d.stop == 0) st = doctor_version(&d);
+    if (st == PGW_OK && d.stop == 0 && d.there) {
+        st = doctor_ask_all(&d, doctor_schema, sizeof(doctor_schema) / sizeof(doctor_schema[0]));
+    }
+    return st;
+}

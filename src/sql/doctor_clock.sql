@@ -1,0 +1,4 @@
+-- What time is it there?
+-- params: none
+-- returns: now timestamptz
+SELECT clock_timestamp()

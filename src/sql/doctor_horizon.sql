@@ -1,0 +1,35 @@
+-- What keeps vacuum from removing the rows of finished jobs: old snapshots, forgotten prepared transactions, slots.
+-- params: none
+-- returns: grade int, check_name text, finding text, advice text
+WITH pin AS (
+    SELECT format('session %s (%s, user %s, %s) has a transaction open for %s', a.pid, coalesce(nullif(a.application_name, ''), a.backend_type),
+                  a.usename, a.state, date_trunc('second', clock_timestamp() - a.xact_start)) AS finding,
+           CASE WHEN a.xact_start < clock_timestamp() - interval '10 min' THEN 2
+                WHEN a.xact_start < clock_timestamp() - interval '1 min' THEN 1 ELSE 0 END AS grade,
+           extract(epoch FROM clock_timestamp() - a.xact_start) AS weight,
+           format('End it: SELECT pg_terminate_backend(%s); then let idle_in_transaction_session_timeout or statement_timeout do so by itself.', a.pid) AS advice
+      FROM pg_stat_activity a
+     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
+       AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+    UNION ALL
+    SELECT format('prepared transaction %L of %s is left since %s', p.gid, p.owner, date_trunc('second', clock_timestamp() - p.prepared)),
+           CASE WHEN p.prepared < clock_timestamp() - interval '1 min' THEN 2 ELSE 1 END,
+           extract(epoch FROM clock_timestamp() - p.prepared),
+           format('Ask whoever prepared it; else ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
+      FROM pg_prepared_xacts p WHERE p.database = current_database()
+    UNION ALL
+    SELECT format('replication slot %L (%s) holds rows of the last %s transactions', s.slot_name,
+                  CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, age(s.xmin)),
+           CASE WHEN age(s.xmin) > 1000000 THEN 2 WHEN age(s.xmin) > 50000 THEN 1 ELSE 0 END,
+           age(s.xmin),
+           format('If nothing will read from it again: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name)
+      FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
+), worst AS (
+    SELECT grade, finding, advice FROM pin WHERE grade > 0 ORDER BY grade DESC, weight DESC LIMIT 5
+)
+SELECT grade, 'vacuum horizon', finding, advice FROM worst
+UNION ALL
+SELECT 0, 'vacuum horizon', 'nothing holds vacuum back', '' WHERE NOT EXISTS (SELECT FROM worst)
+UNION ALL
+SELECT 1, 'vacuum horizon', 'sessions of other users cannot be seen by ' || current_user, format('GRANT pg_read_all_stats TO %I', current_user)
+ WHERE NOT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')

@@ -1,0 +1,31 @@
+-- Does somebody take expired leases back and bring delayed jobs in?
+-- params: none
+-- returns: grade int, check_name text, finding text, advice text
+WITH b AS (
+    SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last FROM pgwork.beat WHERE role = 'reaper'
+), expired AS (
+    SELECT count(*) AS n, min(j.lease_until) AS oldest
+      FROM pgwork.job j JOIN pgwork.queue q ON q.name = j.queue
+     WHERE j.state = 'leased' AND j.lease_until < clock_timestamp() - q.lease_ms * interval '1 ms'
+), late AS (
+    SELECT count(*) AS n, min(j.run_at) AS oldest FROM pgwork.job j WHERE j.state = 'delayed' AND j.run_at < clock_timestamp() - interval '10 s'
+)
+SELECT CASE WHEN alive > 0 THEN 0 ELSE 2 END, 'reaper',
+       CASE WHEN alive > 0 THEN alive || CASE WHEN alive = 1 THEN ' reaper is' ELSE ' reapers are' END || ' at work'
+            WHEN last IS NULL THEN 'no reaper has been seen in the last day'
+            ELSE 'no reaper since ' || date_trunc('second', clock_timestamp() - last) END,
+       CASE WHEN alive > 0 THEN ''
+            ELSE 'Start one (`pgwork reaper`) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
+  FROM b
+UNION ALL
+SELECT CASE WHEN n > 0 THEN 2 ELSE 0 END, 'expired leases',
+       CASE WHEN n > 0 THEN format('%s leases ended more than a lease ago and were not taken back, the oldest since %s', n, date_trunc('second', clock_timestamp() - oldest))
+            ELSE 'no lease is overdue' END,
+       CASE WHEN n > 0 THEN 'See that a reaper runs, then look into its log; `pgwork reap` takes them back now.' ELSE '' END
+  FROM expired
+UNION ALL
+SELECT CASE WHEN n > 0 THEN 2 ELSE 0 END, 'delayed jobs',
+       CASE WHEN n > 0 THEN format('%s delayed jobs are overdue, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
+            ELSE 'no delayed job is overdue' END,
+       CASE WHEN n > 0 THEN 'See that a reaper runs and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END
+  FROM late
