@@ -345,24 +345,29 @@ typedef struct pgw_new {
 PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job, const char *op);
 
 /**
- * Adds @p n jobs (up to 10,000) in one statement: all or none. @p ids and @p outcomes (arrays of n,
+ * Adds @p n jobs (1 .. 10,000) in one statement: all or none. @p ids and @p outcomes (arrays of n,
  * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's scope,
- * policy and period are those of the first job. Status as pgw_enqueue().
+ * policy and period are those of the first job. Status as pgw_enqueue(): PGW_REPEATED, else PGW_EXISTS or
+ * PGW_REPLACED when that happened to at least one job (PGW_EXISTS goes before), else PGW_OK.
  */
 PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue, const pgw_new *jobs, size_t n, const char *op);
 
 /**
  * A bulk enqueue without a limit in number: COPY in binary where the role may write the table, else
  * batches of pgw_enqueue_many(). Unique keys are not for bulk (PGW_EINVAL). On an opened handle
- * the whole load is one transaction when COPY is used, one per 10,000 jobs otherwise; no other verb until
- * pgw_load_end(). Caller owns the load (free with pgw_load_end, also after a failure).
+ * the whole load is one transaction when COPY is used, one per 10,000 jobs or 8 MB otherwise; no other verb
+ * until pgw_load_end(). Caller owns the load (free with pgw_load_end, also after a failure).
+ * PGW_EPAUSED: the queue is drained.
  */
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
+/** @p job is copied. PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on;
+ * what the server finds in a batch (text that is no JSON) spoils the load: every later call fails. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added may be NULL. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
-/** Removes jobs that wait; asks running ones to stop. outcomes[i]: PGW_OK gone, PGW_CANCEL asked, PGW_ENOTFOUND. */
+/** Removes jobs that wait; asks running ones to stop; @p n is 1 .. 10,000. outcomes[i]: PGW_OK gone, PGW_CANCEL
+ * asked, PGW_ENOTFOUND. Returns PGW_CANCEL when at least one runs, PGW_ENOTFOUND when none of them is there. */
 PGW_API pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids, size_t n);
 /** @} */
 
@@ -400,10 +405,11 @@ typedef struct pgw_claim_opts {
 PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts);
 
 /**
- * Finishing verbs. @p refs are jobs of @p queue with the tokens of their claims. Each job is accepted
+ * Finishing verbs. @p refs are 1 .. 10,000 jobs of @p queue with the tokens of their claims, each named once. Each is accepted
  * only while its token is the current one; verdicts[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (another
  * claim has or had it since) or PGW_ENOTFOUND (finished, cancelled or never there). Return PGW_OK when
  * all were accepted, PGW_ELEASE when at least one was refused; the accepted ones are done either way.
+ * Until the answer is there, and for good when it is lost, the verdicts are PGW_EUNKNOWN.
  * A late call is accepted as long as nobody took the lease away. All work on an attached handle:
  * then job and the caller's own writes commit together; roll back when told PGW_ELEASE.
  */
@@ -470,7 +476,8 @@ typedef struct pgw_jobs_opts {
     int limit;         /* 1 .. 100,000 */
 } pgw_jobs_opts;
 #define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100}
-/** Calls @p fn for each job until it returns non-zero; the job is borrowed during the call. PGW_EMPTY: none. */
+/** Calls @p fn for each job, in no order, until it returns non-zero; the job is borrowed during the call, in
+ * which no verb may be called on @p h. Of a body only the size is told. PGW_EMPTY: none. */
 PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts, int (*fn)(const pgw_job *job, void *arg), void *arg);
 /** Dead letters back to ready with a fresh count of attempts: @p ids (n of them), or (n = 0) those of @p kind (NULL: all), at most @p limit (0: all). */
 PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n, const char *kind, int64_t limit);
@@ -485,11 +492,11 @@ PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, i
 typedef struct pgw_queue_opts {
     size_t struct_size;
     int64_t lease_ms;       /* default lease, 100 .. 86,400,000; 30,000 */
-    int64_t backoff_ms;     /* first retry within, 0 .. ; 1,000 */
-    int64_t backoff_cap_ms; /* no retry later than; 3,600,000 */
-    int64_t retention_ms;   /* keep finished jobs so long; 0: don't */
+    int64_t backoff_ms;     /* first retry within, 0 .. a year; 1,000 */
+    int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
+    int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
     int max_attempts;       /* 1 .. 1000; 10 */
-    int max_bytes;          /* payload and body together; 16,777,216 */
+    int max_bytes;          /* payload and body together, 1 .. 268,435,456; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no */
 } pgw_queue_opts;           /* -1 in a field: leave as it is */
 #define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1}
@@ -500,7 +507,8 @@ PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts
 PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);  /* no claims; enqueues go on */
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);  /* no enqueues; claims go on */
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue); /* both again */
-/** Deletes jobs in @p state (ready, delayed, dead, done, all); never leased ones. */
+/** Deletes jobs in @p state (ready, delayed, dead, done, all); never leased ones. Of the verbs on a queue that is
+ * there, from here to pgw_queue_depth(), each returns PGW_ENOTFOUND when it is not. */
 PGW_API pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state);
 /** PGW_ELOCKED: there are jobs, and @p force is false. */
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
@@ -509,7 +517,7 @@ typedef struct pgw_depth {
     int64_t ready, leased, delayed, dead, done;
     int64_t oldest_ms; /* age of the oldest ready job; 0: none */
 } pgw_depth;
-/** Counts, each at most @p at_most (0: exact). PGW_ENOTFOUND. */
+/** Counts, each at most @p at_most (0: exact). */
 PGW_API pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most);
 
 typedef struct pgw_queue_info {
@@ -519,7 +527,8 @@ typedef struct pgw_queue_info {
     pgw_queue_opts opts;
     pgw_depth depth;
 } pgw_queue_info;
-/** Calls @p fn for each queue by name, counts capped at @p at_most; the info is borrowed during the call. PGW_EMPTY: none. */
+/** Calls @p fn for each queue by name until it returns non-zero, counts capped at @p at_most (0: exact); the info is
+ * borrowed during the call, in which no verb may be called on @p h. PGW_EMPTY: none. */
 PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most, int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 
@@ -597,7 +606,7 @@ typedef struct pgw_reap_stats {
     int64_t ticks, reaped, died, promoted, pruned, errors;
 } pgw_reap_stats;
 
-/** One pass on @p h: does what is due in bounded batches, adds to @p stats (may be NULL), and says in @p next_ms when to come back (0: at once, there is more). */
+/** One pass on @p h: does what is due in bounded batches, adds to @p stats (may be NULL; `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0: at once, there is more). PGW_EINVAL: property `holder`. */
 PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms);
 
 /** The loop around the tick in the shape of a PostgreSQL background worker. Caller owns it (free with pgw_reaper_free). @p conf is copied: reaper.max_wait_ms, reaper.batch, holder. */
@@ -614,14 +623,16 @@ PGW_API void pgw_reaper_free(pgw_reaper *r);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
-/** @name Migrations (owner) @{ */
+/** @name Migrations (owner) @{
+ * On a handle from pgw_open() with `schema.check` off: there is nothing to check yet. Never armed. */
 typedef struct pgw_migration {
     int number;       /* 1, 2, ... without gaps */
     const char *name; /* "0001_init.sql" */
     const char *sql;  /* as it would run, the schema's name in place */
     const char *state; /* "applied", "pending", "changed" (checksum differs), "unknown" (newer than this library) */
 } pgw_migration;
-/** Calls @p fn for each known and each applied migration, lowest first; borrowed during the call. For status and dry runs. */
+/** Calls @p fn for each known and each applied migration, lowest first, until it returns non-zero; borrowed during the
+ * call. For status and dry runs; a schema that is not there has nothing applied. */
 PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg);
 /** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless when repeated or run by two at once. *applied may be NULL. PGW_ESCHEMA: the schema is newer, or an applied file was changed. */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
@@ -634,7 +645,12 @@ typedef struct pgw_finding {
     pgw_grade grade;
     const char *check, *text, *advice;
 } pgw_finding;
-/** Examines server settings, schema, roles, reapers, expired leases, what holds vacuum back, bloat, clock. Borrowed during the call. PGW_OK also when findings are bad. */
+/**
+ * Examines server settings, schema, roles, reapers, expired leases, what holds vacuum back, bloat, clock, and calls
+ * @p fn for each finding until it returns non-zero; the finding is borrowed during the call, in which no verb may be
+ * called on @p h. A check that cannot be made is a finding. PGW_OK also when findings are bad. On a handle from
+ * pgw_open() with `schema.check` off; never armed.
+ */
 PGW_API pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg);
 /** @} */
 
