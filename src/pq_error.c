@@ -142,8 +142,11 @@ bool pgw__fault_is_passing(const pgw__fault *f)
 
 /* ---- what other rooms say ---- */
 
+/* A verb that fails at once was the one that pgw_async() armed; the next one blocks again. */
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint)
 {
+    h->armed = NULL;
+    if (message == NULL && st < 0) message = pgw_status_text(st);
     return pgw__fault_set(&h->fault, st, message, hint);
 }
 
@@ -176,6 +179,7 @@ static pgw_status error_refuse(pgw *h, const char *argument, const char *shown, 
 {
     char text[sizeof(h->fault.message)];
 
+    h->armed = NULL;
     snprintf(text, sizeof(text), "argument `%.64s` is %s: allowed is %.400s", argument, shown,
              allowed);
     return pgw__fault_set(&h->fault, PGW_EINVAL, text, NULL);
