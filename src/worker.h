@@ -1,0 +1,179 @@
+/* worker: what the files of the worker share.
+ *
+ *   worker.c        birth and death, the main loop, statistics
+ *   worker_plan.c   what to do next: pure
+ *   worker_pool.c   jobs in stock, handler threads, what a handler can ask and say
+ *   worker_flush.c  results: sorted into groups, sent, sent again
+ *   worker_heart.c  leases: extended in time, given up in time
+ *
+ * Threads: the main loop (the caller's thread, owner of the handle `h`), the handler threads, and the
+ * heart (owner of a handle of its own, opened when the first lease is a third over). One lock guards
+ * what more than one of them sees and is not atomic; no call to the server and no handler runs under it.
+ *
+ * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
+ * with the last of them. */
+#ifndef PGW_WORKER_H
+#define PGW_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backoff.h"
+#include "log.h"
+#include "pgwork.h"
+#include "wake.h"
+#include "worker_plan.h"
+
+typedef enum pgw__stage {
+    PGW__READY,   /* not started */
+    PGW__RUNNING, /* with a handler */
+    PGW__DONE,    /* has a verdict, which the server does not know yet */
+    PGW__GONE     /* no longer ours; the memory stays until its crate is empty */
+} pgw__stage;
+
+typedef struct pgw__crate pgw__crate;
+
+struct pgw_task {
+    pgw_worker *worker;
+    pgw__crate *crate;
+    pgw_task *self; /* for the functions that take a const task and still note what they find */
+    pgw_task *next; /* in one of the lists `ready` and `done` */
+    const pgw_job *job;
+    pgw_ref ref;
+    pgw__stage stage;
+    int64_t lease_ms; /* length, as the claim said */
+    int64_t beat_at;  /* extend from then on */
+    _Atomic int64_t safe_until; /* monotonic: nobody else can have the job before */
+    _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
+    atomic_int signals;
+    pgw__wake wake; /* pgw_task_fd() */
+    bool poked;
+    /* The handler's, then the main loop's. */
+    pgw_verdict verdict;
+    int64_t delay_ms; /* -1: not set */
+    char *output, *error;
+    bool doubt; /* sent before, and the answer was lost */
+};
+
+struct pgw__crate {
+    pgw__crate *prev, *next;
+    pgw_batch *batch;
+    size_t open; /* tasks not GONE, and one for each beat under way */
+    size_t count;
+    pgw_task tasks[];
+};
+
+typedef struct pgw__list {
+    pgw_task *first, *last;
+    int count;
+} pgw__list;
+
+typedef struct pgw__hand { /* a handler thread */
+    pgw_worker *worker;
+    pthread_t thread;
+    bool started, left;
+    bool alone;       /* left behind by the main loop */
+    pgw_task **tasks; /* what it works on, room for worker.batch */
+    size_t held;
+} pgw__hand;
+
+struct pgw_worker {
+    /* given */
+    pgw_conf *conf;
+    char **queues;
+    size_t queues_count;
+    pgw_handler_fn *fn;
+    pgw_batch_fn *batch_fn;
+    void *arg;
+    int concurrency, prefetch, batch, flush_jobs;
+    int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms;
+    int64_t poll_min_ms, poll_max_ms;
+    int64_t max_jobs;
+    size_t output_max;
+    bool drain, notify;
+    pgw__log log, user_log; /* log goes through log_lock to user_log */
+    pthread_mutex_t log_lock;
+
+    /* of the main loop */
+    pgw *h;
+    pgw_stop *stop;
+    bool down;       /* the connection is known to be dead */
+    bool awake_only; /* this session cannot be notified */
+    bool signed_off; /* the sleeping sign hangs out, in the session of sign_epoch */
+    uint64_t epoch, sign_epoch;
+    pgw__worker_view view;
+    pgw__backoff trouble, empty;
+    pgw_status fatal;
+    char error[512];
+    /* what a flush sends: `room` of each */
+    size_t room;
+    pgw_task **out;
+    pgw_ref *refs;
+    pgw_status *verdicts;
+    const char **outputs;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* there is something in `ready`, or the pool closes */
+    pthread_cond_t left; /* a handler thread is leaving */
+    pthread_cond_t beat; /* a lease needs the heart earlier than it knows, or it shall end */
+    pgw__wake wake;      /* ends the main loop's wait */
+    bool waits;          /* the main loop waits: look at `view`, and poke when it would act */
+    bool closing, heart_ends;
+    pgw__crate *crates;
+    pgw__list ready, done;
+    int64_t done_since;
+    int running, idle;
+    int owners; /* the caller, and threads that were left behind */
+    pgw__hand *hands;
+    pthread_t heart;
+    bool heart_started;
+    pgw_stop *heart_stop;
+    int64_t heart_at; /* when the heart means to wake up */
+
+    atomic_int stopping; /* 2: PGW_STOPPING for every task */
+    struct {
+        _Atomic int64_t claimed, completed, failed, dead, snoozed, released, refused, lost, claims,
+            empty_claims, reconnects, running;
+    } n;
+};
+
+/* ---- worker.c ---- */
+void pgw__worker_destroy(pgw_worker *w);
+bool pgw__worker_hopeless(pgw_status st); /* an error that no repetition will cure */
+
+/* ---- worker_pool.c ---- */
+/* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a failure. */
+pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, int64_t server_us);
+pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
+bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and were left behind */
+void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
+pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
+/* With the lock held: */
+void pgw__worker_release_ready(pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
+void pgw__worker_raise(pgw_task *t, int signals);
+bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST; false: it was already */
+void pgw__worker_drop(pgw_task *t); /* GONE */
+void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until);
+void pgw__crate_put(pgw_worker *w, pgw__crate *c);
+void pgw__list_push(pgw__list *l, pgw_task *t);
+pgw_task *pgw__list_pop(pgw__list *l);
+
+/* ---- worker_flush.c ---- */
+bool pgw__worker_flush_init(pgw_worker *w);
+void pgw__worker_flush_free(pgw_worker *w);
+/* Reports results; with claim > 0 and one queue it claims in the same round trip. The status is that of the claim, or of
+ * the first call that failed. */
+pgw_status pgw__worker_flush(pgw_worker *w, const pgw_claim_opts *claim, pgw_batch **batch, bool *claimed, int64_t *sent_at);
+int pgw__worker_order(const pgw_task *a, const pgw_task *b);      /* by group, then id */
+bool pgw__worker_together(const pgw_task *a, const pgw_task *b); /* one call can report both */
+
+/* ---- worker_heart.c ---- */
+pgw_status pgw__worker_heart_start(pgw_worker *w);
+void pgw__worker_heart_end(pgw_worker *w);
+/* One beat on h with the lock held (dropped while the server is asked). Returns when the next is due. */
+int64_t pgw__worker_beat(pgw_worker *w, pgw *h);
+
+#endif

@@ -1,0 +1,257 @@
+/* worker_heart: leases are extended a third before anything depends on it, or given up in time.
+ *
+ * A lease is believed in until the moment its claim or last extension was sent, plus its length: the
+ * server counts from later, so nobody else can have the job before. */
+#include "worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "mem.h"
+#include "pq.h"
+
+#define HEART_LEAST_CALL_MS 100
+
+bool pgw__worker_heart_init(pgw_worker *w)
+{
+    pgw__beats *b = &w->beats;
+
+    b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->tasks[0]));
+    b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
+    b->verdicts = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->verdicts[0]));
+    b->sent_at = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->sent_at[0]));
+    return b->tasks != NULL && b->refs != NULL && b->verdicts != NULL && b->sent_at != NULL;
+}
+
+void pgw__worker_heart_free(pgw_worker *w)
+{
+    pgw__mem_free(w->beats.tasks);
+    pgw__mem_free(w->beats.refs);
+    pgw__mem_free(w->beats.verdicts);
+    pgw__mem_free(w->beats.sent_at);
+}
+
+/* Is this lease to be extended in a beat at `now`? *next takes the earliest time something is due. */
+static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
+{
+    const pgw_worker *w = t->worker;
+    const int64_t tired_at = atomic_load(&t->tired_at);
+    const int64_t safe_until = atomic_load(&t->safe_until);
+
+    if (t->stage == PGW__GONE) return false;
+    if (now >= safe_until && t->stage != PGW__DONE) pgw__worker_lose(t);
+    if (atomic_load(&t->signals) != 0) pgw__worker_raise(t, 0); /* found by the handler: poke the rest */
+    if (now >= safe_until || (atomic_load(&t->signals) & PGW_LOST)) return false;
+
+    if (t->stage == PGW__RUNNING && tired_at != INT64_MAX) {
+        if (now >= tired_at) pgw__worker_raise(t, PGW_TIMEOUT);
+        /* A handler that does not heed its timeout must lose the job in the end, or nobody ever gets it. */
+        if (now >= tired_at + w->stop_ms) {
+            if (safe_until < *next) *next = safe_until;
+            return false;
+        }
+        if (now < tired_at && tired_at < *next) *next = tired_at;
+        if (now >= tired_at && tired_at + w->stop_ms < *next) *next = tired_at + w->stop_ms;
+    }
+    if (safe_until < *next) *next = safe_until;
+    /* those that are nearly due go with those that are */
+    if (t->beat_at - t->lease_ms / 6 <= now) return true;
+    if (t->beat_at < *next) *next = t->beat_at;
+    return false;
+}
+
+static int heart_order(const void *x, const void *y)
+{
+    const pgw_task *a = *(pgw_task *const *)x, *b = *(pgw_task *const *)y;
+    int order;
+
+    if (a->lease_ms != b->lease_ms) return a->lease_ms < b->lease_ms ? -1 : 1;
+    order = strcmp(pgw_job_queue(a->job), pgw_job_queue(b->job));
+    if (order != 0) return order;
+    return a->ref.id < b->ref.id ? -1 : a->ref.id > b->ref.id;
+}
+
+static bool heart_together(const pgw_task *a, const pgw_task *b)
+{
+    return a->lease_ms == b->lease_ms && strcmp(pgw_job_queue(a->job), pgw_job_queue(b->job)) == 0;
+}
+
+/* With the lock held. Each collected task keeps its crate in memory until heart_apply(). */
+static int64_t heart_collect(pgw_worker *w)
+{
+    const int64_t now = pgw__clock_ms();
+    pgw__beats *b = &w->beats;
+    int64_t next = INT64_MAX;
+    pgw__crate *c;
+    size_t i;
+
+    b->count = 0;
+    for (c = w->crates; c != NULL; c = c->next) {
+        for (i = 0; i < c->count; i++) {
+            if (!heart_wants(&c->tasks[i], now, &next)) continue;
+            if (b->count == PGW__BEATS_MAX) return now;
+            b->tasks[b->count++] = &c->tasks[i];
+            c->open++;
+        }
+    }
+    return next;
+}
+
+/* One statement per queue and length. The deadline is that of the first lease to end: afterwards
+ * the answer is of no use, and handlers have to be told. */
+static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
+{
+    pgw__beats *b = &w->beats;
+    const pgw_task *t = b->tasks[from];
+    const int64_t now = pgw__clock_ms();
+    int64_t left = w->call_ms;
+    size_t i;
+    pgw_status st;
+
+    for (i = from; i < from + n; i++) {
+        const int64_t left_i = atomic_load(&b->tasks[i]->safe_until) - now;
+
+        if (left_i < left) left = left_i;
+        b->refs[i] = b->tasks[i]->ref;
+        b->sent_at[i] = now;
+    }
+    if (h != w->h) pgw_set_timeout(h, left > HEART_LEAST_CALL_MS ? left : HEART_LEAST_CALL_MS);
+    st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
+    /* the queue was dropped, and the jobs with it */
+    if (st < 0 && st != PGW_ELEASE)
+        for (i = from; i < from + n; i++) b->verdicts[i] = st;
+    return st == PGW_ELEASE ? PGW_OK : st;
+}
+
+static pgw_status heart_send_all(pgw_worker *w, pgw *h)
+{
+    pgw__beats *b = &w->beats;
+    pgw_status st = PGW_OK;
+    size_t i, n;
+
+    qsort(b->tasks, b->count, sizeof(b->tasks[0]), heart_order);
+    for (i = 0; i < b->count; i += n) {
+        for (n = 1; i + n < b->count && heart_together(b->tasks[i], b->tasks[i + n]); n++) continue;
+        if (st >= 0 || st == PGW_ENOTFOUND)
+            st = heart_send(w, h, i, n);
+        else
+            for (size_t k = i; k < i + n; k++) b->verdicts[k] = st; /* no use in asking on */
+    }
+    return st == PGW_ENOTFOUND ? PGW_OK : st;
+}
+
+/* With the lock held again; what went GONE meanwhile needs nothing but its place. */
+static void heart_apply(pgw_worker *w)
+{
+    pgw__beats *b = &w->beats;
+    size_t i;
+
+    for (i = 0; i < b->count; i++) {
+        pgw_task *t = b->tasks[i];
+        const pgw_status st = b->verdicts[i];
+
+        if (t->stage == PGW__GONE) {
+            pgw__crate_put(w, t->crate);
+            continue;
+        }
+        if (st == PGW_OK || st == PGW_CANCEL) {
+            t->beat_at = b->sent_at[i] + t->lease_ms / 3;
+            atomic_store(&t->safe_until, b->sent_at[i] + t->lease_ms);
+            if (st == PGW_CANCEL) pgw__worker_raise(t, PGW_CANCELED);
+        } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
+            if (t->stage != PGW__DONE) /* of a finished job its own report will tell */
+                pgw__worker_lose(t);
+            else
+                atomic_store(&t->safe_until, b->sent_at[i]);
+        }
+        pgw__crate_put(w, t->crate);
+    }
+}
+
+/* The heart's own connection, opened when it is first needed: work shorter than a third of its
+ * lease never needs it. */
+static pgw_status heart_connect(pgw_worker *w, pgw **h)
+{
+    pgw_status st;
+
+    if (*h != NULL) return PGW_OK;
+    st = pgw_open(h, w->conf);
+    if (*h == NULL) return st;
+    if (st < 0) {
+        PGW__LOG(&w->log, PGW_WARN, "worker", "no connection to extend leases: %s", pgw_error_message(*h));
+        pgw_close(*h);
+        *h = NULL;
+        return st;
+    }
+    pgw_set_stop(*h, w->heart_stop);
+    return PGW_OK;
+}
+
+int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
+{
+    const int64_t next = heart_collect(w);
+    uint64_t epoch;
+    pgw_status st;
+    size_t i;
+
+    if (w->beats.count == 0) return next;
+    pthread_mutex_unlock(&w->lock);
+    st = heart_connect(w, h);
+    for (i = 0; st < 0 && i < w->beats.count; i++) w->beats.verdicts[i] = st;
+    if (st >= 0) {
+        epoch = pgw__pq_epoch(*h);
+        st = heart_send_all(w, *h);
+        if (pgw__pq_epoch(*h) != epoch && *h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
+        if (st < 0 && st != PGW_ECANCELED)
+            PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(*h));
+    }
+    pthread_mutex_lock(&w->lock);
+    heart_apply(w);
+    if (st < 0) return pgw__clock_ms() + pgw__backoff_next_ms(&w->beats.trouble);
+    pgw__backoff_reset(&w->beats.trouble);
+    return pgw__clock_ms(); /* look again: time has passed */
+}
+
+static void *heart_thread(void *arg)
+{
+    pgw_worker *w = arg;
+    pgw *h = NULL;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->heart_ends) {
+        w->heart_at = pgw__worker_beat(w, &h);
+        while (!w->heart_ends && pgw__clock_ms() < w->heart_at)
+            pgw__worker_sleep(w, &w->beat, w->heart_at);
+    }
+    pthread_mutex_unlock(&w->lock);
+    pgw_close(h);
+    return NULL;
+}
+
+pgw_status pgw__worker_heart_start(pgw_worker *w)
+{
+    pgw_status st = pgw_stop_new(&w->heart_stop);
+
+    if (st < 0) return st;
+    w->heart_ends = false;
+    st = pgw__worker_start(&w->heart, heart_thread, w);
+    w->heart_started = st == PGW_OK;
+    return st;
+}
+
+void pgw__worker_heart_end(pgw_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->heart_ends = true;
+    pthread_cond_signal(&w->beat);
+    pthread_mutex_unlock(&w->lock);
+    if (w->heart_started) {
+        pgw_stop_notify(w->heart_stop); /* twice: a statement under way is cancelled, too */
+        pgw_stop_notify(w->heart_stop);
+        pthread_join(w->heart, NULL);
+    }
+    w->heart_started = false;
+    pgw_stop_free(w->heart_stop);
+    w->heart_stop = NULL;
+}

@@ -1,0 +1,89 @@
+/* worker_plan: what a worker does next. */
+#include "worker_plan.h"
+
+#define PLAN_MAX_CLAIM 10000 /* of one pgw_claim() */
+#define PLAN_MAX_WAIT_MS 1000
+#define PLAN_STOP_WAIT_MS 50 /* a second stop makes no descriptor readable: look for it */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Nothing new is taken: asked to stop, the count is full, or a draining worker found nothing. */
+static bool plan_is_over(const pgw__worker_view *v)
+{
+    return v->stops > 0 || v->left <= 0 || (v->drain && v->found_none);
+}
+
+/* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
+ * anything will do. In the calling thread claims and handlers take turns: no use in claiming early. */
+static int plan_claim(const pgw__worker_view *v)
+{
+    const int room = v->prefetch - v->ready;
+    const bool last_look = v->drain && v->ready + v->running == 0;
+
+    if (plan_is_over(v) || room <= 0) return 0;
+    if (v->now < v->claim_at && !last_look) return 0;
+    if (v->ready > 0 && (v->here || room < v->prefetch - room)) return 0;
+    return (int)earlier(earlier(room, v->left), PLAN_MAX_CLAIM);
+}
+
+/* At once when nobody is at work, so that a lone job is not held up; else in lots. */
+static bool plan_flush(const pgw__worker_view *v)
+{
+    if (v->done == 0) return false;
+    return v->done >= v->flush_jobs || v->ready + v->running == 0 ||
+           v->now - v->done_since >= v->flush_ms;
+}
+
+static int64_t plan_wait_ms(const pgw__worker_view *v)
+{
+    const int64_t longest = v->stops > 0 ? PLAN_STOP_WAIT_MS : PLAN_MAX_WAIT_MS;
+    int64_t call = v->beat_at; /* when the server is to be called next */
+    int64_t until;
+
+    if (!plan_is_over(v) && v->claim_at > v->now) call = earlier(call, v->claim_at);
+    if (v->done > 0) call = earlier(call, v->done_since + v->flush_ms);
+    if (v->call_at > v->now) call = v->call_at;
+    until = earlier(call, v->now + longest);
+    if (v->stops > 1) until = earlier(until, v->end_at);
+    return until > v->now ? until - v->now : 1;
+}
+
+pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
+{
+    pgw__worker_plan p = {0};
+    const bool may_call = v->now >= v->call_at;
+
+    if (v->stops > 1 && v->now >= v->end_at) {
+        p.end = true;
+        return p;
+    }
+    if (plan_is_over(v) && v->ready + v->running + v->done == 0) {
+        p.end = true;
+        return p;
+    }
+    p.release = v->stops > 0 && v->ready > 0;
+    p.beat = may_call && v->now >= v->beat_at;
+    if (may_call) {
+        p.claim = plan_claim(v);
+        p.flush = plan_flush(v) || (p.claim > 0 && v->done > 0);
+    }
+    p.run = v->here && v->ready > 0;
+    p.wait_ms = plan_wait_ms(v);
+    return p;
+}
+
+bool pgw__worker_plan_stirs(const pgw__worker_view *before, int ready, int running, int done)
+{
+    pgw__worker_view v = *before;
+    pgw__worker_plan p;
+
+    if (done > 0 && before->done == 0) return true; /* from now on there is something to time */
+    v.ready = ready;
+    v.running = running;
+    v.done = done;
+    p = pgw__worker_plan_next(&v);
+    return p.end || p.release || p.flush || p.claim > 0;
+}

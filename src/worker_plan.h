@@ -1,0 +1,47 @@
+/* worker_plan: what a worker does next, as a pure function of counts and the clock.
+ *
+ * The main loop looks at the worker, asks for a plan and carries it out; every rule about when to
+ * claim, when to report results and when to end stands here, and nowhere else. */
+#ifndef PGW_WORKER_PLAN_H
+#define PGW_WORKER_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What is seen. Times are monotonic milliseconds. */
+typedef struct pgw__worker_view {
+    int64_t now;
+    int ready, running, done; /* jobs not started, with a handler, finished but not yet reported */
+    int64_t done_since;       /* when the oldest of `done` was finished */
+    int64_t left;             /* jobs that worker.max_jobs still allows */
+    int64_t claim_at;         /* no claim before: the queues were empty */
+    int64_t call_at;          /* no call to the server before: the last one failed */
+    int64_t beat_at;          /* leases to extend between jobs; INT64_MAX: a thread sees to it */
+    int64_t end_at;           /* after the second stop: wait for handlers until then */
+    int stops;                /* how often a stop was asked for; a fatal error counts as one */
+    bool found_none;          /* the last claim found nothing while nothing was held here */
+    /* configuration */
+    int prefetch, flush_jobs;
+    int64_t flush_ms;
+    bool here;  /* handlers run in the calling thread */
+    bool drain; /* end when nothing is left */
+} pgw__worker_view;
+
+/* What to do: the first of these that is set, from top to bottom; flush and claim go together. */
+typedef struct pgw__worker_plan {
+    bool end;
+    bool release;    /* hand back what is not started */
+    bool beat;       /* extend leases now, in this thread */
+    bool flush;      /* report results */
+    int claim;       /* and claim so many */
+    bool run;        /* run one handler call in this thread */
+    int64_t wait_ms; /* else wait so long, at least 1 */
+} pgw__worker_plan;
+
+pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v);
+
+/* A handler thread just took or finished jobs: must a main loop that waits look again? `before` is
+ * what it saw when it went to wait. */
+bool pgw__worker_plan_stirs(const pgw__worker_view *before, int ready, int running, int done);
+
+#endif

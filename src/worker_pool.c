@@ -1,0 +1,419 @@
+/* worker_pool: the stock of claimed jobs, the threads that work on them, and what a handler can ask and say. */
+#include "worker.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "mem.h"
+#include "name.h"
+
+#define POOL_ERROR_MAX 8000 /* bytes of an error text that the server keeps */
+
+/* ---- lists and crates ---- */
+
+void pgw__list_push(pgw__list *l, pgw_task *t)
+{
+    t->next = NULL;
+    if (l->last != NULL)
+        l->last->next = t;
+    else
+        l->first = t;
+    l->last = t;
+    l->count++;
+}
+
+pgw_task *pgw__list_pop(pgw__list *l)
+{
+    pgw_task *t = l->first;
+
+    if (t == NULL) return NULL;
+    l->first = t->next;
+    if (l->first == NULL) l->last = NULL;
+    l->count--;
+    return t;
+}
+
+void pgw__crate_put(pgw_worker *w, pgw__crate *c)
+{
+    if (--c->open > 0) return;
+    if (c->prev != NULL)
+        c->prev->next = c->next;
+    else
+        w->crates = c->next;
+    if (c->next != NULL) c->next->prev = c->prev;
+    pgw_batch_free(c->batch);
+    pgw__mem_free(c);
+}
+
+void pgw__worker_drop(pgw_task *t)
+{
+    t->stage = PGW__GONE;
+    pgw__wake_close(&t->wake);
+    pgw__mem_free(t->output);
+    pgw__mem_free(t->error);
+    t->output = t->error = NULL;
+    pgw__crate_put(t->worker, t->crate);
+}
+
+static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t sent_at, int64_t server_us)
+{
+    const int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us + 500) / 1000;
+
+    t->crate = c;
+    t->self = t;
+    t->job = job;
+    t->ref = pgw_job_ref(job);
+    t->lease_ms = lease_ms > 1 ? lease_ms : 1;
+    t->beat_at = sent_at + t->lease_ms / 3;
+    /* The server started the lease after we sent the claim, so by our clock it lasts at least until then. */
+    atomic_init(&t->safe_until, sent_at + t->lease_ms);
+    atomic_init(&t->tired_at, INT64_MAX);
+    atomic_init(&t->signals, 0);
+    t->wake = (pgw__wake)PGW__WAKE_INIT;
+    t->delay_ms = -1;
+}
+
+pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, int64_t server_us)
+{
+    const size_t n = pgw_batch_count(batch);
+    pgw__crate *c = pgw__mem_zero(1, sizeof(*c) + n * sizeof(c->tasks[0]));
+    int64_t beat_at = INT64_MAX;
+    size_t i;
+
+    if (c == NULL) {
+        pgw_batch_free(batch);
+        return PGW_ENOMEM;
+    }
+    c->batch = batch;
+    c->open = c->count = n;
+    for (i = 0; i < n; i++) {
+        c->tasks[i].worker = w;
+        pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), sent_at, server_us);
+        if (c->tasks[i].beat_at < beat_at) beat_at = c->tasks[i].beat_at;
+    }
+    atomic_fetch_add(&w->n.claimed, (int64_t)n);
+
+    pthread_mutex_lock(&w->lock);
+    c->next = w->crates;
+    if (c->next != NULL) c->next->prev = c;
+    w->crates = c;
+    for (i = 0; i < n; i++) pgw__list_push(&w->ready, &c->tasks[i]);
+    if (beat_at < w->heart_at) {
+        w->heart_at = beat_at;
+        pthread_cond_signal(&w->beat);
+    }
+    if (n >= (size_t)w->idle)
+        pthread_cond_broadcast(&w->work);
+    else
+        for (i = 0; i < n; i++) pthread_cond_signal(&w->work);
+    pthread_mutex_unlock(&w->lock);
+    return PGW_OK;
+}
+
+void pgw__worker_release_ready(pgw_worker *w)
+{
+    pgw_task *t;
+
+    while ((t = pgw__list_pop(&w->ready)) != NULL) {
+        t->stage = PGW__DONE;
+        t->verdict = PGW_RELEASE;
+        if (w->done.count == 0) w->done_since = pgw__clock_ms();
+        pgw__list_push(&w->done, t);
+    }
+}
+
+/* ---- signals ---- */
+
+static bool pool_mark_lost(pgw_task *t)
+{
+    if (atomic_fetch_or(&t->signals, PGW_LOST) & PGW_LOST) return false;
+    atomic_fetch_add(&t->worker->n.lost, 1);
+    return true;
+}
+
+void pgw__worker_raise(pgw_task *t, int signals)
+{
+    if ((atomic_fetch_or(&t->signals, signals) | signals) == 0) return;
+    if (t->wake.write_fd < 0 || t->poked) return;
+    pgw__wake_poke(&t->wake);
+    t->poked = true;
+}
+
+bool pgw__worker_lose(pgw_task *t)
+{
+    const bool first = pool_mark_lost(t);
+
+    pgw__worker_raise(t, PGW_LOST);
+    return first;
+}
+
+/* ---- taking and giving back, with the lock held ---- */
+
+/* Something changed that a waiting main loop may want to act upon. */
+static void pool_stir(pgw_worker *w)
+{
+    if (!w->waits) return;
+    if (!pgw__worker_plan_stirs(&w->view, w->ready.count, w->running, w->done.count)) return;
+    w->waits = false;
+    pgw__wake_poke(&w->wake);
+}
+
+/* Jobs whose lease is over are never given to a handler: somebody else may have them. */
+static size_t pool_take(pgw_worker *w, pgw_task **tasks)
+{
+    const size_t max = w->batch_fn != NULL ? (size_t)w->batch : 1;
+    const int64_t now = pgw__clock_ms();
+    size_t n = 0;
+
+    while (n < max) {
+        pgw_task *t = pgw__list_pop(&w->ready);
+
+        if (t == NULL) break;
+        if (now >= atomic_load(&t->safe_until)) pool_mark_lost(t);
+        if (atomic_load(&t->signals) & PGW_LOST) {
+            pgw__worker_drop(t);
+            continue;
+        }
+        t->stage = PGW__RUNNING;
+        if (w->timeout_ms > 0) {
+            atomic_store(&t->tired_at, now + w->timeout_ms);
+            if (now + w->timeout_ms < w->heart_at) {
+                w->heart_at = now + w->timeout_ms;
+                pthread_cond_signal(&w->beat);
+            }
+        }
+        tasks[n++] = t;
+    }
+    w->running += (int)n;
+    atomic_store(&w->n.running, w->running);
+    return n;
+}
+
+static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
+{
+    size_t i;
+
+    w->running -= (int)n;
+    atomic_store(&w->n.running, w->running);
+    for (i = 0; i < n; i++) {
+        pgw_task *t = tasks[i];
+
+        if (t->verdict == PGW_SETTLED || w->closing) { /* closing: nobody is left to report it */
+            pgw__worker_drop(t);
+            continue;
+        }
+        t->stage = PGW__DONE;
+        pgw__wake_close(&t->wake);
+        if (w->done.count == 0) w->done_since = pgw__clock_ms();
+        pgw__list_push(&w->done, t);
+    }
+}
+
+/* ---- handlers ---- */
+
+static void pool_call(pgw_worker *w, pgw_task **tasks, size_t n)
+{
+    if (w->batch_fn != NULL)
+        w->batch_fn(tasks, n, w->arg);
+    else
+        tasks[0]->verdict = w->fn(tasks[0], w->arg);
+}
+
+void pgw__worker_run_here(pgw_worker *w)
+{
+    pgw_task **tasks = w->hands[0].tasks;
+    size_t n;
+
+    pthread_mutex_lock(&w->lock);
+    n = pool_take(w, tasks);
+    pthread_mutex_unlock(&w->lock);
+    if (n == 0) return;
+    pool_call(w, tasks, n);
+    pthread_mutex_lock(&w->lock);
+    pool_put(w, tasks, n);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void *pool_thread(void *arg)
+{
+    pgw__hand *hand = arg;
+    pgw_worker *w = hand->worker;
+    bool last;
+
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        while (w->ready.first == NULL && !w->closing) {
+            w->idle++;
+            pthread_cond_wait(&w->work, &w->lock);
+            w->idle--;
+        }
+        if (w->closing) break;
+        hand->held = pool_take(w, hand->tasks);
+        pool_stir(w);
+        if (hand->held == 0) continue;
+        pthread_mutex_unlock(&w->lock);
+        pool_call(w, hand->tasks, hand->held);
+        pthread_mutex_lock(&w->lock);
+        pool_put(w, hand->tasks, hand->held);
+        hand->held = 0;
+        pool_stir(w);
+    }
+    hand->left = true;
+    last = hand->alone && --w->owners == 0;
+    pthread_cond_broadcast(&w->left);
+    pthread_mutex_unlock(&w->lock);
+    if (last) pgw__worker_destroy(w);
+    return NULL;
+}
+
+pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg)
+{
+    sigset_t all, before;
+    int fault;
+
+    /* The program's signals are for the program's threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    fault = pthread_create(thread, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return fault == 0 ? PGW_OK : PGW_ENOMEM;
+}
+
+pgw_status pgw__worker_hire(pgw_worker *w)
+{
+    int i;
+
+    w->closing = false;
+    for (i = 0; i < w->concurrency; i++) {
+        pgw__hand *hand = &w->hands[i];
+
+        hand->left = false;
+        hand->started = pgw__worker_start(&hand->thread, pool_thread, hand) == PGW_OK;
+        if (!hand->started) return PGW_ENOMEM;
+    }
+    return PGW_OK;
+}
+
+bool pgw__worker_dismiss(pgw_worker *w)
+{
+    bool all = true;
+    int i;
+
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_broadcast(&w->work);
+    for (i = 0; i < w->concurrency; i++) {
+        pgw__hand *hand = &w->hands[i];
+
+        if (!hand->started) continue;
+        while (!hand->left && hand->held == 0) pthread_cond_wait(&w->left, &w->lock);
+        if (!hand->left) { /* in a handler that does not return: it will find its way out alone */
+            hand->alone = true;
+            w->owners++;
+            all = false;
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+    for (i = 0; i < w->concurrency; i++) {
+        pgw__hand *hand = &w->hands[i];
+
+        if (!hand->started) continue;
+        if (hand->alone)
+            pthread_detach(hand->thread);
+        else
+            pthread_join(hand->thread, NULL);
+        hand->started = false;
+    }
+    return all;
+}
+
+void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until)
+{
+    struct timespec at;
+
+    if (until == INT64_MAX) {
+        pthread_cond_wait(cond, &w->lock);
+        return;
+    }
+    at.tv_sec = (time_t)(until / 1000);
+    at.tv_nsec = (long)(until % 1000) * 1000000L;
+    pthread_cond_timedwait(cond, &w->lock, &at);
+}
+
+/* ---- what a handler can ask ---- */
+
+const pgw_job *pgw_task_job(const pgw_task *task)
+{
+    return task->job;
+}
+
+/* By the clock, and not only by what the heart has found so far: after the process was frozen the
+ * handler may be the first to run again. */
+int pgw_task_signals(const pgw_task *task)
+{
+    const pgw_worker *w = task->worker;
+    const int64_t now = pgw__clock_ms();
+    int signals;
+
+    if (now >= atomic_load(&task->safe_until)) pool_mark_lost(task->self);
+    signals = atomic_load(&task->signals);
+    if (now >= atomic_load(&task->tired_at)) signals |= PGW_TIMEOUT;
+    if (atomic_load(&w->stopping) > 1) signals |= PGW_STOPPING;
+    if (w->concurrency == 0 && pgw_stop_count(w->stop) > 1) signals |= PGW_STOPPING;
+    return signals;
+}
+
+int pgw_task_fd(pgw_task *task)
+{
+    pgw_worker *w = task->worker;
+
+    pthread_mutex_lock(&w->lock);
+    if (task->wake.read_fd < 0 && pgw__wake_open(&task->wake) && pgw_task_signals(task) != 0)
+        pgw__worker_raise(task, pgw_task_signals(task));
+    pthread_mutex_unlock(&w->lock);
+    return task->wake.read_fd;
+}
+
+/* ---- what a handler can say ---- */
+
+pgw_status pgw_task_set_output(pgw_task *task, const char *json)
+{
+    char *copy = NULL;
+
+    if (json != NULL) {
+        if (pgw__json_fault(json, task->worker->output_max) != NULL) return PGW_EINVAL;
+        copy = pgw__mem_dup(json);
+        if (copy == NULL) return PGW_ENOMEM;
+    }
+    pgw__mem_free(task->output);
+    task->output = copy;
+    return PGW_OK;
+}
+
+void pgw_task_set_error(pgw_task *task, const char *error)
+{
+    size_t n, i;
+
+    pgw__mem_free(task->error);
+    task->error = NULL;
+    if (error == NULL) return;
+    for (n = 0; n < POOL_ERROR_MAX && error[n] != '\0'; n++) continue;
+    while (n > 0 && error[n] != '\0' && ((unsigned char)error[n] & 0xc0) == 0x80) n--;
+    task->error = pgw__mem_dup_n(error, n);
+    if (task->error == NULL || pgw__utf8_ok(task->error, n)) return;
+    /* An error text of unknown encoding is better readable in part than refused. */
+    for (i = 0; i < n; i++)
+        if ((unsigned char)task->error[i] >= 0x80) task->error[i] = '?';
+}
+
+void pgw_task_set_delay(pgw_task *task, int64_t delay_ms)
+{
+    task->delay_ms = delay_ms > 0 ? delay_ms : 0;
+}
+
+void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict)
+{
+    task->verdict = verdict;
+}
