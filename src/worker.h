@@ -80,6 +80,17 @@ typedef struct pgw__hand { /* a handler thread */
     size_t held;
 } pgw__hand;
 
+#define PGW__BEATS_MAX 1000 /* leases that one beat extends */
+
+typedef struct pgw__beats {
+    pgw_task **tasks;
+    pgw_ref *refs;
+    pgw_status *verdicts;
+    int64_t *sent_at;
+    size_t count;
+    pgw__backoff trouble;
+} pgw__beats;
+
 struct pgw_worker {
     /* given */
     pgw_conf *conf;
@@ -89,9 +100,7 @@ struct pgw_worker {
     pgw_batch_fn *batch_fn;
     void *arg;
     int concurrency, prefetch, batch, flush_jobs;
-    int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms;
-    int64_t poll_min_ms, poll_max_ms;
-    int64_t max_jobs;
+    int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
     size_t output_max;
     bool drain, notify;
     pgw__log log, user_log; /* log goes through log_lock to user_log */
@@ -100,12 +109,16 @@ struct pgw_worker {
     /* of the main loop */
     pgw *h;
     pgw_stop *stop;
-    bool down;       /* the connection is known to be dead */
-    bool awake_only; /* this session cannot be notified */
-    bool signed_off; /* the sleeping sign hangs out, in the session of sign_epoch */
-    uint64_t epoch, sign_epoch;
+    int stops;       /* how many of its notifies are heeded; a fatal error counts as one */
+    uint64_t epoch;  /* of the session that the next four speak of */
+    bool down;       /* it is known to be dead */
+    bool deaf;       /* it cannot be notified */
+    bool signed_up;  /* the sleeping sign is out */
+    bool found_none; /* the last claim found nothing while nothing was held here */
+    int64_t claim_at, call_at, end_at; /* as in the view */
+    int64_t taken;                     /* jobs claimed in this run */
     pgw__worker_view view;
-    pgw__backoff trouble, empty;
+    pgw__backoff trouble, poll;
     pgw_status fatal;
     char error[512];
     /* what a flush sends: `room` of each */
@@ -128,10 +141,12 @@ struct pgw_worker {
     int running, idle;
     int owners; /* the caller, and threads that were left behind */
     pgw__hand *hands;
+    size_t hands_count;
     pthread_t heart;
     bool heart_started;
     pgw_stop *heart_stop;
     int64_t heart_at; /* when the heart means to wake up */
+    pgw__beats beats; /* the heart's; the main loop's without threads */
 
     atomic_int stopping; /* 2: PGW_STOPPING for every task */
     struct {
@@ -162,18 +177,28 @@ void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
 
 /* ---- worker_flush.c ---- */
+typedef struct pgw__claim { /* a claim that a flush may take along */
+    pgw_claim_opts opts;
+    pgw_batch *batch;
+    int64_t sent_at; /* monotonic */
+    bool done;       /* it was made */
+} pgw__claim;
+
 bool pgw__worker_flush_init(pgw_worker *w);
 void pgw__worker_flush_free(pgw_worker *w);
-/* Reports results; with claim > 0 and one queue it claims in the same round trip. The status is that of the claim, or of
- * the first call that failed. */
-pgw_status pgw__worker_flush(pgw_worker *w, const pgw_claim_opts *claim, pgw_batch **batch, bool *claimed, int64_t *sent_at);
-int pgw__worker_order(const pgw_task *a, const pgw_task *b);      /* by group, then id */
-bool pgw__worker_together(const pgw_task *a, const pgw_task *b); /* one call can report both */
+/* Reports results, and makes the claim (may be NULL) when it costs no further round trip: then the
+ * status is the claim's. Otherwise PGW_OK, or what the first call failed with. */
+pgw_status pgw__worker_flush(pgw_worker *w, pgw__claim *claim);
+int pgw__worker_order(const pgw_task *a, const pgw_task *b);      /* what one call can report, side by side */
+size_t pgw__worker_group(pgw_task *const *tasks, size_t n);      /* how many at the front are for one call */
 
 /* ---- worker_heart.c ---- */
+bool pgw__worker_heart_init(pgw_worker *w);
+void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
-/* One beat on h with the lock held (dropped while the server is asked). Returns when the next is due. */
-int64_t pgw__worker_beat(pgw_worker *w, pgw *h);
+/* Extends what is due, with the lock held (dropped while the server is asked), on *h, which is opened when
+ * it is NULL. Returns when to come back. */
+int64_t pgw__worker_beat(pgw_worker *w, pgw **h);
 
 #endif

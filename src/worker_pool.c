@@ -59,7 +59,7 @@ void pgw__worker_drop(pgw_task *t)
 
 static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t sent_at, int64_t server_us)
 {
-    const int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us + 500) / 1000;
+    const int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
 
     t->crate = c;
     t->self = t;
@@ -112,16 +112,25 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
     return PGW_OK;
 }
 
+static void pool_finish(pgw_worker *w, pgw_task *t)
+{
+    t->stage = PGW__DONE;
+    pgw__wake_close(&t->wake);
+    if (w->done.count == 0) w->done_since = pgw__clock_ms();
+    pgw__list_push(&w->done, t);
+}
+
+static void pool_release(pgw_worker *w, pgw_task *t)
+{
+    t->verdict = PGW_RELEASE;
+    pool_finish(w, t);
+}
+
 void pgw__worker_release_ready(pgw_worker *w)
 {
     pgw_task *t;
 
-    while ((t = pgw__list_pop(&w->ready)) != NULL) {
-        t->stage = PGW__DONE;
-        t->verdict = PGW_RELEASE;
-        if (w->done.count == 0) w->done_since = pgw__clock_ms();
-        pgw__list_push(&w->done, t);
-    }
+    while ((t = pgw__list_pop(&w->ready)) != NULL) pool_release(w, t);
 }
 
 /* ---- signals ---- */
@@ -176,6 +185,10 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
             pgw__worker_drop(t);
             continue;
         }
+        if (atomic_load(&t->signals) & PGW_CANCELED) { /* the server removes it when it comes back */
+            pool_release(w, t);
+            continue;
+        }
         t->stage = PGW__RUNNING;
         if (w->timeout_ms > 0) {
             atomic_store(&t->tired_at, now + w->timeout_ms);
@@ -200,14 +213,10 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
     for (i = 0; i < n; i++) {
         pgw_task *t = tasks[i];
 
-        if (t->verdict == PGW_SETTLED || w->closing) { /* closing: nobody is left to report it */
+        if (t->verdict == PGW_SETTLED || w->closing) /* closing: nobody is left to report it */
             pgw__worker_drop(t);
-            continue;
-        }
-        t->stage = PGW__DONE;
-        pgw__wake_close(&t->wake);
-        if (w->done.count == 0) w->done_since = pgw__clock_ms();
-        pgw__list_push(&w->done, t);
+        else
+            pool_finish(w, t);
     }
 }
 
@@ -394,18 +403,8 @@ pgw_status pgw_task_set_output(pgw_task *task, const char *json)
 
 void pgw_task_set_error(pgw_task *task, const char *error)
 {
-    size_t n, i;
-
     pgw__mem_free(task->error);
-    task->error = NULL;
-    if (error == NULL) return;
-    for (n = 0; n < POOL_ERROR_MAX && error[n] != '\0'; n++) continue;
-    while (n > 0 && error[n] != '\0' && ((unsigned char)error[n] & 0xc0) == 0x80) n--;
-    task->error = pgw__mem_dup_n(error, n);
-    if (task->error == NULL || pgw__utf8_ok(task->error, n)) return;
-    /* An error text of unknown encoding is better readable in part than refused. */
-    for (i = 0; i < n; i++)
-        if ((unsigned char)task->error[i] >= 0x80) task->error[i] = '?';
+    task->error = error != NULL ? pgw__mem_dup_n(error, strnlen(error, POOL_ERROR_MAX)) : NULL;
 }
 
 void pgw_task_set_delay(pgw_task *task, int64_t delay_ms)

@@ -1,0 +1,217 @@
+/* reaper: the loop around pgw_reaper_tick(), in the shape of a PostgreSQL background worker.
+ *
+ * Policy lives in the tick, which says when to come back; the loop ticks, waits on what can wake it
+ * (the server's socket, the stop, a reload), and survives what can be survived. It keeps nothing that a
+ * restart would lose, so its first ticks are the recovery pass, and any number of reapers may run. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "conf.h"
+#include "log.h"
+#include "mem.h"
+#include "pq.h"
+#include "wake.h"
+
+#define REAPER_ROOM "reaper"
+#define REAPER_STUCK_MS 10 /* there is more to do, and another reaper is at it */
+
+struct pgw_reaper {
+    pgw_conf *conf;
+    int64_t max_wait_ms;
+    pgw__backoff trouble;
+    pgw *h; /* NULL: not open */
+    pgw_stop *stop;
+    bool ready; /* a tick went well */
+    pgw_reap_stats stats;
+    char error[512];
+
+    pgw__wake wake;
+    atomic_int reload; /* asked for, and not yet done */
+    const pgw_conf *(*on_reload)(void *arg);
+    void *reload_arg;
+    void (*on_tick)(const pgw_reap_stats *stats, void *arg);
+    void *tick_arg;
+};
+
+/* ---- birth and death ---- */
+
+static void reaper_read_conf(pgw_reaper *r)
+{
+    r->max_wait_ms = pgw__conf_int(r->conf, "reaper.max_wait_ms");
+    pgw__backoff_init(&r->trouble, pgw__conf_int(r->conf, "reconnect.base_ms"),
+                      pgw__conf_int(r->conf, "reconnect.cap_ms"));
+}
+
+pgw_status pgw_reaper_new(pgw_reaper **out, const pgw_conf *conf)
+{
+    pgw_reaper *r;
+
+    if (out == NULL) return PGW_EINVAL;
+    *out = NULL;
+    r = pgw__mem_zero(1, sizeof(*r));
+    if (r == NULL) return PGW_ENOMEM;
+    r->stats.struct_size = sizeof(r->stats);
+    r->conf = pgw__conf_copy(conf);
+    if (!pgw__wake_open(&r->wake) || r->conf == NULL) {
+        pgw_reaper_free(r);
+        return PGW_ENOMEM;
+    }
+    reaper_read_conf(r);
+    *out = r;
+    return PGW_OK;
+}
+
+void pgw_reaper_free(pgw_reaper *r)
+{
+    if (r == NULL) return;
+    pgw__wake_close(&r->wake);
+    pgw_conf_free(r->conf);
+    pgw__mem_free(r);
+}
+
+const char *pgw_reaper_error(const pgw_reaper *r)
+{
+    return r->error;
+}
+
+void pgw_reaper_reload(pgw_reaper *r)
+{
+    atomic_store(&r->reload, 1);
+    pgw__wake_poke(&r->wake);
+}
+
+void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg)
+{
+    r->on_reload = fn;
+    r->reload_arg = arg;
+}
+
+void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg), void *arg)
+{
+    r->on_tick = fn;
+    r->tick_arg = arg;
+}
+
+/* ---- the loop ---- */
+
+static bool reaper_hopeless(pgw_status st)
+{
+    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM || st == PGW_EMISUSE ||
+           st == PGW_EPROTO;
+}
+
+static void reaper_note(pgw_reaper *r, pgw_status st)
+{
+    const char *story = r->h != NULL ? pgw_error_message(r->h) : pgw_status_text(st);
+
+    snprintf(r->error, sizeof(r->error), "%s", story);
+    PGW__LOG(pgw__conf_log(r->conf), reaper_hopeless(st) ? PGW_ERROR : PGW_WARN, REAPER_ROOM, "%s", story);
+}
+
+static void reaper_hang_up(pgw_reaper *r)
+{
+    pgw_close(r->h);
+    r->h = NULL;
+}
+
+/* A new configuration is a new session: nearly all of it is about sessions. */
+static pgw_status reaper_heed_reload(pgw_reaper *r)
+{
+    const pgw_conf *given;
+    pgw_conf *conf;
+
+    if (atomic_exchange(&r->reload, 0) == 0 || r->on_reload == NULL) return PGW_OK;
+    given = r->on_reload(r->reload_arg);
+    if (given == NULL) return PGW_OK; /* the program found nothing good to offer: go on with the old one */
+    conf = pgw__conf_copy(given);
+    if (conf == NULL) return PGW_ENOMEM;
+    reaper_hang_up(r);
+    pgw_conf_free(r->conf);
+    r->conf = conf;
+    reaper_read_conf(r);
+    PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM, "configuration reloaded");
+    return PGW_OK;
+}
+
+static pgw_status reaper_open(pgw_reaper *r)
+{
+    pgw_status st;
+
+    if (r->h != NULL) return PGW_OK;
+    st = pgw_open(&r->h, r->conf);
+    if (st < 0) {
+        r->stats.errors++;
+        reaper_note(r, st);
+        reaper_hang_up(r);
+        return st;
+    }
+    pgw_set_stop(r->h, r->stop);
+    return PGW_OK;
+}
+
+static int64_t reaper_work(const pgw_reap_stats *s)
+{
+    return s->reaped + s->died + s->promoted + s->pruned;
+}
+
+/* One tick. *wait_ms says when to come back. */
+static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
+{
+    const int64_t before = reaper_work(&r->stats);
+    pgw_status st = reaper_open(r);
+
+    if (st >= 0) {
+        st = pgw_reaper_tick(r->h, &r->stats, wait_ms);
+        if (st < 0 && st != PGW_ECANCELED) reaper_note(r, st);
+    }
+    if (st < 0) {
+        *wait_ms = pgw__backoff_next_ms(&r->trouble);
+        return st;
+    }
+    pgw__backoff_reset(&r->trouble);
+    if (!r->ready)
+        PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM, "ready; first pass took back %lld jobs",
+                 (long long)(r->stats.reaped + r->stats.died));
+    r->ready = true;
+    if (*wait_ms == 0 && reaper_work(&r->stats) == before) *wait_ms = REAPER_STUCK_MS;
+    if (*wait_ms < 0 || *wait_ms > r->max_wait_ms) *wait_ms = r->max_wait_ms;
+    if (r->on_tick != NULL) r->on_tick(&r->stats, r->tick_arg);
+    return PGW_OK;
+}
+
+static void reaper_wait(pgw_reaper *r, int64_t wait_ms, bool well)
+{
+    struct pollfd fds[2] = {{r->wake.read_fd, POLLIN, 0}, {pgw_stop_fd(r->stop), POLLIN, 0}};
+    pgw_status st = PGW_OK;
+
+    if (wait_ms == 0) return;
+    if (well) st = pgw__pq_wait(r->h, wait_ms, r->wake.read_fd);
+    if (st < 0 && st != PGW_ECANCELED) { /* the session died under us; the next tick opens another */
+        r->stats.errors++;
+        reaper_note(r, st);
+        wait_ms = pgw__backoff_next_ms(&r->trouble);
+    }
+    if (!well || st < 0) poll(fds, 2, (int)wait_ms);
+    pgw__wake_drain(&r->wake);
+}
+
+pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop)
+{
+    pgw_status st = PGW_OK;
+
+    r->stop = stop;
+    r->ready = false;
+    while (pgw_stop_count(stop) == 0) {
+        int64_t wait_ms = 0;
+
+        st = reaper_heed_reload(r);
+        if (st >= 0) st = reaper_tick(r, &wait_ms);
+        if (reaper_hopeless(st)) break;
+        reaper_wait(r, wait_ms, st >= 0);
+    }
+    reaper_hang_up(r);
+    return reaper_hopeless(st) ? st : PGW_OK;
+}

@@ -1,0 +1,550 @@
+/* worker: birth and death, the main loop, statistics. */
+#include "worker.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "mem.h"
+#include "name.h"
+#include "pq.h"
+
+#define WORKER_QUEUES_MAX 64
+#define WORKER_ROOM "worker"
+
+/* ---- birth and death ---- */
+
+/* The program's callback hears one thread at a time. */
+static void worker_log(void *arg, pgw_level level, const char *room, const char *message)
+{
+    pgw_worker *w = arg;
+
+    pthread_mutex_lock(&w->log_lock);
+    w->user_log.fn(w->user_log.arg, level, room, message);
+    pthread_mutex_unlock(&w->log_lock);
+}
+
+static void worker_read_conf(pgw_worker *w)
+{
+    const pgw_conf *c = w->conf;
+
+    w->concurrency = (int)pgw__conf_int(c, "worker.concurrency");
+    w->batch = w->batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
+    w->prefetch = (int)pgw__conf_int(c, "worker.prefetch");
+    if (w->prefetch == 0) w->prefetch = 2 * w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    w->flush_jobs = (int)pgw__conf_int(c, "worker.flush_jobs");
+    w->flush_ms = pgw__conf_int(c, "worker.flush_ms");
+    w->lease_ms = pgw__conf_int(c, "worker.lease_ms");
+    w->timeout_ms = pgw__conf_int(c, "worker.job_timeout_ms");
+    w->stop_ms = pgw__conf_int(c, "worker.stop_ms");
+    w->max_jobs = pgw__conf_int(c, "worker.max_jobs");
+    w->drain = pgw__conf_bool(c, "worker.drain");
+    w->notify = pgw__conf_bool(c, "notify");
+    w->poll_ms = pgw__conf_int(c, "poll.max_ms");
+    w->call_ms = pgw__conf_int(c, "call.timeout_ms");
+    w->connect_ms = pgw__conf_int(c, "connect.timeout_ms");
+    w->output_max = (size_t)pgw__conf_int(c, "payload.max_bytes");
+    pgw__backoff_init(&w->poll, pgw__conf_int(c, "poll.min_ms"), w->poll_ms);
+    pgw__backoff_init(&w->trouble, pgw__conf_int(c, "reconnect.base_ms"), pgw__conf_int(c, "reconnect.cap_ms"));
+    w->beats.trouble = w->trouble;
+}
+
+static bool worker_init_locks(pgw_worker *w)
+{
+    pthread_condattr_t attr;
+    bool ok;
+
+    if (pthread_condattr_init(&attr) != 0) return false;
+    ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
+         pthread_cond_init(&w->work, &attr) == 0 && pthread_cond_init(&w->left, &attr) == 0 &&
+         pthread_cond_init(&w->beat, &attr) == 0 && pthread_mutex_init(&w->lock, NULL) == 0 &&
+         pthread_mutex_init(&w->log_lock, NULL) == 0;
+    pthread_condattr_destroy(&attr);
+    return ok;
+}
+
+static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
+{
+    const size_t hands = w->concurrency > 0 ? (size_t)w->concurrency : 1;
+    size_t i;
+
+    w->queues = pgw__mem_zero(n, sizeof(w->queues[0]));
+    if (w->queues == NULL) return false;
+    for (w->queues_count = 0; w->queues_count < n; w->queues_count++) {
+        w->queues[w->queues_count] = pgw__mem_dup(queues[w->queues_count]);
+        if (w->queues[w->queues_count] == NULL) return false;
+    }
+    w->hands = pgw__mem_zero(hands, sizeof(w->hands[0]));
+    for (i = 0; w->hands != NULL && i < hands; i++) {
+        w->hands[i].worker = w;
+        w->hands[i].tasks = pgw__mem_zero((size_t)w->batch, sizeof(w->hands[i].tasks[0]));
+        if (w->hands[i].tasks == NULL) return false;
+        w->hands_count = i + 1;
+    }
+    return w->hands != NULL && pgw__worker_flush_init(w) && pgw__worker_heart_init(w) &&
+           pgw__wake_open(&w->wake);
+}
+
+static bool worker_queues_ok(const char *const *queues, size_t n)
+{
+    size_t i;
+
+    if (queues == NULL || n < 1 || n > WORKER_QUEUES_MAX) return false;
+    for (i = 0; i < n; i++)
+        if (pgw__name_fault(queues[i], PGW__QUEUE_MAX) != NULL) return false;
+    return true;
+}
+
+pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *const *queues,
+                          size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn, void *arg)
+{
+    pgw_worker *w;
+
+    if (out == NULL) return PGW_EINVAL;
+    *out = NULL;
+    if ((fn == NULL) == (batch_fn == NULL)) return PGW_EINVAL;
+    if (!worker_queues_ok(queues, queues_count)) return PGW_EINVAL;
+
+    w = pgw__mem_zero(1, sizeof(*w));
+    if (w == NULL) return PGW_ENOMEM;
+    w->owners = 1;
+    w->wake = (pgw__wake)PGW__WAKE_INIT;
+    w->fn = fn;
+    w->batch_fn = batch_fn;
+    w->arg = arg;
+    w->conf = pgw__conf_copy(conf);
+    if (w->conf == NULL || !worker_init_locks(w)) {
+        pgw_conf_free(w->conf);
+        pgw__mem_free(w);
+        return PGW_ENOMEM;
+    }
+    w->user_log = *pgw__conf_log(w->conf);
+    if (w->user_log.fn != NULL) pgw_conf_set_log(w->conf, w->user_log.level, worker_log, w);
+    w->log = *pgw__conf_log(w->conf);
+    worker_read_conf(w);
+    if (!worker_allocate(w, queues, queues_count)) {
+        pgw__worker_destroy(w);
+        return PGW_ENOMEM;
+    }
+    *out = w;
+    return PGW_OK;
+}
+
+void pgw__worker_destroy(pgw_worker *w)
+{
+    size_t i;
+
+    for (i = 0; i < w->hands_count; i++) pgw__mem_free(w->hands[i].tasks);
+    pgw__mem_free(w->hands);
+    for (i = 0; i < w->queues_count; i++) pgw__mem_free(w->queues[i]);
+    pgw__mem_free(w->queues);
+    pgw__worker_flush_free(w);
+    pgw__worker_heart_free(w);
+    pgw__wake_close(&w->wake);
+    pthread_cond_destroy(&w->work);
+    pthread_cond_destroy(&w->left);
+    pthread_cond_destroy(&w->beat);
+    pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->log_lock);
+    pgw_conf_free(w->conf);
+    pgw__mem_free(w);
+}
+
+void pgw_worker_free(pgw_worker *w)
+{
+    bool last;
+
+    if (w == NULL) return;
+    pthread_mutex_lock(&w->lock);
+    last = --w->owners == 0; /* otherwise the last handler that is still busy does it */
+    pthread_mutex_unlock(&w->lock);
+    if (last) pgw__worker_destroy(w);
+}
+
+const char *pgw_worker_error(const pgw_worker *w)
+{
+    return w->error;
+}
+
+void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
+{
+    const size_t size = stats->struct_size;
+    pgw_worker_stats s;
+
+    memset(&s, 0, sizeof(s));
+    s.claimed = atomic_load(&w->n.claimed);
+    s.completed = atomic_load(&w->n.completed);
+    s.failed = atomic_load(&w->n.failed);
+    s.dead = atomic_load(&w->n.dead);
+    s.snoozed = atomic_load(&w->n.snoozed);
+    s.released = atomic_load(&w->n.released);
+    s.refused = atomic_load(&w->n.refused);
+    s.lost = atomic_load(&w->n.lost);
+    s.claims = atomic_load(&w->n.claims);
+    s.empty_claims = atomic_load(&w->n.empty_claims);
+    s.reconnects = atomic_load(&w->n.reconnects);
+    s.running = atomic_load(&w->n.running);
+    s.struct_size = size;
+    memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s)); /* the caller's header may be older */
+}
+
+/* ---- trouble ---- */
+
+bool pgw__worker_hopeless(pgw_status st)
+{
+    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM || st == PGW_EMISUSE ||
+           st == PGW_EPROTO;
+}
+
+/* What a failed call means for the loop: wait before the next one, or give up. */
+static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
+{
+    int64_t pause;
+
+    if (st == PGW_ECANCELED) return; /* the loop sees the stop by itself */
+    snprintf(w->error, sizeof(w->error), "%s", story);
+    if (pgw__worker_hopeless(st)) {
+        PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
+        if (w->fatal == PGW_OK) w->fatal = st;
+        return;
+    }
+    w->down = st == PGW_ECONN || st == PGW_EUNKNOWN;
+    pause = pgw__backoff_next_ms(&w->trouble);
+    w->call_at = pgw__clock_ms() + pause;
+    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s; next try in %lld ms", story, (long long)pause);
+}
+
+static void worker_call_failed(pgw_worker *w, pgw_status st)
+{
+    worker_trouble(w, st, pgw_error_message(w->h));
+}
+
+/* A call went well. Whatever the old session knew is gone if this is a new one. */
+static void worker_well(pgw_worker *w)
+{
+    const uint64_t epoch = pgw__pq_epoch(w->h);
+
+    pgw__backoff_reset(&w->trouble);
+    w->down = false;
+    if (epoch == w->epoch) return;
+    w->epoch = epoch;
+    w->signed_up = false;
+    w->deaf = !w->notify;
+    w->claim_at = 0; /* what was announced meanwhile went unheard */
+    atomic_fetch_add(&w->n.reconnects, 1);
+    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "connected again");
+}
+
+/* ---- the sleeping sign ----
+ *
+ * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
+ * enqueue wakes it. The sign stays out while jobs come singly, and goes in when they come in numbers. */
+
+static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
+{
+    const pgw__param params[] = {P_ARRAY(TEXT, w->queues, w->queues_count), P_END};
+    const pgw__call call = {.sql = sql, .params = params, .flags = PGW__OWNED | PGW__DIRECT};
+
+    return pgw__pq_call(w->h, &call);
+}
+
+static void worker_sign_up(pgw_worker *w)
+{
+    char channel[80];
+    pgw_status st;
+
+    snprintf(channel, sizeof(channel), "pgwork_wake_%s", pgw__pq_schema(w->h));
+    st = pgw__pq_listen(w->h, channel);
+    if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE);
+    w->signed_up = st == PGW_OK;
+    if (st == PGW_OK) {
+        worker_well(w);
+        return;
+    }
+    if (st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT) {
+        worker_call_failed(w, st);
+        return;
+    }
+    w->deaf = true;
+    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s", pgw_error_message(w->h));
+}
+
+static void worker_sign_in(pgw_worker *w)
+{
+    w->signed_up = false;
+    if (worker_sign_call(w, PGW__SQL_JOB_AWAKE) < 0) worker_call_failed(w, pgw_error_status(w->h));
+}
+
+/* ---- claiming ---- */
+
+static void worker_found_none(pgw_worker *w)
+{
+    const int64_t now = pgw__clock_ms();
+
+    atomic_fetch_add(&w->n.empty_claims, 1);
+    pthread_mutex_lock(&w->lock);
+    w->found_none = w->ready.count + w->running + w->done.count == 0;
+    pthread_mutex_unlock(&w->lock);
+    if (!w->deaf && !w->drain) {
+        if (w->signed_up) { /* somebody will call; look now and then all the same */
+            w->claim_at = now + w->poll_ms - (int64_t)(pgw__random_u64() % (uint64_t)(w->poll_ms / 4 + 1));
+            return;
+        }
+        worker_sign_up(w);
+        if (w->signed_up) {
+            w->claim_at = 0;
+            return;
+        }
+    }
+    w->claim_at = now + pgw__backoff_next_ms(&w->poll);
+}
+
+static void worker_found(pgw_worker *w, pgw__claim *claim)
+{
+    const size_t n = pgw_batch_count(claim->batch);
+    const pgw_status st = pgw__worker_admit(w, claim->batch, claim->sent_at, pgw_server_time_us(w->h));
+
+    if (st < 0) {
+        worker_trouble(w, st, "out of memory for claimed jobs");
+        return;
+    }
+    w->found_none = false;
+    w->claim_at = 0;
+    w->taken += (int64_t)n;
+    pgw__backoff_reset(&w->poll);
+    if (w->signed_up && n > 1 && n == (size_t)claim->opts.max) worker_sign_in(w);
+}
+
+/* Reports results and claims, in one round trip where that can be. */
+static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
+{
+    pgw__claim claim = {PGW_CLAIM_OPTS_INIT, NULL, 0, false};
+    pgw_status st = PGW_OK;
+
+    claim.opts.queues = (const char *const *)w->queues;
+    claim.opts.queues_count = w->queues_count;
+    claim.opts.max = plan->claim;
+    claim.opts.lease_ms = w->lease_ms;
+    if (plan->flush) st = pgw__worker_flush(w, plan->claim > 0 ? &claim : NULL);
+    if (st >= 0 && plan->claim > 0 && !claim.done) {
+        claim.sent_at = pgw__clock_ms();
+        st = pgw_claim(w->h, &claim.batch, &claim.opts);
+        claim.done = st >= 0;
+    }
+    if (st < 0) {
+        worker_call_failed(w, st);
+        return;
+    }
+    worker_well(w);
+    if (!claim.done) return;
+    atomic_fetch_add(&w->n.claims, 1);
+    if (st == PGW_EMPTY)
+        worker_found_none(w);
+    else
+        worker_found(w, &claim);
+}
+
+/* ---- the loop ---- */
+
+/* Waits on the server's socket, the handlers, and the stop; the connection's death ends it, too. */
+static void worker_wait(pgw_worker *w, int64_t wait_ms)
+{
+    struct pollfd fds[2] = {{w->wake.read_fd, POLLIN, 0}, {-1, POLLIN, 0}};
+    pgw_status st;
+
+    if (w->down) {
+        if (w->stops == 0) fds[1].fd = pgw_stop_fd(w->stop);
+        poll(fds, 2, (int)wait_ms);
+    } else {
+        st = pgw__pq_wait(w->h, wait_ms, w->wake.read_fd);
+        if (st == PGW_OK && w->signed_up) w->claim_at = 0;
+        if (st < 0) worker_call_failed(w, st);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->waits = false;
+    pthread_mutex_unlock(&w->lock);
+    pgw__wake_drain(&w->wake);
+}
+
+/* With the stop on the handle, waits end at its first notify; from then on they must not. */
+static void worker_heed_stop(pgw_worker *w)
+{
+    const int stops = w->fatal != PGW_OK && pgw_stop_count(w->stop) == 0 ? 1 : pgw_stop_count(w->stop);
+    pgw__crate *c;
+    size_t i;
+
+    if (stops == w->stops) return;
+    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, stops == 1 ? "stopping: finishing what runs" : "stopping now");
+    w->stops = stops;
+    pgw_set_stop(w->h, NULL);
+    pgw_set_timeout(w->h, w->call_ms < w->stop_ms ? w->call_ms : w->stop_ms > 1000 ? w->stop_ms : 1000);
+    if (stops < 2) return;
+    w->end_at = pgw__clock_ms() + w->stop_ms;
+    atomic_store(&w->stopping, 2);
+    pthread_mutex_lock(&w->lock);
+    for (c = w->crates; c != NULL; c = c->next)
+        for (i = 0; i < c->count; i++)
+            if (c->tasks[i].stage == PGW__RUNNING) pgw__worker_raise(&c->tasks[i], PGW_STOPPING);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Looks at everything and decides. From a plan to wait on, handlers poke us when they change it. */
+static pgw__worker_plan worker_plan(pgw_worker *w)
+{
+    pgw__worker_view *v = &w->view;
+    pgw__worker_plan plan;
+
+    pthread_mutex_lock(&w->lock);
+    v->now = pgw__clock_ms();
+    v->ready = w->ready.count;
+    v->running = w->running;
+    v->done = w->done.count;
+    v->done_since = w->done_since;
+    v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
+    v->claim_at = w->claim_at;
+    v->call_at = w->call_at;
+    v->beat_at = w->concurrency == 0 ? w->heart_at : INT64_MAX;
+    v->end_at = w->end_at;
+    v->stops = w->stops;
+    v->found_none = w->found_none;
+    v->prefetch = w->prefetch;
+    v->flush_jobs = w->flush_jobs;
+    v->flush_ms = w->flush_ms;
+    v->here = w->concurrency == 0;
+    v->drain = w->drain;
+    plan = pgw__worker_plan_next(v);
+    if (plan.release && !plan.end) pgw__worker_release_ready(w);
+    w->waits = !(plan.end || plan.release || plan.beat || plan.flush || plan.claim > 0 || plan.run);
+    pthread_mutex_unlock(&w->lock);
+    return plan;
+}
+
+static void worker_reconnect(pgw_worker *w)
+{
+    const pgw_status st = pgw__pq_connect(w->h, w->connect_ms);
+
+    if (st < 0)
+        worker_call_failed(w, st);
+    else
+        worker_well(w);
+}
+
+static void worker_beat_here(pgw_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->heart_at = pgw__worker_beat(w, &w->h);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* What cannot be reported: the leases end by themselves, if they have not ended before `now`. */
+static void worker_abandon_results(pgw_worker *w, int64_t now)
+{
+    pgw__list all;
+    pgw_task *t;
+
+    pthread_mutex_lock(&w->lock);
+    all = w->done;
+    w->done = (pgw__list){NULL, NULL, 0};
+    while ((t = pgw__list_pop(&all)) != NULL) {
+        if (now < atomic_load(&t->safe_until)) {
+            pgw__list_push(&w->done, t);
+            continue;
+        }
+        atomic_fetch_add(&w->n.lost, 1);
+        pgw__worker_drop(t);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void worker_loop(pgw_worker *w)
+{
+    for (;;) {
+        pgw__worker_plan plan;
+
+        worker_heed_stop(w);
+        if (w->down && pgw__clock_ms() >= w->call_at) worker_reconnect(w);
+        if (w->down && w->stops > 0) worker_abandon_results(w, pgw__clock_ms());
+        plan = worker_plan(w);
+        if (plan.end) return;
+        if (plan.release)
+            continue;
+        else if (plan.beat)
+            worker_beat_here(w);
+        else if (plan.flush || plan.claim > 0)
+            worker_exchange(w, &plan);
+        else if (plan.run)
+            pgw__worker_run_here(w);
+        else
+            worker_wait(w, plan.wait_ms);
+    }
+}
+
+/* The first connection: the one thing that can be hopeless from the start. */
+static pgw_status worker_open(pgw_worker *w)
+{
+    for (;;) {
+        struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
+        const pgw_status st = pgw_open(&w->h, w->conf);
+
+        if (st >= 0) {
+            pgw_set_stop(w->h, w->stop);
+            w->epoch = pgw__pq_epoch(w->h);
+            pgw__backoff_reset(&w->trouble);
+            return PGW_OK;
+        }
+        worker_trouble(w, st, w->h != NULL ? pgw_error_message(w->h) : pgw_status_text(st));
+        pgw_close(w->h);
+        w->h = NULL;
+        if (w->fatal != PGW_OK) return w->fatal;
+        poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at));
+        if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
+    }
+}
+
+static void worker_reset(pgw_worker *w, pgw_stop *stop)
+{
+    w->stop = stop;
+    w->stops = 0;
+    w->fatal = PGW_OK;
+    w->error[0] = '\0';
+    w->down = w->signed_up = w->found_none = false;
+    w->deaf = !w->notify;
+    w->claim_at = w->call_at = w->end_at = w->taken = 0;
+    w->heart_at = INT64_MAX;
+    atomic_store(&w->stopping, 0);
+}
+
+pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
+{
+    bool all_left;
+    pgw_status st;
+
+    pthread_mutex_lock(&w->lock);
+    all_left = w->owners == 1;
+    pthread_mutex_unlock(&w->lock);
+    if (!all_left) return PGW_EMISUSE;
+    worker_reset(w, stop);
+    if (pgw_stop_count(stop) > 0) return PGW_OK;
+    st = worker_open(w);
+    if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
+    st = pgw__worker_hire(w);
+    if (st >= 0 && w->concurrency > 0) st = pgw__worker_heart_start(w);
+    if (st >= 0)
+        worker_loop(w);
+    else
+        worker_trouble(w, st, "cannot start another thread");
+    all_left = pgw__worker_dismiss(w);
+    if (w->concurrency > 0) pgw__worker_heart_end(w);
+    worker_abandon_results(w, INT64_MAX);
+    pgw_close(w->h);
+    w->h = NULL;
+    w->stop = NULL;
+    if (w->fatal != PGW_OK) return w->fatal;
+    if (all_left) return PGW_OK;
+    snprintf(w->error, sizeof(w->error), "handlers did not return within %lld ms of the second stop",
+             (long long)w->stop_ms);
+    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s", w->error);
+    return PGW_ETIMEDOUT;
+}

@@ -1,0 +1,274 @@
+/* worker_flush: results are told to the server in as few calls as their verdicts allow.
+ *
+ * A call whose answer was lost is simply made again: the token decides. One result that the server
+ * refuses to read (an output that is no JSON, say) must not hold up the others: its group is sent
+ * one by one, and the culprit is failed with the server's own words. */
+#include "worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "mem.h"
+
+#define FLUSH_MAX 10000           /* of one call */
+#define FLUSH_SNOOZE_MS 1000      /* when the handler set no time */
+
+bool pgw__worker_flush_init(pgw_worker *w)
+{
+    const int most = w->prefetch + w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    const int room = most > w->flush_jobs ? most : w->flush_jobs;
+
+    w->room = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
+    w->out = pgw__mem_zero(w->room, sizeof(w->out[0]));
+    w->refs = pgw__mem_zero(w->room, sizeof(w->refs[0]));
+    w->verdicts = pgw__mem_zero(w->room, sizeof(w->verdicts[0]));
+    w->outputs = pgw__mem_zero(w->room, sizeof(w->outputs[0]));
+    return w->out != NULL && w->refs != NULL && w->verdicts != NULL && w->outputs != NULL;
+}
+
+void pgw__worker_flush_free(pgw_worker *w)
+{
+    pgw__mem_free(w->out);
+    pgw__mem_free(w->refs);
+    pgw__mem_free(w->verdicts);
+    pgw__mem_free(w->outputs);
+}
+
+/* ---- groups ---- */
+
+static int flush_order_text(const char *a, const char *b)
+{
+    if (a == b) return 0;
+    if (a == NULL || b == NULL) return a == NULL ? -1 : 1;
+    return strcmp(a, b);
+}
+
+/* By what one call has in common: queue, verb and its arguments. */
+static int flush_order_group(const pgw_task *a, const pgw_task *b)
+{
+    int order;
+
+    if (a->verdict != b->verdict) return a->verdict < b->verdict ? -1 : 1;
+    order = flush_order_text(pgw_job_queue(a->job), pgw_job_queue(b->job));
+    if (order != 0) return order;
+    if (a->verdict == PGW_DONE) return (a->output != NULL) - (b->output != NULL);
+    if (a->verdict == PGW_RELEASE) return 0;
+    if (a->delay_ms != b->delay_ms) return a->delay_ms < b->delay_ms ? -1 : 1;
+    return flush_order_text(a->error, b->error);
+}
+
+int pgw__worker_order(const pgw_task *a, const pgw_task *b)
+{
+    const int order = flush_order_group(a, b);
+
+    return order != 0 ? order : (a->ref.id > b->ref.id) - (a->ref.id < b->ref.id);
+}
+
+static int flush_compare(const void *x, const void *y)
+{
+    return pgw__worker_order(*(pgw_task *const *)x, *(pgw_task *const *)y);
+}
+
+size_t pgw__worker_group(pgw_task *const *tasks, size_t n)
+{
+    size_t i;
+
+    for (i = 1; i < n && flush_order_group(tasks[0], tasks[i]) == 0; i++) continue;
+    return i < n ? i : n;
+}
+
+/* ---- sending ---- */
+
+static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
+{
+    const pgw_task *t = w->out[from];
+    const char *queue = pgw_job_queue(t->job);
+    const pgw_ref *refs = w->refs + from;
+    pgw_status *verdicts = w->verdicts + from;
+    pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
+
+    switch (t->verdict) {
+    case PGW_DONE:
+        return pgw_complete(w->h, verdicts, queue, refs, t->output != NULL ? w->outputs + from : NULL, n);
+    case PGW_SNOOZE:
+        return pgw_snooze(w->h, verdicts, queue, refs, n, t->delay_ms >= 0 ? t->delay_ms : FLUSH_SNOOZE_MS);
+    case PGW_RELEASE:
+        return pgw_release(w->h, verdicts, queue, refs, n);
+    case PGW_RETRY:
+    case PGW_DEAD:
+    case PGW_SETTLED: /* never comes here */
+    default:          /* no verdict of ours: a failure */
+        fail.error = t->error;
+        fail.retry_ms = t->delay_ms;
+        fail.dead = t->verdict == PGW_DEAD;
+        return pgw_fail(w->h, verdicts, queue, refs, n, &fail);
+    }
+}
+
+/* The server understood us, and will refuse the same arguments for ever. */
+static bool flush_is_poison(pgw_worker *w, pgw_status st)
+{
+    const char *sqlstate = pgw_error_sqlstate(w->h);
+
+    if (st == PGW_EINVAL || st == PGW_ELIMIT) return true;
+    return st == PGW_EDB && (strncmp(sqlstate, "22", 2) == 0 || strncmp(sqlstate, "54", 2) == 0);
+}
+
+static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
+{
+    size_t i;
+
+    for (i = from; i < from + n; i++) w->verdicts[i] = st;
+}
+
+/* One call's worth. Afterwards verdicts[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what the whole
+ * call failed with. Returns PGW_OK when the server decided. */
+static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
+{
+    if (st >= 0 || st == PGW_ELEASE) return PGW_OK;
+    flush_fill(w, from, n, st);
+    return st == PGW_ENOTFOUND ? PGW_OK : st; /* the queue was dropped, and its jobs with it */
+}
+
+/* A result that cannot be told as it is. */
+static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
+{
+    pgw_task *t = w->out[i];
+    char error[400];
+
+    PGW__LOG(&w->log, PGW_ERROR, "worker", "result of job %lld refused: %s", (long long)t->ref.id,
+             pgw_error_message(w->h));
+    snprintf(error, sizeof(error), "the result was refused: %.300s", pgw_error_message(w->h));
+    if (t->verdict == PGW_DONE) t->verdict = PGW_RETRY;
+    t->delay_ms = -1;
+    pgw__mem_free(t->error);
+    t->error = pgw__mem_dup(error);
+    st = flush_call(w, i, 1);
+    if (st < 0 && flush_is_poison(w, st)) {
+        w->verdicts[i] = PGW_ENOTFOUND; /* nothing can be told about it: let its lease end */
+        return PGW_OK;
+    }
+    return flush_decided(w, st, i, 1);
+}
+
+static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
+{
+    pgw_status st = flush_call(w, from, n);
+    size_t i;
+
+    if (st >= 0 || !flush_is_poison(w, st)) return flush_decided(w, st, from, n);
+    for (i = from; i < from + n; i++) {
+        st = n > 1 ? flush_call(w, i, 1) : st;
+        st = st < 0 && flush_is_poison(w, st) ? flush_condemn(w, i, st) : flush_decided(w, st, i, 1);
+        if (st < 0) {
+            flush_fill(w, i, from + n - i, st);
+            return st;
+        }
+    }
+    return PGW_OK;
+}
+
+/* ---- afterwards ---- */
+
+static void flush_count(pgw_worker *w, const pgw_task *t)
+{
+    switch (t->verdict) {
+    case PGW_DONE: atomic_fetch_add(&w->n.completed, 1); break;
+    case PGW_DEAD: atomic_fetch_add(&w->n.dead, 1); break;
+    case PGW_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
+    case PGW_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
+    case PGW_RETRY:
+    case PGW_SETTLED:
+    default: atomic_fetch_add(&w->n.failed, 1); break;
+    }
+}
+
+/* Is there nothing more to hope for? While the worker runs, a result waits for its server as long as
+ * it takes; one that is to end waits as long as the lease holds. */
+static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st, int64_t now)
+{
+    if (pgw__worker_hopeless(st)) return true;
+    return w->stops > 0 && now >= atomic_load(&t->safe_until);
+}
+
+static void flush_settle(pgw_worker *w, size_t n)
+{
+    const int64_t now = pgw__clock_ms();
+    pgw__list again = {NULL, NULL, 0};
+    size_t i;
+
+    pthread_mutex_lock(&w->lock);
+    for (i = 0; i < n; i++) {
+        pgw_task *t = w->out[i];
+        const pgw_status st = w->verdicts[i];
+
+        if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
+            flush_count(w, t);
+            pgw__worker_drop(t);
+        } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
+            atomic_fetch_add(&w->n.refused, 1);
+            pgw__worker_drop(t);
+        } else if (flush_gives_up(w, t, st, now)) {
+            atomic_fetch_add(&w->n.lost, 1);
+            pgw__worker_drop(t);
+        } else {
+            t->doubt = t->doubt || st == PGW_EUNKNOWN;
+            pgw__list_push(&again, t);
+        }
+    }
+    if (again.count > 0) { /* in front: they are the oldest */
+        again.last->next = w->done.first;
+        again.count += w->done.count;
+        if (w->done.last != NULL) again.last = w->done.last;
+        w->done = again;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static size_t flush_take(pgw_worker *w)
+{
+    size_t n = 0, i;
+
+    pthread_mutex_lock(&w->lock);
+    while (n < w->room && (w->out[n] = pgw__list_pop(&w->done)) != NULL) n++;
+    if (w->done.count > 0) w->done_since = pgw__clock_ms();
+    pthread_mutex_unlock(&w->lock);
+
+    qsort(w->out, n, sizeof(w->out[0]), flush_compare);
+    for (i = 0; i < n; i++) {
+        w->refs[i] = w->out[i]->ref;
+        w->outputs[i] = w->out[i]->output;
+    }
+    return n;
+}
+
+pgw_status pgw__worker_flush(pgw_worker *w, pgw__claim *claim)
+{
+    const size_t n = flush_take(w);
+    pgw_status st = PGW_OK;
+    size_t plain = 0, i, size;
+
+    /* Plain completions of the one queue come first in order, and can travel with the claim. */
+    if (claim != NULL && n > 0 && w->queues_count == 1 && w->out[0]->verdict == PGW_DONE &&
+        w->out[0]->output == NULL)
+        plain = pgw__worker_group(w->out, n);
+    for (i = plain; i < n; i += size) {
+        size = pgw__worker_group(w->out + i, n - i);
+        if (st >= 0)
+            st = flush_group(w, i, size);
+        else
+            flush_fill(w, i, size, PGW_ECONN); /* not sent */
+    }
+    if (plain > 0 && st >= 0) {
+        claim->sent_at = pgw__clock_ms();
+        st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, plain, &claim->batch, &claim->opts);
+        claim->done = st >= 0;
+        if (st < 0) flush_decided(w, st, 0, plain);
+    } else {
+        flush_fill(w, 0, plain, PGW_ECONN);
+    }
+    flush_settle(w, n);
+    return st;
+}
