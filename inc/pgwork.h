@@ -534,9 +534,14 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most, int (*fn)(const pgw_
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Worker @{
- * The runtime, and the one part of the library with threads: the thread that calls pgw_worker_run() owns the
- * connection that claims, extends and completes; `worker.concurrency` threads call the handler
- * (0: the calling thread does, one job at a time, and leases are extended between jobs only). */
+ * The runtime, and the one part of the library with threads:
+ *   - the thread that calls pgw_worker_run() owns the connection that claims and reports results;
+ *   - `worker.concurrency` threads call the handler;
+ *   - one thread extends leases, every third of their length, on a connection of its own, which is
+ *     opened when the first job has run that long.
+ * With `worker.concurrency` 0 there are none: the calling thread calls the handler, one job at a
+ * time, and extends leases between jobs only. Signals of the program are never delivered to threads
+ * of the worker. */
 
 /** What a handler decided. */
 typedef enum pgw_verdict {
@@ -556,41 +561,63 @@ typedef enum pgw_verdict {
 
 /** Called in a handler thread; @p task is borrowed until it returns. */
 typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
-/** Called with up to `worker.batch` jobs; sets each one's verdict with pgw_task_set_verdict (PGW_DONE unless set). */
+/**
+ * Called with up to `worker.batch` jobs, as many as are there; sets each one's verdict with
+ * pgw_task_set_verdict() (PGW_DONE unless set).
+ */
 typedef void pgw_batch_fn(pgw_task *const *tasks, size_t n, void *arg);
 
 PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
 /** PGW_LOST | ..., 0: go on. Cheap: ask it often, and always before a lasting effect. Any thread. */
 PGW_API int pgw_task_signals(const pgw_task *task);
-/** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first call; -1: no descriptor left. */
+/**
+ * Becomes readable with the first signal: for handlers that wait in poll(). Made at the first call;
+ * -1: no descriptor left. With `worker.concurrency` 0 nobody is there to make it readable.
+ */
 PGW_API int pgw_task_fd(pgw_task *task);
 /** The job's result, JSON text, copied. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 /** Why it failed; copied, cut at 8,000 bytes. */
 PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
+/** When to try again: for PGW_RETRY (not set: the queue's backoff) and PGW_SNOOZE (not set: a second). */
 PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
 /**
- * A worker for @p queues (1 .. 64, copied). @p conf is copied: worker.concurrency, worker.prefetch,
- * worker.batch, worker.lease_ms, worker.job_timeout_ms, poll.min_ms, poll.max_ms, worker.flush_ms, holder.
- * Give either @p fn or @p batch_fn. Caller owns it (free with pgw_worker_free). PGW_EINVAL.
+ * A worker for @p queues (1 .. 64, copied). @p conf is copied: worker.*, poll.*, and all that a handle
+ * reads. Give either @p fn or @p batch_fn. Caller owns it (free with pgw_worker_free). PGW_EINVAL.
  */
 PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues, size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn, void *arg);
 /**
  * Works until @p stop is notified (or, with `worker.drain` on, until nothing is left; or after
- * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an attempt,
- * waits for the running ones (their leases go on), returns PGW_OK. Second: raises
- * PGW_STOPPING, releases nothing that still runs (its lease will expire) and waits for the handlers at most
- * `worker.stop_ms`. Connection failures are survived: it reconnects with jitter. Returns an error only
- * when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM; pgw_worker_error() has the story.
+ * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an
+ * attempt, waits for the running ones (their leases go on), returns PGW_OK. Second: raises
+ * PGW_STOPPING and waits for the handlers at most `worker.stop_ms`; what still runs then is not
+ * released (its lease will expire), and PGW_ETIMEDOUT says that handlers are still in the program's
+ * code: their threads end when they return, and until then what `arg` points to must stay.
+ *
+ * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_LOST before
+ * anybody else can have its job, by the monotonic clock, even when the whole process was frozen. A
+ * job whose lease was lost before it began is dropped without a word; one that was cancelled before
+ * it began is handed back, which ends it. A handler that ignores PGW_TIMEOUT for `worker.stop_ms`
+ * loses its lease. A late verdict is sent to the server all the same: the token decides.
+ *
+ * Connection failures are survived: it reconnects with jitter, and results wait. Returns an error only
+ * when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM, PGW_EPROTO, or
+ * PGW_EMISUSE (handlers of the last run are still busy); pgw_worker_error() has the story.
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
+/** What went wrong last, or "": to be asked when pgw_worker_run() has returned. Borrowed until the next run. */
 PGW_API const char *pgw_worker_error(const pgw_worker *w);
 
 typedef struct pgw_worker_stats {
     size_t struct_size;
-    int64_t claimed, completed, failed, dead, snoozed, released, refused, lost, claims, empty_claims, reconnects, running;
+    int64_t claimed;
+    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by verdict */
+    int64_t refused; /* results that came too late: another claim has the job, or it is gone */
+    int64_t lost;    /* leases that ran out, or were taken away, before there was a result */
+    int64_t claims, empty_claims, reconnects;
+    int64_t running; /* with a handler right now */
 } pgw_worker_stats;
 /** A snapshot; set struct_size first. Any thread. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
@@ -611,13 +638,22 @@ PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_
 
 /** The loop around the tick in the shape of a PostgreSQL background worker. Caller owns it (free with pgw_reaper_free). @p conf is copied: reaper.max_wait_ms, reaper.batch, holder. */
 PGW_API pgw_status pgw_reaper_new(pgw_reaper **r, const pgw_conf *conf);
-/** Runs until @p stop: a recovery pass first, then ticks; survives lost connections. Returns as pgw_worker_run(). */
+/**
+ * Runs until @p stop: a recovery pass first, then ticks; survives lost connections. Returns PGW_OK
+ * when stopped, or an error that no repetition would cure: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL,
+ * PGW_ENOMEM, PGW_EPROTO; pgw_reaper_error() has the story.
+ */
 PGW_API pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop);
-/** Asks the loop to call @p fn (from its own thread, between ticks) for a fresh configuration. Async-signal-safe. */
+/** Asks the loop for a fresh configuration, from pgw_reaper_on_reload()'s function. Async-signal-safe. */
 PGW_API void pgw_reaper_reload(pgw_reaper *r);
+/**
+ * @p fn is called from the loop's own thread, between ticks. What it returns is copied, and a new
+ * session is opened with it; NULL: go on with the old one.
+ */
 PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
-/** Called after the first good tick (ready = true) and after every tick: for sd_notify and counters. */
+/** Called after every good tick, for counters and watchdogs; the first call says that it is ready (sd_notify). */
 PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg), void *arg);
+/** What went wrong last, or "": to be asked when pgw_reaper_run() has returned. Borrowed until the next run. */
 PGW_API const char *pgw_reaper_error(const pgw_reaper *r);
 PGW_API void pgw_reaper_free(pgw_reaper *r);
 /** @} */
