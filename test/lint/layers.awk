@@ -9,7 +9,7 @@ function layer(n, names,    i, k, list) {
 }
 
 BEGIN {
-    layer(0, "backoff buf clock cronexpr log mem name status stop version")
+    layer(0, "backoff buf clock cronexpr log mem name status stop version wake")
     layer(1, "conf sql")
     layer(2, "pq")
     layer(2.5, "check")        # what callers of layer 3 may pass
