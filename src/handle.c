@@ -1,4 +1,6 @@
 /* handle: the public face of a handle; the work is done in the room pq. */
+#include "handle.h"
+
 #include <stdio.h>
 
 #include "pq.h"
@@ -18,14 +20,20 @@ static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
                                                   : "install a newer libpgwork");
 }
 
-pgw_status pgw_open(pgw **h, const pgw_conf *conf)
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
 {
     pgw_status st = pgw__pq_new(h, conf);
 
     if (st != PGW_OK) return st;
+    pgw__pq_set_stop(*h, stop);
     if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
         pgw__pq_greet(*h, PGW__SQL_HANDLE_VERSION, handle_check_version);
     return pgw__pq_connect_once(*h);
+}
+
+pgw_status pgw_open(pgw **h, const pgw_conf *conf)
+{
+    return pgw__handle_open(h, conf, NULL);
 }
 
 pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)

@@ -10,6 +10,7 @@
 #include "backoff.h"
 #include "clock.h"
 #include "conf.h"
+#include "handle.h"
 #include "log.h"
 #include "mem.h"
 #include "pq.h"
@@ -105,7 +106,7 @@ static bool reaper_hopeless(pgw_status st)
 
 static void reaper_note(pgw_reaper *r, pgw_status st)
 {
-    const char *story = r->h != NULL ? pgw_error_message(r->h) : pgw_status_text(st);
+    const char *story = pgw_error_message(r->h);
 
     snprintf(r->error, sizeof(r->error), "%s", story);
     PGW__LOG(pgw__conf_log(r->conf), reaper_hopeless(st) ? PGW_ERROR : PGW_WARN, REAPER_ROOM, "%s", story);
@@ -141,15 +142,14 @@ static pgw_status reaper_open(pgw_reaper *r)
     pgw_status st;
 
     if (r->h != NULL) return PGW_OK;
-    st = pgw_open(&r->h, r->conf);
-    if (st < 0) {
+    st = pgw__handle_open(&r->h, r->conf, r->stop);
+    if (st >= 0) return PGW_OK;
+    if (st != PGW_ECANCELED) {
         r->stats.errors++;
         reaper_note(r, st);
-        reaper_hang_up(r);
-        return st;
     }
-    pgw_set_stop(r->h, r->stop);
-    return PGW_OK;
+    reaper_hang_up(r);
+    return st;
 }
 
 static int64_t reaper_work(const pgw_reap_stats *s)

@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "conf.h"
+#include "handle.h"
 #include "mem.h"
 #include "name.h"
 #include "pq.h"
@@ -486,20 +487,19 @@ static pgw_status worker_open(pgw_worker *w)
 {
     for (;;) {
         struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
-        const pgw_status st = pgw_open(&w->h, w->conf);
+        const pgw_status st = pgw__handle_open(&w->h, w->conf, w->stop);
 
         if (st >= 0) {
-            pgw_set_stop(w->h, w->stop);
             w->epoch = pgw__pq_epoch(w->h);
             pgw__backoff_reset(&w->trouble);
             return PGW_OK;
         }
-        worker_trouble(w, st, w->h != NULL ? pgw_error_message(w->h) : pgw_status_text(st));
+        worker_call_failed(w, st);
         pgw_close(w->h);
         w->h = NULL;
         if (w->fatal != PGW_OK) return w->fatal;
-        poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at));
         if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
+        poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at));
     }
 }
 

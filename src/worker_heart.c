@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "handle.h"
 #include "mem.h"
 #include "pq.h"
 
@@ -176,16 +177,14 @@ static pgw_status heart_connect(pgw_worker *w, pgw **h)
     pgw_status st;
 
     if (*h != NULL) return PGW_OK;
-    st = pgw_open(h, w->conf);
-    if (*h == NULL) return st;
-    if (st < 0) {
-        PGW__LOG(&w->log, PGW_WARN, "worker", "no connection to extend leases: %s", pgw_error_message(*h));
-        pgw_close(*h);
-        *h = NULL;
-        return st;
-    }
-    pgw_set_stop(*h, w->heart_stop);
-    return PGW_OK;
+    st = pgw__handle_open(h, w->conf, w->heart_stop);
+    if (st >= 0) return PGW_OK;
+    if (st != PGW_ECANCELED)
+        PGW__LOG(&w->log, PGW_WARN, "worker", "no connection to extend leases: %s",
+                 pgw_error_message(*h));
+    pgw_close(*h);
+    *h = NULL;
+    return st;
 }
 
 int64_t pgw__worker_beat(pgw_worker *w, pgw **h)

@@ -18,6 +18,7 @@ BEGIN {
     # the few arrows inside a layer, and who embeds the SQL
     also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = 1
     also["sql", "sql_data.inc"] = 1
+    also["worker", "handle"] = also["reaper", "handle"] = 1
 }
 
 function room(file) {

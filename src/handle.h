@@ -1,0 +1,10 @@
+/* handle: what the loops need of it beyond the public header. */
+#ifndef PGW_HANDLE_H
+#define PGW_HANDLE_H
+
+#include "pgwork.h"
+
+/* pgw_open() that a stop can end, while it connects, too: PGW_ECANCELED. The stop stays on the handle. */
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop);
+
+#endif
