@@ -4,7 +4,8 @@
 
 #include "pgwork.h"
 
-/* pgw_open() that a stop can end, while it connects, too: PGW_ECANCELED. The stop stays on the handle. */
+/* pgw_open() that a stop can end, while it connects, too: PGW_ECANCELED. The stop stays on the
+ * handle. */
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop);
 
 #endif

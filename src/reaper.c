@@ -1,8 +1,9 @@
 /* reaper: the loop around pgw_reaper_tick(), in the shape of a PostgreSQL background worker.
  *
  * Policy lives in the tick, which says when to come back; the loop ticks, waits on what can wake it
- * (the server's socket, the stop, a reload), and survives what can be survived. It keeps nothing that a
- * restart would lose, so its first ticks are the recovery pass, and any number of reapers may run. */
+ * (the server's socket, the stop, a reload), and survives what can be survived. It keeps nothing
+ * that a restart would lose, so its first ticks are the recovery pass, and any number of reapers
+ * may run. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "pq.h"
 #include "wake.h"
 
-#define REAPER_ROOM "reaper"
+#define REAPER_ROOM     "reaper"
 #define REAPER_STUCK_MS 10 /* there is more to do, and another reaper is at it */
 
 struct pgw_reaper {
@@ -90,7 +91,8 @@ void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void 
     r->reload_arg = arg;
 }
 
-void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg), void *arg)
+void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
+                        void *arg)
 {
     r->on_tick = fn;
     r->tick_arg = arg;
@@ -100,8 +102,8 @@ void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, v
 
 static bool reaper_hopeless(pgw_status st)
 {
-    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM || st == PGW_EMISUSE ||
-           st == PGW_EPROTO;
+    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM ||
+           st == PGW_EMISUSE || st == PGW_EPROTO;
 }
 
 static void reaper_note(pgw_reaper *r, pgw_status st)
@@ -109,7 +111,8 @@ static void reaper_note(pgw_reaper *r, pgw_status st)
     const char *story = pgw_error_message(r->h);
 
     snprintf(r->error, sizeof(r->error), "%s", story);
-    PGW__LOG(pgw__conf_log(r->conf), reaper_hopeless(st) ? PGW_ERROR : PGW_WARN, REAPER_ROOM, "%s", story);
+    PGW__LOG(pgw__conf_log(r->conf), reaper_hopeless(st) ? PGW_ERROR : PGW_WARN, REAPER_ROOM, "%s",
+             story);
 }
 
 static void reaper_hang_up(pgw_reaper *r)
@@ -126,7 +129,8 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
 
     if (atomic_exchange(&r->reload, 0) == 0 || r->on_reload == NULL) return PGW_OK;
     given = r->on_reload(r->reload_arg);
-    if (given == NULL) return PGW_OK; /* the program found nothing good to offer: go on with the old one */
+    if (given == NULL)
+        return PGW_OK; /* the program found nothing good to offer: go on with the old one */
     conf = pgw__conf_copy(given);
     if (conf == NULL) return PGW_ENOMEM;
     reaper_hang_up(r);
@@ -173,7 +177,8 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
     }
     pgw__backoff_reset(&r->trouble);
     if (!r->ready)
-        PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM, "ready; first pass took back %lld jobs",
+        PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM,
+                 "ready; first pass took back %lld jobs",
                  (long long)(r->stats.reaped + r->stats.died));
     r->ready = true;
     if (*wait_ms == 0 && reaper_work(&r->stats) == before) *wait_ms = REAPER_STUCK_MS;
@@ -189,7 +194,8 @@ static void reaper_wait(pgw_reaper *r, int64_t wait_ms, bool well)
 
     if (wait_ms == 0) return;
     if (well) st = pgw__pq_wait(r->h, wait_ms, r->wake.read_fd);
-    if (st < 0 && st != PGW_ECANCELED) { /* the session died under us; the next tick opens another */
+    if (st < 0 &&
+        st != PGW_ECANCELED) { /* the session died under us; the next tick opens another */
         r->stats.errors++;
         reaper_note(r, st);
         wait_ms = pgw__backoff_next_ms(&r->trouble);

@@ -13,7 +13,7 @@
 #include "pq.h"
 
 #define WORKER_QUEUES_MAX 64
-#define WORKER_ROOM "worker"
+#define WORKER_ROOM       "worker"
 
 /* ---- birth and death ---- */
 
@@ -48,7 +48,8 @@ static void worker_read_conf(pgw_worker *w)
     w->connect_ms = pgw__conf_int(c, "connect.timeout_ms");
     w->output_max = (size_t)pgw__conf_int(c, "payload.max_bytes");
     pgw__backoff_init(&w->poll, pgw__conf_int(c, "poll.min_ms"), w->poll_ms);
-    pgw__backoff_init(&w->trouble, pgw__conf_int(c, "reconnect.base_ms"), pgw__conf_int(c, "reconnect.cap_ms"));
+    pgw__backoff_init(&w->trouble, pgw__conf_int(c, "reconnect.base_ms"),
+                      pgw__conf_int(c, "reconnect.cap_ms"));
     w->beats.trouble = w->trouble;
 }
 
@@ -99,7 +100,8 @@ static bool worker_queues_ok(const char *const *queues, size_t n)
 }
 
 pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *const *queues,
-                          size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn, void *arg)
+                          size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,
+                          void *arg)
 {
     pgw_worker *w;
 
@@ -195,8 +197,8 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 
 bool pgw__worker_hopeless(pgw_status st)
 {
-    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM || st == PGW_EMISUSE ||
-           st == PGW_EPROTO;
+    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM ||
+           st == PGW_EMISUSE || st == PGW_EPROTO;
 }
 
 /* What a failed call means for the loop: wait before the next one, or give up. */
@@ -241,7 +243,8 @@ static void worker_well(pgw_worker *w)
 /* ---- the sleeping sign ----
  *
  * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
- * enqueue wakes it. The sign stays out while jobs come singly, and goes in when they come in numbers. */
+ * enqueue wakes it. The sign stays out while jobs come singly, and goes in when they come in
+ * numbers. */
 
 static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
 {
@@ -269,7 +272,8 @@ static void worker_sign_up(pgw_worker *w)
         return;
     }
     w->deaf = true;
-    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s", pgw_error_message(w->h));
+    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s",
+             pgw_error_message(w->h));
 }
 
 static void worker_sign_in(pgw_worker *w)
@@ -290,7 +294,8 @@ static void worker_found_none(pgw_worker *w)
     pthread_mutex_unlock(&w->lock);
     if (!w->deaf && !w->drain) {
         if (w->signed_up) { /* somebody will call; look now and then all the same */
-            w->claim_at = now + w->poll_ms - (int64_t)(pgw__random_u64() % (uint64_t)(w->poll_ms / 4 + 1));
+            w->claim_at =
+                now + w->poll_ms - (int64_t)(pgw__random_u64() % (uint64_t)(w->poll_ms / 4 + 1));
             return;
         }
         worker_sign_up(w);
@@ -305,7 +310,8 @@ static void worker_found_none(pgw_worker *w)
 static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
-    const pgw_status st = pgw__worker_admit(w, claim->batch, claim->sent_at, pgw_server_time_us(w->h));
+    const pgw_status st =
+        pgw__worker_admit(w, claim->batch, claim->sent_at, pgw_server_time_us(w->h));
 
     if (st < 0) {
         worker_trouble(w, st, "out of memory for claimed jobs");
@@ -372,15 +378,19 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
 /* With the stop on the handle, waits end at its first notify; from then on they must not. */
 static void worker_heed_stop(pgw_worker *w)
 {
-    const int stops = w->fatal != PGW_OK && pgw_stop_count(w->stop) == 0 ? 1 : pgw_stop_count(w->stop);
+    const int stops =
+        w->fatal != PGW_OK && pgw_stop_count(w->stop) == 0 ? 1 : pgw_stop_count(w->stop);
     pgw__crate *c;
     size_t i;
 
     if (stops == w->stops) return;
-    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, stops == 1 ? "stopping: finishing what runs" : "stopping now");
+    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM,
+             stops == 1 ? "stopping: finishing what runs" : "stopping now");
     w->stops = stops;
     pgw_set_stop(w->h, NULL);
-    pgw_set_timeout(w->h, w->call_ms < w->stop_ms ? w->call_ms : w->stop_ms > 1000 ? w->stop_ms : 1000);
+    pgw_set_timeout(w->h, w->call_ms < w->stop_ms ? w->call_ms
+                          : w->stop_ms > 1000     ? w->stop_ms
+                                                  : 1000);
     if (stops < 2) return;
     w->end_at = pgw__clock_ms() + w->stop_ms;
     atomic_store(&w->stopping, 2);
@@ -543,8 +553,8 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     w->stop = NULL;
     if (w->fatal != PGW_OK) return w->fatal;
     if (all_left) return PGW_OK;
-    snprintf(w->error, sizeof(w->error), "handlers did not return within %lld ms of the second stop",
-             (long long)w->stop_ms);
+    snprintf(w->error, sizeof(w->error),
+             "handlers did not return within %lld ms of the second stop", (long long)w->stop_ms);
     PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s", w->error);
     return PGW_ETIMEDOUT;
 }

@@ -6,9 +6,10 @@
  *   worker_flush.c  results: sorted into groups, sent, sent again
  *   worker_heart.c  leases: extended in time, given up in time
  *
- * Threads: the main loop (the caller's thread, owner of the handle `h`), the handler threads, and the
- * heart (owner of a handle of its own, opened when the first lease is a third over). One lock guards
- * what more than one of them sees and is not atomic; no call to the server and no handler runs under it.
+ * Threads: the main loop (the caller's thread, owner of the handle `h`), the handler threads, and
+ * the heart (owner of a handle of its own, opened when the first lease is a third over). One lock
+ * guards what more than one of them sees and is not atomic; no call to the server and no handler
+ * runs under it.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
  * with the last of them. */
@@ -44,8 +45,8 @@ struct pgw_task {
     const pgw_job *job;
     pgw_ref ref;
     pgw__stage stage;
-    int64_t lease_ms; /* length, as the claim said */
-    int64_t beat_at;  /* extend from then on */
+    int64_t lease_ms;           /* length, as the claim said */
+    int64_t beat_at;            /* extend from then on */
     _Atomic int64_t safe_until; /* monotonic: nobody else can have the job before */
     _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
     atomic_int signals;
@@ -160,14 +161,16 @@ void pgw__worker_destroy(pgw_worker *w);
 bool pgw__worker_hopeless(pgw_status st); /* an error that no repetition will cure */
 
 /* ---- worker_pool.c ---- */
-/* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a failure. */
+/* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a
+ * failure. */
 pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, int64_t server_us);
 pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
 bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and were left behind */
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 /* With the lock held: */
-void pgw__worker_release_ready(pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
+void pgw__worker_release_ready(
+    pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
 void pgw__worker_raise(pgw_task *t, int signals);
 bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST; false: it was already */
 void pgw__worker_drop(pgw_task *t); /* GONE */
@@ -189,16 +192,18 @@ void pgw__worker_flush_free(pgw_worker *w);
 /* Reports results, and makes the claim (may be NULL) when it costs no further round trip: then the
  * status is the claim's. Otherwise PGW_OK, or what the first call failed with. */
 pgw_status pgw__worker_flush(pgw_worker *w, pgw__claim *claim);
-int pgw__worker_order(const pgw_task *a, const pgw_task *b);      /* what one call can report, side by side */
-size_t pgw__worker_group(pgw_task *const *tasks, size_t n);      /* how many at the front are for one call */
+int pgw__worker_order(const pgw_task *a,
+                      const pgw_task *b); /* what one call can report, side by side */
+size_t pgw__worker_group(pgw_task *const *tasks,
+                         size_t n); /* how many at the front are for one call */
 
 /* ---- worker_heart.c ---- */
 bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
-/* Extends what is due, with the lock held (dropped while the server is asked), on *h, which is opened when
- * it is NULL. Returns when to come back. */
+/* Extends what is due, with the lock held (dropped while the server is asked), on *h, which is
+ * opened when it is NULL. Returns when to come back. */
 int64_t pgw__worker_beat(pgw_worker *w, pgw **h);
 
 #endif

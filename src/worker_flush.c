@@ -12,8 +12,8 @@
 #include "clock.h"
 #include "mem.h"
 
-#define FLUSH_MAX 10000           /* of one call */
-#define FLUSH_SNOOZE_MS 1000      /* when the handler set no time */
+#define FLUSH_MAX       10000 /* of one call */
+#define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
@@ -91,11 +91,12 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 
     switch (t->verdict) {
     case PGW_DONE:
-        return pgw_complete(w->h, verdicts, queue, refs, t->output != NULL ? w->outputs + from : NULL, n);
+        return pgw_complete(w->h, verdicts, queue, refs,
+                            t->output != NULL ? w->outputs + from : NULL, n);
     case PGW_SNOOZE:
-        return pgw_snooze(w->h, verdicts, queue, refs, n, t->delay_ms >= 0 ? t->delay_ms : FLUSH_SNOOZE_MS);
-    case PGW_RELEASE:
-        return pgw_release(w->h, verdicts, queue, refs, n);
+        return pgw_snooze(w->h, verdicts, queue, refs, n,
+                          t->delay_ms >= 0 ? t->delay_ms : FLUSH_SNOOZE_MS);
+    case PGW_RELEASE: return pgw_release(w->h, verdicts, queue, refs, n);
     case PGW_RETRY:
     case PGW_DEAD:
     case PGW_SETTLED: /* never comes here */
@@ -123,8 +124,8 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
     for (i = from; i < from + n; i++) w->verdicts[i] = st;
 }
 
-/* One call's worth. Afterwards verdicts[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what the whole
- * call failed with. Returns PGW_OK when the server decided. */
+/* One call's worth. Afterwards verdicts[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what
+ * the whole call failed with. Returns PGW_OK when the server decided. */
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
     if (st >= 0 || st == PGW_ELEASE) return PGW_OK;
@@ -161,7 +162,8 @@ static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
     if (st >= 0 || !flush_is_poison(w, st)) return flush_decided(w, st, from, n);
     for (i = from; i < from + n; i++) {
         st = n > 1 ? flush_call(w, i, 1) : st;
-        st = st < 0 && flush_is_poison(w, st) ? flush_condemn(w, i, st) : flush_decided(w, st, i, 1);
+        st =
+            st < 0 && flush_is_poison(w, st) ? flush_condemn(w, i, st) : flush_decided(w, st, i, 1);
         if (st < 0) {
             flush_fill(w, i, from + n - i, st);
             return st;
@@ -185,8 +187,8 @@ static void flush_count(pgw_worker *w, const pgw_task *t)
     }
 }
 
-/* Is there nothing more to hope for? While the worker runs, a result waits for its server as long as
- * it takes; one that is to end waits as long as the lease holds. */
+/* Is there nothing more to hope for? While the worker runs, a result waits for its server as long
+ * as it takes; one that is to end waits as long as the lease holds. */
 static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st, int64_t now)
 {
     if (pgw__worker_hopeless(st)) return true;

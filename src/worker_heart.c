@@ -1,7 +1,7 @@
 /* worker_heart: leases are extended a third before anything depends on it, or given up in time.
  *
- * A lease is believed in until the moment its claim or last extension was sent, plus its length: the
- * server counts from later, so nobody else can have the job before. */
+ * A lease is believed in until the moment its claim or last extension was sent, plus its length:
+ * the server counts from later, so nobody else can have the job before. */
 #include "worker.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ void pgw__worker_heart_free(pgw_worker *w)
     pgw__mem_free(w->beats.sent_at);
 }
 
-/* Is this lease to be extended in a beat at `now`? *next takes the earliest time something is due. */
+/* Is this lease to be extended in a beat at `now`? *next takes the earliest time something is due.
+ */
 static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
 {
     const pgw_worker *w = t->worker;
@@ -42,12 +43,14 @@ static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
 
     if (t->stage == PGW__GONE) return false;
     if (now >= safe_until && t->stage != PGW__DONE) pgw__worker_lose(t);
-    if (atomic_load(&t->signals) != 0) pgw__worker_raise(t, 0); /* found by the handler: poke the rest */
+    if (atomic_load(&t->signals) != 0)
+        pgw__worker_raise(t, 0); /* found by the handler: poke the rest */
     if (now >= safe_until || (atomic_load(&t->signals) & PGW_LOST)) return false;
 
     if (t->stage == PGW__RUNNING && tired_at != INT64_MAX) {
         if (now >= tired_at) pgw__worker_raise(t, PGW_TIMEOUT);
-        /* A handler that does not heed its timeout must lose the job in the end, or nobody ever gets it. */
+        /* A handler that does not heed its timeout must lose the job in the end, or nobody ever
+         * gets it. */
         if (now >= tired_at + w->stop_ms) {
             if (safe_until < *next) *next = safe_until;
             return false;

@@ -1,11 +1,11 @@
 /* worker_plan: what a worker does next. */
 #include "worker_plan.h"
 
-#define PLAN_MAX_CLAIM 10000 /* of one pgw_claim() */
-#define PLAN_MAX_WAIT_MS 1000
+#define PLAN_MAX_CLAIM    10000 /* of one pgw_claim() */
+#define PLAN_MAX_WAIT_MS  1000
 #define PLAN_STOP_WAIT_MS 50 /* a second stop makes no descriptor readable: look for it */
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t plan_earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -17,7 +17,8 @@ static bool plan_is_over(const pgw__worker_view *v)
 }
 
 /* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
- * anything will do. In the calling thread claims and handlers take turns: no use in claiming early. */
+ * anything will do. In the calling thread claims and handlers take turns: no use in claiming early.
+ */
 static int plan_claim(const pgw__worker_view *v)
 {
     const int room = v->prefetch - v->ready;
@@ -26,7 +27,7 @@ static int plan_claim(const pgw__worker_view *v)
     if (plan_is_over(v) || room <= 0) return 0;
     if (v->now < v->claim_at && !last_look) return 0;
     if (v->ready > 0 && (v->here || room < v->prefetch - room)) return 0;
-    return (int)earlier(earlier(room, v->left), PLAN_MAX_CLAIM);
+    return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }
 
 /* At once when nobody is at work, so that a lone job is not held up; else in lots. */
@@ -43,11 +44,11 @@ static int64_t plan_wait_ms(const pgw__worker_view *v)
     int64_t call = v->beat_at; /* when the server is to be called next */
     int64_t until;
 
-    if (!plan_is_over(v) && v->claim_at > v->now) call = earlier(call, v->claim_at);
-    if (v->done > 0) call = earlier(call, v->done_since + v->flush_ms);
+    if (!plan_is_over(v) && v->claim_at > v->now) call = plan_earlier(call, v->claim_at);
+    if (v->done > 0) call = plan_earlier(call, v->done_since + v->flush_ms);
     if (v->call_at > v->now) call = v->call_at;
-    until = earlier(call, v->now + longest);
-    if (v->stops > 1) until = earlier(until, v->end_at);
+    until = plan_earlier(call, v->now + longest);
+    if (v->stops > 1) until = plan_earlier(until, v->end_at);
     return until > v->now ? until - v->now : 1;
 }
 

@@ -1,4 +1,5 @@
-/* worker_pool: the stock of claimed jobs, the threads that work on them, and what a handler can ask and say. */
+/* worker_pool: the stock of claimed jobs, the threads that work on them, and what a handler can ask
+ * and say. */
 #include "worker.h"
 
 #include <signal.h>
@@ -57,7 +58,8 @@ void pgw__worker_drop(pgw_task *t)
     pgw__crate_put(t->worker, t->crate);
 }
 
-static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t sent_at, int64_t server_us)
+static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t sent_at,
+                        int64_t server_us)
 {
     const int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
 
@@ -67,7 +69,8 @@ static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t 
     t->ref = pgw_job_ref(job);
     t->lease_ms = lease_ms > 1 ? lease_ms : 1;
     t->beat_at = sent_at + t->lease_ms / 3;
-    /* The server started the lease after we sent the claim, so by our clock it lasts at least until then. */
+    /* The server started the lease after we sent the claim, so by our clock it lasts at least until
+     * then. */
     atomic_init(&t->safe_until, sent_at + t->lease_ms);
     atomic_init(&t->tired_at, INT64_MAX);
     atomic_init(&t->signals, 0);
@@ -185,7 +188,8 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
             pgw__worker_drop(t);
             continue;
         }
-        if (atomic_load(&t->signals) & PGW_CANCELED) { /* the server removes it when it comes back */
+        if (atomic_load(&t->signals) &
+            PGW_CANCELED) { /* the server removes it when it comes back */
             pool_release(w, t);
             continue;
         }

@@ -6,8 +6,12 @@ static pgw__worker_view v;
 
 void setUp(void)
 {
-    v = (pgw__worker_view){
-        .now = 1000000, .left = INT64_MAX, .beat_at = INT64_MAX, .prefetch = 8, .flush_jobs = 100, .flush_ms = 5};
+    v = (pgw__worker_view){.now = 1000000,
+                           .left = INT64_MAX,
+                           .beat_at = INT64_MAX,
+                           .prefetch = 8,
+                           .flush_jobs = 100,
+                           .flush_ms = 5};
 }
 
 void tearDown(void) {}

@@ -1,0 +1,485 @@
+#include "fake_server.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "handle.h"
+#include "pq.h"
+
+#define JOBS_MAX 100001
+
+struct pgw_job {
+    int64_t id;
+    char queue[32], error[512], output[128];
+    int64_t lease_ms, lease_until_us;
+    uint64_t token;
+    int attempt, finishes, canceled;
+    fake_state state;
+};
+
+struct pgw_batch {
+    size_t n;
+    pgw_job jobs[];
+};
+
+struct pgw {
+    pgw_conf *conf;
+    pgw_stop *stop;
+    pgw_status status;
+    char message[256], sqlstate[6];
+    uint64_t epoch;
+    int alive;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pgw_job jobs[JOBS_MAX]; /* by id */
+    int64_t last, first_ready;
+    uint64_t tokens;
+    int calls[FAKE_VERBS];
+    struct {
+        pgw_status st;
+        int times, applied;
+    } fails[FAKE_VERBS];
+    char poison[128];
+    _Atomic int64_t frozen_us;
+} srv = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- the test's side ---- */
+
+static int64_t fake_clock_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000 + atomic_load(&srv.frozen_us);
+}
+
+void fake_reset(void)
+{
+    pthread_mutex_lock(&srv.lock);
+    memset(srv.jobs, 0, sizeof(srv.jobs[0]) * (size_t)(srv.last + 1));
+    memset(srv.calls, 0, sizeof(srv.calls));
+    memset(srv.fails, 0, sizeof(srv.fails));
+    srv.last = 0;
+    srv.first_ready = 1;
+    srv.poison[0] = '\0';
+    atomic_store(&srv.frozen_us, 0);
+    pgw__clock_source_us = fake_clock_us;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_jobs(const char *queue, int n, int64_t lease_ms)
+{
+    pthread_mutex_lock(&srv.lock);
+    while (n-- > 0) {
+        pgw_job *j = &srv.jobs[++srv.last];
+
+        j->id = srv.last;
+        j->lease_ms = lease_ms;
+        j->state = FAKE_READY;
+        snprintf(j->queue, sizeof(j->queue), "%s", queue);
+    }
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_fails(fake_verb verb, pgw_status st, int times, int applied)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.fails[verb].st = st;
+    srv.fails[verb].times = times;
+    srv.fails[verb].applied = applied;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_takes_away(int64_t id)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.jobs[id].token = ++srv.tokens;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_cancels(int64_t id)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.jobs[id].canceled = 1;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_refuses_output(const char *output)
+{
+    snprintf(srv.poison, sizeof(srv.poison), "%s", output);
+}
+
+void fake_freezes_for(int64_t ms)
+{
+    atomic_fetch_add(&srv.frozen_us, ms * 1000);
+}
+
+int fake_calls(fake_verb verb)
+{
+    int n;
+
+    pthread_mutex_lock(&srv.lock);
+    n = srv.calls[verb];
+    pthread_mutex_unlock(&srv.lock);
+    return n;
+}
+
+int fake_count(fake_state state)
+{
+    int n = 0;
+    int64_t i;
+
+    pthread_mutex_lock(&srv.lock);
+    for (i = 1; i <= srv.last; i++) n += srv.jobs[i].state == state;
+    pthread_mutex_unlock(&srv.lock);
+    return n;
+}
+
+fake_state fake_state_of(int64_t id)
+{
+    fake_state s;
+
+    pthread_mutex_lock(&srv.lock);
+    s = srv.jobs[id].state;
+    pthread_mutex_unlock(&srv.lock);
+    return s;
+}
+
+int fake_attempt_of(int64_t id)
+{
+    return srv.jobs[id].attempt;
+}
+
+int fake_finishes_of(int64_t id)
+{
+    return srv.jobs[id].finishes;
+}
+
+const char *fake_error_of(int64_t id)
+{
+    return srv.jobs[id].error;
+}
+
+/* ---- calls ---- */
+
+static pgw_status fake_say(pgw *h, pgw_status st, const char *message, const char *sqlstate)
+{
+    h->status = st;
+    snprintf(h->message, sizeof(h->message), "%s", message);
+    snprintf(h->sqlstate, sizeof(h->sqlstate), "%s", sqlstate);
+    return st;
+}
+
+/* With the lock held. PGW_AGAIN: do the work; *after then says what to answer. */
+static pgw_status fake_enter(pgw *h, fake_verb verb, pgw_status *after)
+{
+    srv.calls[verb]++;
+    *after = PGW_OK;
+    if (!h->alive) {
+        h->alive = 1;
+        h->epoch++;
+    }
+    fake_say(h, PGW_OK, "", "");
+    if (srv.fails[verb].times == 0) return PGW_AGAIN;
+    srv.fails[verb].times--;
+    *after = srv.fails[verb].st;
+    if (*after == PGW_ECONN || *after == PGW_EUNKNOWN) h->alive = 0;
+    fake_say(h, *after, "the test wants it so", "");
+    return srv.fails[verb].applied ? PGW_AGAIN : *after;
+}
+
+static pgw_job *fake_find(const char *queue, pgw_ref ref, pgw_status *verdict)
+{
+    pgw_job *j = &srv.jobs[ref.id];
+
+    *verdict = PGW_OK;
+    if (strcmp(j->queue, queue) != 0 || (j->state != FAKE_LEASED && j->token == ref.token.number))
+        *verdict = PGW_ENOTFOUND;
+    else if (j->token != ref.token.number)
+        *verdict = PGW_ELEASE;
+    return *verdict == PGW_OK ? j : NULL;
+}
+
+static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, const char *queue,
+                              const pgw_ref *refs, const char *const *outputs, size_t n,
+                              fake_state state, const char *error)
+{
+    pgw_status after, st;
+    size_t i;
+
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(h, verb, &after);
+    for (i = 0; st == PGW_AGAIN && outputs != NULL && i < n; i++)
+        if (outputs[i] != NULL && srv.poison[0] != '\0' && strcmp(outputs[i], srv.poison) == 0)
+            st = fake_say(h, PGW_EDB, "invalid input syntax for type json", "22P02");
+    if (st == PGW_AGAIN) {
+        st = PGW_OK;
+        for (i = 0; i < n; i++) {
+            pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
+
+            if (j == NULL) {
+                st = PGW_ELEASE;
+                continue;
+            }
+            j->state = j->canceled && state == FAKE_READY ? FAKE_CANCELED : state;
+            j->finishes++;
+            if (state == FAKE_READY) {
+                j->attempt--;
+                if (j->id < srv.first_ready) srv.first_ready = j->id;
+            }
+            snprintf(j->error, sizeof(j->error), "%s", error != NULL ? error : "");
+        }
+        if (after != PGW_OK) st = after;
+    }
+    pthread_mutex_unlock(&srv.lock);
+    return st;
+}
+
+pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                        const char *const *outputs, size_t n)
+{
+    return fake_finish(h, FAKE_COMPLETE, verdicts, queue, refs, outputs, n, FAKE_DONE, NULL);
+}
+
+pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n,
+                    const pgw_fail_opts *opts)
+{
+    return fake_finish(h, FAKE_FAIL, verdicts, queue, refs, NULL, n,
+                       opts->dead ? FAKE_DEAD : FAKE_LATER, opts->error);
+}
+
+pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                      size_t n, int64_t delay_ms)
+{
+    (void)delay_ms;
+    return fake_finish(h, FAKE_SNOOZE, verdicts, queue, refs, NULL, n, FAKE_LATER, NULL);
+}
+
+pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                       size_t n)
+{
+    return fake_finish(h, FAKE_RELEASE, verdicts, queue, refs, NULL, n, FAKE_READY, NULL);
+}
+
+pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                      size_t n, int64_t lease_ms)
+{
+    pgw_status after, st;
+    size_t i;
+
+    (void)lease_ms;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(h, FAKE_EXTEND, &after);
+    if (st == PGW_AGAIN) {
+        st = PGW_OK;
+        for (i = 0; i < n; i++) {
+            pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
+
+            if (j == NULL)
+                st = PGW_ELEASE;
+            else if (j->canceled)
+                verdicts[i] = PGW_CANCEL;
+        }
+        if (after != PGW_OK) st = after;
+    }
+    pthread_mutex_unlock(&srv.lock);
+    return st;
+}
+
+static int fake_wanted(const pgw_claim_opts *o, const pgw_job *j)
+{
+    size_t i;
+
+    for (i = 0; i < o->queues_count; i++)
+        if (j->state == FAKE_READY && strcmp(o->queues[i], j->queue) == 0) return 1;
+    return 0;
+}
+
+static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
+{
+    pgw_batch *b = malloc(sizeof(*b) + (size_t)o->max * sizeof(b->jobs[0]));
+    int64_t i;
+
+    b->n = 0;
+    for (i = srv.first_ready; i <= srv.last && b->n < (size_t)o->max; i++) {
+        pgw_job *j = &srv.jobs[i];
+
+        if (!fake_wanted(o, j)) continue;
+        j->state = FAKE_LEASED;
+        j->attempt++;
+        j->token = ++srv.tokens;
+        j->lease_until_us = 1000 + j->lease_ms * 1000;
+        b->jobs[b->n++] = *j;
+    }
+    while (srv.first_ready <= srv.last && srv.jobs[srv.first_ready].state != FAKE_READY)
+        srv.first_ready++;
+    if (b->n > 0)
+        *batch = b;
+    else
+        free(b);
+    return *batch != NULL ? PGW_OK : PGW_EMPTY;
+}
+
+pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+{
+    pgw_status after, st;
+
+    *batch = NULL;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(h, FAKE_CLAIM, &after);
+    if (st == PGW_AGAIN) st = fake_claim(o, batch);
+    pthread_mutex_unlock(&srv.lock);
+    return st;
+}
+
+pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
+                                  pgw_batch **batch, const pgw_claim_opts *o)
+{
+    pgw_status st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, n);
+
+    *batch = NULL;
+    if (st < 0 && st != PGW_ELEASE) return st;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_claim(o, batch);
+    pthread_mutex_unlock(&srv.lock);
+    return st;
+}
+
+/* ---- jobs ---- */
+
+size_t pgw_batch_count(const pgw_batch *b)
+{
+    return b->n;
+}
+const pgw_job *pgw_batch_job(const pgw_batch *b, size_t i)
+{
+    return &b->jobs[i];
+}
+void pgw_batch_free(pgw_batch *b)
+{
+    free(b);
+}
+int64_t pgw_job_id(const pgw_job *j)
+{
+    return j->id;
+}
+pgw_ref pgw_job_ref(const pgw_job *j)
+{
+    return (pgw_ref){j->id, {j->token, 7}};
+}
+const char *pgw_job_queue(const pgw_job *j)
+{
+    return j->queue;
+}
+int pgw_job_attempt(const pgw_job *j)
+{
+    return j->attempt;
+}
+int64_t pgw_job_lease_until_us(const pgw_job *j)
+{
+    return j->lease_until_us;
+}
+
+/* ---- handles ---- */
+
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
+{
+    pgw_status after, st;
+
+    *h = calloc(1, sizeof(**h));
+    (*h)->conf = pgw__conf_copy(conf);
+    (*h)->stop = stop;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(*h, FAKE_OPEN, &after);
+    pthread_mutex_unlock(&srv.lock);
+    return st == PGW_AGAIN ? PGW_OK : st;
+}
+
+pgw *fake_open(const pgw_conf *conf)
+{
+    pgw *h;
+
+    pgw__handle_open(&h, conf, NULL);
+    return h;
+}
+
+void pgw_close(pgw *h)
+{
+    if (h == NULL) return;
+    pgw_conf_free(h->conf);
+    free(h);
+}
+
+pgw_status pgw_error_status(const pgw *h)
+{
+    return h->status;
+}
+const char *pgw_error_message(const pgw *h)
+{
+    return h->message;
+}
+const char *pgw_error_sqlstate(const pgw *h)
+{
+    return h->sqlstate;
+}
+void pgw_set_stop(pgw *h, pgw_stop *stop)
+{
+    h->stop = stop;
+}
+void pgw_set_timeout(pgw *h, int64_t ms)
+{
+    (void)h, (void)ms;
+}
+int64_t pgw_server_time_us(const pgw *h)
+{
+    (void)h;
+    return 1000;
+}
+uint64_t pgw__pq_epoch(const pgw *h)
+{
+    return h->epoch;
+}
+const char *pgw__pq_schema(const pgw *h)
+{
+    (void)h;
+    return "pgwork";
+}
+pgw_status pgw__pq_listen(pgw *h, const char *channel)
+{
+    (void)h, (void)channel;
+    return PGW_OK;
+}
+pgw_status pgw__pq_call(pgw *h, const pgw__call *call)
+{
+    (void)h, (void)call;
+    return PGW_OK;
+}
+
+pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
+{
+    pgw_status after, st;
+
+    (void)timeout_ms;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(h, FAKE_OPEN, &after);
+    pthread_mutex_unlock(&srv.lock);
+    return st == PGW_AGAIN ? PGW_OK : st;
+}
+
+pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
+{
+    struct pollfd fds[2] = {{extra_fd, POLLIN, 0}, {pgw_stop_fd(h->stop), POLLIN, 0}};
+
+    if (!h->alive) return fake_say(h, PGW_ECONN, "the connection was lost", "");
+    if (poll(fds, 2, (int)timeout_ms) <= 0) return PGW_EMPTY;
+    return fds[0].revents != 0 ? PGW_OK : fake_say(h, PGW_ECANCELED, "stop", "");
+}

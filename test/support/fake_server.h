@@ -1,0 +1,48 @@
+/* fake_server: the server's side of the verbs that a worker uses, in memory.
+ *
+ * Tests of the worker link it instead of the rooms below: queues of jobs, leases by count and not
+ * by time, and answers that can be made to fail. Every verb checks the token as the real one does.
+ * One lock around everything, so that a sanitizer sees the worker's own races and none of ours. */
+#ifndef FAKE_SERVER_H
+#define FAKE_SERVER_H
+
+#include "pgwork.h"
+
+typedef enum fake_verb {
+    FAKE_CLAIM,
+    FAKE_COMPLETE,
+    FAKE_FAIL,
+    FAKE_SNOOZE,
+    FAKE_RELEASE,
+    FAKE_EXTEND,
+    FAKE_OPEN,
+    FAKE_VERBS
+} fake_verb;
+
+typedef enum fake_state {
+    FAKE_READY,
+    FAKE_LEASED,
+    FAKE_DONE,
+    FAKE_DEAD,
+    FAKE_LATER,
+    FAKE_CANCELED
+} fake_state;
+
+pgw *fake_open(const pgw_conf *conf);
+void fake_reset(void);                                      /* no jobs, nothing fails */
+void fake_jobs(const char *queue, int n, int64_t lease_ms); /* ids go on from the last one's */
+/* The next `times` calls of a verb answer `st`; with `applied`, after having done their work. */
+void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
+void fake_takes_away(int64_t id); /* another claim has the job now */
+void fake_cancels(int64_t id);    /* the next extend says so */
+void fake_refuses_output(const char *output);
+void fake_freezes_for(int64_t ms); /* the clock jumps, as after SIGSTOP */
+
+int fake_calls(fake_verb verb);   /* how many calls */
+int fake_count(fake_state state); /* how many jobs */
+fake_state fake_state_of(int64_t id);
+int fake_attempt_of(int64_t id);
+int fake_finishes_of(int64_t id); /* accepted finishing verbs */
+const char *fake_error_of(int64_t id);
+
+#endif

@@ -1,0 +1,657 @@
+/* The worker against a server in memory: every answer can be made to fail, and the clock to jump.
+ */
+#include "unity.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backoff.h"
+#include "buf.h"
+#include "clock.h"
+#include "conf.h"
+#include "fake_server.h"
+#include "log.h"
+#include "mem.h"
+#include "name.h"
+#include "status.h"
+#include "stop.h"
+#include "wake.h"
+#include "worker.h"
+#include "worker_plan.h"
+
+TEST_SOURCE_FILE("src/worker_pool.c")
+TEST_SOURCE_FILE("src/worker_flush.c")
+TEST_SOURCE_FILE("src/worker_heart.c")
+
+static pgw_conf *conf;
+static pgw_stop *stop;
+static pgw_worker *w;
+static pgw_worker_stats stats;
+static atomic_int called, phase, seen;
+static const char *const one[] = {"q"};
+static const char *const two[] = {"q", "r"};
+
+void setUp(void)
+{
+    fake_reset();
+    atomic_store(&called, 0);
+    atomic_store(&phase, 0);
+    atomic_store(&seen, 0);
+    w = NULL;
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
+    pgw_conf_set(conf, "worker.drain", "on");
+    pgw_conf_set(conf, "poll.min_ms", "1");
+    pgw_conf_set(conf, "poll.max_ms", "5");
+    pgw_conf_set(conf, "reconnect.base_ms", "1");
+    pgw_conf_set(conf, "reconnect.cap_ms", "3");
+}
+
+void tearDown(void)
+{
+    pgw_worker_free(w);
+    pgw_stop_free(stop);
+    pgw_conf_free(conf);
+}
+
+static void set(const char *name, const char *value)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, pgw_conf_set(conf, name, value), name);
+}
+
+static pgw_status run(const char *const *queues, size_t n, pgw_handler_fn *fn,
+                      pgw_batch_fn *batch_fn)
+{
+    pgw_status st;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, n, fn, batch_fn, NULL));
+    st = pgw_worker_run(w, stop);
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+    return st;
+}
+
+static void *run_in_thread(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)pgw_worker_run(w, stop);
+}
+
+static void nap(int ms)
+{
+    poll(NULL, 0, ms);
+}
+
+/* Waits for a value, or fails. */
+static void await(atomic_int *what, int value)
+{
+    int i;
+
+    for (i = 0; i < 20000 && atomic_load(what) < value; i++) nap(1);
+    if (atomic_load(what) < value) TEST_FAIL_MESSAGE("waited in vain");
+}
+
+/* ---- handlers ---- */
+
+static pgw_verdict noop(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    return PGW_DONE;
+}
+
+static void noop_batch(pgw_task *const *tasks, size_t n, void *arg)
+{
+    (void)tasks, (void)arg;
+    atomic_fetch_add(&called, (int)n);
+    if ((int)n > atomic_load(&seen)) atomic_store(&seen, (int)n);
+}
+
+/* Waits until the test says `phase` 1, then is done. */
+static pgw_verdict held(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    await(&phase, 1);
+    return PGW_DONE;
+}
+
+/* Waits for a signal on the descriptor, and keeps it. */
+static pgw_verdict until_signalled(pgw_task *task, void *arg)
+{
+    struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
+
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    TEST_ASSERT_EQUAL_INT(1, poll(&fd, 1, 20000));
+    atomic_store(&seen, pgw_task_signals(task));
+    return PGW_RETRY;
+}
+
+/* ---- birth (first of all: an allocator may be set only while no other thread is there) ---- */
+
+static int budget;
+
+static void *lean_alloc(void *ctx, size_t size)
+{
+    (void)ctx;
+    return budget-- > 0 ? malloc(size) : NULL;
+}
+
+static void *lean_realloc(void *ctx, void *p, size_t size)
+{
+    (void)ctx;
+    return budget-- > 0 ? realloc(p, size) : NULL;
+}
+
+static void lean_free(void *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
+{
+    const pgw_allocator lean = {NULL, lean_alloc, lean_realloc, lean_free};
+    pgw_status st = PGW_ENOMEM;
+    int n;
+
+    for (n = 0; st == PGW_ENOMEM && n < 1000; n++) {
+        budget = n;
+        pgw_set_allocator(&lean);
+        st = pgw_worker_new(&w, conf, two, 2, noop, NULL, NULL);
+        pgw_set_allocator(NULL);
+        if (st == PGW_ENOMEM) TEST_ASSERT_NULL(w);
+    }
+    TEST_ASSERT_EQUAL_INT(PGW_OK, st);
+    TEST_ASSERT_GREATER_THAN_INT(10, n);
+}
+
+void test_what_no_worker_can_be_made_of(void)
+{
+    const char *const bad[] = {"a\nb"};
+
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 0, noop, NULL, NULL));
+    TEST_ASSERT_NULL(w);
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 65, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, NULL, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, bad, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 1, NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 1, noop, noop_batch, NULL));
+}
+
+/* ---- every job once ---- */
+
+static void all_done_once(int n)
+{
+    int i;
+
+    TEST_ASSERT_EQUAL_INT(n, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(n, fake_count(FAKE_DONE));
+    for (i = 1; i <= n; i++) TEST_ASSERT_EQUAL_INT(1, fake_finishes_of(i));
+    TEST_ASSERT_EQUAL_INT64(n, stats.claimed);
+    TEST_ASSERT_EQUAL_INT64(n, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(0, stats.refused + stats.lost + stats.released + stats.running);
+}
+
+void test_threads_do_every_job_once(void)
+{
+    fake_jobs("q", 20000, 60000);
+    set("worker.prefetch", "200");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(20000);
+    /* claims and results travel together */
+    TEST_ASSERT_LESS_THAN_INT(2000, fake_calls(FAKE_COMPLETE));
+    TEST_ASSERT_LESS_THAN_INT(10, fake_calls(FAKE_CLAIM));
+}
+
+void test_the_calling_thread_does_every_job_once(void)
+{
+    fake_jobs("q", 20000, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "500");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(20000);
+    TEST_ASSERT_LESS_THAN_INT(200, fake_calls(FAKE_COMPLETE));
+}
+
+void test_two_queues_are_reported_each_by_name(void)
+{
+    fake_jobs("q", 1000, 60000);
+    fake_jobs("r", 1000, 60000);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(two, 2, noop, NULL));
+    all_done_once(2000);
+}
+
+void test_a_batch_handler_gets_several_at_once(void)
+{
+    fake_jobs("q", 1000, 60000);
+    set("worker.batch", "16");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, NULL, noop_batch));
+    all_done_once(1000);
+    TEST_ASSERT_GREATER_THAN_INT(1, atomic_load(&seen));
+    TEST_ASSERT_LESS_OR_EQUAL_INT(16, atomic_load(&seen));
+}
+
+void test_a_counted_worker_does_as_many_as_it_was_told(void)
+{
+    fake_jobs("q", 100, 60000);
+    set("worker.drain", "off");
+    set("worker.max_jobs", "37");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    TEST_ASSERT_EQUAL_INT(37, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(37, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT(63, fake_count(FAKE_READY));
+}
+
+/* ---- verdicts ---- */
+
+static pgw_verdict by_id(pgw_task *task, void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    switch (pgw_job_id(pgw_task_job(task))) {
+    case 1: return PGW_DONE;
+    case 2: pgw_task_set_error(task, "no disk"); return PGW_RETRY;
+    case 3: pgw_task_set_error(task, "no disk"); return PGW_RETRY;
+    case 4: pgw_task_set_error(task, "nonsense"); return PGW_DEAD;
+    case 5: pgw_task_set_delay(task, 5000); return PGW_SNOOZE;
+    case 6: return PGW_SETTLED;
+    case 7: TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, "{\"a\":1}")); return PGW_DONE;
+    default: return (pgw_verdict)77; /* none of ours */
+    }
+}
+
+void test_each_verdict_goes_its_way(void)
+{
+    fake_jobs("q", 8, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "8");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, by_id, NULL));
+    TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(2));
+    TEST_ASSERT_EQUAL_STRING("no disk", fake_error_of(3));
+    TEST_ASSERT_EQUAL_INT(FAKE_DEAD, fake_state_of(4));
+    TEST_ASSERT_EQUAL_STRING("nonsense", fake_error_of(4));
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(5));
+    TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(6)); /* the handler's own business */
+    TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(7));
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(8));
+    TEST_ASSERT_EQUAL_INT(3, fake_calls(FAKE_FAIL)); /* two of them share their error */
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_SNOOZE));
+    TEST_ASSERT_EQUAL_INT64(2, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(3, stats.failed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.dead);
+    TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
+}
+
+static pgw_verdict with_output(pgw_task *task, void *arg)
+{
+    char json[32];
+
+    (void)arg;
+    snprintf(json, sizeof(json), "{\"id\": %d}", (int)pgw_job_id(pgw_task_job(task)));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, json));
+    return PGW_DONE;
+}
+
+void test_one_refused_output_does_not_hold_up_the_others(void)
+{
+    fake_jobs("q", 50, 60000);
+    fake_refuses_output("{\"id\": 17}");
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "50");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, with_output, NULL));
+    TEST_ASSERT_EQUAL_INT(49, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(17));
+    TEST_ASSERT_NOT_NULL(strstr(fake_error_of(17), "invalid input syntax"));
+    TEST_ASSERT_EQUAL_INT64(49, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+}
+
+void test_groups_are_by_queue_verb_and_arguments(void)
+{
+    pgw_task a = {.verdict = PGW_RETRY, .delay_ms = -1}, b = a, c = a;
+    pgw_task *list[] = {&a, &b, &c};
+    char text[] = "{}";
+    pgw_batch *batch;
+    pgw *h;
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+
+    fake_jobs("q", 2, 1000);
+    fake_jobs("r", 1, 1000);
+    o.queues = two, o.queues_count = 2, o.max = 3;
+    h = fake_open(conf);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_claim(h, &batch, &o));
+    a.job = pgw_batch_job(batch, 0), b.job = pgw_batch_job(batch, 1),
+    c.job = pgw_batch_job(batch, 2);
+    a.ref = pgw_job_ref(a.job), b.ref = pgw_job_ref(b.job), c.ref = pgw_job_ref(c.job);
+    TEST_ASSERT_EQUAL_INT(2, pgw__worker_group(list, 3));
+    TEST_ASSERT_TRUE(pgw__worker_order(&a, &b) < 0);
+    TEST_ASSERT_TRUE(pgw__worker_order(&b, &c) < 0);
+    b.error = text;
+    TEST_ASSERT_EQUAL_INT(1, pgw__worker_group(list, 3));
+    b.error = NULL;
+    b.delay_ms = 5;
+    TEST_ASSERT_EQUAL_INT(1, pgw__worker_group(list, 3));
+    b.delay_ms = -1;
+    b.verdict = PGW_DEAD;
+    TEST_ASSERT_EQUAL_INT(1, pgw__worker_group(list, 3));
+    a.verdict = b.verdict = PGW_DONE;
+    a.error = text; /* says nothing about a completion */
+    TEST_ASSERT_EQUAL_INT(2, pgw__worker_group(list, 3));
+    b.output = text;
+    TEST_ASSERT_EQUAL_INT(1, pgw__worker_group(list, 3));
+    pgw_batch_free(batch);
+    pgw_close(h);
+}
+
+/* ---- trouble with the server ---- */
+
+void test_a_lost_answer_is_asked_for_again(void)
+{
+    fake_jobs("q", 3000, 60000);
+    fake_fails(FAKE_COMPLETE, PGW_EUNKNOWN, 5, 1);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(3000);
+    TEST_ASSERT_GREATER_THAN_INT64(0, stats.reconnects);
+}
+
+void test_a_lost_connection_is_survived(void)
+{
+    fake_jobs("q", 3000, 60000);
+    fake_fails(FAKE_OPEN, PGW_ECONN, 3, 0);
+    fake_fails(FAKE_CLAIM, PGW_ECONN, 3, 0);
+    fake_fails(FAKE_COMPLETE, PGW_ECONN, 7, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(3000);
+}
+
+void test_a_deadlock_or_a_timeout_is_tried_again(void)
+{
+    fake_jobs("q", 100, 60000);
+    fake_fails(FAKE_CLAIM, PGW_ERETRY, 2, 0);
+    fake_fails(FAKE_COMPLETE, PGW_ETIMEDOUT, 2, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(100);
+}
+
+void test_what_no_repetition_cures_ends_the_run(void)
+{
+    fake_jobs("q", 10, 60000);
+    fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, run(one, 1, noop, NULL));
+    TEST_ASSERT_EQUAL_STRING("the test wants it so", pgw_worker_error(w));
+    TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_READY));
+}
+
+void test_a_schema_that_is_missing_ends_the_run_at_once(void)
+{
+    fake_fails(FAKE_OPEN, PGW_ESCHEMA, 1, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, run(one, 1, noop, NULL));
+}
+
+/* ---- leases ---- */
+
+void test_a_long_job_keeps_its_lease(void)
+{
+    pthread_t thread;
+
+    fake_jobs("q", 1, 300);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 1);
+    nap(1000);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT64(1, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+    TEST_ASSERT_GREATER_THAN_INT(3, fake_calls(FAKE_EXTEND));
+}
+
+static pgw_verdict taken_away(pgw_task *task, void *arg)
+{
+    fake_takes_away(pgw_job_id(pgw_task_job(task)));
+    return until_signalled(task, arg);
+}
+
+void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
+{
+    fake_jobs("q", 1, 300);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, taken_away, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+    TEST_ASSERT_EQUAL_INT64(1, stats.refused);
+    TEST_ASSERT_EQUAL_INT64(0, stats.failed);
+}
+
+static pgw_verdict canceled(pgw_task *task, void *arg)
+{
+    fake_cancels(pgw_job_id(pgw_task_job(task)));
+    return until_signalled(task, arg);
+}
+
+void test_a_cancel_reaches_the_handler(void)
+{
+    fake_jobs("q", 1, 300);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, canceled, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+}
+
+void test_a_cancel_before_the_start_hands_the_job_back(void)
+{
+    pthread_t thread;
+
+    fake_jobs("q", 2, 300);
+    set("worker.concurrency", "1");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 1);
+    fake_cancels(2);
+    nap(500); /* a beat or more */
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(FAKE_CANCELED, fake_state_of(2));
+}
+
+/* The clock jumps inside the handler, as when the process was stopped and goes on: the handler may
+ * be the first to run, so the question itself must look at the clock. */
+static pgw_verdict frozen(pgw_task *task, void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    atomic_fetch_or(&seen, pgw_task_signals(task));
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&seen));
+    fake_freezes_for(60001);
+    atomic_store(&seen, pgw_task_signals(task));
+    return PGW_DONE;
+}
+
+void test_a_frozen_handler_learns_at_once_that_its_lease_is_over(void)
+{
+    fake_jobs("q", 1, 60000);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, frozen, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+    TEST_ASSERT_EQUAL_INT64(
+        1, stats.completed); /* nobody else had it: the server takes a late result */
+}
+
+void test_what_was_not_started_before_its_lease_ended_never_is(void)
+{
+    fake_jobs("q", 5, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "5");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, frozen, NULL));
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT64(5, stats.lost);
+    TEST_ASSERT_EQUAL_INT(4, fake_count(FAKE_LEASED));
+}
+
+void test_the_calling_thread_extends_between_jobs(void)
+{
+    fake_jobs("q", 3, 90);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "3");
+    fake_fails(FAKE_EXTEND, PGW_ERETRY, 1, 0);
+    atomic_store(&phase, 1);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, held, NULL));
+    TEST_ASSERT_EQUAL_INT(3, fake_count(FAKE_DONE));
+}
+
+void test_a_timeout_is_told(void)
+{
+    fake_jobs("q", 1, 60000);
+    set("worker.job_timeout_ms", "50");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+}
+
+/* Goes on until the lease is lost, whatever else it is told. */
+static pgw_verdict stubborn(pgw_task *task, void *arg)
+{
+    int i;
+
+    (void)arg;
+    for (i = 0; i < 20000 && !(pgw_task_signals(task) & PGW_LOST); i++) nap(1);
+    atomic_store(&seen, pgw_task_signals(task));
+    return PGW_DONE;
+}
+
+void test_who_ignores_the_timeout_loses_the_lease(void)
+{
+    fake_jobs("q", 1, 300);
+    set("worker.job_timeout_ms", "50");
+    set("worker.stop_ms", "50");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stubborn, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST | PGW_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+}
+
+/* ---- stopping ---- */
+
+void test_the_first_stop_finishes_what_runs_and_hands_back_the_rest(void)
+{
+    pthread_t thread;
+    void *st;
+
+    fake_jobs("q", 100, 60000);
+    set("worker.drain", "off");
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 2);
+    pgw_stop_notify(stop);
+    nap(100);
+    atomic_store(&phase, 1);
+    pthread_join(thread, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(2, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(2, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT(98, fake_count(FAKE_READY));
+    TEST_ASSERT_EQUAL_INT(0, fake_attempt_of(3)); /* not charged */
+}
+
+static pgw_verdict until_stopping(pgw_task *task, void *arg)
+{
+    const pgw_verdict verdict = until_signalled(task, arg);
+
+    atomic_store(&phase, 1);
+    return verdict;
+}
+
+void test_the_second_stop_is_told_to_handlers(void)
+{
+    pthread_t thread;
+
+    fake_jobs("q", 1, 60000);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, until_stopping, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&phase));
+    TEST_ASSERT_EQUAL_INT(PGW_STOPPING, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1)); /* its result was still reported */
+}
+
+static atomic_int out;
+
+static pgw_verdict deaf(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    await(&phase, 1);
+    atomic_store(&out, 1);
+    return PGW_DONE;
+}
+
+void test_a_handler_that_does_not_return_is_left_behind(void)
+{
+    fake_jobs("q", 1, 60000);
+    atomic_store(&out, 0);
+    set("worker.stop_ms", "20");
+    set("worker.drain", "off");
+    {
+        pthread_t thread;
+        void *st;
+
+        TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, deaf, NULL, NULL));
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+        await(&called, 1);
+        pgw_stop_notify(stop);
+        pgw_stop_notify(stop);
+        pthread_join(thread, &st);
+        TEST_ASSERT_EQUAL_INT(PGW_ETIMEDOUT, (int)(intptr_t)st);
+        TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_worker_run(w, stop));
+    }
+    pgw_worker_free(w); /* the thread still needs it, and frees it */
+    w = NULL;
+    TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(1));
+    atomic_store(&phase, 1);
+    await(&out, 1);
+    nap(50);
+}
+
+void test_a_stop_before_the_start_does_nothing(void)
+{
+    fake_jobs("q", 1, 60000);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    TEST_ASSERT_EQUAL_INT(0, fake_calls(FAKE_CLAIM));
+}
+
+void test_a_worker_can_run_again(void)
+{
+    fake_jobs("q", 10, 60000);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    fake_jobs("q", 10, 60000);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_run(w, stop));
+    TEST_ASSERT_EQUAL_INT(20, fake_count(FAKE_DONE));
+}
+
+void test_without_a_server_a_stop_ends_the_attempts(void)
+{
+    pthread_t thread;
+    void *st;
+
+    fake_fails(FAKE_OPEN, PGW_ECONN, 1000000, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    while (fake_calls(FAKE_OPEN) < 3) nap(1);
+    pgw_stop_notify(stop);
+    pthread_join(thread, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+}
