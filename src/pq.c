@@ -497,9 +497,13 @@ static void pq_prepared(pgw *h)
 /* The deadline passed, or somebody wants a stop, and the statement itself was not sent. */
 static void pq_give_up(pgw *h, pgw_status reason)
 {
+    bool connecting = h->phase != PGW__PREPARE;
+
     if (!h->attached && h->phase != PGW__PAUSE) pgw__conn_drop(h);
-    /* an attempt to connect that failed tells more than the clock */
-    if (reason == PGW_ETIMEDOUT && h->op.fault.status == PGW_ECONN) {
+    if (reason == PGW_ETIMEDOUT && connecting) {
+        /* the last attempt that failed tells more than the clock */
+        if (h->op.fault.status != PGW_ECONN)
+            pgw__fault_set(&h->op.fault, PGW_ECONN, "no connection to the server within the deadline", NULL);
         pgw__pq_end(h, PGW_ECONN);
     } else {
         pq_end_with(h, reason, NULL, NULL);

@@ -1,0 +1,408 @@
+#include "wire.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#if __has_include(<libpq-fe.h>)
+#include <libpq-fe.h>
+#else
+#include <postgresql/libpq-fe.h>
+#endif
+
+#include "pgtemp.h"
+#include "unity.h"
+
+#define LINES_MAX      16
+#define CODE_CANCEL    80877102
+#define CODE_SSL       80877103
+#define CODE_GSS       80877104
+#define FIRST_OF_PIECE 65536
+
+typedef struct line {
+    int client, server; /* -1: none */
+    bool started, silent, pooled;
+    char *from_server; /* bytes of a message that is not complete */
+    size_t kept;
+} line;
+
+struct wire {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    int listener;
+    char dsn[512], server_path[108];
+    bool stop, frozen, pooler, refuse_options;
+    char type, *messages;
+    int n;
+    size_t size;
+    wire_deed deed;
+    int connections, cancels, orders;
+    char startup[8192];
+    line lines[LINES_MAX];
+};
+
+static uint32_t be32(const char *p)
+{
+    const unsigned char *u = (const unsigned char *)p;
+
+    return (uint32_t)u[0] << 24 | (uint32_t)u[1] << 16 | (uint32_t)u[2] << 8 | u[3];
+}
+
+static void put32(char *p, uint32_t v)
+{
+    p[0] = (char)(v >> 24);
+    p[1] = (char)(v >> 16);
+    p[2] = (char)(v >> 8);
+    p[3] = (char)v;
+}
+
+static bool send_all(int fd, const char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        p += sent;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+static bool read_all(int fd, char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t got = recv(fd, p, n, 0);
+
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        p += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+static void hang_up(line *l)
+{
+    if (l->client >= 0) close(l->client);
+    if (l->server >= 0) close(l->server);
+    free(l->from_server);
+    memset(l, 0, sizeof(*l));
+    l->client = l->server = -1;
+}
+
+static int dial(const wire *w)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    memcpy(to.sun_path, w->server_path, sizeof(to.sun_path));
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+static void note_startup(wire *w, const char *p, size_t n)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < n && at + 1 < sizeof(w->startup);) {
+        size_t key = strlen(p + i);
+
+        if (key == 0) break;
+        at += (size_t)snprintf(w->startup + at, sizeof(w->startup) - at, "%s=%s\n", p + i, p + i + key + 1);
+        i += key + 2 + strlen(p + i + key + 1);
+    }
+}
+
+/* The first packets of a client come without a type. */
+static void start_up(wire *w, line *l)
+{
+    char head[8], *rest;
+    uint32_t size, code;
+
+    if (!read_all(l->client, head, 8)) {
+        hang_up(l);
+        return;
+    }
+    size = be32(head);
+    code = be32(head + 4);
+    if (code == CODE_SSL || code == CODE_GSS) {
+        if (!send_all(l->client, "N", 1)) hang_up(l);
+        return;
+    }
+    rest = calloc(1, size);
+    l->server = dial(w);
+    if (!rest || l->server < 0 || !read_all(l->client, rest, size - 8)) {
+        free(rest);
+        hang_up(l);
+        return;
+    }
+    if (code == CODE_CANCEL) {
+        w->cancels++;
+    } else {
+        w->connections++;
+        note_startup(w, rest, size - 8);
+        l->pooled = w->pooler;
+        if (w->pooler && w->refuse_options && strstr(w->startup, "\noptions=")) {
+            size_t n;
+            const char *no = wire_message('E', "FATAL", "08P01", "unsupported startup parameter: options", &n);
+
+            send_all(l->client, no, n);
+            free(rest);
+            hang_up(l);
+            return;
+        }
+    }
+    l->started = true;
+    if (!send_all(l->server, head, 8) || !send_all(l->server, rest, size - 8)) hang_up(l);
+    free(rest);
+}
+
+/* One complete message of the server's. False: the line is gone. */
+static bool pass(wire *w, line *l, char *message, size_t size)
+{
+    /* a pooler makes the key up, so that a process number is nobody's */
+    if (l->pooled && message[0] == 'K') put32(message + 5, be32(message + 5) + 1000000);
+    if (w->type == message[0] && --w->n == 0) {
+        w->type = 0;
+        w->orders++;
+        if (w->size > 0 && !l->silent) send_all(l->client, w->messages, w->size);
+        if (w->deed == WIRE_CUT) {
+            hang_up(l);
+            return false;
+        }
+        if (w->deed == WIRE_SILENT) l->silent = true;
+    }
+    if (!l->silent && !send_all(l->client, message, size)) {
+        hang_up(l);
+        return false;
+    }
+    return true;
+}
+
+static void from_server(wire *w, line *l)
+{
+    char *grown = realloc(l->from_server, l->kept + FIRST_OF_PIECE);
+    ssize_t got;
+    size_t at = 0;
+
+    if (!grown) return;
+    l->from_server = grown;
+    got = recv(l->server, l->from_server + l->kept, FIRST_OF_PIECE, 0);
+    if (got <= 0) {
+        hang_up(l);
+        return;
+    }
+    l->kept += (size_t)got;
+    while (l->kept - at >= 5) {
+        size_t size = be32(l->from_server + at + 1) + 1;
+
+        if (l->kept - at < size) break;
+        if (!pass(w, l, l->from_server + at, size)) return;
+        at += size;
+    }
+    l->kept -= at;
+    memmove(l->from_server, l->from_server + at, l->kept);
+}
+
+static void from_client(wire *w, line *l)
+{
+    char piece[FIRST_OF_PIECE];
+    ssize_t got;
+
+    if (!l->started) {
+        start_up(w, l);
+        return;
+    }
+    got = recv(l->client, piece, sizeof(piece), 0);
+    if (got <= 0 || !send_all(l->server, piece, (size_t)got)) hang_up(l);
+}
+
+static void welcome(wire *w)
+{
+    int fd = accept(w->listener, NULL, NULL);
+
+    for (int i = 0; fd >= 0 && i < LINES_MAX; i++) {
+        if (w->lines[i].client >= 0) continue;
+        w->lines[i].client = fd;
+        return;
+    }
+    if (fd >= 0) close(fd);
+}
+
+static void *serve(void *arg)
+{
+    wire *w = arg;
+
+    for (;;) {
+        struct pollfd p[1 + 2 * LINES_MAX];
+
+        pthread_mutex_lock(&w->lock);
+        if (w->stop) break;
+        for (int i = 0; i < 1 + 2 * LINES_MAX; i++) {
+            const line *l = &w->lines[i > 0 ? (i - 1) / 2 : 0];
+
+            p[i] = (struct pollfd){.fd = i == 0 ? w->listener : i % 2 ? l->client : l->server, .events = POLLIN};
+            if (w->frozen) p[i].fd = -1;
+        }
+        pthread_mutex_unlock(&w->lock);
+        poll(p, 1 + 2 * LINES_MAX, 10);
+        pthread_mutex_lock(&w->lock);
+        for (int i = 1; i < 1 + 2 * LINES_MAX && !w->frozen; i++) {
+            line *l = &w->lines[(i - 1) / 2];
+
+            if (!p[i].revents || p[i].fd < 0) continue;
+            if (i % 2 && p[i].fd == l->client) from_client(w, l);
+            else if (i % 2 == 0 && p[i].fd == l->server) from_server(w, l);
+        }
+        if (p[0].revents && !w->frozen) welcome(w);
+        pthread_mutex_unlock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* Where the server listens: a Unix socket, as test/support/pg.sh makes it. */
+static void find_server(wire *w, char *rest, size_t size)
+{
+    PQconninfoOption *options = PQconninfoParse(pgtemp_dsn(), NULL);
+    const char *host = "", *port = "5432";
+    size_t at = 0;
+
+    for (PQconninfoOption *o = options; o->keyword; o++) {
+        if (!o->val) continue;
+        if (strcmp(o->keyword, "host") == 0) host = o->val;
+        else if (strcmp(o->keyword, "port") == 0) port = o->val;
+        else at += (size_t)snprintf(rest + at, size - at, " %s='%s'", o->keyword, o->val);
+    }
+    snprintf(w->server_path, sizeof(w->server_path), "%.90s/.s.PGSQL.%.6s", host, port);
+    PQconninfoFree(options);
+}
+
+wire *wire_open(void)
+{
+    wire *w = calloc(1, sizeof(*w));
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t size = sizeof(at);
+    char rest[400] = "";
+
+    TEST_ASSERT_NOT_NULL(w);
+    find_server(w, rest, sizeof(rest));
+    for (int i = 0; i < LINES_MAX; i++) w->lines[i].client = w->lines[i].server = -1;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    w->listener = socket(AF_INET, SOCK_STREAM, 0);
+    TEST_ASSERT_TRUE(w->listener >= 0);
+    TEST_ASSERT_EQUAL_INT(0, bind(w->listener, (struct sockaddr *)&at, sizeof(at)));
+    TEST_ASSERT_EQUAL_INT(0, listen(w->listener, 16));
+    TEST_ASSERT_EQUAL_INT(0, getsockname(w->listener, (struct sockaddr *)&at, &size));
+    snprintf(w->dsn, sizeof(w->dsn), "host=127.0.0.1 port=%d%s", ntohs(at.sin_port), rest);
+    TEST_ASSERT_EQUAL_INT(0, pthread_mutex_init(&w->lock, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&w->thread, NULL, serve, w));
+    return w;
+}
+
+void wire_close(wire *w)
+{
+    if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    for (int i = 0; i < LINES_MAX; i++) hang_up(&w->lines[i]);
+    close(w->listener);
+    pthread_mutex_destroy(&w->lock);
+    free(w->messages);
+    free(w);
+}
+
+const char *wire_dsn(const wire *w)
+{
+    return w->dsn;
+}
+
+void wire_act_as_pooler(wire *w, bool refuse_options)
+{
+    pthread_mutex_lock(&w->lock);
+    w->pooler = true;
+    w->refuse_options = refuse_options;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void wire_freeze(wire *w, bool frozen)
+{
+    pthread_mutex_lock(&w->lock);
+    w->frozen = frozen;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_deed deed)
+{
+    char *copy = malloc(size + 1);
+
+    TEST_ASSERT_NOT_NULL(copy);
+    if (size > 0) memcpy(copy, messages, size);
+    pthread_mutex_lock(&w->lock);
+    free(w->messages);
+    w->type = type;
+    w->n = n;
+    w->messages = copy;
+    w->size = size;
+    w->deed = deed;
+    pthread_mutex_unlock(&w->lock);
+}
+
+const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text, size_t *size)
+{
+    static _Thread_local char buffer[1024];
+    const char *const fields[][2] = {{"S", severity}, {"V", severity}, {"C", sqlstate}, {"M", text}};
+    size_t at = 5;
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        at += (size_t)snprintf(buffer + at, sizeof(buffer) - at, "%s%s", fields[i][0], fields[i][1]) + 1;
+    }
+    buffer[at++] = '\0';
+    buffer[0] = type;
+    put32(buffer + 1, (uint32_t)(at - 1));
+    *size = at;
+    return buffer;
+}
+
+static int counted(wire *w, const int *counter)
+{
+    int n;
+
+    pthread_mutex_lock(&w->lock);
+    n = *counter;
+    pthread_mutex_unlock(&w->lock);
+    return n;
+}
+
+int wire_connections(wire *w)
+{
+    return counted(w, &w->connections);
+}
+
+int wire_cancels(wire *w)
+{
+    return counted(w, &w->cancels);
+}
+
+int wire_orders(wire *w)
+{
+    return counted(w, &w->orders);
+}
+
+const char *wire_startup(wire *w)
+{
+    return w->startup;
+}
