@@ -503,7 +503,8 @@ static void pq_give_up(pgw *h, pgw_status reason)
     if (reason == PGW_ETIMEDOUT && connecting) {
         /* the last attempt that failed tells more than the clock */
         if (h->op.fault.status != PGW_ECONN)
-            pgw__fault_set(&h->op.fault, PGW_ECONN, "no connection to the server within the deadline", NULL);
+            pgw__fault_set(&h->op.fault, PGW_ECONN,
+                           "no connection to the server within the deadline", NULL);
         pgw__pq_end(h, PGW_ECONN);
     } else {
         pq_end_with(h, reason, NULL, NULL);

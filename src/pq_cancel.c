@@ -7,8 +7,9 @@
 #include "pq_int.h"
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 /* macOS: SO_NOSIGPIPE would be its way, and nobody is cut off that early \
-                        */
+#define MSG_NOSIGNAL                                                            \
+    0 /* macOS: SO_NOSIGPIPE would be its way, and nobody is cut off that early \
+       */
 #endif
 
 static bool cancel_wait(int fd, short events, int64_t deadline)

@@ -1,4 +1,5 @@
-/* One test for each rule of the connection: what libpq, a server, a network or a pooler were seen to do. */
+/* One test for each rule of the connection: what libpq, a server, a network or a pooler were seen
+ * to do. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -116,7 +117,8 @@ void test_R01_first_error_is_kept(void)
     TEST_ASSERT_EQUAL_STRING("1", answer("SELECT '1'"));
     TEST_ASSERT_EQUAL_INT64(2, pgw__pq_epoch(h));
     /* the same for a write, whose outcome nobody knows now */
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
+                      ask("SELECT pg_terminate_backend(pg_backend_pid())::text", PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_STRING("57P01", pgw_error_sqlstate(h));
     TEST_ASSERT_TRUE(pgw_is_unknown(pgw_error_status(h)));
 }
@@ -124,7 +126,8 @@ void test_R01_first_error_is_kept(void)
 void test_R02_a_crash_of_the_server_is_told_by_a_warning(void)
 {
     size_t n;
-    const char *crash = wire_message('N', "WARNING", "57P02", "terminating connection because of crash", &n);
+    const char *crash =
+        wire_message('N', "WARNING", "57P02", "terminating connection because of crash", &n);
 
     open_through_wire();
     wire_at(w, 'D', 1, crash, n, WIRE_CUT);
@@ -149,7 +152,8 @@ void test_R03_an_error_without_sqlstate_is_a_dead_connection(void)
 void test_R03_fatal_is_a_dead_connection_even_if_it_stays_open(void)
 {
     size_t n;
-    const char *fatal = wire_message('E', "FATAL", "57P05", "terminating connection due to idle-session timeout", &n);
+    const char *fatal = wire_message('E', "FATAL", "57P05",
+                                     "terminating connection due to idle-session timeout", &n);
 
     open_through_wire();
     wire_at(w, 'D', 1, fatal, n, WIRE_SILENT);
@@ -193,7 +197,10 @@ void test_R04_too_many_connections_is_a_passing_state(void)
     TEST_ASSERT_EQUAL_STRING("in", answer("SELECT 'in'"));
     pgw_close(h);
     h = NULL;
-    snprintf(sql, sizeof(sql), "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = '%s'", role);
+    snprintf(
+        sql, sizeof(sql),
+        "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = '%s'",
+        role);
     pgtemp_number(sql);
     snprintf(sql, sizeof(sql), "DROP ROLE %s", role);
     pgtemp_exec(sql);
@@ -201,9 +208,11 @@ void test_R04_too_many_connections_is_a_passing_state(void)
 
 void test_R05_the_answer_is_believed_only_after_the_commit(void)
 {
-    pgtemp_exec("CREATE TABLE d (id int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1)");
+    pgtemp_exec(
+        "CREATE TABLE d (id int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1)");
     open_direct();
-    TEST_ASSERT_EQUAL(PGW_EEXISTS, ask("INSERT INTO public.d VALUES (1) RETURNING 'row'", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL(PGW_EEXISTS,
+                      ask("INSERT INTO public.d VALUES (1) RETURNING 'row'", PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_STRING("23505", pgw_error_sqlstate(h));
     TEST_ASSERT_EQUAL_STRING("", text_read); /* the row came, the reader never saw it */
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM d"));
@@ -218,7 +227,8 @@ void test_R05_panic_at_commit_is_unknown(void)
 
     open_through_wire();
     wire_at(w, 'Z', 1, panic, n, WIRE_CUT);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("INSERT INTO public.t VALUES (1) RETURNING 'row'", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
+                      ask("INSERT INTO public.t VALUES (1) RETURNING 'row'", PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_STRING("58030", pgw_error_sqlstate(h));
     TEST_ASSERT_EQUAL_STRING("", text_read);
 }
@@ -228,7 +238,8 @@ void test_R05_a_cut_before_ready_is_unknown_for_a_write_only(void)
     open_through_wire();
     wire_at(w, 'Z', 1, NULL, 0, WIRE_CUT);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (2)", PGW__WRITES, 0));
-    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE id = 2")); /* it was applied */
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM t WHERE id = 2")); /* it was applied */
     TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "operation id"));
     TEST_ASSERT_EQUAL_STRING("1", answer("SELECT '1'"));
     wire_at(w, 'Z', 1, NULL, 0, WIRE_CUT);
@@ -263,7 +274,8 @@ void test_R11_success_after_a_cancel_is_success(void)
 {
     pgtemp_exec("CREATE OR REPLACE FUNCTION stubborn() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
                 "PERFORM pg_sleep(60); RETURN 'slept'; "
-                "EXCEPTION WHEN query_canceled THEN INSERT INTO public.t VALUES (7); RETURN 'done all the same'; END $$");
+                "EXCEPTION WHEN query_canceled THEN INSERT INTO public.t VALUES (7); RETURN 'done "
+                "all the same'; END $$");
     open_direct();
     TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT public.stubborn()", PGW__WRITES, 200));
     TEST_ASSERT_EQUAL_STRING("done all the same", text_read);
@@ -288,7 +300,8 @@ void test_R12_durability_does_not_hang_on_the_role(void)
 {
     char sql[256];
 
-    snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET synchronous_commit = off", pgtemp_value("SELECT current_database()"));
+    snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET synchronous_commit = off",
+             pgtemp_value("SELECT current_database()"));
     pgtemp_exec(sql);
     open_direct();
     TEST_ASSERT_EQUAL_STRING("on", answer("SELECT current_setting('synchronous_commit')"));
@@ -299,7 +312,8 @@ void test_R12_durability_does_not_hang_on_the_role(void)
     TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT current_setting('synchronous_commit')", PGW__RELAXED, 0));
     TEST_ASSERT_EQUAL_STRING("off", text_read);
     TEST_ASSERT_EQUAL_STRING("on", answer("SELECT current_setting('synchronous_commit')"));
-    snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET synchronous_commit", pgtemp_value("SELECT current_database()"));
+    snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET synchronous_commit",
+             pgtemp_value("SELECT current_database()"));
     pgtemp_exec(sql);
 }
 
@@ -307,7 +321,8 @@ void test_R13_a_black_hole_holds_no_call(void)
 {
     open_through_wire();
     wire_freeze(w, true);
-    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, ask("SELECT 'x'", 0, 300)); /* the cancel finds no ear, and is bounded too */
+    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT,
+                      ask("SELECT 'x'", 0, 300)); /* the cancel finds no ear, and is bounded too */
     TEST_ASSERT_EQUAL(PGW_ECONN, (pgw_set_timeout(h, 300), ask("SELECT 'x'", 0, 300)));
     TEST_ASSERT_TRUE(pgw_error_message(h)[0] != '\0');
     wire_freeze(w, false);
@@ -341,10 +356,12 @@ void test_R14_the_server_is_told_to_notice_too(void)
     TEST_ASSERT_TRUE(contains(wire_startup(w), "-c tcp_keepalives_interval=1"));
     TEST_ASSERT_TRUE(contains(wire_startup(w), "-c tcp_keepalives_count=3"));
     TEST_ASSERT_TRUE(contains(wire_startup(w), "-c tcp_user_timeout=4000"));
-    TEST_ASSERT_EQUAL_STRING("500ms", answer("SELECT current_setting('client_connection_check_interval')"));
+    TEST_ASSERT_EQUAL_STRING("500ms",
+                             answer("SELECT current_setting('client_connection_check_interval')"));
     pgw_close(h);
     TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "session.check_interval_ms", "0"));
-    TEST_ASSERT_EQUAL_STRING("0", answer("SELECT current_setting('client_connection_check_interval')"));
+    TEST_ASSERT_EQUAL_STRING("0",
+                             answer("SELECT current_setting('client_connection_check_interval')"));
 }
 
 void test_R14_refused_startup_options_are_left_out(void)
@@ -365,7 +382,8 @@ static void check_behind_pooler(bool refuse_options)
     bool pooled = false;
 
     pgtemp_exec("DROP SCHEMA IF EXISTS pgwork CASCADE; CREATE SCHEMA pgwork; "
-                "CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql AS $$ SELECT count(*)::text FROM pg_prepared_statements $$");
+                "CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql AS $$ SELECT "
+                "count(*)::text FROM pg_prepared_statements $$");
     w = wire_open();
     wire_act_as_pooler(w, refuse_options);
     open_through_wire();
@@ -406,26 +424,34 @@ void test_R15_settings_go_with_the_transaction_and_do_not_leak(void)
 {
     char sql[256];
 
-    snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET TimeZone = 'Asia/Kathmandu'", pgtemp_value("SELECT current_database()"));
+    snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET TimeZone = 'Asia/Kathmandu'",
+             pgtemp_value("SELECT current_database()"));
     pgtemp_exec(sql);
-    snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET default_transaction_isolation = 'serializable'", pgtemp_value("SELECT current_database()"));
+    snprintf(sql, sizeof(sql),
+             "ALTER DATABASE %s SET default_transaction_isolation = 'serializable'",
+             pgtemp_value("SELECT current_database()"));
     pgtemp_exec(sql);
     w = wire_open();
     wire_act_as_pooler(w, true);
     open_through_wire();
     TEST_ASSERT_EQUAL_STRING("UTC", answer("SELECT current_setting('TimeZone')"));
-    TEST_ASSERT_EQUAL_STRING("read committed", answer("SELECT current_setting('transaction_isolation')"));
-    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (1, current_setting('TimeZone'))", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL_STRING("read committed",
+                             answer("SELECT current_setting('transaction_isolation')"));
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (1, current_setting('TimeZone'))",
+                                  PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_STRING("Asia/Kathmandu", pgtemp_value("SELECT v FROM t WHERE id = 1"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
     TEST_ASSERT_EQUAL_STRING("UTC", answer("SELECT current_setting('TimeZone')"));
-    TEST_ASSERT_EQUAL_STRING("read committed", answer("SELECT current_setting('transaction_isolation')"));
+    TEST_ASSERT_EQUAL_STRING("read committed",
+                             answer("SELECT current_setting('transaction_isolation')"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_commit(h));
     /* an error in the middle leaves no transaction behind */
-    TEST_ASSERT_EQUAL(PGW_EEXISTS, ask("INSERT INTO public.t VALUES (1) RETURNING 'x'", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL(PGW_EEXISTS,
+                      ask("INSERT INTO public.t VALUES (1) RETURNING 'x'", PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_STRING("UTC", answer("SELECT current_setting('TimeZone')"));
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
-    snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET ALL", pgtemp_value("SELECT current_database()"));
+    snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET ALL",
+             pgtemp_value("SELECT current_database()"));
     pgtemp_exec(sql);
 }
 
@@ -443,7 +469,8 @@ void test_R16_a_child_cannot_harm_the_parents_session(void)
     TEST_ASSERT_TRUE(child >= 0);
     if (child == 0) {
         bool good = run("SELECT 1", 0, 0) == PGW_EMISUSE && pgw_error_message(h)[0] != '\0' &&
-                    pgw__pq_begin(h) == PGW_EMISUSE && pgw__pq_wait(h, 0, -1) == PGW_EMISUSE && pgw_step(h, 0) == PGW_EMISUSE;
+                    pgw__pq_begin(h) == PGW_EMISUSE && pgw__pq_wait(h, 0, -1) == PGW_EMISUSE &&
+                    pgw_step(h, 0) == PGW_EMISUSE;
 
         pgw_close(h);
         _exit(good ? 0 : 1);
@@ -486,15 +513,18 @@ static void no_secret_anywhere(void)
 
 void test_R19_values_and_passwords_are_never_told(void)
 {
-    static const char *const bad_dsns[] = {"host=/nowhere password=SECRET x", "postgresql://u:SECRET@[h/", "SECRET"};
-    static const char *const statements[] = {"INSERT INTO public.k VALUES ('SECRET')", "SELECT 'SECRET'::int", "SELECT 'SECRET'::jsonb",
+    static const char *const bad_dsns[] = {"host=/nowhere password=SECRET x",
+                                           "postgresql://u:SECRET@[h/", "SECRET"};
+    static const char *const statements[] = {"INSERT INTO public.k VALUES ('SECRET')",
+                                             "SELECT 'SECRET'::int", "SELECT 'SECRET'::jsonb",
                                              "SELECT 'SECRET'::timestamptz"};
     pgw__param params[] = {P_TEXT("SECRET"), P_END};
     pgw__call call = {.params = params, .read = read_text};
     pgw_conf *conf;
 
     logged[0] = '\0';
-    pgtemp_exec("CREATE TABLE k (k text CONSTRAINT k_once PRIMARY KEY); INSERT INTO k VALUES ('SECRET')");
+    pgtemp_exec(
+        "CREATE TABLE k (k text CONSTRAINT k_once PRIMARY KEY); INSERT INTO k VALUES ('SECRET')");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
     pgw_conf_set_log(conf, PGW_TRACE, keep_log, NULL);
@@ -527,7 +557,9 @@ void test_R19_values_and_passwords_are_never_told(void)
 void test_R19_our_own_functions_words_are_told_whole(void)
 {
     open_direct();
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, run("DO $$ BEGIN RAISE EXCEPTION 'no queue \"mail\"' USING ERRCODE = 'PW003', HINT = 'create it'; END $$", 0, 0));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, run("DO $$ BEGIN RAISE EXCEPTION 'no queue \"mail\"' USING "
+                                         "ERRCODE = 'PW003', HINT = 'create it'; END $$",
+                                         0, 0));
     TEST_ASSERT_EQUAL_STRING("no queue \"mail\"", pgw_error_message(h));
     TEST_ASSERT_EQUAL_STRING("create it", pgw_error_hint(h));
     TEST_ASSERT_EQUAL_STRING("PW003", pgw_error_sqlstate(h));
@@ -546,7 +578,8 @@ void test_R20_a_write_into_a_hole_is_bounded(void)
     big[n] = '\0';
     open_through_wire();
     wire_freeze(w, true);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw__pq_text(h, "big", "INSERT INTO public.t VALUES (1, $1)", &call));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
+                      pgw__pq_text(h, "big", "INSERT INTO public.t VALUES (1, $1)", &call));
     wire_freeze(w, false);
     call.timeout_ms = 0;
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "big", "INSERT INTO public.t VALUES (2, $1)", &call));
@@ -560,7 +593,8 @@ void test_R23_a_stale_plan_is_made_anew(void)
 {
     pgw__call call = {.sql = PGW__SQL_HANDLE_VERSION, .read = read_text};
 
-    pgtemp_exec("CREATE SCHEMA pgwork; CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql AS $$ SELECT 'one' $$");
+    pgtemp_exec("CREATE SCHEMA pgwork; CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql "
+                "AS $$ SELECT 'one' $$");
     open_direct();
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_call(h, &call));
     TEST_ASSERT_EQUAL_STRING("one", text_read);
@@ -568,7 +602,8 @@ void test_R23_a_stale_plan_is_made_anew(void)
     TEST_ASSERT_EQUAL_STRING("1", text_read);
 
     /* 0A000: cached plan must not change result type */
-    pgtemp_exec("DROP FUNCTION pgwork.version(); CREATE FUNCTION pgwork.version() RETURNS varchar LANGUAGE sql AS $$ SELECT 'two'::varchar $$");
+    pgtemp_exec("DROP FUNCTION pgwork.version(); CREATE FUNCTION pgwork.version() RETURNS varchar "
+                "LANGUAGE sql AS $$ SELECT 'two'::varchar $$");
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_call(h, &call));
     TEST_ASSERT_EQUAL_STRING("two", text_read);
 
@@ -596,7 +631,8 @@ void test_R23_nothing_is_repeated_inside_a_transaction(void)
 {
     pgw__call call = {.sql = PGW__SQL_HANDLE_VERSION, .read = read_text};
 
-    pgtemp_exec("CREATE SCHEMA pgwork; CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql AS $$ SELECT 'one' $$");
+    pgtemp_exec("CREATE SCHEMA pgwork; CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql "
+                "AS $$ SELECT 'one' $$");
     open_direct();
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_call(h, &call));
     TEST_ASSERT_EQUAL(PGW_OK, run("DEALLOCATE ALL", 0, 0));
@@ -637,15 +673,18 @@ void test_R24_hostile_settings_change_nothing(void)
 
     snprintf(name, sizeof(name), "%s", pgtemp_value("SELECT current_database()"));
     for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
-        snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET %s = '%s'", name, hostile[i][0], hostile[i][1]);
+        snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET %s = '%s'", name, hostile[i][0],
+                 hostile[i][1]);
         pgtemp_exec(sql);
     }
     open_direct();
     for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
         params[0].v.p = hostile[i][0];
         TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "setting", "SELECT current_setting($1)", &call));
-        if (strcmp(hostile[i][0], "DateStyle") == 0) text_read[3] = '\0', TEST_ASSERT_EQUAL_STRING("ISO", text_read);
-        else TEST_ASSERT_EQUAL_STRING_MESSAGE(hostile[i][2], text_read, hostile[i][0]);
+        if (strcmp(hostile[i][0], "DateStyle") == 0)
+            text_read[3] = '\0', TEST_ASSERT_EQUAL_STRING("ISO", text_read);
+        else
+            TEST_ASSERT_EQUAL_STRING_MESSAGE(hostile[i][2], text_read, hostile[i][0]);
     }
     snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET ALL", name);
     pgtemp_exec(sql);
@@ -655,10 +694,13 @@ void test_R24_the_users_own_options_are_kept(void)
 {
     char dsn[1200];
 
-    snprintf(dsn, sizeof(dsn), "%s options='-c work_mem=1MB -c TimeZone=Asia/Kathmandu' application_name=mine", pgtemp_dsn());
+    snprintf(dsn, sizeof(dsn),
+             "%s options='-c work_mem=1MB -c TimeZone=Asia/Kathmandu' application_name=mine",
+             pgtemp_dsn());
     TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, NULL, NULL));
     TEST_ASSERT_EQUAL_STRING("1MB", answer("SELECT current_setting('work_mem')"));
-    TEST_ASSERT_EQUAL_STRING("UTC", answer("SELECT current_setting('TimeZone')")); /* what our SQL depends on is ours */
+    TEST_ASSERT_EQUAL_STRING(
+        "UTC", answer("SELECT current_setting('TimeZone')")); /* what our SQL depends on is ours */
     TEST_ASSERT_EQUAL_STRING("mine", answer("SELECT current_setting('application_name')"));
     pgw_close(h);
     TEST_ASSERT_EQUAL(PGW_OK, open_at(pgtemp_dsn(), "application_name", "from conf"));
@@ -687,7 +729,8 @@ void test_R25_poison_is_refused_and_the_session_goes_on(void)
         pgw__param params[] = {P_TEXT(loud), P_END};
         pgw__call call = {.params = params, .read = read_text};
 
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__pq_text(h, "notify", "SELECT pg_notify('c', $1)::text", &call));
+        TEST_ASSERT_EQUAL(PGW_EINVAL,
+                          pgw__pq_text(h, "notify", "SELECT pg_notify('c', $1)::text", &call));
     }
     TEST_ASSERT_EQUAL_STRING("alive", answer("SELECT 'alive'"));
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));

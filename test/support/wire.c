@@ -119,7 +119,8 @@ static void note_startup(wire *w, const char *p, size_t n)
         size_t key = strlen(p + i);
 
         if (key == 0) break;
-        at += (size_t)snprintf(w->startup + at, sizeof(w->startup) - at, "%s=%s\n", p + i, p + i + key + 1);
+        at += (size_t)snprintf(w->startup + at, sizeof(w->startup) - at, "%s=%s\n", p + i,
+                               p + i + key + 1);
         i += key + 2 + strlen(p + i + key + 1);
     }
 }
@@ -155,7 +156,8 @@ static void start_up(wire *w, line *l)
         l->pooled = w->pooler;
         if (w->pooler && w->refuse_options && strstr(w->startup, "\noptions=")) {
             size_t n;
-            const char *no = wire_message('E', "FATAL", "08P01", "unsupported startup parameter: options", &n);
+            const char *no =
+                wire_message('E', "FATAL", "08P01", "unsupported startup parameter: options", &n);
 
             send_all(l->client, no, n);
             free(rest);
@@ -252,7 +254,10 @@ static void *serve(void *arg)
         for (int i = 0; i < 1 + 2 * LINES_MAX; i++) {
             const line *l = &w->lines[i > 0 ? (i - 1) / 2 : 0];
 
-            p[i] = (struct pollfd){.fd = i == 0 ? w->listener : i % 2 ? l->client : l->server, .events = POLLIN};
+            p[i] = (struct pollfd){.fd = i == 0  ? w->listener
+                                         : i % 2 ? l->client
+                                                 : l->server,
+                                   .events = POLLIN};
             if (w->frozen) p[i].fd = -1;
         }
         pthread_mutex_unlock(&w->lock);
@@ -262,8 +267,10 @@ static void *serve(void *arg)
             line *l = &w->lines[(i - 1) / 2];
 
             if (!p[i].revents || p[i].fd < 0) continue;
-            if (i % 2 && p[i].fd == l->client) from_client(w, l);
-            else if (i % 2 == 0 && p[i].fd == l->server) from_server(w, l);
+            if (i % 2 && p[i].fd == l->client)
+                from_client(w, l);
+            else if (i % 2 == 0 && p[i].fd == l->server)
+                from_server(w, l);
         }
         if (p[0].revents && !w->frozen) welcome(w);
         pthread_mutex_unlock(&w->lock);
@@ -281,9 +288,12 @@ static void find_server(wire *w, char *rest, size_t size)
 
     for (PQconninfoOption *o = options; o->keyword; o++) {
         if (!o->val) continue;
-        if (strcmp(o->keyword, "host") == 0) host = o->val;
-        else if (strcmp(o->keyword, "port") == 0) port = o->val;
-        else at += (size_t)snprintf(rest + at, size - at, " %s='%s'", o->keyword, o->val);
+        if (strcmp(o->keyword, "host") == 0)
+            host = o->val;
+        else if (strcmp(o->keyword, "port") == 0)
+            port = o->val;
+        else
+            at += (size_t)snprintf(rest + at, size - at, " %s='%s'", o->keyword, o->val);
     }
     snprintf(w->server_path, sizeof(w->server_path), "%.90s/.s.PGSQL.%.6s", host, port);
     PQconninfoFree(options);
@@ -361,14 +371,18 @@ void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_
     pthread_mutex_unlock(&w->lock);
 }
 
-const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text, size_t *size)
+const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text,
+                         size_t *size)
 {
     static _Thread_local char buffer[1024];
-    const char *const fields[][2] = {{"S", severity}, {"V", severity}, {"C", sqlstate}, {"M", text}};
+    const char *const fields[][2] = {
+        {"S", severity}, {"V", severity}, {"C", sqlstate}, {"M", text}};
     size_t at = 5;
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        at += (size_t)snprintf(buffer + at, sizeof(buffer) - at, "%s%s", fields[i][0], fields[i][1]) + 1;
+        at +=
+            (size_t)snprintf(buffer + at, sizeof(buffer) - at, "%s%s", fields[i][0], fields[i][1]) +
+            1;
     }
     buffer[at++] = '\0';
     buffer[0] = type;

@@ -1,8 +1,9 @@
-/* wire: a man in the middle that knows PostgreSQL's messages, to make the network and the server fail
- * at a chosen point.
+/* wire: a man in the middle that knows PostgreSQL's messages, to make the network and the server
+ * fail at a chosen point.
  *
- * It listens on 127.0.0.1 and passes everything on to the server of pgtemp_dsn(). It may act a pooler,
- * and at the n-th message of some type from the server it can insert messages, go silent or hang up. */
+ * It listens on 127.0.0.1 and passes everything on to the server of pgtemp_dsn(). It may act a
+ * pooler, and at the n-th message of some type from the server it can insert messages, go silent or
+ * hang up. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -29,12 +30,13 @@ typedef enum wire_deed {
     WIRE_CUT     /* insert, then hang up on both sides */
 } wire_deed;
 
-/* At the n-th message of this type (1: the next) that a server sends: insert `messages` (copied) before
- * it and do the deed. One order at a time; a new one replaces it. */
+/* At the n-th message of this type (1: the next) that a server sends: insert `messages` (copied)
+ * before it and do the deed. One order at a time; a new one replaces it. */
 void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_deed deed);
 
 /* A message to insert, in a static buffer: 'E' error or 'N' notice. */
-const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text, size_t *size);
+const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text,
+                         size_t *size);
 
 int wire_connections(wire *w); /* start-up packets seen */
 int wire_cancels(wire *w);     /* cancel requests seen */
