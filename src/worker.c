@@ -414,12 +414,13 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->done = w->done.count;
     v->done_since = w->done_since;
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
-    v->claim_at = w->claim_at;
+    v->claim_at = w->hold_until > w->claim_at ? w->hold_until : w->claim_at;
     v->call_at = w->call_at;
     v->beat_at = w->concurrency == 0 ? w->heart_at : INT64_MAX;
     v->end_at = w->end_at;
     v->stops = w->stops;
     v->found_none = w->found_none;
+    v->blocked = pgw__worker_blocked(w);
     v->prefetch = w->prefetch;
     v->flush_jobs = w->flush_jobs;
     v->flush_ms = w->flush_ms;
@@ -523,6 +524,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->heart_at = INT64_MAX;
+    w->suspect = NULL;
+    w->hold_until = 0;
     atomic_store(&w->stopping, 0);
 }
 

@@ -140,7 +140,9 @@ struct pgw_worker {
     pgw__list ready, done;
     int64_t done_since;
     int running, idle;
-    int owners; /* the caller, and threads that were left behind */
+    pgw_task *suspect;  /* a job that may have killed its last worker: see pool_suspects() */
+    int64_t hold_until; /* no claim before, for its sake */
+    int owners;         /* the caller, and threads that were left behind */
     pgw__hand *hands;
     size_t hands_count;
     pthread_t heart;
@@ -169,6 +171,7 @@ bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 /* With the lock held: */
+bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
 void pgw__worker_release_ready(
     pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
 void pgw__worker_raise(pgw_task *t, int signals);

@@ -226,6 +226,7 @@ static void flush_settle(pgw_worker *w, size_t n)
         if (w->done.last != NULL) again.last = w->done.last;
         w->done = again;
     }
+    if (w->suspect != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
     pthread_mutex_unlock(&w->lock);
 }
 

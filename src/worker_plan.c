@@ -34,7 +34,7 @@ static int plan_claim(const pgw__worker_view *v)
 static bool plan_flush(const pgw__worker_view *v)
 {
     if (v->done == 0) return false;
-    return v->done >= v->flush_jobs || v->ready + v->running == 0 ||
+    return v->blocked || v->done >= v->flush_jobs || v->ready + v->running == 0 ||
            v->now - v->done_since >= v->flush_ms;
 }
 
@@ -71,7 +71,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
         p.claim = plan_claim(v);
         p.flush = plan_flush(v) || (p.claim > 0 && v->done > 0);
     }
-    p.run = v->here && v->ready > 0;
+    p.run = v->here && v->ready > 0 && !v->blocked;
     p.wait_ms = plan_wait_ms(v);
     return p;
 }

@@ -20,6 +20,7 @@ typedef struct pgw__worker_view {
     int64_t end_at;           /* after the second stop: wait for handlers until then */
     int stops;                /* how often a stop was asked for; a fatal error counts as one */
     bool found_none;          /* the last claim found nothing while nothing was held here */
+    bool blocked;             /* the next job in stock starts only when all results are reported */
     /* configuration */
     int prefetch, flush_jobs;
     int64_t flush_ms;

@@ -10,6 +10,7 @@
 #include "mem.h"
 #include "name.h"
 
+#define POOL_TRUST_MS  1000 /* a killer is quick */
 #define POOL_ERROR_MAX 8000 /* bytes of an error text that the server keeps */
 
 /* ---- lists and crates ---- */
@@ -48,9 +49,34 @@ void pgw__crate_put(pgw_worker *w, pgw__crate *c)
     pgw__mem_free(c);
 }
 
+/* ---- suspects ----
+ *
+ * A job that was left by a dead worker is claimed alone (the server sees to it): should it have
+ * been the killer, and kill again, no others shall be charged an attempt with it. So nothing is
+ * claimed until it is finished, or has run long enough to be trusted; and it starts only when no
+ * result is unreported that would die with us. */
+
+static bool pool_suspects(const pgw_batch *batch)
+{
+    return pgw_batch_count(batch) == 1 && pgw_job_attempt(pgw_batch_job(batch, 0)) > 1;
+}
+
+static void pool_clear(pgw_worker *w, const pgw_task *t)
+{
+    if (w->suspect != t) return;
+    w->suspect = NULL;
+    w->hold_until = 0;
+}
+
+bool pgw__worker_blocked(const pgw_worker *w)
+{
+    return w->suspect != NULL && w->ready.first == w->suspect && w->done.count > 0;
+}
+
 void pgw__worker_drop(pgw_task *t)
 {
     t->stage = PGW__GONE;
+    pool_clear(t->worker, t);
     pgw__wake_close(&t->wake);
     pgw__mem_free(t->output);
     pgw__mem_free(t->error);
@@ -103,6 +129,10 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
     if (c->next != NULL) c->next->prev = c;
     w->crates = c;
     for (i = 0; i < n; i++) pgw__list_push(&w->ready, &c->tasks[i]);
+    if (pool_suspects(batch)) {
+        w->suspect = &c->tasks[0];
+        w->hold_until = INT64_MAX;
+    }
     if (beat_at < w->heart_at) {
         w->heart_at = beat_at;
         pthread_cond_signal(&w->beat);
@@ -118,6 +148,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
 static void pool_finish(pgw_worker *w, pgw_task *t)
 {
     t->stage = PGW__DONE;
+    pool_clear(w, t);
     pgw__wake_close(&t->wake);
     if (w->done.count == 0) w->done_since = pgw__clock_ms();
     pgw__list_push(&w->done, t);
@@ -179,10 +210,9 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
     const int64_t now = pgw__clock_ms();
     size_t n = 0;
 
-    while (n < max) {
+    while (n < max && w->ready.first != NULL && !pgw__worker_blocked(w)) {
         pgw_task *t = pgw__list_pop(&w->ready);
 
-        if (t == NULL) break;
         if (now >= atomic_load(&t->safe_until)) pool_mark_lost(t);
         if (atomic_load(&t->signals) & PGW_LOST) {
             pgw__worker_drop(t);
@@ -194,6 +224,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
             continue;
         }
         t->stage = PGW__RUNNING;
+        if (t == w->suspect) w->hold_until = now + POOL_TRUST_MS;
         if (w->timeout_ms > 0) {
             atomic_store(&t->tired_at, now + w->timeout_ms);
             if (now + w->timeout_ms < w->heart_at) {
@@ -257,7 +288,7 @@ static void *pool_thread(void *arg)
 
     pthread_mutex_lock(&w->lock);
     for (;;) {
-        while (w->ready.first == NULL && !w->closing) {
+        while ((w->ready.first == NULL || pgw__worker_blocked(w)) && !w->closing) {
             w->idle++;
             pthread_cond_wait(&w->work, &w->lock);
             w->idle--;

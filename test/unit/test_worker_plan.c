@@ -144,6 +144,21 @@ void test_in_the_calling_thread_claims_and_handlers_take_turns(void)
     TEST_ASSERT_TRUE(next().beat);
 }
 
+void test_a_job_that_must_start_alone_waits_for_the_report(void)
+{
+    v.here = true;
+    v.ready = 1;
+    v.done = 1;
+    v.done_since = v.now;
+    v.claim_at = INT64_MAX;
+    v.blocked = true;
+    TEST_ASSERT_TRUE(next().flush);
+    TEST_ASSERT_FALSE(next().run);
+    v.call_at = v.now + 100; /* the server is away: no spinning meanwhile */
+    TEST_ASSERT_FALSE(next().run);
+    TEST_ASSERT_EQUAL_INT64(100, next().wait_ms);
+}
+
 void test_the_first_stop_hands_back_and_waits_for_what_runs(void)
 {
     v.stops = 1;

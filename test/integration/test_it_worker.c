@@ -1,0 +1,704 @@
+/* The worker with a real server, real processes and real deaths.
+ *
+ * An audit trigger notes every row that leaves the table of live jobs: each claim's token leaves it
+ * once, by a completion, a failure or a reaper. Children are forked before they open anything, and
+ * end by _exit. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "pgtemp.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 60000
+
+static pgw_conf *conf;
+static pgw_stop *stop;
+static pgw *h;
+static char queue[32];
+static const char *queues[1];
+static atomic_int called, seen;
+static int talk[2]; /* what a child has to say */
+
+/* ---- around every test ---- */
+
+static void set(const char *name, const char *value)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, pgw_conf_set(conf, name, value), name);
+}
+
+static void must(pgw_status st)
+{
+    if (st < 0) TEST_FAIL_MESSAGE(pgw_error_message(h));
+}
+
+static void first_time(void)
+{
+    must(pgw_migrate_up(h, NULL));
+    pgtemp_exec(
+        "CREATE TABLE audit (id bigint, nonce bigint);"
+        "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.nonce); RETURN NULL; END "
+        "$$;"
+        "CREATE TRIGGER audit AFTER DELETE ON pgwork.live_job FOR EACH ROW EXECUTE FUNCTION "
+        "audit();");
+}
+
+void setUp(void)
+{
+    static int number;
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+
+    atomic_store(&called, 0);
+    atomic_store(&seen, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
+    set("dsn", pgtemp_dsn());
+    set("worker.drain", "on");
+    set("schema.check", number == 0 ? "off" : "on");
+    must(pgw_open(&h, conf));
+    if (number == 0) first_time();
+    set("schema.check", "on");
+    snprintf(queue, sizeof(queue), "queue %d", number++);
+    queues[0] = queue;
+    o.lease_ms = 600;
+    o.retention_ms = 3600000;
+    o.max_attempts = 3;
+    o.backoff_ms = 0;
+    must(pgw_queue_create(h, queue, &o));
+    TEST_ASSERT_EQUAL_INT(0, pipe(talk));
+}
+
+void tearDown(void)
+{
+    close(talk[0]);
+    close(talk[1]);
+    pgw_close(h);
+    pgw_stop_free(stop);
+    pgw_conf_free(conf);
+}
+
+/* ---- tools ---- */
+
+static void nap(int ms)
+{
+    poll(NULL, 0, ms);
+}
+
+static void await(atomic_int *what, int value)
+{
+    int i;
+
+    for (i = 0; i < PATIENCE_MS && atomic_load(what) < value; i++) nap(1);
+    if (atomic_load(what) < value) TEST_FAIL_MESSAGE("waited in vain");
+}
+
+static void enqueue(int n)
+{
+    static const pgw_new jobs[1000] = {{0}};
+    pgw_new copy[1000];
+    int i;
+
+    for (i = 0; i < 1000; i++) {
+        copy[i] = jobs[i];
+        copy[i].struct_size = sizeof(copy[i]);
+    }
+    for (; n > 0; n -= 1000)
+        must(pgw_enqueue_many(h, NULL, NULL, queue, copy, n < 1000 ? (size_t)n : 1000, NULL));
+}
+
+static long long jobs_in(const char *state)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM pgwork.job WHERE queue = '%s' AND state = '%s'", queue, state);
+    return pgtemp_number(sql);
+}
+
+static long long of_job(int64_t id, const char *column)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "SELECT %s FROM pgwork.job WHERE queue = '%s' AND id = %lld", column,
+             queue, (long long)id);
+    return pgtemp_number(sql);
+}
+
+static const char *state_of(int64_t id)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "SELECT state FROM pgwork.job WHERE queue = '%s' AND id = %lld",
+             queue, (long long)id);
+    return pgtemp_value(sql);
+}
+
+static int64_t only_job(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id;
+
+    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    return id;
+}
+
+/* Reaps until a job is in the state, or fails. */
+static void reap_until(int64_t id, const char *state)
+{
+    int i;
+
+    for (i = 0; i < PATIENCE_MS / 20; i++) {
+        const char *now = state_of(id);
+
+        if (now != NULL && strcmp(now, state) == 0) return;
+        must(pgw_reaper_tick(h, NULL, NULL));
+        nap(20);
+    }
+    TEST_FAIL_MESSAGE(state);
+}
+
+static pgw_worker_stats run(pgw_handler_fn *fn, pgw_status expected)
+{
+    pgw_worker_stats s = {.struct_size = sizeof(s)};
+    pgw_worker *w;
+    pgw_status st;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    st = pgw_worker_run(w, stop);
+    pgw_worker_get_stats(w, &s);
+    if (st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    pgw_worker_free(w);
+    return s;
+}
+
+/* Every job was finished, each by one accepted completion; each claim's token ended once. */
+static void all_done_once(long long n)
+{
+    char sql[500];
+
+    TEST_ASSERT_EQUAL_INT64(n, jobs_in("done"));
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pgwork.job WHERE queue = '%s'", queue);
+    TEST_ASSERT_EQUAL_INT64(n, pgtemp_number(sql));
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM (SELECT id, count(*) AS ends, count(DISTINCT nonce) AS tokens "
+             "FROM audit GROUP BY id) a "
+             "JOIN pgwork.job j USING (id) WHERE j.queue = '%s' AND (a.ends <> j.attempt OR "
+             "a.tokens <> a.ends)",
+             queue);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
+}
+
+static pid_t spawn(pgw_handler_fn *fn)
+{
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        pgw_worker_stats s = {.struct_size = sizeof(s)};
+        pgw_worker *w;
+
+        if (pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL) != PGW_OK) _exit(2);
+        if (pgw_worker_run(w, stop) < 0) _exit(3);
+        pgw_worker_get_stats(w, &s);
+        if (write(talk[1], &s, sizeof(s)) < 0) _exit(4);
+        _exit(0);
+    }
+    TEST_ASSERT_TRUE(pid > 0);
+    return pid;
+}
+
+static void say(char c)
+{
+    if (write(talk[1], &c, 1) < 0) _exit(5);
+}
+
+static void hear_bytes(void *p, size_t n)
+{
+    char *to = p;
+
+    while (n > 0) {
+        struct pollfd fd = {talk[0], POLLIN, 0};
+        ssize_t got;
+
+        TEST_ASSERT_EQUAL_INT_MESSAGE(1, poll(&fd, 1, PATIENCE_MS), "the child says nothing");
+        got = read(talk[0], to, n);
+        TEST_ASSERT_TRUE(got > 0);
+        to += got;
+        n -= (size_t)got;
+    }
+}
+
+static char hear(void)
+{
+    char c;
+
+    hear_bytes(&c, 1);
+    return c;
+}
+
+static int end_of(pid_t pid)
+{
+    int status = -1, i;
+
+    for (i = 0; i < PATIENCE_MS; i++) {
+        if (waitpid(pid, &status, WNOHANG) == pid) return status;
+        nap(1);
+    }
+    kill(pid, SIGKILL);
+    TEST_FAIL_MESSAGE("the child does not end");
+    return status;
+}
+
+/* ---- handlers ---- */
+
+static pgw_verdict noop(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    return PGW_DONE;
+}
+
+static pgw_verdict for_a_moment(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    nap(4);
+    return PGW_DONE;
+}
+
+static pgw_verdict for_ever(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    say('r');
+    for (;;) nap(1000);
+}
+
+static pgw_verdict until_signalled(pgw_task *task, void *arg)
+{
+    struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
+
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    poll(&fd, 1, PATIENCE_MS);
+    atomic_store(&seen, pgw_task_signals(task));
+    pgw_task_set_delay(task, 0);
+    return PGW_RETRY;
+}
+
+/* ---- every job once ---- */
+
+void test_threads_do_ten_thousand_jobs_once_each(void)
+{
+    pgw_worker_stats s;
+
+    enqueue(10000);
+    set("worker.prefetch", "500");
+    s = run(noop, PGW_OK);
+    TEST_ASSERT_EQUAL_INT(10000, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT64(10000, s.completed);
+    TEST_ASSERT_EQUAL_INT64(0, s.refused + s.lost + s.released + s.failed);
+    all_done_once(10000);
+}
+
+void test_the_calling_thread_does_them_just_as_well(void)
+{
+    pgw_worker_stats s;
+
+    enqueue(5000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "500");
+    s = run(noop, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(5000, s.completed);
+    all_done_once(5000);
+}
+
+void test_several_processes_share_the_work(void)
+{
+    pgw_worker_stats s;
+    int64_t sum = 0;
+    pid_t pid[3];
+    int i;
+
+    enqueue(3000);
+    set("worker.prefetch", "20");
+    for (i = 0; i < 3; i++) pid[i] = spawn(noop);
+    for (i = 0; i < 3; i++) {
+        hear_bytes(&s, sizeof(s));
+        sum += s.completed;
+        TEST_ASSERT_EQUAL_INT(0, end_of(pid[i]));
+    }
+    TEST_ASSERT_EQUAL_INT64(3000, sum);
+    all_done_once(3000);
+}
+
+static void *run_it(void *arg)
+{
+    return (void *)(intptr_t)pgw_worker_run(arg, stop);
+}
+
+static pgw_worker *start(pgw_handler_fn *fn, pthread_t *thread)
+{
+    pgw_worker *w;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_it, w));
+    return w;
+}
+
+static pgw_worker_stats finish(pgw_worker *w, pthread_t thread, pgw_status expected)
+{
+    pgw_worker_stats s = {.struct_size = sizeof(s)};
+    void *st;
+
+    pthread_join(thread, &st);
+    if ((pgw_status)(intptr_t)st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    pgw_worker_get_stats(w, &s);
+    pgw_worker_free(w);
+    return s;
+}
+
+void test_a_sleeping_worker_is_woken(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    set("worker.drain", "off");
+    set("poll.max_ms", "3600000"); /* nobody lives to see the next look: a notification must come */
+    w = start(noop, &thread);
+    for (i = 0;
+         i < PATIENCE_MS / 10 &&
+         pgtemp_number(
+             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND "
+             "granted "
+             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") ==
+             0;
+         i++)
+        nap(10);
+    nap(50); /* the look after the sign */
+    for (i = 1; i <= 20; i++) {
+        only_job();
+        await(&called, i);
+    }
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(20, finish(w, thread, PGW_OK).completed);
+    all_done_once(20);
+}
+
+/* ---- deaths ---- */
+
+void test_the_jobs_of_a_killed_worker_are_done_by_another(void)
+{
+    pgw_worker_stats s;
+    pid_t pid;
+    int i;
+
+    enqueue(10);
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "4");
+    pid = spawn(for_ever);
+    hear();
+    hear(); /* both hands are busy */
+    for (i = 0; i < PATIENCE_MS && jobs_in("leased") < 6; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT64(6, jobs_in("leased"));
+    kill(pid, SIGKILL);
+    end_of(pid);
+    for (i = 0; i < PATIENCE_MS / 20 && jobs_in("ready") < 10; i++) {
+        must(pgw_reaper_tick(h, NULL, NULL));
+        nap(20);
+    }
+    TEST_ASSERT_EQUAL_INT64(10, jobs_in("ready"));
+    s = run(noop, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(10, s.completed);
+    all_done_once(10);
+    {
+        char sql[200];
+
+        snprintf(sql, sizeof(sql),
+                 "SELECT count(*) FROM pgwork.job WHERE queue = '%s' AND attempt = 2", queue);
+        TEST_ASSERT_EQUAL_INT64(6, pgtemp_number(sql));
+    }
+}
+
+static pgw_verdict kill_myself(pgw_task *task, void *arg)
+{
+    const char *kind = pgw_job_kind(pgw_task_job(task));
+
+    (void)arg;
+    if (strcmp(kind, "poison") == 0) kill(getpid(), SIGKILL);
+    return PGW_DONE;
+}
+
+void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
+{
+    pgw_new poison = PGW_NEW_INIT;
+    int64_t id;
+    int killed = 0, i;
+
+    enqueue(20);
+    poison.kind = "poison";
+    must(pgw_enqueue(h, &id, queue, &poison, NULL));
+    enqueue(20);
+    for (i = 0; i < 50 && (state_of(id) == NULL || strcmp(state_of(id), "dead") != 0); i++) {
+        const pid_t pid = spawn(kill_myself);
+        const int status = end_of(pid);
+
+        if (WIFSIGNALED(status))
+            killed++;
+        else
+            TEST_ASSERT_EQUAL_INT(0, WEXITSTATUS(status));
+        while (jobs_in("leased") > 0) {
+            must(pgw_reaper_tick(h, NULL, NULL));
+            nap(20);
+        }
+    }
+    TEST_ASSERT_EQUAL_STRING("dead", state_of(id));
+    TEST_ASSERT_EQUAL_INT64(3, of_job(id, "attempt"));
+    TEST_ASSERT_EQUAL_INT(3, killed);
+    run(noop, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(40, jobs_in("done"));
+}
+
+/* Asks the moment it runs again, before anything else in the process had a chance. */
+static pgw_verdict frozen(pgw_task *task, void *arg)
+{
+    int i;
+
+    (void)arg;
+    say('r');
+    for (i = 0; i < PATIENCE_MS && pgw_task_signals(task) == 0; i++) nap(1);
+    say(pgw_task_signals(task) == PGW_LOST ? 'L' : '?');
+    return PGW_DONE;
+}
+
+void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
+{
+    const int64_t id = only_job();
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_worker_stats s;
+    pgw_batch *b = NULL;
+    pgw_ref ref;
+    pid_t pid;
+
+    pid = spawn(frozen);
+    TEST_ASSERT_EQUAL_INT('r', hear());
+    kill(pid, SIGSTOP);
+    reap_until(id, "ready");
+    o.queues = queues, o.queues_count = 1, o.lease_ms = 60000;
+    must(pgw_claim(h, &b, &o));
+    ref = pgw_job_ref(pgw_batch_job(b, 0));
+    TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(b, 0)));
+    kill(pid, SIGCONT);
+    TEST_ASSERT_EQUAL_INT('L', hear());
+    hear_bytes(&s, sizeof(s));
+    TEST_ASSERT_EQUAL_INT(0, end_of(pid));
+    TEST_ASSERT_EQUAL_INT64(1, s.refused);
+    TEST_ASSERT_EQUAL_INT64(1, s.lost);
+    TEST_ASSERT_EQUAL_INT64(0, s.completed);
+    must(pgw_complete(h, NULL, queue, &ref, NULL, 1));
+    pgw_batch_free(b);
+    all_done_once(1);
+}
+
+/* ---- signals ---- */
+
+void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
+{
+    const int64_t id = only_job();
+    pthread_t thread;
+    pgw_worker *w = start(until_signalled, &thread);
+    pgw_worker_stats s;
+    int i;
+
+    await(&called, 1);
+    for (i = 0; i < 100; i++) { /* three leases long */
+        must(pgw_reaper_tick(h, NULL, NULL));
+        nap(20);
+    }
+    TEST_ASSERT_EQUAL_STRING("leased", state_of(id));
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    s = finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT(PGW_STOPPING, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, s.failed);
+    TEST_ASSERT_EQUAL_INT64(0, s.lost);
+}
+
+void test_a_cancel_reaches_a_running_handler(void)
+{
+    const int64_t id = only_job();
+    pthread_t thread;
+    pgw_worker *w = start(until_signalled, &thread);
+    pgw_status outcome;
+
+    await(&called, 1);
+    must(pgw_cancel(h, &outcome, queue, &id, 1));
+    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcome);
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).failed);
+    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
+}
+
+void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
+{
+    const int64_t running = only_job(), waiting = only_job();
+    pthread_t thread;
+    pgw_worker *w;
+    pgw_status outcome;
+
+    set("worker.concurrency", "1");
+    w = start(until_signalled, &thread);
+    await(&called, 1);
+    must(pgw_cancel(h, &outcome, queue, &waiting, 1));
+    nap(600); /* a beat */
+    must(pgw_cancel(h, &outcome, queue, &running, 1));
+    finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));
+}
+
+void test_a_timeout_is_told(void)
+{
+    const int64_t id = only_job();
+
+    set("worker.job_timeout_ms", "100");
+    set("worker.max_jobs", "1");
+    TEST_ASSERT_EQUAL_INT64(1, run(until_signalled, PGW_OK).failed);
+    TEST_ASSERT_EQUAL_INT(PGW_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
+}
+
+static pgw_verdict until_lost(pgw_task *task, void *arg)
+{
+    int i;
+
+    (void)arg;
+    for (i = 0; i < PATIENCE_MS && !(pgw_task_signals(task) & PGW_LOST); i++) nap(1);
+    nap(500); /* the reaper takes the job meanwhile */
+    return PGW_DONE;
+}
+
+static void *reap_on(void *arg)
+{
+    pgw_reaper *r;
+
+    (void)arg;
+    if (pgw_reaper_new(&r, conf) != PGW_OK) return NULL;
+    pgw_reaper_run(r, stop);
+    pgw_reaper_free(r);
+    return NULL;
+}
+
+void test_who_ignores_the_timeout_loses_the_job(void)
+{
+    const int64_t id = only_job();
+    pgw_worker_stats s;
+    pthread_t reaper;
+
+    set("worker.job_timeout_ms", "100");
+    set("worker.stop_ms", "100");
+    set("worker.max_jobs", "1");
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&reaper, NULL, reap_on, NULL));
+    s = run(until_lost, PGW_OK);
+    pgw_stop_notify(stop);
+    pthread_join(reaper, NULL);
+    TEST_ASSERT_EQUAL_INT64(1, s.lost);
+    TEST_ASSERT_EQUAL_INT64(1, s.refused);
+    TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
+}
+
+/* ---- stopping ---- */
+
+void test_a_graceful_stop_hands_back_what_was_not_started(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+    pgw_worker_stats s;
+    char sql[200];
+
+    enqueue(50);
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "10");
+    w = start(until_signalled, &thread);
+    await(&called, 2);
+    pgw_stop_notify(stop);
+    nap(1000); /* longer than the lease: those that run keep it */
+    TEST_ASSERT_EQUAL_INT64(48, jobs_in("ready"));
+    TEST_ASSERT_EQUAL_INT64(2, jobs_in("leased"));
+    snprintf(sql, sizeof(sql),
+             "SELECT max(attempt) FROM pgwork.job WHERE queue = '%s' AND state = 'ready'", queue);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
+    pgw_stop_notify(stop);
+    s = finish(w, thread, PGW_OK);
+    TEST_ASSERT_GREATER_THAN_INT64(0, s.released);
+    TEST_ASSERT_EQUAL_INT64(s.claimed, s.released + s.failed);
+    TEST_ASSERT_EQUAL_INT64(50, jobs_in("ready"));
+}
+
+static atomic_int let_go;
+
+static pgw_verdict deaf(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    await(&let_go, 1);
+    return PGW_DONE;
+}
+
+void test_after_the_second_stop_it_waits_no_longer(void)
+{
+    const int64_t id = only_job();
+    pthread_t thread;
+    pgw_worker *w;
+
+    atomic_store(&let_go, 0);
+    set("worker.stop_ms", "50");
+    w = start(deaf, &thread);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    finish(w, thread, PGW_ETIMEDOUT);
+    TEST_ASSERT_EQUAL_STRING("leased", state_of(id));
+    reap_until(id, "ready"); /* nobody extends it any more */
+    atomic_store(&let_go, 1);
+    nap(100);
+}
+
+/* ---- a server that keeps hanging up ---- */
+
+void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
+{
+    pthread_t worker, reaper;
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_worker *w;
+    int i;
+
+    o.max_attempts = 1000; /* a claim whose answer is lost charges one */
+    must(pgw_queue_set(h, queue, &o));
+    enqueue(2000);
+    set("worker.drain", "off");
+    set("worker.prefetch", "50");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    set("application_name", "storm");
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&reaper, NULL, reap_on, NULL));
+    w = start(for_a_moment, &worker);
+    for (i = 0; i < PATIENCE_MS / 50 && jobs_in("done") < 2000; i++) {
+        if (i < 100)
+            pgtemp_exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+                        "application_name = 'storm'");
+        nap(50);
+    }
+    pgw_stop_notify(stop);
+    finish(w, worker, PGW_OK);
+    pthread_join(reaper, NULL);
+    TEST_ASSERT_GREATER_THAN_INT(20, i);
+    all_done_once(2000);
+}
