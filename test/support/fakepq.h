@@ -1,5 +1,5 @@
-/* fakepq: the room pq played by the test: what a verb sends is recorded, what the server answers is a
- * table of the test's. The test includes mock_pq.h as well, for Ceedling to see. */
+/* fakepq: the room pq played by the test: what a verb sends is recorded, what the server answers is
+ * a table of the test's. The test includes mock_pq.h as well, for Ceedling to see. */
 #ifndef FAKEPQ_H
 #define FAKEPQ_H
 
@@ -17,11 +17,26 @@ typedef struct fake_cell {
     const char *text; /* of tags: separated by commas */
 } fake_cell;
 
-#define F_NULL     {FAKE_NULL, 0, NULL}
-#define F_INT(v)   {FAKE_INT, (v), NULL}
-#define F_TEXT(s)  {FAKE_TEXT, 0, (s)}
-#define F_UUID(s)  {FAKE_UUID, 0, (s)}
-#define F_TAGS(s)  {FAKE_TAGS, 0, (s)}
+#define F_NULL             \
+    {                      \
+        FAKE_NULL, 0, NULL \
+    }
+#define F_INT(v)            \
+    {                       \
+        FAKE_INT, (v), NULL \
+    }
+#define F_TEXT(s)         \
+    {                     \
+        FAKE_TEXT, 0, (s) \
+    }
+#define F_UUID(s)         \
+    {                     \
+        FAKE_UUID, 0, (s) \
+    }
+#define F_TAGS(s)         \
+    {                     \
+        FAKE_TAGS, 0, (s) \
+    }
 
 static struct fake {
     /* the answer */
@@ -29,6 +44,7 @@ static struct fake {
     int rows, columns;
     pgw_status status; /* < 0: the call fails, the reader is not called */
     void (*on_call)(const pgw__call *call);
+    bool armed, attached;
     /* what was seen */
     int calls;
     pgw__sql sql, history[64];
@@ -52,15 +68,18 @@ static pgw_status fake_fail(pgw *h, pgw_status st, const char *message, const ch
     return st;
 }
 
-static pgw_status fake_refuse(pgw *h, const char *argument, const char *value, const char *allowed, int n)
+static pgw_status fake_refuse(pgw *h, const char *argument, const char *value, const char *allowed,
+                              int n)
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "argument `%s` is %s: allowed is %s", argument, value ? value : "NULL", allowed);
+    snprintf(text, sizeof(text), "argument `%s` is %s: allowed is %s", argument,
+             value ? value : "NULL", allowed);
     return fake_fail(h, PGW_EINVAL, text, NULL, n);
 }
 
-static pgw_status fake_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed, int n)
+static pgw_status fake_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed,
+                                  int n)
 {
     char text[32];
 
@@ -72,7 +91,8 @@ static pgw_status fake_refuse_int(pgw *h, const char *argument, int64_t value, c
 
 static const fake_cell *fake_at(int row, int col)
 {
-    TEST_ASSERT_TRUE_MESSAGE(row >= 0 && row < fake.rows && col >= 0 && col < fake.columns, "no such cell");
+    TEST_ASSERT_TRUE_MESSAGE(row >= 0 && row < fake.rows && col >= 0 && col < fake.columns,
+                             "no such cell");
     return &fake.cells[row * fake.columns + col];
 }
 
@@ -139,8 +159,10 @@ static void fake_check_params(const pgw__call *call)
 
     TEST_ASSERT_NOT_NULL_MESSAGE(line, pgw__sql_name(call->sql));
     line += strlen("-- params: ");
-    if (strncmp(line, "none\n", 5) == 0) declared = 0;
-    else for (; *line != '\n'; line++) declared += *line == ',';
+    if (strncmp(line, "none\n", 5) == 0)
+        declared = 0;
+    else
+        for (; *line != '\n'; line++) declared += *line == ',';
     while (call->params != NULL && call->params[given].type != PGW__END) given++;
     TEST_ASSERT_EQUAL_INT_MESSAGE(declared, given, pgw__sql_name(call->sql));
 }
@@ -168,6 +190,16 @@ static const pgw_conf *fake_conf(const pgw *h, int n)
     return NULL; /* the defaults */
 }
 
+static bool fake_armed(const pgw *h, int n)
+{
+    return fake.armed;
+}
+
+static bool fake_attached(const pgw *h, int n)
+{
+    return fake.attached;
+}
+
 static inline void fake_begin(void)
 {
     memset(&fake, 0, sizeof(fake));
@@ -185,13 +217,13 @@ static inline void fake_begin(void)
     pgw__pq_call_Stub(fake_call);
     pgw__pq_conf_Stub(fake_conf);
     pgw__pq_set_server_time_Stub(fake_set_time);
-    pgw__pq_armed_IgnoreAndReturn(false);
-    pgw__pq_attached_IgnoreAndReturn(false);
+    pgw__pq_armed_Stub(fake_armed);
+    pgw__pq_attached_Stub(fake_attached);
 }
 
 /* The server's answer from here on. */
-#define FAKE_ROWS(table, n_columns)                                                                \
-    (fake.cells = (table), fake.columns = (n_columns),                                             \
+#define FAKE_ROWS(table, n_columns)                    \
+    (fake.cells = (table), fake.columns = (n_columns), \
      fake.rows = (int)(sizeof(table) / sizeof(fake_cell)) / (n_columns))
 
 /* The last failure names these words. */

@@ -28,19 +28,19 @@ static pgw_status check_new(const pgw_new *job)
 }
 
 /* Sets a field of a good job to a bad value: the refusal has this status and these words. */
-#define REFUSED(status_, words, ...)                                                               \
-    do {                                                                                           \
-        pgw_new job = PGW_NEW_INIT;                                                                \
-        __VA_ARGS__;                                                                               \
-        TEST_ASSERT_EQUAL_INT_MESSAGE(status_, check_new(&job), words);                            \
-        ASSERT_SAYS(words);                                                                        \
+#define REFUSED(status_, words, ...)                                    \
+    do {                                                                \
+        pgw_new job = PGW_NEW_INIT;                                     \
+        __VA_ARGS__;                                                    \
+        TEST_ASSERT_EQUAL_INT_MESSAGE(status_, check_new(&job), words); \
+        ASSERT_SAYS(words);                                             \
     } while (0)
 
-#define ACCEPTED(...)                                                                              \
-    do {                                                                                           \
-        pgw_new job = PGW_NEW_INIT;                                                                \
-        __VA_ARGS__;                                                                               \
-        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, check_new(&job), fake.message);                      \
+#define ACCEPTED(...)                                                         \
+    do {                                                                      \
+        pgw_new job = PGW_NEW_INIT;                                           \
+        __VA_ARGS__;                                                          \
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, check_new(&job), fake.message); \
     } while (0)
 
 static char *letters(size_t n)
@@ -152,7 +152,8 @@ void test_a_job_without_anything_is_a_job(void)
 
 void test_each_field_of_a_job(void)
 {
-    static const char *const tags[40] = {"a"}, *const bad_tag[] = {"a", ""}, *const null_tag[] = {NULL};
+    static const char *const tags[40] = {"a"}, *const bad_tag[] = {"a", ""},
+                             *const null_tag[] = {NULL};
     char payload[1002];
 
     memset(payload, '1', sizeof(payload));
@@ -165,7 +166,8 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.kind` is longer", job.kind = letters(256));
     ACCEPTED(job.kind = letters(255));
     REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: allowed are 1000", job.payload = payload);
-    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are 997", job.payload = "123"; job.body = payload; job.body_size = 998);
+    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are 997", job.payload = "123";
+            job.body = payload; job.body_size = 998);
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
     REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8", job.payload = "\"\xc3\"");
@@ -176,7 +178,8 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.run_at_us` is -5", job.run_at_us = -5);
     REFUSED(PGW_EINVAL, "`job.delay_ms` is -5", job.delay_ms = -5);
     REFUSED(PGW_EINVAL, "`job.delay_ms` is 9223372036854775807", job.delay_ms = INT64_MAX);
-    REFUSED(PGW_EINVAL, "`job.delay_ms` stands beside run_at_us", job.delay_ms = 1; job.run_at_us = 1);
+    REFUSED(PGW_EINVAL, "`job.delay_ms` stands beside run_at_us", job.delay_ms = 1;
+            job.run_at_us = 1);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is 1001", job.max_attempts = 1001);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is -1", job.max_attempts = -1);
     REFUSED(PGW_EINVAL, "`job.lease_ms` is 99", job.lease_ms = 99);
@@ -189,7 +192,8 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key_scope` is 3", job.key = "k"; job.key_scope = (pgw_key_scope)3);
     REFUSED(PGW_EINVAL, "`job.key_policy` is 3", job.key = "k"; job.key_policy = (pgw_key_policy)3);
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0", job.key = "k"; job.key_scope = PGW_KEY_PERIOD);
-    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k"; job.key_period_ms = 5);
+    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k";
+            job.key_period_ms = 5);
     ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_PERIOD; job.key_period_ms = 1);
 }
 

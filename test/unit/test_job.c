@@ -1,0 +1,887 @@
+/* job: what each verb sends, what it makes of the answer, and how it waits. */
+#include "unity.h"
+#include "job.h"
+#include "check.h"
+#include "mock_pq.h"
+#include "name.h"
+#include "sql.h"
+#include "conf.h"
+#include "clock.h"
+#include "backoff.h"
+#include "mem.h"
+#include "buf.h"
+#include "log.h"
+#include "fakepq.h"
+#include "oom.h"
+
+TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/job_row.c")
+TEST_SOURCE_FILE("src/job_enqueue.c")
+TEST_SOURCE_FILE("src/job_claim.c")
+TEST_SOURCE_FILE("src/job_finish.c")
+TEST_SOURCE_FILE("src/job_look.c")
+
+#define TOKEN "00000000-0000-0021-67da-7e57557e33d2"
+
+static const char *const queues[] = {"q", "other"};
+static int64_t now_us;
+
+static int64_t fake_clock(void)
+{
+    return now_us;
+}
+
+void setUp(void)
+{
+    fake_begin();
+    now_us = 1000000;
+    pgw__clock_source_us = fake_clock;
+}
+
+void tearDown(void)
+{
+    pgw_set_allocator(NULL);
+}
+
+static pgw_claim_opts claim_opts(void)
+{
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+
+    o.queues = queues;
+    o.queues_count = 1;
+    o.max = 10;
+    o.holder = "me";
+    return o;
+}
+
+static pgw_ref ref(int64_t id)
+{
+    pgw_ref r = {id, {(uint64_t)id * 32 + 1, 77}};
+
+    return r;
+}
+
+/* ---- tokens ---- */
+
+void test_a_token_is_a_uuid_in_network_order(void)
+{
+    const pgw_token token = {0x0000000000000021u, 0x67da7e57557e33d2u};
+    char text[PGW_TOKEN_TEXT];
+    pgw_token again;
+
+    TEST_ASSERT_EQUAL_STRING(TOKEN, pgw_token_format(token, text));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(&again, text));
+    TEST_ASSERT_EQUAL_UINT64(token.number, again.number);
+    TEST_ASSERT_EQUAL_UINT64(token.nonce, again.nonce);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(&again, "FFFFFFFF-FFFF-FFFF-8000-000000000000"));
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, again.number);
+    TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 63, again.nonce);
+}
+
+void test_what_is_no_token(void)
+{
+    pgw_token token = {1, 1};
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, "00000000-0000-0021-67da-7e57557e33d"));
+    TEST_ASSERT_EQUAL_UINT64(0, token.number);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, TOKEN "0"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, ""));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(NULL, TOKEN));
+}
+
+/* ---- enqueue ---- */
+
+static void see_enqueue(const pgw__call *call)
+{
+    const pgw__param *p = call->params;
+
+    TEST_ASSERT_EQUAL_STRING("q", p[0].v.p);
+    TEST_ASSERT_EQUAL(PGW__JSONB, p[1].type);
+    TEST_ASSERT_EQUAL_STRING("{}", p[1].v.p);
+    TEST_ASSERT_EQUAL_STRING("", p[2].v.p);
+    TEST_ASSERT_TRUE(p[3].null);
+    TEST_ASSERT_EQUAL_INT64(4, p[4].v.i);
+    TEST_ASSERT_TRUE(p[5].null);
+    TEST_ASSERT_FALSE(p[6].null);
+    TEST_ASSERT_EQUAL_INT64(250, p[6].v.i);
+    TEST_ASSERT_TRUE(p[7].null);
+    TEST_ASSERT_TRUE(p[8].null);
+    TEST_ASSERT_TRUE(p[9].null);
+    TEST_ASSERT_EQUAL_STRING("k", p[10].v.p);
+    TEST_ASSERT_EQUAL_STRING("period", p[11].v.p);
+    TEST_ASSERT_EQUAL_STRING("error", p[12].v.p);
+    TEST_ASSERT_EQUAL_INT64(60000, p[13].v.i);
+    TEST_ASSERT_EQUAL_HEX8(0xab, ((const unsigned char *)p[14].v.p)[15]);
+}
+
+void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
+{
+    static const fake_cell answer[] = {F_INT(42), F_TEXT("new")};
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id = -1;
+
+    job.payload = "{}";
+    job.priority = 4;
+    job.delay_ms = 250;
+    job.key = "k";
+    job.key_scope = PGW_KEY_PERIOD;
+    job.key_policy = PGW_KEY_ERROR;
+    job.key_period_ms = 60000;
+    fake.on_call = see_enqueue;
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL(PGW_OK,
+                      pgw_enqueue(FAKE_H, &id, "q", &job, "00000000-0000-0000-0000-0000000000ab"));
+    TEST_ASSERT_EQUAL_INT64(42, id);
+    TEST_ASSERT_EQUAL(PGW__SQL_JOB_ENQUEUE, fake.sql);
+    TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+}
+
+static void enqueue_is(pgw_status expected, const char *word)
+{
+    const fake_cell answer[] = {F_INT(7), F_TEXT(word)};
+    const pgw_new job = PGW_NEW_INIT;
+    int64_t id;
+
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL_INT(expected, pgw_enqueue(FAKE_H, &id, "q", &job, NULL));
+    TEST_ASSERT_EQUAL_INT64(expected < 0 ? 0 : 7, id);
+}
+
+void test_outcomes_of_an_enqueue(void)
+{
+    enqueue_is(PGW_OK, "new");
+    enqueue_is(PGW_EXISTS, "exists");
+    enqueue_is(PGW_REPLACED, "replaced");
+    enqueue_is(PGW_REPEATED, "repeated");
+    enqueue_is(PGW_EPROTO, "whatever");
+    enqueue_is(PGW_EPROTO, NULL);
+}
+
+void test_a_refused_enqueue_sends_nothing(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id = 5;
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(NULL, &id, "q", &job, NULL));
+    TEST_ASSERT_EQUAL_INT64(0, id);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, NULL, "", &job, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, &id, "q", NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, &id, "q", &job, "no uuid"));
+    ASSERT_SAYS("`op` is no uuid");
+    job.priority = 10;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, &id, "q", &job, NULL));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+static void see_many(const pgw__call *call)
+{
+    const pgw__param *p = call->params;
+    const char *const *payloads = p[1].v.p, *const *kinds = p[2].v.p, *const *tags = p[9].v.p;
+    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p;
+    const int32_t *priorities = p[4].v.p;
+
+    TEST_ASSERT_EQUAL(3, p[1].n);
+    TEST_ASSERT_NULL(payloads[0]);
+    TEST_ASSERT_EQUAL_STRING("[1]", payloads[1]);
+    TEST_ASSERT_EQUAL_STRING("", kinds[0]);
+    TEST_ASSERT_EQUAL_STRING("b", kinds[2]);
+    TEST_ASSERT_TRUE_MESSAGE(p[3].null, "bodies");
+    TEST_ASSERT_EQUAL_INT32(9, priorities[0]);
+    TEST_ASSERT_EQUAL_INT64(INT64_MIN, run_ats[0]);
+    TEST_ASSERT_EQUAL_INT64(5, run_ats[1]);
+    TEST_ASSERT_EQUAL_INT64(0, delays[1]);
+    TEST_ASSERT_EQUAL_INT64(8, delays[2]);
+    TEST_ASSERT_TRUE_MESSAGE(p[7].null, "max_attempts");
+    TEST_ASSERT_TRUE_MESSAGE(p[8].null, "leases");
+    TEST_ASSERT_NULL(tags[0]);
+    TEST_ASSERT_EQUAL_STRING("{\"a\",\"b\\\"\\\\,}\"}", tags[1]);
+    TEST_ASSERT_EQUAL_STRING("{\"c\"}", tags[2]);
+    TEST_ASSERT_TRUE_MESSAGE(p[10].null, "keys");
+    TEST_ASSERT_EQUAL_STRING("unfinished", p[11].v.p);
+    TEST_ASSERT_TRUE_MESSAGE(p[14].null, "op");
+}
+
+void test_many_jobs_go_as_columns(void)
+{
+    static const fake_cell answer[] = {F_INT(1),         F_TEXT("new"), F_INT(2),
+                                       F_TEXT("exists"), F_INT(3),      F_TEXT("replaced")};
+    const char *const tags1[] = {"a", "b\"\\,}"}, *const tags2[] = {"c"};
+    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_status outcomes[3];
+    int64_t ids[3];
+
+    jobs[0].priority = 9;
+    jobs[1].payload = "[1]", jobs[1].run_at_us = 5, jobs[1].tags = tags1, jobs[1].tags_count = 2;
+    jobs[2].kind = "b", jobs[2].delay_ms = 8, jobs[2].tags = tags2, jobs[2].tags_count = 1;
+    fake.on_call = see_many;
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL(PGW_EXISTS, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 3, NULL));
+    TEST_ASSERT_EQUAL_INT64(3, ids[2]);
+    TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
+    TEST_ASSERT_EQUAL(PGW_EXISTS, outcomes[1]);
+    TEST_ASSERT_EQUAL(PGW_REPLACED, outcomes[2]);
+}
+
+void test_many_is_all_or_none_also_in_what_is_refused(void)
+{
+    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_status outcomes[2];
+    int64_t ids[2] = {7, 7};
+
+    jobs[1].priority = -1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 2, NULL));
+    ASSERT_SAYS("`jobs[1].priority`");
+    TEST_ASSERT_EQUAL_INT64(0, ids[0]);
+    jobs[1].priority = 0;
+    jobs[1].struct_size = sizeof(size_t);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 2, NULL));
+    ASSERT_SAYS("the same in all of them");
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 10001, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(NULL, ids, outcomes, "q", jobs, 1, NULL));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+void test_a_short_answer_to_many_is_refused(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
+    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_status outcomes[2];
+
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_enqueue_many(FAKE_H, NULL, outcomes, "q", jobs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, outcomes[0]);
+}
+
+void test_many_survives_every_failed_allocation(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
+    const char *const tags[] = {"a"};
+    pgw_new job = PGW_NEW_INIT;
+    pgw_status st;
+    int n = 0;
+
+    job.tags = tags, job.tags_count = 1;
+    FAKE_ROWS(answer, 2);
+    oom_begin();
+    do {
+        oom_fail(++n);
+        st = pgw_enqueue_many(FAKE_H, NULL, NULL, "q", &job, 1, NULL);
+        TEST_ASSERT_EQUAL(oom_failed() ? PGW_ENOMEM : PGW_OK, st);
+    } while (st != PGW_OK);
+    TEST_ASSERT_EQUAL_INT(3, n);
+    oom_end();
+}
+
+/* ---- claim ---- */
+
+#define JOB_ROW(id, body, tags)                                                             \
+    F_TEXT("q"), F_INT(id), F_UUID(TOKEN), F_INT(2), F_INT(10), F_INT(5), F_TEXT("resize"), \
+        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_INT(300)
+
+void test_a_claim_is_one_block_of_jobs(void)
+{
+    static const fake_cell answer[] = {JOB_ROW(1, F_TEXT("bytes"), F_TAGS("x,yy")),
+                                       JOB_ROW(2, F_NULL, F_NULL)};
+    const pgw_claim_opts o = claim_opts();
+    const pgw_job *job;
+    pgw_batch *batch;
+    size_t size;
+
+    FAKE_ROWS(answer, 13);
+    oom_begin();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL_INT(1, oom_alive());
+    TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
+    TEST_ASSERT_NULL(pgw_batch_job(batch, 2));
+    job = pgw_batch_job(batch, 0);
+    TEST_ASSERT_EQUAL_INT64(1, pgw_job_id(job));
+    TEST_ASSERT_EQUAL_UINT64(0x21, pgw_job_ref(job).token.number);
+    TEST_ASSERT_EQUAL_UINT64(0x67da7e57557e33d2u, pgw_job_ref(job).token.nonce);
+    TEST_ASSERT_EQUAL_STRING("q", pgw_job_queue(job));
+    TEST_ASSERT_EQUAL_STRING("resize", pgw_job_kind(job));
+    TEST_ASSERT_EQUAL_STRING("{\"a\": 1}", pgw_job_payload(job));
+    TEST_ASSERT_EQUAL_STRING("bytes", pgw_job_body(job, &size));
+    TEST_ASSERT_EQUAL(5, size);
+    TEST_ASSERT_EQUAL_INT(5, pgw_job_priority(job));
+    TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(job));
+    TEST_ASSERT_EQUAL_INT(10, pgw_job_max_attempts(job));
+    TEST_ASSERT_EQUAL(2, pgw_job_tags_count(job));
+    TEST_ASSERT_EQUAL_STRING("x", pgw_job_tag(job, 0));
+    TEST_ASSERT_EQUAL_STRING("yy", pgw_job_tag(job, 1));
+    TEST_ASSERT_NULL(pgw_job_tag(job, 2));
+    TEST_ASSERT_EQUAL_INT64(100, pgw_job_created_us(job));
+    TEST_ASSERT_EQUAL_INT64(200, pgw_job_lease_until_us(job));
+    TEST_ASSERT_NULL(pgw_job_state(job));
+    TEST_ASSERT_NULL(pgw_job_error(job));
+    job = pgw_batch_job(batch, 1);
+    TEST_ASSERT_EQUAL_INT64(2, pgw_job_id(job));
+    TEST_ASSERT_NULL(pgw_job_body(job, NULL));
+    TEST_ASSERT_EQUAL(0, pgw_job_tags_count(job));
+    TEST_ASSERT_EQUAL_INT64(300, fake.server_time);
+    TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
+    pgw_batch_free(batch);
+    pgw_batch_free(NULL);
+    oom_end();
+    TEST_ASSERT_EQUAL(0, pgw_batch_count(NULL));
+}
+
+void test_a_claim_without_rows_is_empty(void)
+{
+    const pgw_claim_opts o = claim_opts();
+    pgw_batch *batch = (pgw_batch *)(void *)&now_us;
+
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+}
+
+void test_more_jobs_than_asked_for_are_not_believed(void)
+{
+    static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_NULL), JOB_ROW(2, F_NULL, F_NULL)};
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    o.max = 1;
+    FAKE_ROWS(answer, 13);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+}
+
+void test_a_claim_without_memory_keeps_nothing(void)
+{
+    static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_TAGS("a"))};
+    const pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    FAKE_ROWS(answer, 13);
+    oom_begin();
+    oom_fail(1);
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+    oom_fail(2);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    pgw_batch_free(batch);
+    oom_end();
+}
+
+void test_what_a_claim_refuses(void)
+{
+    pgw_claim_opts o = claim_opts();
+    const char *const bad[] = {"q", "a\nb"};
+    pgw_batch *batch;
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(NULL, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(FAKE_H, NULL, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(FAKE_H, &batch, NULL));
+#define BAD(words, change)                                                       \
+    o = claim_opts(), change;                                                    \
+    TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_claim(FAKE_H, &batch, &o), words); \
+    ASSERT_SAYS(words)
+    BAD("`opts->struct_size` is 4096", o.struct_size = 4096);
+    BAD("`opts->queues` is NULL", o.queues = NULL);
+    BAD("`opts->queues_count` is 0: allowed is 1 .. 64", o.queues_count = 0);
+    BAD("`opts->queues_count` is 65", o.queues_count = 65);
+    BAD("`opts->queues[i]` has a control character", (o.queues = bad, o.queues_count = 2));
+    BAD("`opts->max` is 0: allowed is 1 .. 10000", o.max = 0);
+    BAD("`opts->max` is 10001", o.max = 10001);
+    BAD("`opts->lease_ms` is 5", o.lease_ms = 5);
+    BAD("`opts->wait_ms` is -2", o.wait_ms = -2);
+    BAD("`holder` is empty", o.holder = "");
+#undef BAD
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+/* ---- waiting ---- */
+
+static struct {
+    int waits, job_at_call;
+    int64_t last_ms, longest_ms;
+    pgw_status says, listens;
+    uint64_t epoch;
+} wait;
+
+static const fake_cell one_job[] = {JOB_ROW(1, F_NULL, F_NULL)};
+
+static pgw_status fake_wait(pgw *h, int64_t timeout_ms, int fd, int n)
+{
+    wait.waits++;
+    wait.last_ms = timeout_ms;
+    if (timeout_ms > wait.longest_ms) wait.longest_ms = timeout_ms;
+    now_us += timeout_ms * 1000;
+    return wait.says;
+}
+
+static pgw_status fake_listen(pgw *h, const char *channel, int n)
+{
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork", channel);
+    return wait.listens;
+}
+
+static uint64_t fake_epoch(const pgw *h, int n)
+{
+    return wait.epoch;
+}
+
+/* The job is there from the job_at_call-th call on. */
+static void job_comes(const pgw__call *call)
+{
+    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 13);
+}
+
+static void waiting_begins(void)
+{
+    memset(&wait, 0, sizeof(wait));
+    wait.says = PGW_EMPTY;
+    fake.on_call = job_comes;
+    pgw__pq_wait_Stub(fake_wait);
+    pgw__pq_listen_Stub(fake_listen);
+    pgw__pq_epoch_Stub(fake_epoch);
+    pgw__pq_schema_IgnoreAndReturn("pgwork");
+}
+
+void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
+{
+    static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
+                                        PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_AWAKE};
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    wait.says = PGW_OK; /* notified */
+    wait.job_at_call = 4;
+    o.wait_ms = -1;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
+    pgw_batch_free(batch);
+    TEST_ASSERT_EQUAL_INT(5, fake.calls);
+    TEST_ASSERT_EQUAL_MEMORY(expected, fake.history, sizeof(expected));
+    TEST_ASSERT_EQUAL_INT(1, wait.waits);
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(500, wait.last_ms, "poll.max_ms");
+}
+
+void test_a_job_that_comes_before_the_sign_is_found_without_waiting(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    wait.job_at_call = 3;
+    o.wait_ms = 10000;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    pgw_batch_free(batch);
+    TEST_ASSERT_EQUAL_INT(0, wait.waits);
+    TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
+}
+
+void test_a_wait_ends_at_its_deadline(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    o.wait_ms = 1200;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+    TEST_ASSERT_EQUAL_INT64(1000000 + 1200000, now_us);
+    TEST_ASSERT_EQUAL_INT64(200, wait.last_ms);
+    TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
+}
+
+void test_behind_a_pooler_it_polls_with_growing_pauses(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+    int i;
+
+    waiting_begins();
+    wait.listens = PGW_EPOOLED;
+    o.wait_ms = 60000;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_LESS_OR_EQUAL_INT64(500, wait.longest_ms);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(120, wait.waits);
+    for (i = 0; i < 64; i++) TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.history[i]);
+}
+
+void test_an_attached_handle_polls(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    fake.attached = true;
+    wait.listens = PGW_EMISUSE;
+    o.wait_ms = 100;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_GREATER_THAN_INT(0, wait.waits);
+}
+
+void test_a_wait_is_ended_by_a_stop_with_its_own_words(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    wait.says = PGW_ECANCELED;
+    o.wait_ms = -1;
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, fake.error);
+    ASSERT_SAYS("asked to stop");
+}
+
+void test_a_lost_connection_ends_the_wait_and_takes_its_sign_along(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    wait.says = PGW_ECONN;
+    o.wait_ms = -1;
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.sql);
+}
+
+static pgw_status wait_reconnects(pgw *h, int64_t timeout_ms, int fd, int n)
+{
+    wait.epoch++;
+    return fake_wait(h, timeout_ms, fd, n);
+}
+
+void test_in_a_new_session_the_sign_is_put_up_again(void)
+{
+    static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
+                                        PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
+                                        PGW__SQL_JOB_AWAKE};
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    pgw__pq_wait_Stub(wait_reconnects);
+    wait.job_at_call = 6;
+    o.wait_ms = -1;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    pgw_batch_free(batch);
+    TEST_ASSERT_EQUAL_INT(7, fake.calls);
+    TEST_ASSERT_EQUAL_MEMORY(expected, fake.history, sizeof(expected));
+}
+
+void test_a_waiting_claim_cannot_be_armed(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    fake.armed = true;
+    o.wait_ms = 1;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+/* ---- finish ---- */
+
+static void see_refs(const pgw__call *call)
+{
+    static const unsigned char token[16] = {0, 0, 0, 0, 0, 0, 1, 0x41, 0, 0, 0, 0, 0, 0, 0, 77};
+    const pgw__param *p = call->params;
+
+    TEST_ASSERT_EQUAL_STRING("q", p[0].v.p);
+    TEST_ASSERT_EQUAL(PGW__INT8_ARRAY, p[1].type);
+    TEST_ASSERT_EQUAL_INT64(10, ((const int64_t *)p[1].v.p)[0]);
+    TEST_ASSERT_EQUAL(PGW__UUID_ARRAY, p[2].type);
+    TEST_ASSERT_EQUAL_MEMORY(token, p[2].v.p, 16);
+}
+
+void test_accepted_jobs_need_no_row(void)
+{
+    const pgw_ref refs[] = {ref(10), ref(11)};
+    const char *const outputs[] = {"1", NULL};
+    pgw_status verdicts[2];
+
+    fake.on_call = see_refs;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, verdicts, "q", refs, outputs, 2));
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 2));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, verdicts, "q", refs, 2, 5));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, verdicts, "q", refs, 2));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, verdicts, "q", refs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+}
+
+void test_refused_jobs_are_told_by_their_place(void)
+{
+    static const fake_cell answer[] = {F_INT(3), F_TEXT("gone"), F_INT(1), F_TEXT("stale")};
+    const pgw_ref refs[] = {ref(10), ref(11), ref(12)};
+    pgw_status verdicts[3];
+
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, verdicts, "q", refs, 3));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[2]);
+    ASSERT_SAYS("2 of 3 jobs refused");
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, NULL, "q", refs, 3));
+}
+
+void test_an_answer_about_other_jobs_is_not_believed(void)
+{
+    static const fake_cell beyond[] = {F_INT(2), F_TEXT("gone")},
+                           nowhere[] = {F_NULL, F_TEXT("gone")}, what[] = {F_INT(1), F_TEXT("?")};
+    const pgw_ref refs[] = {ref(10)};
+
+    FAKE_ROWS(beyond, 2);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
+    FAKE_ROWS(nowhere, 2);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
+    FAKE_ROWS(what, 2);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
+}
+
+void test_verdicts_of_a_lost_answer_are_unknown(void)
+{
+    const pgw_ref refs[] = {ref(10)};
+    pgw_status verdicts[1] = {PGW_OK};
+
+    fake.status = PGW_EUNKNOWN;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_complete(FAKE_H, verdicts, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+}
+
+void test_an_extended_job_may_be_asked_to_stop(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
+                                       F_INT(2), F_TEXT("cancel"), F_INT(900)};
+    const pgw_ref refs[] = {ref(10), ref(11)};
+    pgw_status verdicts[2];
+
+    FAKE_ROWS(answer, 3);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, verdicts, "q", refs, 2, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL_INT64(900, fake.server_time);
+    TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
+}
+
+static char sent_error[9000];
+
+static void see_error(const pgw__call *call)
+{
+    snprintf(sent_error, sizeof(sent_error), "%s",
+             call->params[3].null ? "(null)" : (const char *)call->params[3].v.p);
+}
+
+void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
+{
+    const pgw_ref refs[] = {ref(10)};
+    pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
+    static char longer[9001];
+
+    fake.on_call = see_error;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL_STRING("(null)", sent_error);
+    o.error = "caf\xc3\xa9 \xff\xc3(\xe2\x82";
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL_STRING("caf\xc3\xa9 ?"
+                             "?(?"
+                             "?",
+                             sent_error);
+    memset(longer, 'x', sizeof(longer) - 1);
+    memcpy(longer + 7999, "\xc3\xa9", 2); /* a character across the limit */
+    o.error = longer;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL(7999, strlen(sent_error));
+}
+
+void test_what_the_finishing_verbs_refuse(void)
+{
+    const pgw_ref refs[] = {ref(10)};
+    const char *const bad_output[] = {"\xff"};
+    pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(NULL, NULL, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, NULL, refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", NULL, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 10001));
+    ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, bad_output, 1));
+    ASSERT_SAYS("`outputs[i]`");
+    o.retry_ms = -2;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    o.retry_ms = INT64_MAX;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, NULL, "q", refs, 1, -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, NULL, "q", refs, 1, INT64_MAX));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_extend(FAKE_H, NULL, "q", refs, 1, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_release(FAKE_H, NULL, "", refs, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cancel(FAKE_H, NULL, "q", NULL, 1));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+void test_a_finishing_verb_without_memory(void)
+{
+    const pgw_ref refs[] = {ref(10)};
+
+    oom_begin();
+    oom_fail(1);
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_release(FAKE_H, NULL, "q", refs, 1));
+    oom_fail(2);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, NULL, "q", refs, 1));
+    oom_end();
+}
+
+static void cancel_is(pgw_status expected, const char *a, const char *b)
+{
+    const fake_cell answer[] = {F_INT(1), F_TEXT(a), F_INT(2), F_TEXT(b)};
+    const int64_t ids[] = {1, 2};
+    pgw_status outcomes[2];
+
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, outcomes, "q", ids, 2));
+    TEST_ASSERT_EQUAL_INT(strcmp(b, "gone") == 0        ? PGW_ENOTFOUND
+                          : strcmp(b, "requested") == 0 ? PGW_CANCEL
+                                                        : PGW_OK,
+                          outcomes[1]);
+}
+
+void test_cancel(void)
+{
+    cancel_is(PGW_OK, "cancelled", "cancelled");
+    cancel_is(PGW_OK, "cancelled", "gone");
+    cancel_is(PGW_CANCEL, "gone", "requested");
+    cancel_is(PGW_ENOTFOUND, "gone", "gone");
+}
+
+/* ---- complete and claim ---- */
+
+#define REFUSED_ROW(at, why)                                                                   \
+    F_TEXT("q"), F_INT(10), F_NULL, F_INT(0), F_INT(0), F_INT(0), F_TEXT(why), F_NULL, F_NULL, \
+        F_NULL, F_NULL, F_NULL, F_NULL, F_INT(at)
+
+void test_complete_and_claim(void)
+{
+    static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
+    static const fake_cell refused[] = {REFUSED_ROW(1, "gone")};
+    const pgw_ref refs[] = {ref(10), ref(11)};
+    const pgw_claim_opts o = claim_opts();
+    pgw_status verdicts[2];
+    pgw_batch *batch;
+
+    FAKE_ROWS(answer, 14);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_INT64(5, pgw_job_id(pgw_batch_job(batch, 0)));
+    pgw_batch_free(batch);
+
+    FAKE_ROWS(refused, 14);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
+    TEST_ASSERT_NULL(batch);
+    fake.rows = 0;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
+}
+
+void test_what_complete_and_claim_refuses(void)
+{
+    const pgw_ref refs[] = {ref(10)};
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    o.queues_count = 2;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, refs, 1, &batch, &o));
+    o = claim_opts(), o.wait_ms = 1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, refs, 1, &batch, &o));
+    o = claim_opts();
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, NULL, 1, &batch, &o));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+/* ---- looking ---- */
+
+static int seen;
+
+static int look(const pgw_job *job, void *arg)
+{
+    size_t size;
+
+    seen++;
+    TEST_ASSERT_EQUAL_STRING("dead", pgw_job_state(job));
+    TEST_ASSERT_EQUAL_STRING("boom", pgw_job_error(job));
+    TEST_ASSERT_EQUAL_STRING("key", pgw_job_key(job));
+    TEST_ASSERT_EQUAL_STRING("h:1", pgw_job_holder(job));
+    TEST_ASSERT_EQUAL_STRING("{}", pgw_job_output(job));
+    TEST_ASSERT_EQUAL_INT64(11, pgw_job_lease_until_us(job));
+    TEST_ASSERT_EQUAL_INT64(12, pgw_job_run_at_us(job));
+    TEST_ASSERT_EQUAL_INT64(13, pgw_job_created_us(job));
+    TEST_ASSERT_EQUAL_INT64(14, pgw_job_finished_us(job));
+    TEST_ASSERT_NULL(pgw_job_body(job, &size));
+    TEST_ASSERT_EQUAL(5, size);
+    return *(int *)arg;
+}
+
+#define LOOK_ROW                                                                                  \
+    F_TEXT("q"), F_INT(1), F_TEXT("dead"), F_TEXT("k"), F_INT(0), F_INT(1), F_INT(1),             \
+        F_TEXT("h:1"), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_TEXT("boom"), F_TEXT("key"), \
+        F_NULL, F_TEXT("1"), F_INT(5), F_TEXT("{}")
+
+void test_jobs_are_shown_until_the_caller_has_enough(void)
+{
+    static const fake_cell answer[] = {LOOK_ROW, LOOK_ROW, LOOK_ROW};
+    int stop = 0;
+
+    seen = 0;
+    FAKE_ROWS(answer, 18);
+    oom_begin();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_jobs_each(FAKE_H, NULL, look, &stop));
+    TEST_ASSERT_EQUAL_INT(3, seen);
+    stop = 1;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_jobs_each(FAKE_H, NULL, look, &stop));
+    TEST_ASSERT_EQUAL_INT(4, seen);
+    oom_fail(1);
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_jobs_each(FAKE_H, NULL, look, &stop));
+    oom_end();
+    fake.rows = 0;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, NULL, look, &stop));
+}
+
+void test_what_looking_refuses(void)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(NULL, &o, look, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, NULL, NULL));
+    o.state = "sleeping";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    ASSERT_SAYS("ready, delayed, leased, done, dead, cancelled");
+    o.state = NULL, o.limit = 0;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    o.limit = 1, o.id = -1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    o.id = 0, o.queue = "";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+void test_redrive_and_purge_count(void)
+{
+    static const fake_cell answer[] = {F_INT(12)};
+    const int64_t ids[] = {1};
+    int64_t n;
+
+    FAKE_ROWS(answer, 1);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", ids, 1, NULL, 0));
+    TEST_ASSERT_EQUAL_INT64(12, n);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, NULL, "q", NULL, 0, "kind", 5));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_dead_purge(FAKE_H, &n, "q", 1000));
+    fake.calls = 0;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, &n, "q", NULL, 1, NULL, 0));
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", -1));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+    fake.rows = 0;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, &n, "q", 0));
+}

@@ -1,0 +1,226 @@
+/* queue, reap: settings and counts go as they should, and what is wrong is refused. */
+#include "unity.h"
+#include "check.h"
+#include "mock_pq.h"
+#include "name.h"
+#include "sql.h"
+#include "conf.h"
+#include "mem.h"
+#include "buf.h"
+#include "log.h"
+#include "fakepq.h"
+
+TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/queue.c")
+TEST_SOURCE_FILE("src/reap.c")
+
+void setUp(void)
+{
+    fake_begin();
+}
+void tearDown(void) {}
+
+/* ---- settings ---- */
+
+static void see_nothing_set(const pgw__call *call)
+{
+    for (int i = 1; i < 8; i++) TEST_ASSERT_TRUE(call->params[i].null);
+}
+
+static void see_all_set(const pgw__call *call)
+{
+    const pgw__param *p = call->params;
+
+    for (int i = 1; i < 8; i++) TEST_ASSERT_FALSE(p[i].null);
+    TEST_ASSERT_EQUAL_INT64(100, p[1].v.i);
+    TEST_ASSERT_EQUAL_INT64(3, p[2].v.i);
+    TEST_ASSERT_EQUAL_INT64(0, p[3].v.i);
+    TEST_ASSERT_EQUAL_INT64(5, p[4].v.i);
+    TEST_ASSERT_EQUAL_INT64(6, p[5].v.i);
+    TEST_ASSERT_EQUAL_INT64(7, p[6].v.i);
+    TEST_ASSERT_EQUAL(PGW__BOOL, p[7].type);
+    TEST_ASSERT_FALSE(p[7].v.b);
+}
+
+void test_what_is_not_given_is_left_as_it_is(void)
+{
+    fake.on_call = see_nothing_set;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_create(FAKE_H, "q", NULL));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_CREATE, fake.sql);
+    TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+}
+
+void test_zero_is_given(void)
+{
+    pgw_queue_opts o = {sizeof(o), 100, 0, 5, 6, 3, 7, 0};
+
+    fake.on_call = see_all_set;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_set(FAKE_H, "q", &o));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_SET, fake.sql);
+}
+
+void test_settings_out_of_their_limits(void)
+{
+    pgw_queue_opts o;
+
+#define BAD(words, change)                                                        \
+    o = (pgw_queue_opts)PGW_QUEUE_OPTS_INIT, change;                              \
+    TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_queue_set(FAKE_H, "q", &o), words); \
+    ASSERT_SAYS(words)
+    BAD("`opts->struct_size` is 0", o.struct_size = 0);
+    BAD("`opts->lease_ms` is 99: allowed is 100 .. 86400000", o.lease_ms = 99);
+    BAD("`opts->backoff_ms` is -2", o.backoff_ms = -2);
+    BAD("`opts->backoff_cap_ms` is 31536000001", o.backoff_cap_ms = 31536000001);
+    BAD("`opts->retention_ms` is -2", o.retention_ms = -2);
+    BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
+    BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
+    BAD("`opts->notify` is 2", o.notify = 2);
+#undef BAD
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+void test_every_verb_wants_a_handle_and_a_name(void)
+{
+    pgw_depth depth;
+
+    for (int i = 0; i < 2; i++) {
+        pgw *h = i == 0 ? NULL : FAKE_H;
+        const char *queue = i == 0 ? "q" : "";
+
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_create(h, queue, NULL));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_set(h, queue, NULL));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, queue));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drain(h, queue));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_resume(h, queue));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, NULL, queue, "all"));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drop(h, queue, true));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, &depth, queue, 0));
+    }
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+void test_switches(void)
+{
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_pause(FAKE_H, "q"));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_PAUSE, fake.sql);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_drain(FAKE_H, "q"));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_DRAIN, fake.sql);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_resume(FAKE_H, "q"));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_RESUME, fake.sql);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_drop(FAKE_H, "q", false));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_DROP, fake.sql);
+}
+
+/* ---- counts ---- */
+
+void test_purge_counts(void)
+{
+    static const fake_cell answer[] = {F_INT(9)};
+    int64_t n = 5;
+
+    FAKE_ROWS(answer, 1);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, &n, "q", "dead"));
+    TEST_ASSERT_EQUAL_INT64(9, n);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, NULL, "q", "all"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, &n, "q", "leased"));
+    ASSERT_SAYS("ready, delayed, dead, done, all");
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, &n, "q", NULL));
+    fake.rows = 0;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+}
+
+void test_depth(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
+    pgw_depth d;
+
+    FAKE_ROWS(answer, 6);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL_INT64(1, d.ready);
+    TEST_ASSERT_EQUAL_INT64(2, d.leased);
+    TEST_ASSERT_EQUAL_INT64(3, d.delayed);
+    TEST_ASSERT_EQUAL_INT64(4, d.dead);
+    TEST_ASSERT_EQUAL_INT64(5, d.done);
+    TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, &d, "q", -1));
+    TEST_ASSERT_EQUAL_INT64(0, d.ready);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, NULL, "q", 0));
+    fake.rows = 0;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_depth(FAKE_H, &d, "q", 0));
+}
+
+static int each(const pgw_queue_info *q, void *arg)
+{
+    int *seen = arg;
+
+    TEST_ASSERT_EQUAL(sizeof(*q), q->struct_size);
+    TEST_ASSERT_EQUAL_STRING("q", q->name);
+    TEST_ASSERT_TRUE(q->paused);
+    TEST_ASSERT_FALSE(q->draining);
+    TEST_ASSERT_EQUAL(sizeof(q->opts), q->opts.struct_size);
+    TEST_ASSERT_EQUAL_INT64(3, q->opts.lease_ms);
+    TEST_ASSERT_EQUAL_INT64(4, q->opts.backoff_ms);
+    TEST_ASSERT_EQUAL_INT64(5, q->opts.backoff_cap_ms);
+    TEST_ASSERT_EQUAL_INT64(6, q->opts.retention_ms);
+    TEST_ASSERT_EQUAL_INT(7, q->opts.max_attempts);
+    TEST_ASSERT_EQUAL_INT(8, q->opts.max_bytes);
+    TEST_ASSERT_EQUAL_INT(1, q->opts.notify);
+    TEST_ASSERT_EQUAL_INT64(10, q->depth.ready);
+    TEST_ASSERT_EQUAL_INT64(15, q->depth.oldest_ms);
+    return --*seen == 0;
+}
+
+#define QUEUE_ROW                                                                                \
+    F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8), \
+        F_INT(1), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15)
+
+void test_queues_are_shown_until_the_caller_has_enough(void)
+{
+    static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
+    int enough = 2;
+
+    FAKE_ROWS(answer, 16);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, 100, each, &enough));
+    TEST_ASSERT_EQUAL_INT(0, enough);
+    fake.rows = 0;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_queues_each(FAKE_H, 0, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, -1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, 0, NULL, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, 0, each, &enough));
+}
+
+/* ---- reap ---- */
+
+void test_a_tick_adds_up(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(250), F_NULL};
+    pgw_reap_stats stats = {sizeof(stats), 10, 10, 10, 10, 10, 0};
+    int64_t next_ms = 0;
+
+    FAKE_ROWS(answer, 6);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_tick(FAKE_H, &stats, &next_ms));
+    TEST_ASSERT_EQUAL_INT64(250, next_ms);
+    TEST_ASSERT_EQUAL_INT64(11, stats.ticks);
+    TEST_ASSERT_EQUAL_INT64(11, stats.reaped);
+    TEST_ASSERT_EQUAL_INT64(12, stats.died);
+    TEST_ASSERT_EQUAL_INT64(13, stats.promoted);
+    TEST_ASSERT_EQUAL_INT64(14, stats.pruned);
+    TEST_ASSERT_EQUAL_INT64(0, stats.errors);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_tick(FAKE_H, NULL, NULL));
+}
+
+void test_a_tick_that_fails_counts_as_an_error(void)
+{
+    pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+    int64_t next_ms = 77;
+
+    fake.status = PGW_ECONN;
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_reaper_tick(FAKE_H, &stats, &next_ms));
+    TEST_ASSERT_EQUAL_INT64(0, next_ms);
+    TEST_ASSERT_EQUAL_INT64(1, stats.errors);
+    TEST_ASSERT_EQUAL_INT64(0, stats.ticks);
+    fake.status = PGW_OK;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_reaper_tick(FAKE_H, &stats, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reaper_tick(NULL, &stats, &next_ms));
+}
