@@ -76,7 +76,7 @@ void pgw__pq_reset(pgw *h, const char *name)
     pgw__mem_free(op->owned_text);
     op->text = op->owned_text = NULL;
     op->sql = -1;
-    op->simple = op->copy = op->once = op->retried = op->commits = false;
+    op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
     op->ending = PGW__AUTOCOMMIT;
     op->flags = 0;
     op->read = NULL;
@@ -544,7 +544,7 @@ static bool pq_look_at_clock(pgw *h)
     if (pgw__deadline_left_ms(op->deadline) == 0) {
         reason = PGW_ETIMEDOUT;
     } else if (pgw_stop_count(h->stop) >=
-               (h->phase == PGW__RUN || h->phase == PGW__PREPARE ? 2 : 1)) {
+               ((h->phase == PGW__RUN || h->phase == PGW__PREPARE) && !op->waits ? 2 : 1)) {
         reason = PGW_ECANCELED;
     }
     if (h->phase == PGW__RUN) {
@@ -653,7 +653,10 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
     if (call->ctx_size > 0) memcpy(op->ctx, call->ctx, call->ctx_size);
     op->read = call->read;
     op->flags = call->flags;
+    op->waits = call->wait_ms > 0;
     if (call->timeout_ms != 0) op->deadline = pgw__deadline_in(call->timeout_ms);
+    if (op->waits && op->deadline >= 0 && op->deadline <= INT64_MAX - call->wait_ms)
+        op->deadline += call->wait_ms;
     st = pgw__args_encode(&op->args, call->params);
     if (st == PGW_OK) return st;
     snprintf(text, sizeof(text), "parameter %d %s", op->args.at + 1,

@@ -92,6 +92,8 @@ typedef struct pgw__call {
     size_t ctx_size;
     unsigned flags;
     int64_t timeout_ms; /* 0: the handle's */
+    int64_t wait_ms;    /* more than 0: the statement itself waits at the server, at most so long: that comes on top of the
+                           deadline, and the first request to stop ends it */
 } pgw__call;
 
 /* Sends, and waits for the answer; or, when pgw_async() armed the handle, sends and returns PGW_AGAIN.
@@ -107,6 +109,7 @@ pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__ca
 pgw_status pgw__pq_begin(pgw *h);
 pgw_status pgw__pq_commit(pgw *h);
 pgw_status pgw__pq_rollback(pgw *h); /* also after failures; a lost connection counts as rolled back */
+bool pgw__pq_in_txn(const pgw *h);   /* does the next statement join a transaction that is open? */
 
 /* COPY name FROM STDIN in binary: text is the COPY statement. Data in any pieces. end(keep=false) aborts. */
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
@@ -117,6 +120,10 @@ pgw_status pgw__pq_copy_end(pgw *h, bool keep);
  * or the timeout passes (PGW_EMPTY). PGW_OK: woken. A dead connection is PGW_ECONN at once. */
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
 pgw_status pgw__pq_listen(pgw *h, const char *channel); /* once per connection; again after a reconnect by itself */
+/* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is another process's. */
+pgw_status pgw__pq_look(pgw *h);
+/* Ends the session of an opened handle, and with it all that the session holds; the next call begins a new one. */
+void pgw__pq_drop(pgw *h);
 
 /* ---- the handle ---- */
 pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);     /* what pgw_open does short of the schema check */
@@ -129,6 +136,9 @@ void pgw__pq_abandon(pgw *h);                                /* for the child of
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);     /* (re)connects an opened handle now; OK when it is alive already */
 uint64_t pgw__pq_epoch(const pgw *h);                        /* grows with every new connection: session state is gone when it changed */
 bool pgw__pq_attached(const pgw *h);
+/* What a room keeps with the handle from call to call: `kept` is its own, and bye(kept) is called when the handle is freed. */
+void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept));
+void *pgw__pq_kept(const pgw *h);                            /* NULL at first */
 bool pgw__pq_armed(const pgw *h);                            /* pgw_async was called: the next call will not wait */
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);

@@ -86,6 +86,7 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
 static void handle_free(pgw *h)
 {
     if (h->gone != NULL) *h->gone = true;
+    if (h->bye != NULL) h->bye(h->kept);
     PQclear(h->op.rows);
     pgw__args_free(&h->op.args);
     pgw__mem_free(h->op.owned_text);
@@ -210,6 +211,17 @@ uint64_t pgw__pq_epoch(const pgw *h)
 bool pgw__pq_attached(const pgw *h)
 {
     return h->attached;
+}
+
+void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept))
+{
+    h->kept = kept;
+    h->bye = bye;
+}
+
+void *pgw__pq_kept(const pgw *h)
+{
+    return h->kept;
 }
 
 const pgw_conf *pgw__pq_conf(const pgw *h)

@@ -70,6 +70,7 @@ typedef struct pgw__op {
     pgw__reader *read;
     _Alignas(max_align_t) unsigned char ctx[PGW__CTX_MAX];
     int64_t deadline;
+    bool waits;        /* it waits at the server: the first request to stop ends it */
     bool once;         /* a failed attempt to connect is not repeated */
     bool commits;      /* its end is the end of a transaction */
     bool named;        /* runs as a prepared statement */
@@ -141,6 +142,9 @@ struct pgw {
 
     pgw__fault fault;
     char statement[64];
+
+    void *kept; /* a room's own */
+    void (*bye)(void *kept);
 };
 
 /* ---- pq: the machine ---- */

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pq_int.h"
 
@@ -57,6 +58,12 @@ pgw_status pgw__pq_rollback(pgw *h)
     h->in_txn = false;
     h->fault = kept;
     return PGW_OK;
+}
+
+bool pgw__pq_in_txn(const pgw *h)
+{
+    if (!h->attached) return h->in_txn;
+    return h->conn != NULL && PQtransactionStatus(h->conn) != PQTRANS_IDLE;
 }
 
 /* ---- LISTEN ---- */
@@ -146,4 +153,22 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
         session_sleep(h, deadline, extra_fd);
     }
     return pgw__pq_leave(h, st);
+}
+
+/* ---- is it there, and its end ---- */
+
+pgw_status pgw__pq_look(pgw *h)
+{
+    if (h->pid != getpid()) return pgw__pq_enter(h); /* with the story */
+    if (h->phase == PGW__IDLE && !h->attached && h->conn != NULL && !pgw__conn_alive(h))
+        pgw__conn_drop(h);
+    return h->conn != NULL && PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
+}
+
+void pgw__pq_drop(pgw *h)
+{
+    if (!h->attached && h->pid == getpid() && h->phase == PGW__IDLE) {
+        pgw__conn_drop(h);
+        h->in_txn = false;
+    }
 }
