@@ -1,0 +1,53 @@
+/* enqueue_in_tx: an order and the job that mails its receipt, in one transaction of the program's
+ * own: both exist, or neither does. With an argument the order is rolled back, and so is the job.
+ */
+#include <stdio.h>
+
+#include <libpq-fe.h>
+#include <pgwork.h>
+
+static int run(PGconn *conn, const char *sql)
+{
+    PGresult *res = PQexec(conn, sql);
+    const ExecStatusType status = PQresultStatus(res);
+
+    if (status != PGRES_COMMAND_OK) fprintf(stderr, "%s", PQerrorMessage(conn));
+    PQclear(res);
+    return status == PGRES_COMMAND_OK;
+}
+
+/* The handle lives as long as the transaction needs it; the connection stays the program's. */
+static int enqueue_receipt(PGconn *conn, int64_t *id)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw *h;
+    pgw_status st;
+
+    job.kind = "receipt";
+    job.payload = "{\"order\": 1, \"to\": \"ada@example.org\"}";
+    st = pgw_attach(&h, conn, NULL);
+    if (st == PGW_OK) st = pgw_enqueue(h, id, "mail", &job, NULL);
+    if (st < 0)
+        fprintf(stderr, "%s: %s\n%s\n", pgw_status_name(st), pgw_error_message(h),
+                pgw_error_hint(h));
+    pgw_close(h);
+    return st >= 0;
+}
+
+int main(int argc, char **argv)
+{
+    PGconn *conn = PQconnectdb(""); /* as libpq's variables say: PGHOST, PGDATABASE, ... */
+    const int keep = argc < 2;
+    int64_t id = 0;
+    int ok;
+
+    (void)argv;
+    PQsetClientEncoding(conn, "UTF8");
+    ok = run(conn, "CREATE TABLE IF NOT EXISTS orders (id bigint GENERATED ALWAYS AS IDENTITY, "
+                   "item text)") &&
+         run(conn, "BEGIN") && run(conn, "INSERT INTO orders (item) VALUES ('lamp')") &&
+         enqueue_receipt(conn, &id) && run(conn, keep ? "COMMIT" : "ROLLBACK");
+    if (ok) printf("order and job %lld %s\n", (long long)id, keep ? "are there" : "never were");
+    PQfinish(conn);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,109 @@
+/* poll_loop: the library inside a poll(2) loop that also has other things to do.
+ *
+ * pgw_async() arms the next verb: it sends and returns PGW_AGAIN, and its callback comes from
+ * pgw_step() when the answer is complete and committed. Here a chain of callbacks enqueues a
+ * job, claims it and completes it, while standard input is read in the same loop. */
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <pgwork.h>
+
+static const char *const queues[] = {"default"};
+static int over;
+
+/* Out-parameters are filled when the answer comes, so they outlive the call. */
+static int64_t id;
+static pgw_batch *batch;
+static pgw_status verdict;
+
+/* A verb that could not even be sent: its callback will not come. */
+static void started(pgw *h, pgw_status st)
+{
+    if (st == PGW_AGAIN) return;
+    fprintf(stderr, "%s: %s\n", pgw_status_name(st), pgw_error_message(h));
+    over = 1;
+}
+
+static int failed(pgw *h, pgw_status st)
+{
+    if (st >= 0) return 0;
+    started(h, st);
+    return 1;
+}
+
+static void on_complete(pgw *h, pgw_status st, void *arg)
+{
+    (void)arg;
+    over = 1;
+    if (!failed(h, st)) puts("completed");
+}
+
+static void on_claim(pgw *h, pgw_status st, void *arg)
+{
+    pgw_ref ref;
+
+    (void)arg;
+    if (failed(h, st)) return;
+    if (st == PGW_EMPTY) {
+        puts("somebody else was faster");
+        over = 1;
+        return;
+    }
+    ref = pgw_job_ref(pgw_batch_job(batch, 0));
+    printf("claimed %lld\n", (long long)ref.id);
+    pgw_async(h, on_complete, NULL);
+    started(h, pgw_complete(h, &verdict, queues[0], &ref, NULL, 1));
+    pgw_batch_free(batch);
+}
+
+static void on_enqueue(pgw *h, pgw_status st, void *arg)
+{
+    pgw_claim_opts opts = PGW_CLAIM_OPTS_INIT;
+
+    (void)arg;
+    if (failed(h, st)) return;
+    printf("enqueued %lld\n", (long long)id);
+    opts.queues = queues;
+    opts.queues_count = 1;
+    pgw_async(h, on_claim, NULL);
+    started(h, pgw_claim(h, &batch, &opts));
+}
+
+static short to_poll(int events)
+{
+    return (short)((events & PGW_READ ? POLLIN : 0) | (events & PGW_WRITE ? POLLOUT : 0));
+}
+
+static int from_poll(short events)
+{
+    return (events & ~POLLOUT ? PGW_READ : 0) | (events & POLLOUT ? PGW_WRITE : 0);
+}
+
+int main(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    int input = STDIN_FILENO;
+    pgw_status st;
+    pgw *h;
+
+    st = pgw_open(&h, NULL); /* connecting is the one thing that waits */
+    if (failed(h, st)) return 1;
+    pgw_async(h, on_enqueue, NULL);
+    started(h, pgw_enqueue(h, &id, queues[0], &job, NULL));
+
+    while (!over) {
+        struct pollfd fds[2] = {{pgw_fd(h), to_poll(pgw_events(h)), 0}, {input, POLLIN, 0}};
+        char line[256];
+
+        poll(fds, 2, (int)pgw_timeout_ms(h));
+        if (fds[1].revents) {
+            if (read(input, line, sizeof(line)) <= 0) input = -1;
+            puts("other things happen, too");
+        }
+        pgw_step(h, from_poll(fds[0].revents));
+    }
+    st = pgw_error_status(h);
+    pgw_close(h);
+    return st < 0;
+}
