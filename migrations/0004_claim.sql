@@ -10,9 +10,10 @@ CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
 
-CREATE FUNCTION pgwork._token_nonce(token uuid) RETURNS bigint
+-- A token as 128 bits: substring 1 to 64 is the number, 65 to 128 the nonce. One conversion for both.
+CREATE FUNCTION pgwork._token_bits(token uuid) RETURNS bit(128)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ('x' || right(replace(token::text, '-', ''), 16))::bit(64)::bigint;
+RETURN ('x' || replace(token::text, '-', ''))::bit(128);
 
 -- What a session remembers of a queue between claims, so that a claim needs not walk over the
 -- remains of all jobs before it while vacuum is held back. Only a hint, in a custom setting of the
@@ -27,27 +28,37 @@ RETURN CASE priorities WHEN 1 THEN '{0,1}'::smallint[]
        ELSE ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l) END;
 
 CREATE FUNCTION pgwork._remember(queue integer, priorities integer, hint bigint[], full_scan boolean, now_ms bigint,
-    at_lanes smallint[], at_places bigint[]) RETURNS void
+    first_lane smallint, last_lane smallint, first_pos bigint, last_pos bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hot smallint[] := pgwork._lanes(priorities);
     k integer := cardinality(hot);
-    known integer := priorities;
+    at integer := array_position(hot, first_lane);
 BEGIN
+    IF full_scan AND first_lane IS NOT NULL AND (at IS NULL OR first_lane / 2 <> last_lane / 2) THEN
+        -- Rows came in by COPY, which notes no priorities: rare, so one look at all of them.
+        UPDATE pgwork.queue t SET priorities = s.seen
+          FROM (SELECT t.priorities | bit_or(1 << (l / 2)) AS seen
+                  FROM generate_series(0, 19) l, pgwork.queue t
+                 WHERE t.id = _remember.queue
+                   AND (t.priorities >> (l / 2) & 1 = 1 OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = t.id AND j.lane = l))
+                 GROUP BY t.priorities) s
+         WHERE t.id = _remember.queue AND t.priorities <> s.seen;
+    END IF;
     IF full_scan THEN
-        -- What lay before a mark pulls it back.
         hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, priorities]
-                || CASE WHEN hint IS NULL THEN array_fill(0::bigint, ARRAY[2 * k])
-                        ELSE ARRAY(SELECT least(h.mark, (SELECT min(p.pos) - 1 FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
-                                     FROM unnest(hot || hot, hint[5:4 + 2 * k]) WITH ORDINALITY h (lane, mark, i) ORDER BY h.i) END;
-        SELECT known | coalesce(bit_or(1 << (l / 2)), 0) INTO known FROM unnest(at_lanes) l;
-        IF known <> priorities THEN -- rows came in by COPY, which notes no priorities
-            UPDATE pgwork.queue t SET priorities = t.priorities | known WHERE t.id = _remember.queue;
+                || coalesce(hint[5:4 + 2 * k], array_fill(0::bigint, ARRAY[2 * k]));
+        IF first_lane = last_lane AND at IS NOT NULL THEN -- what lay before a mark pulls it back
+            hint[4 + at] := least(hint[4 + at], first_pos - 1);
+            hint[4 + k + at] := least(hint[4 + k + at], first_pos - 1);
+        ELSIF first_lane IS NOT NULL THEN
+            hint := hint[1:4] || array_fill(0::bigint, ARRAY[2 * k]);
         END IF;
     ELSE
-        hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k]
-                || ARRAY(SELECT greatest(h.next, (SELECT max(p.pos) FROM unnest(at_lanes, at_places) p (lane, pos) WHERE p.lane = h.lane))
-                           FROM unnest(hot, hint[5 + k:4 + 2 * k]) WITH ORDINALITY h (lane, next, i) ORDER BY h.i);
+        hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k] || hint[5 + k:4 + 2 * k];
+        IF first_lane = last_lane THEN
+            hint[4 + k + at] := greatest(hint[4 + k + at], last_pos);
+        END IF;
     END IF;
     PERFORM set_config('pgwork.hint_' || queue, hint::text, false);
 END $$;
@@ -83,12 +94,14 @@ DECLARE
     lanes smallint[];
     marks bigint[];
     ctids tid[];
-    at_lanes smallint[];
-    at_places bigint[];
-    all_flags smallint[];
     any_flag smallint;
+    first_lane smallint;
+    last_lane smallint;
+    first_pos bigint;
+    last_pos bigint;
     alone integer;
     stamp bigint;
+    stamp_text text;
     until timestamptz;
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
@@ -121,8 +134,8 @@ BEGIN
                 marks := '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}';
             END IF;
             -- LIMIT stands above nothing but this scan, and the update below goes by ctid: no plan takes more than n.
-            SELECT array_agg(c.ctid), array_agg(c.lane), array_agg(c.pos), array_agg(c.flags), bit_or(c.flags), count(*)
-              INTO ctids, at_lanes, at_places, all_flags, any_flag, got
+            SELECT array_agg(c.ctid), count(*), bit_or(c.flags), min(c.lane), max(c.lane), min(c.pos), max(c.pos)
+              INTO ctids, got, any_flag, first_lane, last_lane, first_pos, last_pos
               FROM (SELECT j.* FROM unnest(lanes, marks) AS l (lane, mark)
                      CROSS JOIN LATERAL (SELECT j.ctid, j.lane, j.pos, j.flags FROM pgwork.live_job j
                                           WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.nonce IS NULL
@@ -133,40 +146,37 @@ BEGIN
         END LOOP;
 
         IF full_scan OR got > 0 AND now_ms >= hint[3] + 20 THEN
-            PERFORM pgwork._remember(q.id, q.priorities, hint, full_scan, now_ms, at_lanes, at_places);
+            PERFORM pgwork._remember(q.id, q.priorities, hint, full_scan, now_ms, first_lane, last_lane, first_pos, last_pos);
         END IF;
         CONTINUE WHEN got = 0;
 
         IF any_flag & 2 <> 0 THEN
             -- A job whose last holder died is claimed alone: should it be the killer, it takes no others along.
-            SELECT min(f.i) INTO alone FROM unnest(all_flags) WITH ORDINALITY f (flags, i) WHERE f.flags & 2 <> 0;
+            SELECT min(c.i) INTO alone FROM unnest(ctids) WITH ORDINALITY c (ctid, i) JOIN pgwork.live_job j ON j.ctid = c.ctid WHERE j.flags & 2 <> 0;
             got := greatest(1, alone - 1);
             ctids := ctids[1:got];
             wanted := got; -- and from no other queue either
         END IF;
 
-        memory := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
-        stamp := ('x' || left(memory, 8) || right(memory, 8))::bit(64)::bigint;
+        IF any_flag & 4 <> 0 THEN -- unique keys that last until the claim
+            DELETE FROM pgwork.unique_key u USING unnest(ctids) c (ctid) JOIN pgwork.live_job j ON j.ctid = c.ctid
+             WHERE j.flags & 4 <> 0 AND u.queue = q.id AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
+        END IF;
+
+        stamp_text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
+        stamp_text := left(stamp_text, 8) || right(stamp_text, 8);
+        stamp := ('x' || stamp_text)::bit(64)::bigint;
         until := clock_timestamp();
         RETURN QUERY
-        WITH u AS (
-            UPDATE pgwork.live_job j
-               SET nonce = stamp, holder = claim.holder, attempt = j.attempt + 1,
-                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-             WHERE j.ctid = ANY (ctids) AND j.nonce IS NULL
-            RETURNING j.*
-        )
-        SELECT q.name, coalesce(j.id, j.pos), pgwork._token(j.pos, j.lane, stamp), j.attempt::integer,
-               coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
-               j.created_at, j.lease_until, until
-          FROM u j ORDER BY j.lane, j.pos; -- an update returns its rows in no order
+        UPDATE pgwork.live_job j
+           SET nonce = stamp, holder = claim.holder, attempt = j.attempt + 1,
+               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+          FROM unnest(ctids) c (ctid) -- a nested loop over it: the rows come in the order of the claim
+         WHERE j.ctid = c.ctid AND j.nonce IS NULL
+        RETURNING q.name, coalesce(j.id, j.pos), (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp_text)::uuid, j.attempt::integer,
+                  coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
+                  j.created_at, j.lease_until, until;
 
-        IF any_flag & 4 <> 0 THEN
-            DELETE FROM pgwork.unique_key u
-             USING unnest(at_lanes, at_places, all_flags) p (lane, pos, flags)
-              JOIN pgwork.live_job j ON j.queue = q.id AND j.lane = p.lane AND j.pos = p.pos AND j.nonce = stamp
-             WHERE p.flags & 4 <> 0 AND u.queue = q.id AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
-        END IF;
         wanted := wanted - got;
         EXIT WHEN wanted <= 0;
     END LOOP;

@@ -18,8 +18,9 @@ SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_g
 BEGIN
     RETURN QUERY
     DELETE FROM pgwork.live_job j
-     USING (SELECT u.id, pgwork.token_number(u.token) AS number, pgwork._token_nonce(u.token) AS nonce
-              FROM unnest(ids, tokens) u (id, token) ORDER BY 2 OFFSET 0) t -- one order for all: no deadlocks
+     USING (SELECT u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
+              FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
+             ORDER BY 2 OFFSET 0) t -- one order for all: no deadlocks
      WHERE j.queue = _take.queue AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
        AND coalesce(j.id, j.pos) = t.id
     RETURNING j.*;
@@ -41,9 +42,27 @@ BEGIN
       FROM (SELECT unnest(ids) EXCEPT SELECT unnest(accepted)) r (id);
 END $$;
 
+-- Completes and keeps, for queues with a retention.
+CREATE FUNCTION pgwork._keep(queue integer, ids bigint[], tokens uuid[], outputs jsonb[], OUT accepted bigint[], OUT keyed bigint[], OUT keys text[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_hashjoin = on SET jit = off AS $$
+BEGIN
+    WITH t AS MATERIALIZED (
+        SELECT coalesce(j.id, j.pos) AS job, j.* FROM pgwork._take(queue, ids, tokens) j
+    ), d AS (
+        INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind, holder, key, tags, payload, output)
+        SELECT t.job, t.created_at, t.queue, t.lane / 2, t.attempt, t.kind, t.holder, t.key, t.tags, t.payload, o.output
+          FROM t LEFT JOIN unnest(ids, outputs) o (id, output) ON o.id = t.job
+        ON CONFLICT DO NOTHING
+    )
+    SELECT array_agg(t.job), array_agg(t.job) FILTER (WHERE t.flags & 12 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 12 <> 0)
+      INTO accepted, keyed, keys FROM t;
+END $$;
+
 CREATE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)
 RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q record;
@@ -58,16 +77,20 @@ BEGIN
         PERFORM pgwork._check_refs(ids, tokens);
     END IF;
     IF q.retention_ms > 0 THEN
-        WITH t AS (SELECT * FROM pgwork._take(q.id, ids, tokens)),
-             d AS (INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind, holder, key, tags, payload, output)
-                   SELECT coalesce(t.id, t.pos), t.created_at, t.queue, t.lane / 2, t.attempt, t.kind, t.holder, t.key, t.tags, t.payload, u.output
-                     FROM t LEFT JOIN unnest(ids, outputs) u (id, output) ON u.id = coalesce(t.id, t.pos)
-                   ON CONFLICT DO NOTHING)
-        SELECT array_agg(coalesce(t.id, t.pos)), array_agg(coalesce(t.id, t.pos)) FILTER (WHERE t.flags & 12 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 12 <> 0)
-          INTO accepted, keyed, keys FROM t;
+        SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, tokens, outputs) k;
     ELSE
-        SELECT array_agg(coalesce(t.id, t.pos)), array_agg(coalesce(t.id, t.pos)) FILTER (WHERE t.flags & 12 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 12 <> 0)
-          INTO accepted, keyed, keys FROM pgwork._take(q.id, ids, tokens) t;
+        -- The same fence as in _take(), without carrying whole rows along.
+        WITH t AS (
+            DELETE FROM pgwork.live_job j
+             USING (SELECT u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
+                      FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
+                     ORDER BY 2 OFFSET 0) t -- one order for all: no deadlocks
+             WHERE j.queue = q.id AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+               AND coalesce(j.id, j.pos) = t.id
+            RETURNING t.id, j.flags, j.key
+        )
+        SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 12 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 12 <> 0)
+          INTO accepted, keyed, keys FROM t;
     END IF;
     IF keyed IS NOT NULL THEN
         DELETE FROM pgwork.unique_key u USING unnest(keyed, keys) k (id, key) WHERE u.queue = q.id AND u.key = k.key AND u.id = k.id AND u.free_after IS NULL;
@@ -95,8 +118,9 @@ BEGIN
     WITH e AS (
         UPDATE pgwork.live_job j
            SET lease_until = clock_timestamp() + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
-          FROM (SELECT u.id, pgwork.token_number(u.token) AS number, pgwork._token_nonce(u.token) AS nonce
-                  FROM unnest(ids, tokens) u (id, token) ORDER BY 2 OFFSET 0) t
+          FROM (SELECT u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
+                  FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
+                 ORDER BY 2 OFFSET 0) t
          WHERE j.queue = q.id AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
            AND coalesce(j.id, j.pos) = t.id
         RETURNING t.id, j.flags, j.lease_until
