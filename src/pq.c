@@ -298,7 +298,8 @@ static void pq_note(pgw *h, PGresult *res)
     pgw__op *op = &h->op;
     bool main = op->parts == op->prefixes;
 
-    switch (PQresultStatus(res)) {
+    /* as a number, because newer libpqs know more results than we ask for */
+    switch ((int)PQresultStatus(res)) {
     case PGRES_TUPLES_OK:
         op->answered = op->answered || main;
         if (main) {
@@ -322,10 +323,6 @@ static void pq_note(pgw *h, PGresult *res)
         pgw__fault_set(&op->fault, PGW_EPROTO, "the server began a COPY that nobody asked for",
                        NULL);
         break;
-    case PGRES_BAD_RESPONSE:
-    case PGRES_FATAL_ERROR:
-    case PGRES_NONFATAL_ERROR:
-    case PGRES_SINGLE_TUPLE:
     default:
         if (op->failed) {
             pgw__fault later;
@@ -359,7 +356,8 @@ bool pgw__pq_receive(pgw *h)
             bool copy = PQresultStatus(res) == PGRES_COPY_IN && op->copy;
 
             pq_note(h, res);
-            if (op->dead || op->synced || copy) return true;
+            /* a session of ours that is dead is thrown away; the caller's is read to the end */
+            if ((op->dead && !h->attached) || op->synced || copy) return true;
         } else if (!op->piped || op->parts++ > op->prefixes) {
             /* a pipeline ends with its sync, or with the connection */
             if (op->piped) op->failed = op->dead = true;

@@ -26,7 +26,7 @@ static bool cancel_wait(int fd, short events, int64_t deadline)
 
 static bool cancel_step(PGcancelConn *c, int64_t deadline)
 {
-    switch (PQcancelPoll(c)) {
+    switch ((int)PQcancelPoll(c)) {
     case PGRES_POLLING_READING: return cancel_wait(PQcancelSocket(c), POLLIN, deadline);
     case PGRES_POLLING_WRITING: return cancel_wait(PQcancelSocket(c), POLLOUT, deadline);
     default: return false; /* done, or it failed: the deadline of the statement decides */

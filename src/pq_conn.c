@@ -220,7 +220,7 @@ static bool conn_is_ready(const pgw *h)
 bool pgw__conn_poll(pgw *h)
 {
     if (!conn_is_ready(h)) return false;
-    switch (PQconnectPoll(h->conn)) {
+    switch ((int)PQconnectPoll(h->conn)) {
     case PGRES_POLLING_READING: h->want = PGW_READ; break;
     case PGRES_POLLING_WRITING: h->want = PGW_WRITE; break;
     case PGRES_POLLING_OK:
@@ -229,8 +229,6 @@ bool pgw__conn_poll(pgw *h)
         h->pooled = h->plain;
         pgw__conn_setup(h);
         break;
-    case PGRES_POLLING_FAILED:
-    case PGRES_POLLING_ACTIVE:
     default:
         pgw__fault_connect(&h->op.fault, h->conn);
         conn_failed(h);

@@ -38,7 +38,7 @@ typedef struct line {
 struct wire {
     pthread_t thread;
     pthread_mutex_t lock;
-    int listener;
+    int listener, port;
     char dsn[512], server_path[108];
     bool stop, frozen, pooler, refuse_options;
     char type, *messages;
@@ -315,7 +315,8 @@ wire *wire_open(void)
     TEST_ASSERT_EQUAL_INT(0, bind(w->listener, (struct sockaddr *)&at, sizeof(at)));
     TEST_ASSERT_EQUAL_INT(0, listen(w->listener, 16));
     TEST_ASSERT_EQUAL_INT(0, getsockname(w->listener, (struct sockaddr *)&at, &size));
-    snprintf(w->dsn, sizeof(w->dsn), "host=127.0.0.1 port=%d%s", ntohs(at.sin_port), rest);
+    w->port = ntohs(at.sin_port);
+    snprintf(w->dsn, sizeof(w->dsn), "host=127.0.0.1 port=%d%s", w->port, rest);
     TEST_ASSERT_EQUAL_INT(0, pthread_mutex_init(&w->lock, NULL));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&w->thread, NULL, serve, w));
     return w;
@@ -338,6 +339,11 @@ void wire_close(wire *w)
 const char *wire_dsn(const wire *w)
 {
     return w->dsn;
+}
+
+int wire_port(const wire *w)
+{
+    return w->port;
 }
 
 void wire_act_as_pooler(wire *w, bool refuse_options)

@@ -17,6 +17,7 @@ void wire_close(wire *w);
 
 /* Connection string through the wire; borrowed. */
 const char *wire_dsn(const wire *w);
+int wire_port(const wire *w);
 
 /* From the next connection on: refuse start-up options with 08P01, and make up process numbers. */
 void wire_act_as_pooler(wire *w, bool refuse_options);
