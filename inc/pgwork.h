@@ -210,7 +210,10 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
  * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms`. Checks the schema's
  * version unless `schema.check` is off. Lost connections are opened again by the next call, with
- * jittered backoff inside that call's deadline.
+ * jittered backoff inside that call's deadline; names are looked up by libpq, which may take longer
+ * (hostaddr in the connection string avoids it). Settings that the SQL depends on are the library's
+ * own, whatever role and database say; `options` in the connection string may set others.
+ * PGW_EINVAL: the connection string cannot be parsed.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns it
  * in both cases (free with pgw_close).
@@ -225,7 +228,9 @@ PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
  * Wraps a connection of the caller's, to take part in its transactions. The library never closes,
  * resets or configures it, prepares nothing, listens to nothing, and sends no BEGIN or COMMIT: what
  * a verb did stands or falls with the caller's transaction. @p conn is borrowed until pgw_close().
- * PGW_EMISUSE when it is busy or in pipeline mode, PGW_ETXN when its transaction has failed.
+ * PGW_EMISUSE when it is busy, in pipeline mode, or its client_encoding is not UTF8; PGW_ETXN when its
+ * transaction has failed. After a deadline without any answer it may be left busy. In libpq's blocking
+ * mode, sending may wait for the socket beyond the deadline: tcp_user_timeout bounds it.
  *
  *     PQexec(conn, "BEGIN");
  *     PQexec(conn, "INSERT INTO orders ...");
@@ -250,11 +255,14 @@ PGW_API const char *pgw_error_statement(const pgw *h); /* name of the statement,
 
 /** Waits of @p h end with PGW_ECANCELED once @p stop is notified (a statement under way is cancelled at the second). Borrowed until changed or pgw_close(). */
 PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
-/** Deadline of each following call; 0 brings the property `call.timeout_ms` back. */
+/** Deadline of each following call; 0 brings the property `call.timeout_ms` back, < 0 is never. When it
+ * passes, the statement is cancelled, and what the server then says within half a second is what the call
+ * returns: PGW_ETIMEDOUT is certain, else a write is PGW_EUNKNOWN. */
 PGW_API void pgw_set_timeout(pgw *h, int64_t timeout_ms);
 /** The server's clock at its last answer to a claim or extend; 0 before the first. */
 PGW_API int64_t pgw_server_time_us(const pgw *h);
-/** Is there a pooler between us that changes sessions between transactions? Asked once per connection. */
+/** Is there a pooler between us that changes sessions between transactions? Asked once per connection.
+ * A pooler in session mode cannot be told from one in transaction mode, and counts as one. */
 PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
 /** @} */
 
@@ -264,7 +272,9 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  * and returns PGW_AGAIN instead of waiting, and @p done is called exactly once, from pgw_step(), when
  * its answer is complete and committed; out-parameters are filled by then, so they must live until
  * then. A verb that fails at once returns its error and @p done is never called. In @p done the next
- * verb may be started, or the handle closed. One verb at a time per handle. Verbs that wait or take
+ * verb may be started, or the handle closed. One verb at a time per handle. A lost connection is opened
+ * again on the way: ask for descriptor and events anew after each step. When a deadline passes, a step
+ * may take up to a quarter of a second for the cancel. Verbs that wait or take
  * several round trips (pgw_open, pgw_claim with wait_ms, loads, migrate, loops) return PGW_EMISUSE
  * when armed. */
 #define PGW_READ 1

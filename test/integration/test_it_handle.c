@@ -197,6 +197,33 @@ void test_abandon_in_a_child_leaves_the_parents_session_alone(void)
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
 }
 
+/* ---- one at a time ---- */
+
+static pgw_status status_in_log;
+static int lines_of_log;
+
+static void call_from_log(void *arg, pgw_level level, const char *room, const char *message)
+{
+    lines_of_log++;
+    if (h != NULL) status_in_log = run("SELECT 1", 0);
+}
+
+void test_a_handle_in_use_is_not_entered_again(void)
+{
+    pgw_conf *conf;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+    pgw_conf_set_log(conf, PGW_DEBUG, call_from_log, NULL);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+    pgw_conf_free(conf);
+    status_in_log = PGW_OK;
+    TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, status_in_log);
+    TEST_ASSERT_TRUE(lines_of_log > 0);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_error_status(h));
+}
+
 /* ---- attached ---- */
 
 static void attach(void)
