@@ -17,6 +17,8 @@ static const char *const seeds[] = {
     "worker.lease_ms=-0099",
     "dsn=postgresql://\xff",
     "schema=pg_",
+    "*/5,7 9-17 1-31/2 jan-mar mon,fri",
+    "@every 1h30m",
 };
 #define SEEDS (sizeof(seeds) / sizeof(seeds[0]))
 

@@ -4,6 +4,7 @@
 #include "../../src/check.c"
 #include "../../src/clock.c"
 #include "../../src/conf.c"
+#include "../../src/cronexpr.c"
 #include "../../src/doctor.c"
 #include "../../src/handle.c"
 #include "../../src/job.c"

@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "handle.h"
+#include "cronexpr.h"
 #include "job.h"
 #include "log.h"
 #include "mem.h"

@@ -1,0 +1,347 @@
+/* cronexpr: recursive descent over one line; each function stands before what it reads, and leaves
+ * the cursor behind it. The first fault sticks. */
+#include "cronexpr.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct cronexpr_kind {
+    const char *name;
+    int least, most;   /* 7 is Sunday as well as 0 */
+    const char *names; /* three letters each, the first one for `least` */
+    const char *values;
+} cronexpr_kind;
+
+enum { SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY, FIELDS };
+
+static const cronexpr_kind cronexpr_kinds[FIELDS] = {
+    [SECOND] = {"second", 0, 59, "", "0 .. 59"},
+    [MINUTE] = {"minute", 0, 59, "", "0 .. 59"},
+    [HOUR] = {"hour", 0, 23, "", "0 .. 23"},
+    [DAY] = {"day of month", 1, 31, "", "1 .. 31"},
+    [MONTH] = {"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec", "1 .. 12 or jan .. dec"},
+    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat", "0 .. 7 or sun .. sat"},
+};
+
+typedef struct cronexpr_reader {
+    const char *text, *p;
+    const char *where; /* the field's name, or NULL */
+    pgw__cronexpr_fault *fault;
+    bool failed;
+} cronexpr_reader;
+
+static bool cronexpr_is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static bool cronexpr_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static char cronexpr_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool cronexpr_is_word(char c)
+{
+    return cronexpr_is_digit(c) || (cronexpr_lower(c) >= 'a' && cronexpr_lower(c) <= 'z');
+}
+
+static size_t cronexpr_word(const char *p)
+{
+    size_t n = 0;
+
+    while (cronexpr_is_word(p[n])) n++;
+    return n;
+}
+
+/* ---- faults ---- */
+
+/* What stands at p, for humans; at most 20 characters of a word. */
+static void cronexpr_found(char out[32], const char *p)
+{
+    size_t n = (*p == '@') + cronexpr_word(p + (*p == '@'));
+
+    if (*p == '\0') {
+        snprintf(out, 32, "the end");
+    } else if ((unsigned char)*p >= 0x80) {
+        snprintf(out, 32, "a character beyond ASCII");
+    } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+        snprintf(out, 32, "a control character");
+    } else {
+        snprintf(out, 32, "\"%.*s\"", n == 0 ? 1 : n > 20 ? 20 : (int)n, p);
+    }
+}
+
+static void cronexpr_expect(cronexpr_reader *r, const char *at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void cronexpr_expect(cronexpr_reader *r, const char *at, const char *fmt, ...)
+{
+    pgw__cronexpr_fault *f = r->fault;
+    char found[32], expected[100];
+    va_list args;
+
+    if (r->failed) return;
+    r->failed = true;
+    va_start(args, fmt);
+    vsnprintf(expected, sizeof(expected), fmt, args);
+    va_end(args);
+    cronexpr_found(found, at);
+    f->at = (int)(at - r->text) + 1;
+    if (r->where != NULL) {
+        snprintf(f->text, sizeof(f->text), "at %d (%s) stands %s, expected %s", f->at, r->where,
+                 found, expected);
+    } else {
+        snprintf(f->text, sizeof(f->text), "at %d stands %s, expected %s", f->at, found, expected);
+    }
+}
+
+/* ---- fields ---- */
+
+/* Nine digits at most, else -1. */
+static int cronexpr_number(const char *p, size_t n)
+{
+    int v = 0;
+
+    if (n == 0 || n > 9) return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (!cronexpr_is_digit(p[i])) return -1;
+        v = v * 10 + (p[i] - '0');
+    }
+    return v;
+}
+
+static int cronexpr_named(const cronexpr_kind *kind, const char *p, size_t n)
+{
+    if (n != 3) return -1;
+    for (int i = 0; kind->names[(size_t)i * 3] != '\0'; i++) {
+        const char *name = kind->names + (size_t)i * 3;
+
+        if (cronexpr_lower(p[0]) == name[0] && cronexpr_lower(p[1]) == name[1] &&
+            cronexpr_lower(p[2]) == name[2]) {
+            return kind->least + i;
+        }
+    }
+    return -1;
+}
+
+static int cronexpr_value(cronexpr_reader *r, const cronexpr_kind *kind, const char *or_else)
+{
+    const size_t n = cronexpr_word(r->p);
+    int v = cronexpr_named(kind, r->p, n);
+
+    if (v < 0) v = cronexpr_number(r->p, n);
+    if (v < kind->least || v > kind->most) {
+        cronexpr_expect(r, r->p, "%s%s", or_else, kind->values);
+        return 0;
+    }
+    r->p += n;
+    return v;
+}
+
+/* n | n-n | n-n/step | * | * /step */
+static uint64_t cronexpr_item(cronexpr_reader *r, const cronexpr_kind *kind)
+{
+    int from = kind->least, to = kind->most, step = 1;
+    bool range = true;
+    uint64_t bits = 0;
+
+    if (*r->p == '*') {
+        r->p++;
+        if (kind == &cronexpr_kinds[WEEKDAY]) to = 6;
+    } else {
+        to = from = cronexpr_value(r, kind, "* or ");
+        range = !r->failed && *r->p == '-';
+        if (range) {
+            const char *at = ++r->p;
+
+            to = cronexpr_value(r, kind, "");
+            if (to < from) cronexpr_expect(r, at, "%d .. %d: a range goes up", from, kind->most);
+        }
+    }
+    if (range && !r->failed && *r->p == '/') {
+        const size_t n = cronexpr_word(++r->p);
+
+        step = cronexpr_number(r->p, n);
+        if (step < 1 || step > kind->most)
+            cronexpr_expect(r, r->p, "a step of 1 .. %d", kind->most);
+        r->p += n;
+    }
+    if (r->failed) return 0;
+    if (*r->p != '\0' && *r->p != ',' && !cronexpr_is_blank(*r->p)) {
+        cronexpr_expect(r, r->p, "%s",
+                        *r->p == '/' ? "a range or * before a step" : ", or the field's end");
+        return 0;
+    }
+    for (int v = from; v <= to; v += step)
+        bits |= UINT64_C(1) << (kind == &cronexpr_kinds[WEEKDAY] ? v % 7 : v);
+    return bits;
+}
+
+static uint64_t cronexpr_field(cronexpr_reader *r, int which, bool *star)
+{
+    const cronexpr_kind *kind = &cronexpr_kinds[which];
+    uint64_t bits = 0;
+
+    r->where = kind->name;
+    *star = *r->p == '*';
+    for (;;) {
+        bits |= cronexpr_item(r, kind);
+        if (r->failed || *r->p != ',') break;
+        r->p++;
+    }
+    while (cronexpr_is_blank(*r->p)) r->p++;
+    return bits;
+}
+
+/* Fields from p on; *extra: where the seventh begins. */
+static int cronexpr_count(const char *p, const char **extra)
+{
+    int n = 0;
+
+    while (*p != '\0') {
+        if (n++ == FIELDS) *extra = p;
+        while (*p != '\0' && !cronexpr_is_blank(*p)) p++;
+        while (cronexpr_is_blank(*p)) p++;
+    }
+    return n;
+}
+
+/* A schedule that never comes is a mistake: none of its days is in any of its months. */
+static bool cronexpr_comes(const pgw__cronexpr *e)
+{
+    const uint32_t every_month = 0x3ffffffe; /* days 1 .. 29: February has leap years */
+    const uint32_t february = 1u << 2, long_months = 0x15aa;
+
+    if (!e->any_day && !e->any_weekday) return true; /* its weekdays come */
+    return (e->day & every_month) != 0 ||
+           ((e->day & 1u << 30) != 0 && (e->month & ~february) != 0) ||
+           ((e->day & 1u << 31) != 0 && (e->month & long_months) != 0);
+}
+
+static void cronexpr_fields(cronexpr_reader *r, pgw__cronexpr *out)
+{
+    const char *extra = NULL, *day;
+    const int n = cronexpr_count(r->p, &extra);
+    bool second, minute, hour, month;
+
+    if (n < FIELDS - 1) {
+        cronexpr_expect(r, r->text + strlen(r->text), "5 or 6 fields, not %d", n);
+        return;
+    }
+    if (extra != NULL) {
+        cronexpr_expect(r, extra, "the end: 5 or 6 fields, not %d", n);
+        return;
+    }
+    out->second = n == FIELDS ? cronexpr_field(r, SECOND, &second) : 1;
+    out->minute = cronexpr_field(r, MINUTE, &minute);
+    out->hour = (uint32_t)cronexpr_field(r, HOUR, &hour);
+    day = r->p;
+    out->day = (uint32_t)cronexpr_field(r, DAY, &out->any_day);
+    out->month = (uint32_t)cronexpr_field(r, MONTH, &month);
+    out->weekday = (uint32_t)cronexpr_field(r, WEEKDAY, &out->any_weekday);
+    out->wild = minute || hour;
+    if (!r->failed && !cronexpr_comes(out)) {
+        r->where = cronexpr_kinds[DAY].name;
+        cronexpr_expect(r, day, "a day that one of these months has");
+    }
+}
+
+/* ---- @names ---- */
+
+static bool cronexpr_is(const char *p, size_t n, const char *name)
+{
+    if (strlen(name) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (cronexpr_lower(p[i]) != name[i]) return false;
+    return true;
+}
+
+/* 1h30m: numbers with a unit each. */
+static int64_t cronexpr_duration(cronexpr_reader *r)
+{
+    const char *begin = r->p;
+    int64_t total = 0;
+
+    do {
+        size_t n = 0;
+        int64_t unit = 0;
+
+        while (cronexpr_is_digit(r->p[n])) n++;
+        if (n > 0 && n <= 9) {
+            switch (cronexpr_lower(r->p[n])) {
+            case 's': unit = 1; break;
+            case 'm': unit = 60; break;
+            case 'h': unit = 3600; break;
+            case 'd': unit = 86400; break;
+            case 'w': unit = 604800; break;
+            default: break;
+            }
+        }
+        if (unit == 0) {
+            cronexpr_expect(r, r->p, "a time such as 90s, 1h30m or 2d");
+            return 0;
+        }
+        total += cronexpr_number(r->p, n) * unit;
+        r->p += n + 1;
+    } while (*r->p != '\0' && !cronexpr_is_blank(*r->p));
+    if (total < 1 || total > PGW__CRONEXPR_EVERY) cronexpr_expect(r, begin, "1s .. 366d");
+    return total;
+}
+
+static void cronexpr_at_name(cronexpr_reader *r, pgw__cronexpr *out)
+{
+    static const struct {
+        const char *name, *fields;
+    } names[] = {
+        {"yearly", "0 0 1 1 *"}, {"annually", "0 0 1 1 *"}, {"monthly", "0 0 1 * *"},
+        {"weekly", "0 0 * * 0"}, {"daily", "0 0 * * *"},    {"midnight", "0 0 * * *"},
+        {"hourly", "0 * * * *"},
+    };
+    const char *name = r->p + 1;
+    const size_t n = cronexpr_word(name);
+    const char *fields = NULL;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cronexpr_is(name, n, names[i].name)) fields = names[i].fields;
+    if (fields == NULL && !cronexpr_is(name, n, "every")) {
+        cronexpr_expect(r, r->p, "@yearly @monthly @weekly @daily @hourly or @every");
+        return;
+    }
+    r->p = name + n;
+    if (fields == NULL) {
+        while (cronexpr_is_blank(*r->p)) r->p++;
+        out->every_s = cronexpr_duration(r);
+    } else {
+        cronexpr_reader own = {.text = fields, .p = fields, .fault = r->fault};
+
+        cronexpr_fields(&own, out);
+    }
+    while (cronexpr_is_blank(*r->p)) r->p++;
+    if (*r->p != '\0') cronexpr_expect(r, r->p, "the end");
+}
+
+bool pgw__cronexpr_parse(pgw__cronexpr *out, const char *text, pgw__cronexpr_fault *fault)
+{
+    cronexpr_reader r = {.text = text, .p = text, .fault = fault};
+
+    memset(out, 0, sizeof(*out));
+    memset(fault, 0, sizeof(*fault));
+    if (strnlen(text, PGW__CRONEXPR_MAX + 1) > PGW__CRONEXPR_MAX) {
+        cronexpr_expect(&r, text + PGW__CRONEXPR_MAX, "the end: %d bytes are the limit",
+                        PGW__CRONEXPR_MAX);
+    } else {
+        while (cronexpr_is_blank(*r.p)) r.p++;
+        if (*r.p == '@')
+            cronexpr_at_name(&r, out);
+        else
+            cronexpr_fields(&r, out);
+    }
+    if (r.failed) memset(out, 0, sizeof(*out));
+    return !r.failed;
+}

@@ -1,0 +1,36 @@
+/* cronexpr: a cron expression as sets of bits, or the exact place where it is wrong. Pure. It only
+ * reads: when a schedule comes next is computed by the server, which has the zones (migration
+ * 0010, whose parser gives the same answers; a test holds them against each other).
+ *
+ *     [second] minute hour day month weekday      each * or a list of n, n-n, with /step
+ *     @yearly @annually @monthly @weekly @daily @midnight @hourly
+ *     @every 90s | 1h30m | 2d | 1w
+ */
+#ifndef PGW_CRONEXPR_H
+#define PGW_CRONEXPR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PGW__CRONEXPR_MAX   255      /* bytes of an expression */
+#define PGW__CRONEXPR_EVERY 31622400 /* seconds: 366 days */
+
+typedef struct pgw__cronexpr {
+    uint64_t second, minute;   /* bit n: at n */
+    uint32_t hour, day, month; /* day 1 .. 31, month 1 .. 12 */
+    uint32_t weekday;          /* bit 0: Sunday */
+    bool any_day, any_weekday; /* begins with '*': the other one of the two decides, else either */
+    bool wild;                 /* minute or hour begins with '*' */
+    int64_t every_s;           /* @every: the period, and nothing else is set */
+} pgw__cronexpr;
+
+typedef struct pgw__cronexpr_fault {
+    int at;         /* character, from 1 */
+    char text[160]; /* `at 5 (day of month) stands "32", expected 1 .. 31` */
+} pgw__cronexpr_fault;
+
+/* False: *fault says why, and *out is empty. */
+bool pgw__cronexpr_parse(pgw__cronexpr *out, const char *text, pgw__cronexpr_fault *fault);
+
+#endif
