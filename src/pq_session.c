@@ -45,18 +45,21 @@ pgw_status pgw__pq_commit(pgw *h)
 pgw_status pgw__pq_rollback(pgw *h)
 {
     pgw__fault kept = h->fault;
+    char statement[sizeof(h->statement)];
     pgw_status st;
 
     if (!h->attached && !h->in_txn) return PGW_OK;
+    memcpy(statement, h->statement, sizeof(statement));
     st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
-    if (st == PGW_EMISUSE || st == PGW_OK) {
-        if (st == PGW_OK) h->fault = kept;
-        return st;
+    if (st == PGW_EMISUSE) return st;
+    if (st != PGW_OK) {
+        /* whatever went wrong, without its session the transaction is over */
+        pgw__conn_drop(h);
+        h->in_txn = false;
     }
-    /* whatever went wrong, without its session the transaction is over */
-    pgw__conn_drop(h);
-    h->in_txn = false;
+    /* the story to tell is that of what led here */
     h->fault = kept;
+    memcpy(h->statement, statement, sizeof(statement));
     return PGW_OK;
 }
 

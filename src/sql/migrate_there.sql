@@ -1,4 +1,6 @@
--- Has this database the schema?
+-- Has this database the schema? From the tables of the catalog and not by to_regclass(), which looks
+-- into a cache that may not know yet what another session committed a moment ago.
 -- params: none
 -- returns: there boolean
-SELECT to_regclass('pgwork.migration') IS NOT NULL
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = split_part('pgwork.migration', '.', 1) AND c.relname = 'migration')

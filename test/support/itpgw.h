@@ -1,0 +1,97 @@
+/* itpgw: what integration tests of the verbs share: handles on a migrated database of their own. */
+#ifndef ITPGW_H
+#define ITPGW_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pgtemp.h"
+#include "pgwork.h"
+#include "unity.h"
+
+/* The status, with the story of the handle in the failure. */
+#define ASSERT_ST(expected, call, h)                                              \
+    do {                                                                          \
+        const pgw_status st_ = (call);                                            \
+        char text_[700];                                                          \
+        snprintf(text_, sizeof(text_), "%s: %s: %s", #call, pgw_status_name(st_), \
+                 (h) != NULL && st_ < 0 ? pgw_error_message(h) : "");             \
+        TEST_ASSERT_EQUAL_INT_MESSAGE(expected, st_, text_);                      \
+    } while (0)
+
+#define ASSERT_HAS(word, text) TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, word), text)
+
+/* A configuration for the test's database, with pairs of property and value up to a NULL. */
+static inline pgw_conf *it_conf(const char *const *pairs)
+{
+    pgw_conf *conf;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+    for (; pairs != NULL && *pairs != NULL; pairs += 2) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, pgw_conf_set(conf, pairs[0], pairs[1]), pairs[0]);
+    }
+    return conf;
+}
+
+static inline pgw *it_open_with(const char *const *pairs)
+{
+    pgw_conf *conf = it_conf(pairs);
+    pgw *h;
+
+    ASSERT_ST(PGW_OK, pgw_open(&h, conf), h);
+    pgw_conf_free(conf);
+    return h;
+}
+
+/* Migrated on first use, by the library itself. Roles belong to the whole server, so test programs
+ * take turns. */
+static inline pgw *it_open(void)
+{
+    static const char *const unchecked[] = {"schema.check", "off", NULL};
+    static int migrated;
+    pgw *h;
+
+    if (!migrated) {
+        h = it_open_with(unchecked);
+        ASSERT_ST(PGW_OK, pgw_migrate_up(h, NULL), h);
+        pgw_close(h);
+        migrated = 1;
+    }
+    return it_open_with(NULL);
+}
+
+static inline int64_t it_enqueue(pgw *h, const char *queue, const char *payload)
+{
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id;
+
+    job.payload = payload;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, queue, &job, NULL), h);
+    return id;
+}
+
+static inline pgw_status it_claim(pgw *h, pgw_batch **batch, const char *queue, int max)
+{
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    const char *queues[] = {queue};
+
+    o.queues = queues;
+    o.queues_count = 1;
+    o.max = max;
+    return pgw_claim(h, batch, &o);
+}
+
+/* One job, which is there. */
+static inline pgw_ref it_claim_one(pgw *h, const char *queue)
+{
+    pgw_batch *batch;
+    pgw_ref ref;
+
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, queue, 1), h);
+    ref = pgw_job_ref(pgw_batch_job(batch, 0));
+    pgw_batch_free(batch);
+    return ref;
+}
+
+#endif
