@@ -527,7 +527,7 @@ typedef struct pgw_depth {
     int64_t ready, leased, delayed, dead, done;
     int64_t oldest_ms; /* age of the oldest ready job; 0: none */
 } pgw_depth;
-/** Counts, each at most @p at_most (0: exact). */
+/** Counts, each at most @p at_most, ready and leased together (0: exact). */
 PGW_API pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most);
 
 typedef struct pgw_queue_info {

@@ -1,0 +1,808 @@
+/* job: every verb and every outcome on a real server; whose transaction it is; what a late holder
+ * may do. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "pgtemp.h"
+#include "itpgw.h"
+#include "oom.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+static pgw *h;
+
+void setUp(void)
+{
+    h = it_open();
+}
+
+void tearDown(void)
+{
+    pgw_set_allocator(NULL);
+    pgw_close(h);
+}
+
+static void sql(const char *text)
+{
+    pgtemp_exec(text);
+}
+
+/* A plain connection with a handle attached to it. */
+static pgw *attached(PGconn **conn)
+{
+    pgw *a;
+
+    *conn = pgtemp_connect();
+    ASSERT_ST(PGW_OK, pgw_attach(&a, *conn, NULL), a);
+    return a;
+}
+
+static void run(PGconn *conn, const char *text)
+{
+    PGresult *res = PQexec(conn, text);
+    const ExecStatusType st = PQresultStatus(res);
+
+    PQclear(res);
+    TEST_ASSERT_TRUE_MESSAGE(st == PGRES_COMMAND_OK || st == PGRES_TUPLES_OK, PQerrorMessage(conn));
+}
+
+/* ---- enqueue ---- */
+
+void test_a_job_comes_back_as_it_was_sent(void)
+{
+    const char *const tags[] = {"plain", "with \"quotes\", commas and \\", "\xc3\xa4"};
+    static const char bytes[] = {0, 1, '\n', (char)0xff};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    const char *queues[] = {"whole"};
+    pgw_new job = PGW_NEW_INIT;
+    const pgw_job *got;
+    pgw_batch *batch;
+    int64_t id;
+    size_t size;
+    int i;
+
+    job.payload = "{\"a\":[1,2,{\"b\":\"\xc3\xa9\"}]}";
+    job.kind = "resize";
+    job.body = bytes, job.body_size = sizeof(bytes);
+    job.priority = 3;
+    job.max_attempts = 4;
+    job.lease_ms = 60000;
+    job.tags = tags, job.tags_count = 3;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "whole", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "whole", &job, 1, NULL), h);
+
+    o.queues = queues, o.queues_count = 1, o.max = 10, o.lease_ms = 1000;
+    ASSERT_ST(PGW_OK, pgw_claim(h, &batch, &o), h);
+    TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_INT64(id, pgw_job_id(pgw_batch_job(batch, 0)));
+    for (i = 0; i < 2; i++) {
+        got = pgw_batch_job(batch, (size_t)i);
+        TEST_ASSERT_EQUAL_STRING("{\"a\": [1, 2, {\"b\": \"\xc3\xa9\"}]}", pgw_job_payload(got));
+        TEST_ASSERT_EQUAL_STRING("resize", pgw_job_kind(got));
+        TEST_ASSERT_EQUAL_MEMORY(bytes, pgw_job_body(got, &size), sizeof(bytes));
+        TEST_ASSERT_EQUAL(sizeof(bytes), size);
+        TEST_ASSERT_EQUAL_INT(3, pgw_job_priority(got));
+        TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(got));
+        TEST_ASSERT_EQUAL_INT(4, pgw_job_max_attempts(got));
+        TEST_ASSERT_EQUAL(3, pgw_job_tags_count(got));
+        TEST_ASSERT_EQUAL_STRING(tags[1], pgw_job_tag(got, 1));
+        TEST_ASSERT_EQUAL_STRING(tags[2], pgw_job_tag(got, 2));
+        TEST_ASSERT_INT64_WITHIN_MESSAGE(1000000, 60000000,
+                                         pgw_job_lease_until_us(got) - pgw_server_time_us(h),
+                                         "the job's lease");
+        TEST_ASSERT_LESS_OR_EQUAL_INT64(pgw_server_time_us(h), pgw_job_created_us(got));
+    }
+    pgw_batch_free(batch);
+    TEST_ASSERT_NOT_NULL(pgtemp_value(
+        "SELECT holder FROM pgwork.job WHERE queue = 'whole' AND holder ~ '^.+:[0-9]+$' LIMIT 1"));
+}
+
+void test_priority_goes_first_then_age(void)
+{
+    pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_batch *batch;
+    int64_t ids[4];
+
+    jobs[0].priority = 9, jobs[1].priority = 0, jobs[2].priority = 5, jobs[3].priority = 0;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "prio", jobs, 4, NULL), h);
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "prio", 10), h);
+    TEST_ASSERT_EQUAL_INT64(ids[1], pgw_job_id(pgw_batch_job(batch, 0)));
+    TEST_ASSERT_EQUAL_INT64(ids[3], pgw_job_id(pgw_batch_job(batch, 1)));
+    TEST_ASSERT_EQUAL_INT64(ids[2], pgw_job_id(pgw_batch_job(batch, 2)));
+    TEST_ASSERT_EQUAL_INT64(ids[0], pgw_job_id(pgw_batch_job(batch, 3)));
+    pgw_batch_free(batch);
+}
+
+void test_a_delayed_job_waits(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_batch *batch;
+
+    job.delay_ms = 3600000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
+    job.delay_ms = 0;
+    job.run_at_us = INT64_C(4102444800000000); /* 2100 */
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
+    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "later", 10), h);
+    TEST_ASSERT_EQUAL_STRING(
+        "2100-01-01 00:00:00+00",
+        pgtemp_value(
+            "SET timezone = 'UTC'; SELECT max(run_at) FROM pgwork.job WHERE queue = 'later'"));
+    job.run_at_us = 1; /* long ago: at once */
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
+    it_claim_one(h, "later");
+}
+
+void test_many_mix_what_they_like(void)
+{
+    pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_batch *batch;
+
+    jobs[1].delay_ms = 3600000;
+    jobs[2].run_at_us = INT64_C(4102444800000000);
+    jobs[3].max_attempts = 7, jobs[3].lease_ms = 200, jobs[3].kind = "k";
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "mixed", jobs, 4, NULL), h);
+    TEST_ASSERT_EQUAL_INT64(
+        2, pgtemp_number(
+               "SELECT count(*) FROM pgwork.job WHERE queue = 'mixed' AND state = 'delayed'"));
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "mixed", 10), h);
+    TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_INT(10, pgw_job_max_attempts(pgw_batch_job(batch, 0)));
+    TEST_ASSERT_EQUAL_INT(7, pgw_job_max_attempts(pgw_batch_job(batch, 1)));
+    pgw_batch_free(batch);
+}
+
+void test_unique_keys_and_their_policies(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_status outcomes[2];
+    pgw_new two[2];
+    int64_t id, again;
+    pgw_ref ref;
+
+    job.key = "k", job.payload = "1";
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "unique", &job, NULL), h);
+    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    TEST_ASSERT_EQUAL_INT64(id, again);
+    job.key_policy = PGW_KEY_REPLACE, job.payload = "2";
+    ASSERT_ST(PGW_REPLACED, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    TEST_ASSERT_EQUAL_INT64(id, again);
+    TEST_ASSERT_EQUAL_STRING("2",
+                             pgtemp_value("SELECT payload FROM pgwork.job WHERE queue = 'unique'"));
+    job.key_policy = PGW_KEY_ERROR;
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    TEST_ASSERT_EQUAL_INT64(0, again);
+
+    two[0] = two[1] = job;
+    two[0].key_policy = two[1].key_policy = PGW_KEY_SKIP;
+    two[0].key = "fresh";
+    ASSERT_ST(PGW_EXISTS, pgw_enqueue_many(h, NULL, outcomes, "unique", two, 2, NULL), h);
+    TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
+    TEST_ASSERT_EQUAL(PGW_EXISTS, outcomes[1]);
+
+    /* unfinished: taken until the end of the job */
+    ref = it_claim_one(h, "unique");
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, NULL, "unique", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "unique", &ref, NULL, 1), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique", &job, NULL), h);
+
+    /* ready: taken until the claim */
+    job.key_scope = PGW_KEY_READY, job.key_policy = PGW_KEY_SKIP;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
+    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
+    it_claim_one(h, "unique_ready");
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
+
+    /* period: taken for a time, whatever becomes of the job */
+    job.key_scope = PGW_KEY_PERIOD, job.key_period_ms = 3600000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
+    ref = it_claim_one(h, "unique_period");
+    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "unique_period", &ref, NULL, 1), h);
+    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
+}
+
+void test_an_operation_is_applied_once(void)
+{
+    static const char op[] = "11111111-2222-3333-4444-555555555555",
+                      other[] = "11111111-2222-3333-4444-555555555556";
+    const pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    int64_t id, again, ids[2], ids_again[2];
+
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "ops", jobs, op), h);
+    ASSERT_ST(PGW_REPEATED, pgw_enqueue(h, &again, "ops", jobs, op), h);
+    TEST_ASSERT_EQUAL_INT64(id, again);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "ops", jobs, 2, other), h);
+    ASSERT_ST(PGW_REPEATED, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 2, other), h);
+    TEST_ASSERT_EQUAL_MEMORY(ids, ids_again, sizeof(ids));
+    TEST_ASSERT_EQUAL_INT64(3,
+                            pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'ops'"));
+}
+
+void test_a_queues_limit_of_bytes(void)
+{
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    char body[200] = {0};
+
+    o.max_bytes = 100;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "small", &o), h);
+    job.body = body, job.body_size = 101;
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, NULL, "small", &job, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, NULL, NULL, "small", &job, 1, NULL), h);
+    job.body_size = 100;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "small", &job, NULL), h);
+}
+
+/* ---- whose transaction ---- */
+
+void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
+{
+    const pgw_new job = PGW_NEW_INIT;
+    pgw_batch *batch;
+    PGconn *conn;
+    pgw *a;
+
+    sql("CREATE TABLE IF NOT EXISTS orders (id bigint)");
+    a = attached(&conn);
+    run(conn, "BEGIN");
+    run(conn, "INSERT INTO orders VALUES (1)");
+    ASSERT_ST(PGW_OK, pgw_enqueue(a, NULL, "tx", &job, NULL), a);
+    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "tx", 1), h);
+    run(conn, "ROLLBACK");
+    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "tx", 1), h);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'tx'"));
+
+    run(conn, "BEGIN");
+    run(conn, "INSERT INTO orders VALUES (2)");
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(a, NULL, NULL, "tx", &job, 1, NULL), a);
+    run(conn, "COMMIT");
+    it_claim_one(h, "tx");
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM orders"));
+    pgw_close(a);
+    PQfinish(conn);
+}
+
+void test_an_attached_complete_commits_with_the_callers_writes(void)
+{
+    PGconn *conn;
+    pgw_ref ref, stale;
+    pgw *a = attached(&conn);
+
+    sql("CREATE TABLE IF NOT EXISTS results (id bigint)");
+    it_enqueue(h, "exact", NULL);
+    ref = it_claim_one(h, "exact");
+    run(conn, "BEGIN");
+    run(conn, "INSERT INTO results VALUES (1)");
+    ASSERT_ST(PGW_OK, pgw_complete(a, NULL, "exact", &ref, NULL, 1), a);
+    run(conn, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("leased",
+                             pgtemp_value("SELECT state FROM pgwork.job WHERE queue = 'exact'"));
+
+    stale = ref;
+    stale.token.nonce++;
+    run(conn, "BEGIN");
+    run(conn, "INSERT INTO results VALUES (2)");
+    ASSERT_ST(PGW_ELEASE, pgw_complete(a, NULL, "exact", &stale, NULL, 1), a);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(PQTRANS_INTRANS, PQtransactionStatus(conn), "the caller decides");
+    run(conn, "ROLLBACK");
+
+    run(conn, "BEGIN");
+    run(conn, "INSERT INTO results VALUES (3)");
+    ASSERT_ST(PGW_OK, pgw_complete(a, NULL, "exact", &ref, NULL, 1), a);
+    run(conn, "COMMIT");
+    TEST_ASSERT_EQUAL_INT64(0,
+                            pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'exact'"));
+    TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT sum(id) FROM results"));
+    pgw_close(a);
+    PQfinish(conn);
+}
+
+void test_in_a_failed_transaction_nothing_is_sent(void)
+{
+    const pgw_new job = PGW_NEW_INIT;
+    PGconn *conn;
+    pgw *a = attached(&conn);
+
+    run(conn, "BEGIN");
+    PQclear(PQexec(conn, "SELECT 1/0"));
+    ASSERT_ST(PGW_ETXN, pgw_enqueue(a, NULL, "tx", &job, NULL), a);
+    pgw_close(a);
+    PQfinish(conn);
+}
+
+/* ---- finishing ---- */
+
+void test_release_and_snooze_charge_no_attempt_and_fail_does(void)
+{
+    pgw_fail_opts now = PGW_FAIL_OPTS_INIT;
+    pgw_batch *batch;
+    pgw_ref ref;
+    int64_t id = it_enqueue(h, "attempts", NULL);
+
+    ref = it_claim_one(h, "attempts");
+    ASSERT_ST(PGW_OK, pgw_release(h, NULL, "attempts", &ref, 1), h);
+    ASSERT_ST(PGW_ELEASE, pgw_release(h, NULL, "attempts", &ref, 1), h);
+    ref = it_claim_one(h, "attempts");
+    ASSERT_ST(PGW_OK, pgw_snooze(h, NULL, "attempts", &ref, 1, 0), h);
+    ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
+    ref = it_claim_one(h, "attempts");
+    now.retry_ms = 0, now.error = "it rained";
+    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "attempts", &ref, 1, &now), h);
+    TEST_ASSERT_EQUAL_STRING("it rained",
+                             pgtemp_value("SELECT error FROM pgwork.job WHERE queue = 'attempts'"));
+    ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "attempts", 1), h);
+    TEST_ASSERT_EQUAL_INT64(id, pgw_job_id(pgw_batch_job(batch, 0)));
+    TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(batch, 0)));
+    pgw_batch_free(batch);
+}
+
+void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive(void)
+{
+    pgw_fail_opts dead = PGW_FAIL_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id, n;
+    pgw_ref ref;
+
+    job.max_attempts = 1, job.kind = "x";
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "dying", &job, NULL), h);
+    ref = it_claim_one(h, "dying");
+    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "dying", &ref, 1, NULL), h);
+    it_enqueue(h, "dying", NULL);
+    ref = it_claim_one(h, "dying");
+    dead.dead = true, dead.error = "no use";
+    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "dying", &ref, 1, &dead), h);
+    TEST_ASSERT_EQUAL_INT64(
+        2,
+        pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'dying' AND state = 'dead'"));
+
+    ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", NULL, 0, "nothing of it", 0), h);
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", &id, 1, NULL, 0), h);
+    TEST_ASSERT_EQUAL_INT64(1, n);
+    TEST_ASSERT_EQUAL_INT64(id, it_claim_one(h, "dying").id);
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", 3600000), h);
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", 0), h);
+    TEST_ASSERT_EQUAL_INT64(1, n);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_redrive(h, &n, "no such queue", NULL, 0, NULL, 0), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_dead_purge(h, &n, "no such queue", 0), h);
+}
+
+void test_each_job_of_many_gets_its_verdict(void)
+{
+    enum { N = 300 };
+    static pgw_new jobs[N];
+    static pgw_ref refs[N];
+    static pgw_status verdicts[N];
+    pgw_batch *batch;
+    int i;
+
+    for (i = 0; i < N; i++) jobs[i] = (pgw_new)PGW_NEW_INIT;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "verdicts", jobs, N, NULL), h);
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "verdicts", N), h);
+    TEST_ASSERT_EQUAL(N, pgw_batch_count(batch));
+    for (i = 0; i < N; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, (size_t)(N - 1 - i)));
+    pgw_batch_free(batch);
+    for (i = 0; i < N; i += 10) refs[i].token.nonce ^= 1;
+    refs[7].id = 987654321;
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, verdicts, "verdicts", refs, NULL, N), h);
+    ASSERT_HAS("31 of 300", pgw_error_message(h));
+    for (i = 0; i < N; i++) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(i == 7        ? PGW_ENOTFOUND
+                                      : i % 10 == 0 ? PGW_ELEASE
+                                                    : PGW_OK,
+                                      verdicts[i], "a verdict");
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        31, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'verdicts'"));
+    ASSERT_ST(PGW_ENOTFOUND, pgw_complete(h, NULL, "no such queue", refs, NULL, 1), h);
+}
+
+void test_outputs_are_kept_as_long_as_retention_says(void)
+{
+    const char *const outputs[] = {"{\"ok\":true}", NULL};
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_ref refs[2];
+
+    o.retention_ms = 3600000;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "kept", &o), h);
+    it_enqueue(h, "kept", NULL);
+    it_enqueue(h, "kept", NULL);
+    refs[0] = it_claim_one(h, "kept");
+    refs[1] = it_claim_one(h, "kept");
+    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "kept", refs, outputs, 2), h);
+    TEST_ASSERT_EQUAL_INT64(
+        2,
+        pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'kept' AND state = 'done'"));
+    TEST_ASSERT_EQUAL_STRING(
+        "{\"ok\": true}",
+        pgtemp_value("SELECT output FROM pgwork.job WHERE queue = 'kept' AND output IS NOT NULL"));
+}
+
+void test_extend_prolongs_and_tells_of_a_cancel(void)
+{
+    pgw_status verdicts[3];
+    pgw_ref refs[3];
+    int64_t ids[3];
+    int i;
+
+    for (i = 0; i < 3; i++) ids[i] = it_enqueue(h, "extended", NULL);
+    for (i = 0; i < 3; i++) refs[i] = it_claim_one(h, "extended");
+    ASSERT_ST(PGW_OK, pgw_extend(h, verdicts, "extended", refs, 3, 3600000), h);
+    TEST_ASSERT_EQUAL_INT64(
+        3, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'extended' AND lease_until "
+                         "> now() + interval '59 min'"));
+    TEST_ASSERT_NOT_EQUAL_INT64(0, pgw_server_time_us(h));
+
+    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, NULL, "extended", &ids[1], 1), h);
+    refs[2].token.nonce++;
+    ASSERT_ST(PGW_ELEASE, pgw_extend(h, verdicts, "extended", refs, 3, 0), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[2]);
+}
+
+void test_cancel_removes_what_waits_and_asks_what_runs(void)
+{
+    pgw_status outcomes[4];
+    pgw_new later = PGW_NEW_INIT;
+    int64_t ids[4];
+
+    ids[0] = it_enqueue(h, "cancelled", NULL);
+    ids[1] = it_claim_one(h, "cancelled").id;
+    TEST_ASSERT_EQUAL_INT64(ids[0], ids[1]);
+    ids[0] = it_enqueue(h, "cancelled", NULL);
+    later.delay_ms = 100000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &ids[2], "cancelled", &later, NULL), h);
+    ids[3] = 123456789;
+    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 4), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
+    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcomes[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
+    TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, outcomes[3]);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, NULL, "cancelled", &ids[3], 1), h);
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'cancelled'"));
+}
+
+void test_complete_and_claim_in_one_round_trip(void)
+{
+    const char *queues[] = {"both"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_status verdicts[2];
+    pgw_batch *batch;
+    pgw_ref refs[2];
+    int64_t third;
+
+    it_enqueue(h, "both", NULL);
+    it_enqueue(h, "both", NULL);
+    third = it_enqueue(h, "both", NULL);
+    refs[0] = it_claim_one(h, "both");
+    refs[1] = it_claim_one(h, "both");
+    refs[1].token.nonce++;
+    o.queues = queues, o.queues_count = 1, o.max = 5;
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, verdicts, refs, 2, &batch, &o), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_INT64(third, pgw_job_id(pgw_batch_job(batch, 0)));
+    refs[0] = pgw_job_ref(pgw_batch_job(batch, 0));
+    pgw_batch_free(batch);
+    ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, verdicts, refs, 1, &batch, &o), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
+    TEST_ASSERT_NULL(batch);
+    ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, NULL, NULL, 0, &batch, &o), h);
+}
+
+/* ---- waiting ---- */
+
+typedef struct sender {
+    pgw *h;
+    const char *queue;
+} sender;
+
+static void *send_later(void *arg)
+{
+    const sender *s = arg;
+
+    pgw__pq_wait(s->h, 200, -1);
+    return it_enqueue(s->h, s->queue, "\"hello\"") > 0 ? arg : NULL;
+}
+
+/* The job comes 200 ms after the wait began. */
+static void wait_for_job(const char *const *conf, const char *queue)
+{
+    const char *queues[] = {queue};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw *waiting = it_open_with(conf);
+    sender s = {it_open(), queue};
+    pgw_batch *batch;
+    pthread_t thread;
+
+    o.queues = queues, o.queues_count = 1, o.wait_ms = 30000;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, queue, NULL), h);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, send_later, &s));
+    ASSERT_ST(PGW_OK, pgw_claim(waiting, &batch, &o), waiting);
+    TEST_ASSERT_EQUAL_STRING("\"hello\"", pgw_job_payload(pgw_batch_job(batch, 0)));
+    pgw_batch_free(batch);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(
+        0,
+        pgtemp_number(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND "
+            "database = (SELECT oid FROM pg_database WHERE datname = current_database())"),
+        "the sleeping sign is down");
+    pgw_close(s.h);
+    pgw_close(waiting);
+}
+
+void test_a_claim_waits_for_a_job_and_is_notified(void)
+{
+    /* polling alone would come too late */
+    static const char *const conf[] = {"poll.min_ms", "3600000", "poll.max_ms", "3600000", NULL};
+
+    wait_for_job(conf, "notified");
+}
+
+void test_a_claim_waits_for_a_job_by_polling(void)
+{
+    static const char *const conf[] = {"notify", "off", "poll.max_ms", "50", NULL};
+
+    wait_for_job(conf, "polled");
+}
+
+void test_a_wait_ends_empty_or_by_a_stop(void)
+{
+    const char *queues[] = {"never"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_batch *batch;
+    pgw_stop *stop;
+
+    o.queues = queues, o.queues_count = 1, o.wait_ms = 50;
+    ASSERT_ST(PGW_EMPTY, pgw_claim(h, &batch, &o), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
+    pgw_set_stop(h, stop);
+    pgw_stop_notify(stop);
+    o.wait_ms = -1;
+    ASSERT_ST(PGW_ECANCELED, pgw_claim(h, &batch, &o), h);
+    TEST_ASSERT_NULL(batch);
+    TEST_ASSERT_NOT_EQUAL('\0', *pgw_error_message(h));
+    pgw_set_stop(h, NULL);
+    pgw_stop_free(stop);
+}
+
+void test_several_queues_in_one_claim(void)
+{
+    const char *queues[] = {"several_a", "several_b", "not there"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_batch *batch;
+
+    it_enqueue(h, "several_b", NULL);
+    it_enqueue(h, "several_a", NULL);
+    o.queues = queues, o.queues_count = 3, o.max = 5;
+    ASSERT_ST(PGW_OK, pgw_claim(h, &batch, &o), h);
+    TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_STRING("several_b", pgw_job_queue(pgw_batch_job(batch, 0)));
+    pgw_batch_free(batch);
+}
+
+/* ---- without blocking ---- */
+
+typedef struct outcome {
+    int calls;
+    pgw_status st;
+} outcome;
+
+static void done(pgw *handle, pgw_status st, void *arg)
+{
+    outcome *o = arg;
+
+    o->calls++;
+    o->st = st;
+}
+
+/* Arms h, sends by `call`, and steps to the end. */
+#define ASYNC(expected, call)                                                       \
+    do {                                                                            \
+        outcome out_ = {0, PGW_AGAIN};                                              \
+        pgw_async(h, done, &out_);                                                  \
+        ASSERT_ST(PGW_AGAIN, call, h);                                              \
+        while (out_.calls == 0) {                                                   \
+            struct pollfd p_ = {pgw_fd(h),                                          \
+                                (short)((pgw_events(h) & PGW_READ ? POLLIN : 0) |   \
+                                        (pgw_events(h) & PGW_WRITE ? POLLOUT : 0)), \
+                                0};                                                 \
+            TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));               \
+            pgw_step(h, PGW_READ | PGW_WRITE);                                      \
+        }                                                                           \
+        TEST_ASSERT_EQUAL_INT(1, out_.calls);                                       \
+        ASSERT_ST(expected, out_.st, h);                                            \
+    } while (0)
+
+/* Whatever the caller passed may be gone when the answer comes; only the out-parameters live. */
+static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
+{
+    char queue[] = "async", payload[] = "{\"n\":1}", kind[] = "k", tag[] = "t";
+    const char *tags[] = {tag};
+    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_status st;
+
+    jobs[0].payload = payload, jobs[1].kind = kind, jobs[1].tags = tags, jobs[1].tags_count = 1;
+    st = pgw_enqueue_many(h, ids, outcomes, queue, jobs, 2, NULL);
+    memset(queue, 'X', 5), memset(payload, 'X', 7), memset(kind, 'X', 1), memset(tag, 'X', 1),
+        memset(jobs, 'X', sizeof(jobs));
+    return st;
+}
+
+static pgw_status finish_from_the_stack(pgw_status *verdicts, pgw_ref a, pgw_ref b)
+{
+    pgw_ref refs[2] = {a, b};
+    char queue[] = "async";
+    const pgw_status st = pgw_complete(h, verdicts, queue, refs, NULL, 2);
+
+    memset(refs, 'X', sizeof(refs)), memset(queue, 'X', 5);
+    return st;
+}
+
+static int count_jobs(const pgw_job *job, void *arg)
+{
+    ++*(int *)arg;
+    return 0;
+}
+
+void test_every_verb_can_be_armed(void)
+{
+    const char *queues[] = {"async"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_status verdicts[2], outcomes[2];
+    int64_t ids[2], next_ms;
+    pgw_batch *batch;
+    pgw_ref a, b;
+    pgw_depth d;
+    int n = 0;
+
+    ASYNC(PGW_OK, pgw_queue_create(h, "async", NULL));
+    ASYNC(PGW_OK, enqueue_from_the_stack(ids, outcomes));
+    TEST_ASSERT_TRUE(ids[0] > 0 && ids[1] > ids[0]);
+    ASYNC(PGW_OK, pgw_queue_depth(h, &d, "async", 0));
+    TEST_ASSERT_EQUAL_INT64(2, d.ready);
+    o.queues = queues, o.queues_count = 1, o.max = 2;
+    ASYNC(PGW_OK, pgw_claim(h, &batch, &o));
+    TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_STRING("t", pgw_job_tag(pgw_batch_job(batch, 1), 0));
+    a = pgw_job_ref(pgw_batch_job(batch, 0)), b = pgw_job_ref(pgw_batch_job(batch, 1));
+    pgw_batch_free(batch);
+    ASYNC(PGW_OK, pgw_extend(h, verdicts, "async", &a, 1, 0));
+    b.token.nonce++;
+    ASYNC(PGW_ELEASE, finish_from_the_stack(verdicts, a, b));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
+    ASYNC(PGW_OK, pgw_jobs_each(h, NULL, count_jobs, &n));
+    TEST_ASSERT_GREATER_THAN_INT(0, n);
+    ASYNC(PGW_OK, pgw_reaper_tick(h, NULL, &next_ms));
+    ASYNC(PGW_EMPTY, pgw_claim(h, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+}
+
+void test_a_verb_refused_at_once_is_not_armed_any_more(void)
+{
+    outcome out = {0, PGW_AGAIN};
+    pgw_batch *batch;
+    pgw_new job = PGW_NEW_INIT;
+
+    job.priority = -1;
+    pgw_async(h, done, &out);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, NULL, "async", &job, NULL), h);
+    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "not there", 1), h);
+    TEST_ASSERT_EQUAL_INT(0, out.calls);
+}
+
+/* ---- looking ---- */
+
+static int only_id(const pgw_job *job, void *arg)
+{
+    size_t size;
+
+    TEST_ASSERT_EQUAL_INT64(*(int64_t *)arg, pgw_job_id(job));
+    TEST_ASSERT_EQUAL_STRING("ready", pgw_job_state(job));
+    TEST_ASSERT_NULL(pgw_job_body(job, &size));
+    TEST_ASSERT_EQUAL(4, size);
+    TEST_ASSERT_EQUAL_STRING("the key", pgw_job_key(job));
+    return 0;
+}
+
+void test_jobs_are_found_by_queue_state_kind_and_id(void)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id;
+    int n = 0;
+
+    job.kind = "wanted", job.key = "the key", job.body = "body", job.body_size = 4;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "looked", &job, NULL), h);
+    it_enqueue(h, "looked", NULL);
+    o.queue = "looked", o.state = "ready", o.kind = "wanted";
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
+    o.queue = o.state = o.kind = NULL, o.id = id;
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
+    o.id = 0, o.queue = "looked";
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
+    TEST_ASSERT_EQUAL_INT(2, n);
+    o.limit = 1, n = 0;
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
+    TEST_ASSERT_EQUAL_INT(1, n);
+    o.state = "dead";
+    ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
+}
+
+/* ---- memory ---- */
+
+/* Fails each allocation in turn: nothing leaks, nothing is half done, the handle stays usable. */
+void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
+{
+    const char *const tags[] = {"a", "b"};
+    pgw_new job = PGW_NEW_INIT;
+    pgw_batch *batch;
+    pgw_status st;
+    int n, before;
+
+    job.payload = "{}", job.tags = tags, job.tags_count = 2;
+    pgw_close(h);
+    oom_begin();
+    h = it_open();
+    before = oom_alive();
+    for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
+        oom_fail(n);
+        st = pgw_enqueue(h, NULL, "oom", &job, NULL);
+        TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
+                                 pgw_error_message(h));
+    }
+    for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
+        oom_fail(n);
+        st = pgw_enqueue_many(h, NULL, NULL, "oom", &job, 1, NULL);
+        TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
+                                 pgw_error_message(h));
+    }
+    oom_fail(0);
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(
+        2, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'oom'"),
+        "no enqueue that failed was applied");
+    for (n = 1, st = PGW_ENOMEM; st == PGW_ENOMEM; n++) {
+        oom_fail(n);
+        st = it_claim(h, &batch, "oom", 10);
+        TEST_ASSERT_TRUE(st == PGW_ENOMEM || !oom_failed());
+        TEST_ASSERT_TRUE((st == PGW_OK) == (batch != NULL));
+        pgw_batch_free(batch);
+        oom_fail(0);
+        sql("UPDATE pgwork.live_job SET nonce = NULL WHERE nonce IS NOT NULL AND queue = (SELECT "
+            "id FROM pgwork.queue WHERE name = 'oom')");
+    }
+    TEST_ASSERT_EQUAL_INT(PGW_OK, st);
+    TEST_ASSERT_GREATER_THAN_INT(1, n);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(before, oom_alive());
+    pgw_close(h);
+    h = NULL;
+    oom_end();
+}
+
+/* ---- a schema of another name ---- */
+
+void test_all_of_it_in_a_schema_of_another_name(void)
+{
+    static const char *const pairs[] = {"schema", "jobs_2", "schema.check", "off", NULL};
+    static const char *const waiting[] = {"schema", "jobs_2", "poll.max_ms", "3600000", NULL};
+    pgw *other = it_open_with(pairs);
+    pgw_batch *batch;
+    pgw_ref ref;
+
+    ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
+    it_enqueue(other, "q", "1");
+    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "q", 1), h);
+    ref = it_claim_one(other, "q");
+    ASSERT_ST(PGW_OK, pgw_complete(other, NULL, "q", &ref, NULL, 1), other);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM jobs_2.job"));
+    pgw_close(other);
+    other = it_open_with(waiting);
+    pgw_close(other);
+}
