@@ -66,7 +66,7 @@ BEGIN
         VALUES (due, id, q.id, priority, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
     ELSE
         IF q.priorities >> priority & 1 = 0 THEN
-            UPDATE pgwork.queue t SET priorities = t.priorities | 1 << priority WHERE t.id = q.id AND t.priorities >> priority & 1 = 0;
+            UPDATE pgwork.queue t SET priorities = t.priorities | (1 << priority) WHERE t.id = q.id AND t.priorities >> priority & 1 = 0;
         END IF;
         INSERT INTO pgwork.live_job (pos, queue, lane, flags, max_attempts, lease_ms, kind, key, tags, payload, body)
         VALUES (id, q.id, 2 * priority + 1, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
