@@ -80,7 +80,7 @@ RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts 
     payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q record;
@@ -145,18 +145,19 @@ BEGIN
             full_scan := true;
         END LOOP;
 
-        IF full_scan OR got > 0 AND now_ms >= hint[3] + 20 THEN
-            PERFORM pgwork._remember(q.id, q.priorities, hint, full_scan, now_ms, first_lane, last_lane, first_pos, last_pos);
-        END IF;
-        CONTINUE WHEN got = 0;
-
         IF any_flag & 2 <> 0 THEN
             -- A job whose last holder died is claimed alone: should it be the killer, it takes no others along.
             SELECT min(c.i) INTO alone FROM unnest(ctids) WITH ORDINALITY c (ctid, i) JOIN pgwork.live_job j ON j.ctid = c.ctid WHERE j.flags & 2 <> 0;
             got := greatest(1, alone - 1);
             ctids := ctids[1:got];
             wanted := got; -- and from no other queue either
+            last_lane := NULL; -- the rest stays: let the hint pass nobody
         END IF;
+
+        IF full_scan OR got > 0 AND now_ms >= hint[3] + 20 THEN
+            PERFORM pgwork._remember(q.id, q.priorities, hint, full_scan, now_ms, first_lane, last_lane, first_pos, last_pos);
+        END IF;
+        CONTINUE WHEN got = 0;
 
         IF any_flag & 4 <> 0 THEN -- unique keys that last until the claim
             DELETE FROM pgwork.unique_key u USING unnest(ctids) c (ctid) JOIN pgwork.live_job j ON j.ctid = c.ctid
