@@ -140,7 +140,7 @@ static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
 {
     pgw_status st;
 
-    if (s->rows.len == 0) return PGW_OK;
+    if (s->rows.len == 0 && s->rows.failed == 0) return PGW_OK;
     pgw__buf_be16(&s->rows, UINT16_MAX); /* the end */
     if (s->rows.failed != 0) return pgw__pq_fail(l->h, (pgw_status)s->rows.failed, NULL, NULL);
     st = pgw__pq_copy_begin(l->h, s->name, s->sql);

@@ -749,6 +749,7 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
 
     job.payload = "{}", job.tags = tags, job.tags_count = 2;
     pgw_close(h);
+    h = NULL;
     oom_begin();
     h = it_open();
     before = oom_alive();

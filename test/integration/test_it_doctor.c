@@ -1,0 +1,240 @@
+/* doctor: each illness is found, named, and comes with a cure. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "pgtemp.h"
+#include "itpgw.h"
+
+static pgw *h;
+
+void setUp(void)
+{
+    h = it_open();
+}
+
+void tearDown(void)
+{
+    pgw_close(h);
+}
+
+/* All findings as "grade check: text | advice" lines. */
+typedef struct sheet {
+    char text[16384];
+    int count, bad, note;
+    const char *missing; /* a check that is worse than good and has no advice */
+} sheet;
+
+static int write_down(const pgw_finding *f, void *arg)
+{
+    sheet *s = arg;
+    const size_t used = strlen(s->text);
+
+    s->count++;
+    s->bad += f->grade == PGW_BAD;
+    s->note += f->grade == PGW_NOTE;
+    if (f->grade != PGW_GOOD && *f->advice == '\0') s->missing = "an advice is missing";
+    snprintf(s->text + used, sizeof(s->text) - used, "%s %s: %s | %s\n",
+             f->grade == PGW_GOOD   ? "good"
+             : f->grade == PGW_NOTE ? "note"
+                                    : "bad",
+             f->check, f->text, f->advice);
+    return 0;
+}
+
+static const sheet *visit(pgw *handle)
+{
+    static sheet s;
+
+    memset(&s, 0, sizeof(s));
+    ASSERT_ST(PGW_OK, pgw_doctor(handle, write_down, &s), handle);
+    TEST_ASSERT_NULL_MESSAGE(s.missing, s.text);
+    return &s;
+}
+
+void test_a_server_in_order(void)
+{
+    const sheet *s;
+
+    ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
+    s = visit(h);
+    ASSERT_HAS("good server version: PostgreSQL 1", s->text);
+    ASSERT_HAS("good primary: ", s->text);
+    ASSERT_HAS("good commit: synchronous_commit is on", s->text);
+    ASSERT_HAS("good autovacuum: ", s->text);
+    ASSERT_HAS("good connections: ", s->text);
+    ASSERT_HAS("good clock: ", s->text);
+    ASSERT_HAS("good schema version: ", s->text);
+    ASSERT_HAS("good roles: ", s->text);
+    ASSERT_HAS("reaper", s->text);
+    ASSERT_HAS("good tables: live_job", s->text);
+    ASSERT_HAS("good expired leases: ", s->text);
+    /* the tests' server does not keep what it acknowledged, and the doctor sees it */
+    if (strcmp(pgtemp_value("SHOW fsync"), "off") == 0)
+        ASSERT_HAS("bad durability: fsync is off", s->text);
+    else
+        ASSERT_HAS("good durability: ", s->text);
+}
+
+void test_reapers_are_seen_and_missed(void)
+{
+    pgtemp_exec("DELETE FROM pgwork.beat");
+    ASSERT_HAS("bad reaper: no reaper has been seen", visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
+    ASSERT_HAS("good reaper: 1 reaper is at work", visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.beat SET at = now() - interval '5 min'");
+    ASSERT_HAS("bad reaper: no reaper since 00:05:0", visit(h)->text);
+}
+
+void test_overdue_leases_and_delayed_jobs(void)
+{
+    pgw_new later = PGW_NEW_INIT;
+
+    it_enqueue(h, "overdue", NULL);
+    it_claim_one(h, "overdue");
+    later.delay_ms = 100000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "overdue", &later, NULL), h);
+    ASSERT_HAS("good delayed jobs: ", visit(h)->text);
+    pgtemp_exec(
+        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE nonce IS NOT NULL");
+    ASSERT_HAS("good expired leases: ", visit(h)->text);
+    pgtemp_exec(
+        "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE nonce IS NOT NULL;"
+        "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
+    ASSERT_HAS("bad expired leases: 1 leases", visit(h)->text);
+    ASSERT_HAS("bad delayed jobs: 1 delayed jobs", visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "overdue", true), h);
+}
+
+void test_shut_queues_and_dead_letters(void)
+{
+    pgw_fail_opts dead = PGW_FAIL_OPTS_INIT;
+    pgw_ref ref;
+
+    it_enqueue(h, "ill", NULL);
+    ref = it_claim_one(h, "ill");
+    dead.dead = true;
+    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "ill", &ref, 1, &dead), h);
+    ASSERT_ST(PGW_OK, pgw_queue_pause(h, "ill"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
+    ASSERT_HAS("note queues: queue 'ill' is paused", visit(h)->text);
+    ASSERT_HAS("note queues: queue 'ill' is being drained", visit(h)->text);
+    ASSERT_HAS("note dead letters: queue 'ill' has 1 dead letters", visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "ill", true), h);
+    ASSERT_HAS("good queues: ", visit(h)->text);
+}
+
+void test_roles_that_lost_a_grant_and_functions_open_to_all(void)
+{
+    pgtemp_exec("REVOKE EXECUTE ON FUNCTION pgwork.claim FROM pgwork_worker");
+    ASSERT_HAS("bad roles: role pgwork_worker may not call claim()", visit(h)->text);
+    pgtemp_exec("GRANT EXECUTE ON FUNCTION pgwork.claim TO PUBLIC");
+    ASSERT_HAS("bad roles: everybody may call 1 functions, for example claim()", visit(h)->text);
+    pgtemp_exec("SELECT pgwork._grant()"); /* the advice */
+    ASSERT_HAS("good roles: ", visit(h)->text);
+}
+
+void test_who_holds_vacuum_back(void)
+{
+    char word[64];
+    PGconn *conn = pgtemp_connect();
+
+    /* a transaction cannot be made old, so the statement is asked for younger ones */
+    PQclear(PQexec(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
+    PQclear(PQexec(conn, "SELECT 1"));
+    {
+        char sql[8000];
+        const char *text = pgw__sql_text(PGW__SQL_DOCTOR_HORIZON),
+                   *at = strstr(text, "interval '10 min'");
+
+        TEST_ASSERT_NOT_NULL(at);
+        snprintf(sql, sizeof(sql),
+                 "SELECT finding || ' | ' || advice FROM (%.*sinterval '0 s'%s) x (grade, "
+                 "check_name, finding, advice) WHERE grade = 2",
+                 (int)(at - text), text, at + strlen("interval '10 min'"));
+        snprintf(word, sizeof(word), "pg_terminate_backend(%d)", PQbackendPID(conn));
+        ASSERT_HAS(word, pgtemp_value(sql));
+    }
+    ASSERT_HAS("good vacuum horizon: ", visit(h)->text);
+    PQclear(PQexec(conn, "ROLLBACK"));
+    PQfinish(conn);
+}
+
+void test_without_a_schema(void)
+{
+    static const char *const pairs[] = {"schema", "nowhere", "schema.check", "off", NULL};
+    pgw *other = it_open_with(pairs);
+    const sheet *s = visit(other);
+
+    ASSERT_HAS("bad schema version: there is no schema nowhere", s->text);
+    ASSERT_HAS("pgwork migrate", s->text);
+    pgw_close(other);
+}
+
+void test_a_schema_of_another_version(void)
+{
+    static const char *const pairs[] = {"schema", "aged", "schema.check", "off", NULL};
+    pgw *other = it_open_with(pairs);
+
+    ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
+    pgtemp_exec("INSERT INTO aged.migration VALUES (1000, 'x', 'x')");
+    ASSERT_HAS("bad schema version: schema aged has version 1000", visit(other)->text);
+    pgtemp_exec("DELETE FROM aged.migration WHERE number > 1");
+    ASSERT_HAS("schema aged has version 1, ", visit(other)->text);
+    pgw_close(other);
+}
+
+void test_what_may_not_be_looked_at_is_a_finding_too(void)
+{
+    char dsn[1200];
+    const char *const pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
+    pgw *other;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_guest; CREATE ROLE pgw_it_guest LOGIN");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_guest", pgtemp_dsn());
+    other = it_open_with(pairs);
+    ASSERT_HAS("cannot be examined: ", visit(other)->text);
+    ASSERT_HAS("pgwork_operator", visit(other)->text);
+    ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_guest", visit(other)->text);
+    pgw_close(other);
+    pgtemp_exec("DROP ROLE pgw_it_guest");
+}
+
+void test_an_operator_may_look_at_everything(void)
+{
+    char dsn[1200];
+    const char *const pairs[] = {"dsn", dsn, NULL};
+    pgw *other;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_operator; CREATE ROLE pgw_it_operator LOGIN IN ROLE "
+                "pgwork_operator");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_operator", pgtemp_dsn());
+    other = it_open_with(pairs);
+    TEST_ASSERT_NULL_MESSAGE(strstr(visit(other)->text, "cannot be examined"), visit(other)->text);
+    pgw_close(other);
+    pgtemp_exec("DROP ROLE pgw_it_operator");
+}
+
+static int once(const pgw_finding *f, void *arg)
+{
+    return ++*(int *)arg;
+}
+
+static void never(pgw *handle, pgw_status st, void *arg)
+{
+    TEST_FAIL_MESSAGE("done was called");
+}
+
+void test_the_visit_ends_when_the_caller_has_enough_and_is_for_opened_handles(void)
+{
+    pgw *a;
+    int n = 0;
+
+    ASSERT_ST(PGW_OK, pgw_doctor(h, once, &n), h);
+    TEST_ASSERT_EQUAL_INT(1, n);
+    ASSERT_ST(PGW_EINVAL, pgw_doctor(h, NULL, NULL), h);
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_doctor(NULL, once, &n));
+    pgw_async(h, never, NULL);
+    ASSERT_ST(PGW_EMISUSE, pgw_doctor(h, once, &n), h);
+    ASSERT_ST(PGW_OK, pgw_attach(&a, pgtemp_conn(), NULL), a);
+    ASSERT_ST(PGW_EMISUSE, pgw_doctor(a, once, &n), a);
+    pgw_close(a);
+}

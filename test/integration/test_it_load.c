@@ -1,0 +1,307 @@
+/* load: fifty thousand jobs by COPY and by batches, all there or none. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "pgtemp.h"
+#include "itpgw.h"
+#include "oom.h"
+
+#define MANY 50000
+
+static pgw *h;
+
+void setUp(void)
+{
+    h = it_open();
+}
+
+void tearDown(void)
+{
+    pgw_set_allocator(NULL);
+    pgw_close(h);
+}
+
+/* Fifty thousand jobs, a tenth of them for later, each a bit different. */
+static void add_many(pgw *handle, pgw_load *load)
+{
+    const char *const tags[] = {"t1", "a \"b\" \\c"};
+    char payload[64], body[3] = {0, 1, 2};
+    int i;
+
+    for (i = 0; i < MANY; i++) {
+        pgw_new job = PGW_NEW_INIT;
+
+        snprintf(payload, sizeof(payload), "{\"n\":%d}", i);
+        job.payload = payload;
+        job.priority = i % 3;
+        if (i % 2 == 0) job.kind = "even";
+        if (i % 5 == 0) job.tags = tags, job.tags_count = 2;
+        if (i % 7 == 0) job.body = body, job.body_size = sizeof(body);
+        if (i % 10 == 0) job.delay_ms = 3600000;
+        if (i % 11 == 0) job.max_attempts = 3, job.lease_ms = 1000;
+        ASSERT_ST(PGW_OK, pgw_load_add(load, &job), handle);
+    }
+}
+
+/* What must be in the queue then. */
+static void check_many(const char *queue)
+{
+    static const char *const asked[][2] = {
+        {"count(*)", "50000"},
+        {"count(*) FILTER (WHERE state = 'ready')", "45000"},
+        {"count(*) FILTER (WHERE state = 'delayed' AND run_at BETWEEN now() + interval '50 min' "
+         "AND now() + interval '61 min')",
+         "5000"},
+        {"count(*) FILTER (WHERE kind = 'even')", "25000"},
+        {"count(*) FILTER (WHERE priority = 1)", "16667"},
+        {"count(*) FILTER (WHERE tags = '{t1,\"a \\\"b\\\" \\\\c\"}')", "10000"},
+        {"count(*) FILTER (WHERE body_bytes = 3)", "7143"},
+        {"count(*) FILTER (WHERE max_attempts = 3)", "4546"},
+        {"count(DISTINCT id)", "50000"},
+        {"sum((payload->>'n')::bigint)", "1249975000"},
+    };
+    char text[400];
+    size_t i;
+
+    for (i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+        snprintf(text, sizeof(text), "SELECT %s FROM pgwork.job WHERE queue = '%s'", asked[i][0],
+                 queue);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(asked[i][1], pgtemp_value(text), asked[i][0]);
+    }
+}
+
+void test_fifty_thousand_by_copy(void)
+{
+    pgw_load *load;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "copied"), h);
+    add_many(h, load);
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'copied'"),
+        "not before the end");
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(MANY, added);
+    check_many("copied");
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(
+        7, pgtemp_number("SELECT priorities FROM pgwork.queue WHERE name = 'copied'"),
+        "the priorities in use are noted");
+    it_claim_one(h, "copied");
+}
+
+void test_fifty_thousand_by_batches_for_a_producer(void)
+{
+    char dsn[1200];
+    const char *const pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
+    pgw_load *load;
+    int64_t added;
+    pgw *producer;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_producer; CREATE ROLE pgw_it_producer LOGIN IN ROLE "
+                "pgwork_producer");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_producer", pgtemp_dsn());
+    producer = it_open_with(pairs);
+    ASSERT_ST(PGW_OK, pgw_load_begin(producer, &load, "batched"), producer);
+    add_many(producer, load);
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(
+        MANY, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'batched'"),
+        "a batch goes as soon as it is full");
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), producer);
+    TEST_ASSERT_EQUAL_INT64(MANY, added);
+    check_many("batched");
+    pgw_close(producer);
+    pgtemp_exec("DROP ROLE pgw_it_producer");
+}
+
+void test_an_attached_load_is_the_callers_transaction(void)
+{
+    const pgw_new job = PGW_NEW_INIT;
+    PGconn *conn = pgtemp_connect();
+    pgw_load *load;
+    int64_t added;
+    pgw *a;
+
+    ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
+    PQclear(PQexec(conn, "BEGIN"));
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, "attached"), a);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), a);
+    TEST_ASSERT_EQUAL_INT64(1, added);
+    PQclear(PQexec(conn, "ROLLBACK"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'attached'"));
+    pgw_close(a);
+    PQfinish(conn);
+}
+
+void test_an_abandoned_load_leaves_nothing(void)
+{
+    const pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added = 7;
+    int i;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "abandoned"), h);
+    for (i = 0; i < 20000; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, false, &added), h);
+    TEST_ASSERT_EQUAL_INT64(0, added);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'abandoned'"));
+    it_enqueue(h, "abandoned", NULL); /* the handle is free again */
+}
+
+void test_a_refused_job_does_not_spoil_the_load(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "picky"), h);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    job.key = "k";
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
+    ASSERT_HAS("job.key", pgw_error_message(h));
+    job.key = NULL, job.priority = 10;
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(1, added);
+}
+
+void test_what_the_server_refuses_spoils_the_load(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "spoiled"), h);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    job.payload = "{no json";
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(0, added);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'spoiled'"));
+    it_enqueue(h, "spoiled", NULL);
+}
+
+void test_a_failed_load_goes_on_failing(void)
+{
+    static char payload[300 * 1024];
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added;
+
+    memset(payload, ' ', sizeof(payload) - 1);
+    payload[0] = '{'; /* no JSON, and large enough to be sent at once */
+    job.payload = payload;
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "failing"), h);
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
+    job.payload = NULL;
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
+    ASSERT_HAS("failed before", pgw_error_message(h));
+    ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
+    it_enqueue(h, "failing", NULL);
+}
+
+void test_a_large_body_goes_through(void)
+{
+    static char body[3 * 1024 * 1024];
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+
+    memset(body, 0xa5, sizeof(body));
+    job.body = body, job.body_size = sizeof(body);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "large"), h);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, NULL), h);
+    TEST_ASSERT_EQUAL_INT64(
+        2 * (long long)sizeof(body),
+        pgtemp_number("SELECT sum(body_bytes) FROM pgwork.job WHERE queue = 'large'"));
+}
+
+void test_limits_and_the_state_of_the_queue(void)
+{
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+
+    o.max_bytes = 10;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "tiny", &o), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "tiny"), h);
+    job.payload = "\"12345678\"";
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    job.payload = "\"123456789\"";
+    ASSERT_ST(PGW_ELIMIT, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, NULL), h);
+
+    ASSERT_ST(PGW_OK, pgw_queue_drain(h, "tiny"), h);
+    ASSERT_ST(PGW_EPAUSED, pgw_load_begin(h, &load, "tiny"), h);
+    TEST_ASSERT_NOT_NULL(load);
+    ASSERT_ST(PGW_EPAUSED, pgw_load_end(load, true, NULL), h);
+
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_load_begin(NULL, &load, "q"));
+    ASSERT_ST(PGW_EINVAL, pgw_load_begin(h, &load, ""), h);
+    TEST_ASSERT_NULL(load);
+    ASSERT_ST(PGW_EINVAL, pgw_load_begin(h, NULL, "q"), h);
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_load_add(NULL, &job));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_load_end(NULL, true, NULL));
+}
+
+static void never(pgw *handle, pgw_status st, void *arg)
+{
+    TEST_FAIL_MESSAGE("done was called");
+}
+
+void test_a_load_cannot_be_armed(void)
+{
+    pgw_load *load;
+
+    pgw_async(h, never, NULL);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, &load, "armed"), h);
+    TEST_ASSERT_NULL(load);
+    it_enqueue(h, "armed", NULL);
+}
+
+/* By COPY and, attached, by batches. */
+void test_a_load_survives_every_failed_allocation(void)
+{
+    const char *const tags[] = {"t"};
+    pgw_new job = PGW_NEW_INIT;
+    PGconn *conn = pgtemp_connect();
+    pgw_status st;
+    int way, n;
+
+    job.payload = "1", job.kind = "k", job.tags = tags, job.tags_count = 1;
+    pgw_close(h);
+    h = NULL;
+    oom_begin();
+    for (way = 0; way < 2; way++) {
+        if (way == 0)
+            h = it_open();
+        else
+            ASSERT_ST(PGW_OK, pgw_attach(&h, conn, NULL), h);
+        for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
+            pgw_load *load;
+            int64_t added;
+
+            oom_fail(n);
+            st = pgw_load_begin(h, &load, "oom");
+            if (st == PGW_OK) st = pgw_load_add(load, &job);
+            if (st == PGW_OK)
+                st = pgw_load_end(load, true, &added);
+            else
+                pgw_load_end(load, false, &added);
+            TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
+                                     pgw_error_message(h));
+            TEST_ASSERT_EQUAL_INT64(st == PGW_OK, added);
+        }
+        oom_fail(0);
+        pgw_close(h);
+        h = NULL;
+        TEST_ASSERT_EQUAL_INT64(
+            way + 1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'oom'"));
+    }
+    PQfinish(conn);
+    oom_end();
+}
