@@ -41,7 +41,6 @@ BEGIN
             EXIT WHEN FOUND;
             SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = _put.key;
             CONTINUE WHEN NOT FOUND; -- freed in between
-            id := taken.id;
             IF key_policy = 'error' THEN
                 RAISE EXCEPTION 'queue % has a job with this unique key', quote_literal(q.name)
                     USING ERRCODE = 'PW005', HINT = 'it is job ' || taken.id;
@@ -54,9 +53,13 @@ BEGIN
                      WHERE j.queue = q.id AND j.id = taken.id;
                 END IF;
                 outcome := CASE WHEN FOUND THEN 'replaced' ELSE 'exists' END; -- a running job is left alone
+                CONTINUE WHEN outcome = 'exists' -- does it wait after all, moved while we looked?
+                          AND (EXISTS (SELECT FROM pgwork._find(q.id, taken.id) f WHERE NOT f.leased)
+                            OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = taken.id));
             ELSE
                 outcome := 'exists';
             END IF;
+            id := taken.id;
             RETURN;
         END LOOP;
         flags := CASE key_scope WHEN 'ready' THEN 4 WHEN 'unfinished' THEN 8 ELSE 0 END;
@@ -301,28 +304,29 @@ DECLARE
 BEGIN
     FOREACH one IN ARRAY coalesce(ids, '{}') LOOP
         id := one;
-        status := 'gone';
-        gone := NULL;
-        SELECT * INTO place FROM pgwork._find(q.id, one);
-        IF FOUND AND place.leased THEN
-            UPDATE pgwork.live_job j SET flags = j.flags | 1
-             WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NOT NULL;
-            status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
-        ELSIF FOUND THEN
-            DELETE FROM pgwork.live_job j
-             WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NULL
-            RETURNING coalesce(j.id, j.pos) AS id, j.created_at, j.lane / 2 AS priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
-            status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
-            IF NOT FOUND THEN -- claimed while we waited for its row
+        LOOP
+            status := 'gone';
+            gone := NULL;
+            SELECT * INTO place FROM pgwork._find(q.id, one);
+            IF FOUND AND place.leased THEN
                 UPDATE pgwork.live_job j SET flags = j.flags | 1
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NOT NULL;
                 status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
+            ELSIF FOUND THEN
+                DELETE FROM pgwork.live_job j
+                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NULL
+                RETURNING coalesce(j.id, j.pos) AS id, j.created_at, j.lane / 2 AS priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
+                status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
+            ELSE
+                DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one
+                RETURNING j.id, j.created_at, j.priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
+                status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
             END IF;
-        ELSE
-            DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one
-            RETURNING j.id, j.created_at, j.priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
-            status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
-        END IF;
+            EXIT WHEN status <> 'gone';
+            -- Claimed or moved while we waited for its row? One snapshot of all places tells.
+            EXIT WHEN NOT EXISTS (SELECT FROM pgwork._find(q.id, one))
+                  AND NOT EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one);
+        END LOOP;
         IF status = 'cancelled' THEN
             DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id;
             IF q.retention_ms > 0 THEN

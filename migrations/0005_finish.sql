@@ -75,6 +75,8 @@ BEGIN
         PERFORM pgwork._queue(complete.queue); -- says so
     ELSIF coalesce(cardinality(ids), 0) <> coalesce(cardinality(tokens), 0) THEN
         PERFORM pgwork._check_refs(ids, tokens);
+    ELSIF cardinality(outputs) <> cardinality(ids) THEN
+        PERFORM pgwork._refuse('outputs', cardinality(outputs) || ' outputs', 'NULL, or one for each of ' || cardinality(ids) || ' ids');
     END IF;
     IF q.retention_ms > 0 THEN
         SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, tokens, outputs) k;
