@@ -172,6 +172,33 @@ long long kit_number(PGconn *conn, const char *format, ...)
     return number;
 }
 
+void kit_send(PGconn *conn, const char *format, ...)
+{
+    char sql[4096];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(sql, sizeof(sql), format, args);
+    va_end(args);
+    if (!PQsendQuery(conn, sql)) fail(PQerrorMessage(conn), sql);
+}
+
+void kit_blocked(PGconn *conn, PGconn *watch)
+{
+    for (long long end = kit_ms() + 10000; kit_ms() < end; kit_sleep_ms(2))
+        if (kit_number(watch, "SELECT cardinality(pg_blocking_pids(%d))", PQbackendPID(conn)) > 0)
+            return;
+    fail("waits for nobody", "kit_blocked");
+}
+
+const char *kit_answer(PGconn *conn)
+{
+    PGresult *res = PQgetResult(conn), *end;
+
+    while ((end = PQgetResult(conn))) PQclear(end);
+    return first_value(must(conn, res, "an answer"));
+}
+
 static const char *state_of(PGresult *res)
 {
     static _Thread_local char state[8];

@@ -36,6 +36,12 @@ const char *kit_why(void);
 void kit_refused(PGconn *conn, const char *state, const char *words, const char *format, ...)
     KIT_FORMAT(4);
 
+/* Send without waiting for the answer; wait until the server says that it waits for a lock (seen on
+ * another connection); take the answer's first value as kit_text() does. */
+void kit_send(PGconn *conn, const char *format, ...) KIT_FORMAT(2);
+void kit_blocked(PGconn *conn, PGconn *watch);
+const char *kit_answer(PGconn *conn);
+
 /* A job under a lease. */
 struct took {
     long long id;

@@ -1,0 +1,520 @@
+/* The fence: only who holds a job finishes it, attempts are charged exactly, and of all that race
+ * for a job one wins. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static PGconn *a, *b;
+static struct took job, other;
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    b = kit_open();
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+static const struct verb {
+    const char *name, *more;
+} verbs[] = {{"complete", ""},      {"fail", ", 'boom'"}, {"fail", ", 'boom', 0, true"},
+             {"extend", ", 60000"}, {"snooze", ", 1000"}, {"release", ""}};
+
+enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
+
+/* Nothing that the holder of this token says is heard, and nothing changes by it. */
+static void check_refused(const struct took *stale, const char *status)
+{
+    static const char all[] =
+        "SELECT concat((SELECT json_agg(j ORDER BY id) FROM pgwork.live_job j),"
+        " (SELECT json_agg(j ORDER BY id) FROM pgwork.delayed_job j),"
+        " (SELECT json_agg(j ORDER BY id) FROM pgwork.dead_job j),"
+        " (SELECT json_agg(j ORDER BY id) FROM pgwork.done_job j))";
+    const char *before = kit_text(a, all);
+
+    for (int i = 0; i < VERBS; i++)
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(status, kit_say(a, verbs[i].name, stale, verbs[i].more),
+                                         verbs[i].name);
+    TEST_ASSERT_EQUAL_STRING(before, kit_text(a, all));
+}
+
+static void take(const char *queue, struct took *out)
+{
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, queue, 1, out));
+}
+
+static void reap(long long returned, long long died)
+{
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_STRING(kit_text(a, "SELECT (%lld, %lld)::text", returned, died),
+                             kit_text(b, "SELECT (returned, died)::text FROM pgwork.reap('q')"));
+}
+
+/* -- stale holders ------------------------------------------------------------------------------
+ */
+
+void test_a_stale_holder_is_refused_while_the_job_waits_again(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    reap(1, 0);
+    check_refused(&job, "stale");
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_a_stale_holder_is_refused_while_the_job_runs_under_the_same_name(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    reap(1, 0);
+    take("q", &other);
+    TEST_ASSERT_EQUAL_INT64(job.id, other.id);
+    check_refused(&job, "stale");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &other, ""));
+    check_refused(&job, "gone");
+    check_refused(&other, "gone");
+}
+
+/* Same job, holder, attempt, priority and spot on the disk: only the token tells them apart. */
+void test_a_stale_holder_is_refused_when_the_row_looks_the_same(void)
+{
+    static const char look[] = "SELECT ctid || holder || attempt || lane FROM pgwork.live_job";
+    const char *before;
+    int tries;
+
+    kit_put(a, "q");
+    take("q", &other);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &other, ""));
+    take("q", &job);
+    before = kit_text(a, look);
+    other = job;
+    for (tries = 0; tries < 100; tries++) {
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &other, ""));
+        kit_do(a, "VACUUM pgwork.live_job");
+        take("q", &other);
+        kit_do(a, "VACUUM pgwork.live_job");
+        if (strcmp(before, kit_text(a, look)) == 0) break;
+    }
+    TEST_ASSERT_EQUAL_STRING(before, kit_text(a, look));
+    TEST_ASSERT_EQUAL_INT(job.attempt, other.attempt);
+    check_refused(&job, "stale");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &other, ""));
+}
+
+void test_a_stale_holder_is_refused_wherever_the_job_went(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 60000"));
+    check_refused(&job, "stale"); /* delayed */
+    kit_due(a, "q");
+    kit_do(a, "SELECT pgwork.promote()");
+    check_refused(&job, "stale"); /* ready */
+    take("q", &other);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &other, ", 'boom', NULL, true"));
+    check_refused(&job, "stale"); /* dead */
+    check_refused(&other, "stale");
+    kit_do(a, "SELECT pgwork.dead_purge('q')");
+    check_refused(&job, "gone");
+}
+
+void test_a_late_holder_is_heard_while_nobody_took_the_lease(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &job, ""));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT returned FROM pgwork.reap('q')"));
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+}
+
+/* -- tokens that are not ours -------------------------------------------------------------------
+ */
+
+void test_foreign_and_made_up_tokens_are_refused(void)
+{
+    struct took odd;
+
+    kit_put(a, "q");
+    kit_put(a, "q");
+    take("q", &job);
+    take("q", &other);
+    odd = job; /* the token of another job */
+    memcpy(odd.token, other.token, sizeof(odd.token));
+    check_refused(&odd, "stale");
+    odd = job; /* right number, other nonce */
+    memcpy(odd.token + 19, "0000-000000000000", 18);
+    check_refused(&odd, "stale");
+    odd = job; /* right nonce, other number */
+    memcpy(odd.token, other.token, 18);
+    check_refused(&odd, "stale");
+    memcpy(odd.token, "00000000-0000-0000-0000-000000000000", 37);
+    check_refused(&odd, "stale");
+    memcpy(odd.token, "ffffffff-ffff-ffff-ffff-ffffffffffff", 37);
+    check_refused(&odd, "stale");
+    memcpy(odd.token, "8f0e7d6c-5b4a-4392-8170-615243342516", 37);
+    check_refused(&odd, "stale");
+    odd = job; /* a job that never was */
+    odd.id = 1LL << 60;
+    check_refused(&odd, "gone");
+    kit_do(a, "SELECT pgwork.queue_create('another')");
+    odd = job; /* another queue */
+    memcpy(odd.queue, "another", 8);
+    check_refused(&odd, "gone");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &other, ""));
+}
+
+void test_a_waiting_job_cannot_be_finished_by_the_zero_token(void)
+{
+    job.id = kit_put(a, "q");
+    memcpy(job.queue, "q", 2);
+    memcpy(job.token, "00000000-0000-0000-0000-000000000000", 37);
+    check_refused(&job, "stale");
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_of_a_batch_exactly_the_refused_are_named(void)
+{
+    struct took jobs[3];
+
+    for (int i = 0; i < 3; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 3, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &jobs[1], ""));
+    TEST_ASSERT_EQUAL_STRING(
+        kit_text(a, "SELECT '%lld stale,%lld gone'", jobs[1].id, 1LL << 60),
+        kit_text(a,
+                 "SELECT string_agg(id || ' ' || status, ',' ORDER BY id) FROM pgwork.complete('q',"
+                 " '{%lld,%lld,%lld,%lld}', '{%s,%s,%s,%s}')",
+                 jobs[0].id, jobs[1].id, jobs[2].id, 1LL << 60, jobs[0].token, jobs[1].token,
+                 jobs[2].token, jobs[0].token));
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_a_job_named_twice_is_finished_once_and_not_refused(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_NULL(kit_text(a,
+                              "SELECT status FROM pgwork.complete('q', '{%lld,%lld}', '{%s,%s}')",
+                              job.id, job.id, job.token, job.token));
+}
+
+void test_lists_of_unequal_length_and_nulls_do_nothing(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    for (int i = 0; i < VERBS; i++) {
+        kit_refused(a, "PW001", "tokens|one for each id", "SELECT pgwork.%s('q', '{%lld}', '{}'%s)",
+                    verbs[i].name, job.id, verbs[i].more);
+        kit_refused(a, "PW001", "tokens", "SELECT pgwork.%s('q', NULL, '{%s}'%s)", verbs[i].name,
+                    job.token, verbs[i].more);
+        kit_do(a, "SELECT pgwork.%s('q', NULL, NULL%s)", verbs[i].name, verbs[i].more);
+        kit_do(a, "SELECT pgwork.%s('q', '{NULL}', '{%s}'%s)", verbs[i].name, job.token,
+               verbs[i].more);
+        kit_do(a, "SELECT pgwork.%s('q', '{%lld}', '{NULL}'%s)", verbs[i].name, job.id,
+               verbs[i].more);
+        kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.%s('none', '{1}', '{%s}'%s)",
+                    verbs[i].name, job.token, verbs[i].more);
+    }
+    kit_refused(a, "PW001", "outputs", "SELECT pgwork.complete('q', '{%lld}', '{%s}', '{1,2}')",
+                job.id, job.token);
+    TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+}
+
+/* -- races --------------------------------------------------------------------------------------
+ */
+
+enum { ROUNDS = 120 };
+
+struct outcome {
+    struct took job;
+    long long returned[2], died[2];
+    char said[8];
+};
+
+/* Two reapers and the holder, at the same moment, on a lease that has run out. */
+static void one_outcome(PGconn *conn, int i, void *ctx)
+{
+    struct outcome *o = ctx;
+
+    for (int round = 0; round < ROUNDS; round++, o++) {
+        const struct verb *verb = &verbs[round % VERBS];
+
+        if (i == 0) {
+            if (round == 0) kit_do(conn, "SELECT pgwork.queue_set('q', max_attempts => 1)");
+            kit_do(conn, "SELECT pgwork.enqueue('q', max_attempts => %d)", 1 + round % 2);
+            kit_claim(conn, "q", 1, &o->job);
+            kit_expire(conn, "q");
+        }
+        kit_together();
+        if (i == 0) {
+            snprintf(o->said, sizeof(o->said), "%s",
+                     kit_say(conn, verb->name, &o->job, verb->more));
+        } else {
+            PGresult *res = kit_rows(conn, "SELECT returned::int4, died FROM pgwork.reap('q')");
+
+            o->returned[i - 1] = *PQgetvalue(res, 0, 0) - '0';
+            o->died[i - 1] = *PQgetvalue(res, 0, 1) - '0';
+            PQclear(res);
+        }
+        kit_together();
+        if (i == 0) kit_do(conn, "UPDATE pgwork.live_job SET lane = 19"); /* out of the way */
+    }
+}
+
+void test_two_reapers_and_a_holder_come_to_one_outcome(void)
+{
+    static struct outcome outcomes[ROUNDS];
+    int heard = 0, reaped = 0;
+
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000, backoff_ms => 3600000)");
+    kit_race(3, one_outcome, outcomes);
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct outcome *o = &outcomes[i];
+        const struct verb *verb = &verbs[i % VERBS];
+        long long returned = o->returned[0] + o->returned[1], died = o->died[0] + o->died[1];
+        const char *state =
+            kit_text(a, "SELECT string_agg(state || attempt, ',') FROM pgwork.job WHERE id = %lld",
+                     o->job.id);
+        const char *is = NULL;
+
+        if (strcmp(o->said, "ok") == 0) {
+            heard++;
+            TEST_ASSERT_EQUAL_INT64(0, returned + died);
+            is = strcmp(verb->name, "complete") == 0        ? "done1"
+                 : strcmp(verb->name, "extend") == 0        ? "leased1"
+                 : strcmp(verb->name, "snooze") == 0        ? "delayed0"
+                 : strcmp(verb->name, "release") == 0       ? "ready0"
+                 : strstr(verb->more, "true") || i % 2 == 0 ? "dead1"
+                                                            : "delayed1";
+        } else {
+            reaped++;
+            TEST_ASSERT_EQUAL_STRING("stale", o->said);
+            TEST_ASSERT_EQUAL_INT64(1, returned + died);
+            TEST_ASSERT_EQUAL_INT64(i % 2 == 0, died);
+            is = i % 2 == 0 ? "dead1" : "ready1";
+        }
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(is, state, verb->name);
+    }
+    TEST_ASSERT_EQUAL_INT(ROUNDS, heard + reaped);
+}
+
+static void all_reap(PGconn *conn, int i, void *ctx)
+{
+    long long *sums = ctx;
+
+    (void)i;
+    while (strncmp(kit_places(conn, "q"), "500 ", 4) != 0)
+        sums[i] += kit_number(conn, "SELECT returned + died FROM pgwork.reap('q', 13)");
+}
+
+void test_many_reapers_at_once_take_each_lease_once(void)
+{
+    static struct took jobs[500];
+    long long sums[4] = {0};
+
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[500]))");
+    TEST_ASSERT_EQUAL_INT(500, kit_claim(a, "q", 500, jobs));
+    kit_expire(a, "q");
+    kit_race(4, all_reap, sums);
+    TEST_ASSERT_EQUAL_INT64(500, sums[0] + sums[1] + sums[2] + sums[3]);
+    TEST_ASSERT_EQUAL_STRING("500 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(500, kit_number(a, "SELECT count(DISTINCT id) FROM pgwork.job"));
+}
+
+/* -- attempts -----------------------------------------------------------------------------------
+ */
+
+static long long attempt_now(void)
+{
+    return kit_number(a, "SELECT attempt FROM pgwork.job WHERE queue = 'q'");
+}
+
+void test_attempts_are_charged_by_claims_and_given_back_by_release_and_snooze(void)
+{
+    kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT64(0, attempt_now());
+    for (int i = 0; i < 3; i++) {
+        take("q", &job);
+        TEST_ASSERT_EQUAL_INT(1, job.attempt);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+        TEST_ASSERT_EQUAL_INT64(0, attempt_now());
+        take("q", &job);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "snooze", &job, i ? ", 60000" : ", 0"));
+        TEST_ASSERT_EQUAL_INT64(0, attempt_now());
+        kit_due(a, "q");
+        kit_do(a, "SELECT pgwork.promote()");
+    }
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &job, ""));
+    TEST_ASSERT_EQUAL_INT64(1, attempt_now());
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 0"));
+    TEST_ASSERT_EQUAL_INT64(1, attempt_now());
+    take("q", &job);
+    TEST_ASSERT_EQUAL_INT(2, job.attempt);
+    reap(1, 0);
+    TEST_ASSERT_EQUAL_INT64(2, attempt_now());
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+    TEST_ASSERT_EQUAL_INT64(2, attempt_now());
+}
+
+void test_failures_end_in_dead_letters_after_exactly_max_attempts(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', max_attempts => 4)");
+    for (int i = 1; i <= 4; i++) {
+        take("q", &job);
+        TEST_ASSERT_EQUAL_INT(i, job.attempt);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'number ' || 1, 0"));
+    }
+    TEST_ASSERT_EQUAL_STRING("0 0 0 1 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("4 number 1",
+                             kit_text(a, "SELECT attempt || ' ' || error FROM pgwork.job"));
+}
+
+void test_a_poison_job_ends_in_dead_letters_after_exactly_max_attempts(void)
+{
+    struct took jobs[8];
+    int claims = 0;
+
+    kit_do(a, "SELECT pgwork.enqueue('q', max_attempts => 5)");
+    for (int i = 0; i < 3; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(4, kit_claim(a, "q", 8, jobs)); /* it takes three others along, once */
+    for (int i = 1; i < 4; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
+    for (claims = 1; claims < 5; claims++) {
+        reap(1, 0);
+        kit_put(a, "q");
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 8, &job));
+        TEST_ASSERT_EQUAL_INT64(jobs[0].id, job.id);
+    }
+    reap(0, 1);
+    TEST_ASSERT_EQUAL_STRING("4 0 0 1 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("5 true",
+                             kit_text(a, "SELECT attempt || ' ' || (error ~ 'lease expired') FROM "
+                                         "pgwork.job WHERE state = 'dead'"));
+}
+
+void test_a_retry_waits_for_its_backoff(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q', backoff_ms => 1000, backoff_cap_ms => 3000)");
+    kit_do(a, "SELECT pgwork.enqueue('q')");
+    for (int i = 0; i < 9; i++) {
+        long long ms;
+
+        take("q", &job);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ""));
+        ms = kit_number(
+            a, "SELECT (extract(epoch FROM run_at - now()) * 1000)::bigint FROM pgwork.job");
+        TEST_ASSERT_TRUE(ms <= (i == 0 ? 1000 : i == 1 ? 2000 : 3000));
+        kit_due(a, "q");
+        kit_do(a, "SELECT pgwork.promote()");
+    }
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'x', 7000"));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 1 0", kit_places(a, "q")); /* its tenth */
+}
+
+/* -- cancel -------------------------------------------------------------------------------------
+ */
+
+static const char *cancel(long long id)
+{
+    return kit_text(a, "SELECT status FROM pgwork.cancel('q', '{%lld}')", id);
+}
+
+void test_cancel_of_waiting_jobs_removes_them(void)
+{
+    long long id = kit_put(a, "q");
+
+    TEST_ASSERT_EQUAL_STRING("cancelled", cancel(id));
+    TEST_ASSERT_EQUAL_STRING("gone", cancel(id));
+    id = kit_number(a, "SELECT id FROM pgwork.enqueue('q', delay_ms => 60000)");
+    TEST_ASSERT_EQUAL_STRING("cancelled", cancel(id));
+    id = kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, "")); /* lies elsewhere now */
+    kit_do(a, "SELECT pgwork.queue_set('q', retention_ms => 60000)");
+    TEST_ASSERT_EQUAL_STRING("cancelled", cancel(id));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 1", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("cancelled", kit_text(a, "SELECT state FROM pgwork.job"));
+}
+
+void test_the_holder_hears_of_a_cancel_at_its_next_extend(void)
+{
+    static const struct verb ends[] = {{"fail", ", 'boom', 0"}, {"release", ""}, {"snooze", ", 0"}};
+    long long id;
+
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 60000)");
+    for (int i = 0; i < 3; i++) {
+        id = kit_put(a, "q");
+        take("q", &job);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &job, ""));
+        TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
+        TEST_ASSERT_EQUAL_STRING("cancel", kit_say(a, "extend", &job, ""));
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, ends[i].name, &job, ends[i].more));
+        TEST_ASSERT_EQUAL_STRING("cancelled",
+                                 kit_text(a, "SELECT state FROM pgwork.job WHERE id = %lld", id));
+    }
+    id = kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
+    reap(1, 0); /* taken back, as cancelled */
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 4", kit_places(a, "q"));
+    id = kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, "")); /* too late to stop it */
+    TEST_ASSERT_EQUAL_STRING("done",
+                             kit_text(a, "SELECT state FROM pgwork.job WHERE id = %lld", id));
+}
+
+/* A job that is moved while its canceller waits for the row is found where it went. */
+void test_a_cancel_follows_a_job_that_moves(void)
+{
+    long long id = kit_number(a, "SELECT id FROM pgwork.enqueue('q', delay_ms => 60000)");
+    PGconn *canceller = kit_open();
+
+    kit_due(a, "q");
+    kit_do(b, "BEGIN; SELECT pgwork.promote()");
+    kit_send(canceller, "SELECT status FROM pgwork.cancel('q', '{%lld}')", id);
+    kit_blocked(canceller, a);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("cancelled", kit_answer(canceller));
+
+    id = kit_put(a, "q"); /* claimed, failed, and waiting for its retry */
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, &job));
+    kit_send(canceller, "SELECT status FROM pgwork.cancel('q', '{%lld}')", id);
+    kit_blocked(canceller, a);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "fail", &job, ", 'boom', 60000"));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("cancelled", kit_answer(canceller));
+
+    id = kit_put(a, "q"); /* claimed */
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, &job));
+    kit_send(canceller, "SELECT status FROM pgwork.cancel('q', '{%lld}')", id);
+    kit_blocked(canceller, a);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("requested", kit_answer(canceller));
+    TEST_ASSERT_EQUAL_STRING("cancel", kit_say(b, "extend", &job, ""));
+
+    kit_do(b, "BEGIN"); /* completed */
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", &job, ""));
+    kit_send(canceller, "SELECT status FROM pgwork.cancel('q', '{%lld}')", id);
+    kit_blocked(canceller, a);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("gone", kit_answer(canceller));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
