@@ -23,6 +23,7 @@ WERROR ?= 1
 SRC := $(sort $(wildcard src/*.c))
 CLI_SRC := $(sort $(wildcard examples/pgwork/*.c))
 EX_SRC := $(sort $(wildcard examples/*.c))
+BENCH_SRC := $(sort $(wildcard bench/*.c))
 SQL := $(sort $(wildcard src/sql/*.sql)) $(sort $(wildcard migrations/*.sql))
 OBJ := $(SRC:src/%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
@@ -66,12 +67,13 @@ LINK = $(CC) $(CFLAGS) -pthread $(HARDEN_LD) $(LDFLAGS)
 
 # -- building --------------------------------------------------------------------------------------
 
-all: lib cli examples
+all: lib cli examples bench-programs
 lib: shared static
 shared: $(SHARED)
 static: $(STATIC)
 cli: $(CLI)
 examples: $(EX_SRC:examples/%.c=$(B)/examples/%)
+bench-programs: $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
 # the text of one statement may be longer than the 4095 bytes that C11 promises
 WITH_SQL := $(shell grep -l '"sql_data.inc"' $(SRC) /dev/null)
@@ -84,6 +86,10 @@ $(B)/obj/%.o: src/%.c Makefile | $(B)/gen
 $(B)/obj/examples/%.o: examples/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) $(PQ_CFLAGS) -fPIE -c $< -o $@
+
+$(B)/obj/bench/%.o: bench/%.c Makefile
+	@mkdir -p $(@D)
+	$(COMPILE) -fPIE -c $< -o $@
 
 $(SHARED): $(OBJ) src/libpgwork.map
 	$(LINK) -shared -Wl,-z,defs -Wl,-soname,$(SO_NAME) -Wl,--version-script=src/libpgwork.map \
@@ -100,6 +106,10 @@ $(B)/pgwork: $(CLI_OBJ) $(STATIC)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
 $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
+	@mkdir -p $(@D)
+	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+
+$(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
@@ -228,6 +238,9 @@ $(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
 	@sed -e 's|@prefix@|$(PREFIX)|; s|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|' \
 	  -e 's|@datadir@|$(datadir)|; s|@version@|$(VERSION)|' $< > $@
 
+bench:
+	./run bench
+
 dist:
 	@mkdir -p $(B)
 	git archive --prefix=pgwork-$(VERSION)/ HEAD | gzip -9n > $(B)/pgwork-$(VERSION).tar.gz
@@ -245,10 +258,10 @@ help:
 	@echo 'all in one, on a bare machine: ./run test'
 
 .FORCE:
-.PHONY: all cover fuzz lib shared static cli examples gen gen-sql check check-it check-asan check-ubsan \
+.PHONY: all cover fuzz lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
   check-tsan check-valgrind lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
   check-header check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
--include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d)
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d $(B)/obj/bench/*.d)

@@ -1,0 +1,149 @@
+/* pickup QUEUE WORKERS RATE JOBS: enqueues JOBS jobs at RATE a second while WORKERS idle workers
+ * wait, and prints how many milliseconds passed from before the enqueue until the handler ran: p50,
+ * p99, worst; and the same for a bare round trip. */
+#define _POSIX_C_SOURCE 200809L
+#include <pgwork.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double *taken; /* by number of the job */
+static atomic_int arrived;
+
+static double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static pgw_verdict note(pgw_task *task, void *arg)
+{
+    const double ran = now_ms();
+    size_t size;
+    struct {
+        double begin;
+        int i;
+    } mark;
+    const void *body = pgw_job_body(pgw_task_job(task), &size);
+
+    (void)arg;
+    if (size == sizeof(mark)) {
+        memcpy(&mark, body, size);
+        taken[mark.i] = ran - mark.begin;
+        arrived++;
+    }
+    return PGW_DONE;
+}
+
+struct one {
+    pgw_worker *worker;
+    pgw_stop *stop;
+};
+
+static void *run(void *arg)
+{
+    struct one *o = arg;
+
+    pgw_worker_run(o->worker, o->stop);
+    return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void nap_until(double ms)
+{
+    const double left = ms - now_ms();
+
+    if (left > 0) {
+        struct timespec t = {.tv_sec = (time_t)(left / 1e3),
+                             .tv_nsec = (long)(left * 1e6) % 1000000000L};
+        nanosleep(&t, NULL);
+    }
+}
+
+static void print(const char *what, double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    printf("%s-p50 %.3f\n%s-p99 %.3f\n%s-worst %.3f\n", what, v[n / 2], what, v[n * 99 / 100], what,
+           v[n - 1]);
+}
+
+int main(int argc, char **argv)
+{
+    const char *queues[1];
+    struct one workers[64];
+    pthread_t threads[64];
+    pgw *h = NULL;
+    pgw_stop *stop = NULL;
+    double *trips, begin;
+    int count, rate, jobs;
+
+    if (argc != 5 || (count = atoi(argv[2])) < 1 || count > 64 || (rate = atoi(argv[3])) < 1 ||
+        (jobs = atoi(argv[4])) < 1) {
+        fprintf(stderr, "usage: pickup QUEUE WORKERS(1..64) RATE JOBS\n");
+        return 2;
+    }
+    queues[0] = argv[1];
+    taken = calloc((size_t)jobs, sizeof(*taken));
+    trips = calloc((size_t)jobs, sizeof(*trips));
+    if (taken == NULL || trips == NULL || pgw_stop_new(&stop) != PGW_OK ||
+        pgw_open(&h, NULL) != PGW_OK) {
+        fprintf(stderr, "pickup: %s\n", h != NULL ? pgw_error_message(h) : "out of memory");
+        return 1;
+    }
+    for (int i = 0; i < count; i++) {
+        workers[i].stop = stop;
+        if (pgw_worker_new(&workers[i].worker, NULL, queues, 1, note, NULL, NULL) != PGW_OK)
+            return 1;
+        pthread_create(&threads[i], NULL, run, &workers[i]);
+    }
+    nap_until(now_ms() + 500);
+    begin = now_ms();
+    for (int i = 0; i < jobs; i++) {
+        pgw_new job = PGW_NEW_INIT;
+        struct {
+            double begin;
+            int i;
+        } mark;
+        pgw_depth depth;
+
+        nap_until(begin + (double)i * 1e3 / rate);
+        memset(&mark, 0, sizeof(mark));
+        mark.begin = now_ms();
+        mark.i = i;
+        job.body = &mark;
+        job.body_size = sizeof(mark);
+        if (pgw_enqueue(h, NULL, queues[0], &job, NULL) != PGW_OK)
+            fprintf(stderr, "pickup: %s\n", pgw_error_message(h));
+        if (i % 10 == 0) {
+            const double asked = now_ms();
+
+            pgw_queue_depth(h, &depth, queues[0], 1);
+            trips[i / 10] = now_ms() - asked;
+        }
+    }
+    for (double limit = now_ms() + 10000; arrived < jobs && now_ms() < limit;)
+        nap_until(now_ms() + 10);
+    if (arrived < jobs)
+        fprintf(stderr, "pickup: %d of %d jobs did not arrive\n", jobs - arrived, jobs);
+    pgw_stop_notify(stop);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < count; i++) pgw_worker_free(workers[i].worker);
+    print("pickup", taken, jobs);
+    print("roundtrip", trips, (jobs + 9) / 10);
+    pgw_stop_free(stop);
+    pgw_close(h);
+    free(taken);
+    free(trips);
+    return arrived < jobs;
+}
