@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "text.h"
+
+/* Our ends of the pipes, the child's ends beside them. */
+typedef struct pipes {
+    int in[2], out[2], err[2]; /* [0] is read from, [1] written to */
+} pipes;
+
+static void pipes_close(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static void pipes_close_all(pipes *p)
+{
+    for (int i = 0; i < 2; i++) {
+        pipes_close(&p->in[i]);
+        pipes_close(&p->out[i]);
+        pipes_close(&p->err[i]);
+    }
+}
+
+static bool pipes_open_one(int fd[2], int ours)
+{
+    if (pipe(fd) != 0) {
+        fd[0] = fd[1] = -1;
+        return false;
+    }
+    fcntl(fd[0], F_SETFD, FD_CLOEXEC);
+    fcntl(fd[1], F_SETFD, FD_CLOEXEC);
+    fcntl(fd[ours], F_SETFL, O_NONBLOCK);
+    return true;
+}
+
+static int child_spawn(const child *c, const pipes *p, pid_t *pid)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    int failed = posix_spawn_file_actions_init(&files);
+    if (failed) return failed;
+    failed = posix_spawnattr_init(&attr);
+    if (failed) {
+        posix_spawn_file_actions_destroy(&files);
+        return failed;
+    }
+    posix_spawn_file_actions_adddup2(&files, p->in[0], STDIN_FILENO);
+    if (c->keep) posix_spawn_file_actions_adddup2(&files, p->out[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, p->err[1], STDERR_FILENO);
+    /* signals as a shell would give them, and a group of its own: Ctrl-C is for us, and the whole
+     * family can be ended at once */
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
+                                        POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    failed = posix_spawnp(pid, c->argv[0], &files, &attr, c->argv, c->envp);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    return failed;
+}
+
+/* No other child may inherit these ends, or it would keep them open: one start at a time. */
+static int child_start(const child *c, pipes *p, pid_t *pid)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    int failed = 0;
+    pthread_mutex_lock(&one_at_a_time);
+    if (!pipes_open_one(p->in, 1) || !pipes_open_one(p->err, 0) ||
+        (c->keep && !pipes_open_one(p->out, 0))) {
+        failed = errno;
+    }
+    if (!failed) failed = child_spawn(c, p, pid);
+    pipes_close(&p->in[0]);
+    pipes_close(&p->out[1]);
+    pipes_close(&p->err[1]);
+    if (failed) pipes_close_all(p);
+    pthread_mutex_unlock(&one_at_a_time);
+    return failed;
+}
+
+static bool child_later(ssize_t n)
+{
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
+/* A child that reads nothing, or ends before it has read all, is none of our worries. */
+static void child_feed(const child *c, int *fd, size_t *fed)
+{
+    while (*fd >= 0 && *fed < c->input_size) {
+        ssize_t n = write(*fd, c->input + *fed, c->input_size - *fed);
+        if (child_later(n)) return;
+        if (n < 0) break;
+        *fed += (size_t)n;
+    }
+    pipes_close(fd);
+}
+
+static void child_read_output(child *c, int *fd)
+{
+    char bytes[8192];
+    ssize_t n;
+    while (*fd >= 0 && (n = read(*fd, bytes, sizeof bytes)) != 0) {
+        if (child_later(n)) return;
+        if (n < 0) break;
+        size_t room = c->keep - c->output_size;
+        size_t take = (size_t)n < room ? (size_t)n : room;
+        c->output = cli_realloc(c->output, c->output_size + take + 1);
+        memcpy(c->output + c->output_size, bytes, take);
+        c->output_size += take;
+        c->truncated = c->truncated || take < (size_t)n;
+    }
+    pipes_close(fd);
+}
+
+/* It goes on to our own stderr, and its end is kept. */
+static void child_read_error(child *c, int *fd)
+{
+    char bytes[8192];
+    ssize_t n;
+    while (*fd >= 0 && (n = read(*fd, bytes, sizeof bytes)) != 0) {
+        if (child_later(n)) return;
+        if (n < 0) break;
+        size_t got = (size_t)n, kept = strlen(c->error);
+        for (size_t i = 0; i < got; i++) {
+            if (bytes[i] == '\0') bytes[i] = ' ';
+        }
+        fwrite(bytes, 1, got, stderr);
+        const char *from = bytes;
+        if (got > CHILD_ERROR_MAX) from += got - CHILD_ERROR_MAX, got = CHILD_ERROR_MAX;
+        if (kept + got > CHILD_ERROR_MAX) {
+            size_t drop = kept + got - CHILD_ERROR_MAX;
+            memmove(c->error, c->error + drop, kept - drop);
+            kept -= drop;
+        }
+        memcpy(c->error + kept, from, got);
+        c->error[kept + got] = '\0';
+    }
+    pipes_close(fd);
+}
+
+/* Cut in the middle of a character, or never UTF-8 at all: it has to be. */
+static void child_mend_error(child *c)
+{
+    size_t n = strlen(c->error), skip = 0;
+    while (n > 0 && strchr("\r\n", c->error[n - 1])) c->error[--n] = '\0';
+    while (skip < n && ((unsigned char)c->error[skip] & 0xc0) == 0x80) skip++;
+    memmove(c->error, c->error + skip, n - skip + 1);
+    for (size_t at = 0;
+         (at += text_utf8_span(c->error + at, strlen(c->error + at))) < strlen(c->error);)
+        c->error[at] = '?';
+}
+
+/* TERM once, KILL when the grace is over; to the whole group. */
+static void child_end(child *c, pid_t pid, int64_t *kill_at)
+{
+    int64_t now = text_tick_ms();
+    if (*kill_at == 0) {
+        kill(-pid, SIGTERM);
+        *kill_at = now + c->grace_ms;
+    }
+    if (now >= *kill_at) kill(-pid, SIGKILL);
+}
+
+int child_run(child *c)
+{
+    pipes p = {{-1, -1}, {-1, -1}, {-1, -1}};
+    pid_t pid = 0;
+    size_t fed = 0;
+    int64_t kill_at = 0;
+    int nap = 1;
+    c->status = c->signaled = 0;
+    c->output = c->keep ? cli_alloc(1) : NULL;
+    c->output_size = 0;
+    c->truncated = false;
+    c->error[0] = '\0';
+    int failed = child_start(c, &p, &pid);
+    if (failed) return failed;
+    child_feed(c, &p.in[1], &fed);
+    while (waitpid(pid, &c->status, WNOHANG) == 0) {
+        struct pollfd fds[] = {{.fd = p.err[0], .events = POLLIN},
+                               {.fd = p.out[0], .events = POLLIN},
+                               {.fd = p.in[1], .events = POLLOUT},
+                               {.fd = kill_at ? -1 : c->wake_fd, .events = POLLIN}};
+        /* stderr's end is (nearly) the child's end. Where a child closed it, or a grandchild keeps
+         * it open, looking now and then has to do. */
+        int wait_ms = 100;
+        if (p.err[0] < 0) wait_ms = nap, nap = nap < 50 ? nap * 2 : 50;
+        poll(fds, 4, wait_ms);
+        if (fds[0].revents) child_read_error(c, &p.err[0]);
+        if (fds[1].revents) child_read_output(c, &p.out[0]);
+        if (fds[2].revents) child_feed(c, &p.in[1], &fed);
+        if (!kill_at) c->signaled = c->signals(c->arg);
+        if (c->signaled) child_end(c, pid, &kill_at);
+    }
+    /* the last words; whoever still holds the other ends is not waited for */
+    child_read_output(c, &p.out[0]);
+    child_read_error(c, &p.err[0]);
+    pipes_close_all(&p);
+    child_mend_error(c);
+    if (c->signaled) kill(-pid, SIGKILL); /* what is left of the family */
+    return 0;
+}
+
+static int child_executable(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return ENOENT;
+    return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+int child_find(const char *command)
+{
+    const char *path = getenv("PATH");
+    if (strchr(command, '/') || !path) return child_executable(command);
+    int best = ENOENT;
+    while (*path) {
+        char full[PATH_MAX];
+        size_t n = strcspn(path, ":");
+        int size = snprintf(full, sizeof full, "%.*s/%s", (int)n, n ? path : ".", command);
+        int found = size < (int)sizeof full ? child_executable(full) : ENOENT;
+        if (found == 0) return 0;
+        if (found == EACCES) best = EACCES;
+        path += n + (path[n] == ':');
+    }
+    return best;
+}

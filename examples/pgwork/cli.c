@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "text.h"
+
+/* -- speaking ------------------------------------------------------------------------------- */
+
+int cli_fail(int code, const char *hint, const char *format, ...)
+{
+    va_list args;
+    char line[2048];
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    fprintf(stderr, "pgwork: %s\n", line);
+    if (hint && *hint) fprintf(stderr, "hint: %s\n", hint);
+    return code;
+}
+
+void cli_say(const cli *c, const char *format, ...)
+{
+    va_list args;
+    char line[2048];
+    if (c->quiet) return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    fprintf(stderr, "pgwork: %s\n", line); /* in one piece: workers speak from many threads */
+}
+
+int cli_code(pgw_status st)
+{
+    /* clang-format off */
+    switch (st) {
+    case PGW_OK: case PGW_EXISTS: case PGW_REPLACED: case PGW_REPEATED:
+        return CLI_DONE;
+    case PGW_EMPTY: case PGW_ECONFLICT: case PGW_ELEASE: case PGW_ELOCKED: case PGW_EEXISTS:
+    case PGW_ENOTFOUND: case PGW_EPAUSED:
+        return CLI_NOTHING;
+    case PGW_CANCEL:
+        return CLI_CANCEL;
+    case PGW_EINVAL: case PGW_ELIMIT:
+        return CLI_USAGE;
+    case PGW_ECONN: case PGW_ETIMEDOUT: case PGW_ECANCELED: case PGW_ERETRY:
+        return CLI_SERVER;
+    case PGW_ESCHEMA:
+        return CLI_SCHEMA;
+    case PGW_EPERM: case PGW_EPOOLED:
+        return CLI_PERM;
+    case PGW_EUNKNOWN:
+        return CLI_UNKNOWN;
+    case PGW_AGAIN: case PGW_ENOMEM: case PGW_EMISUSE: case PGW_ETXN: case PGW_EDB: case PGW_EPROTO:
+        break;
+    }
+    /* clang-format on */
+    return CLI_OTHER;
+}
+
+int cli_fail_with(pgw_status st, const char *message, const char *hint)
+{
+    if (!message || !*message) message = pgw_status_text(st);
+    if (!hint || !*hint) {
+        hint = st == PGW_ECONN ? "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, "
+                                 "PGPORT, PGDATABASE, ..."
+               : st == PGW_ESCHEMA
+                   ? "`pgwork migrate status` shows what there is, `pgwork migrate` "
+                     "brings it up to date"
+               : st == PGW_EUNKNOWN ? "look before you repeat it: `pgwork ls`"
+                                    : NULL;
+    }
+    return cli_fail(cli_code(st), hint, "%s", message);
+}
+
+int cli_fail_at(const pgw *h)
+{
+    if (!h) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
+    return cli_fail_with(pgw_error_status(h), pgw_error_message(h), pgw_error_hint(h));
+}
+
+int cli_finish(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    return cli_fail(CLI_OTHER, NULL, "cannot write to stdout: %s", strerror(errno));
+}
+
+/* -- configuration -------------------------------------------------------------------------- */
+
+#define CLI_DSN_MAX 16384
+
+/* A connection string out of a file, without the blanks around it. */
+static int cli_read_dsn(const char *path, pgw_conf *conf)
+{
+    char dsn[CLI_DSN_MAX + 1];
+    FILE *f = fopen(path, "r");
+    if (!f) return cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", path, strerror(errno));
+    struct stat st;
+    bool open_to_all = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077);
+    size_t n = fread(dsn, 1, sizeof dsn, f);
+    int failed = ferror(f) ? errno : 0;
+    fclose(f);
+    if (failed) return cli_fail(CLI_USAGE, NULL, "cannot read %s: %s", path, strerror(failed));
+    if (n > CLI_DSN_MAX || memchr(dsn, '\0', n)) {
+        return cli_fail(CLI_USAGE, NULL, "%s does not look like a connection string", path);
+    }
+    while (n > 0 && strchr(" \t\r\n", dsn[n - 1])) n--;
+    dsn[n] = '\0';
+    const char *begin = dsn + strspn(dsn, " \t\r\n");
+    if (!*begin) return cli_fail(CLI_USAGE, NULL, "%s is empty", path);
+    if (open_to_all && strstr(begin, "password")) {
+        cli_fail(0, "chmod 600", "others may read %s, and there is a password in it", path);
+    }
+    if (pgw_conf_set(conf, "dsn", begin) != PGW_OK) {
+        return cli_fail(CLI_USAGE, NULL, "the connection string in %s is not allowed", path);
+    }
+    return CLI_DONE;
+}
+
+static int cli_apply(pgw_conf *conf, const char *name, const char *value)
+{
+    pgw_status st = pgw_conf_set(conf, name, value);
+    if (st == PGW_OK) return CLI_DONE;
+    const char *hint = st == PGW_ENOTFOUND ? "`pgwork -X list` shows all properties" : NULL;
+    return cli_fail(st == PGW_ENOMEM ? CLI_OTHER : CLI_USAGE, hint, "%s", pgw_conf_error(conf));
+}
+
+static int cli_apply_setting(pgw_conf *conf, const char *setting)
+{
+    char name[64];
+    const char *equals = strchr(setting, '=');
+    if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof name) {
+        return cli_fail(CLI_USAGE, "`pgwork -X list` shows all properties",
+                        "-X takes KEY=VALUE, not '%s'", setting);
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(equals - setting), setting);
+    if (strcmp(name, "dsn") == 0) {
+        return cli_fail(CLI_USAGE, "everybody can read argv: use PGWORK_DSN or --dsn-file FILE",
+                        "-X dsn is not allowed");
+    }
+    return cli_apply(conf, name, equals + 1);
+}
+
+static void cli_log(void *arg, pgw_level level, const char *room, const char *message)
+{
+    const cli *c = arg;
+    if (c->verbose > 0) {
+        cli_say(c, "%s: %s", room, message);
+    } else {
+        cli_say(c, "%s%s", level == PGW_WARN ? "warning: " : "", message);
+    }
+}
+
+int cli_configure(const cli *c, pgw_conf **conf)
+{
+    int code = CLI_DONE;
+    if (pgw_conf_new(conf) != PGW_OK) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
+    pgw_level level = c->verbose > 2    ? PGW_TRACE
+                      : c->verbose == 2 ? PGW_DEBUG
+                      : c->verbose == 1 ? PGW_INFO
+                                        : PGW_ERROR;
+    /* a command ends with its error and says it once; the loops go on and have to tell */
+    if (c->verbose > 0 || c->stop) {
+        if (level < PGW_WARN) level = PGW_WARN;
+        pgw_conf_set_log(*conf, level, cli_log, (void *)(uintptr_t)c);
+    }
+    const char *schema = c->schema ? c->schema : getenv("PGWORK_SCHEMA");
+    if (c->dsn_file) code = cli_read_dsn(c->dsn_file, *conf);
+    if (code == CLI_DONE && schema && *schema) code = cli_apply(*conf, "schema", schema);
+    for (size_t i = 0; code == CLI_DONE && i < c->settings.count; i++) {
+        if (strcmp(c->settings.at[i], "list") == 0) continue;
+        code = cli_apply_setting(*conf, c->settings.at[i]);
+    }
+    if (code == CLI_DONE) return code;
+    pgw_conf_free(*conf);
+    *conf = NULL;
+    return code;
+}
+
+int cli_open(cli *c, bool unmigrated)
+{
+    int code = c->conf ? CLI_DONE : cli_configure(c, &c->conf);
+    if (code == CLI_DONE && unmigrated) code = cli_apply(c->conf, "schema.check", "off");
+    if (code != CLI_DONE) return code;
+    if (pgw_open(&c->h, c->conf) != PGW_OK) return cli_fail_at(c->h);
+    if (c->stop) pgw_set_stop(c->h, c->stop);
+    return CLI_DONE;
+}
+
+int cli_set(cli *c, const char *name, int64_t value)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, value);
+    return cli_apply(c->conf, name, digits);
+}
+
+/* -- small things --------------------------------------------------------------------------- */
+
+int cli_id(int64_t *id, const char *text)
+{
+    if (text_to_int(id, text) && *id > 0) return CLI_DONE;
+    return cli_fail(CLI_USAGE, "ids are numbers, as `pgwork ls` shows them", "'%s' is no job id",
+                    text);
+}
+
+int cli_ids(int64_t **ids, char *const *words, size_t n)
+{
+    *ids = cli_alloc(n * sizeof **ids);
+    for (size_t i = 0; i < n; i++) {
+        int code = cli_id(&(*ids)[i], words[i]);
+        if (code == CLI_DONE) continue;
+        free(*ids);
+        *ids = NULL;
+        return code;
+    }
+    return CLI_DONE;
+}
+
+void *cli_realloc(void *p, size_t size)
+{
+    void *q = realloc(p, size ? size : 1);
+    if (!q) {
+        fputs("pgwork: out of memory\n", stderr);
+        exit(CLI_OTHER);
+    }
+    return q;
+}
+
+void *cli_alloc(size_t size)
+{
+    void *p = cli_realloc(NULL, size);
+    memset(p, 0, size);
+    return p;
+}
+
+char *cli_copy(const char *text, size_t size)
+{
+    char *copy = cli_alloc(size + 1);
+    memcpy(copy, text, size);
+    return copy;
+}
+
+void wordlist_add(wordlist *l, const char *word)
+{
+    if ((l->count & (l->count - 1)) == 0) { /* a power of two is full */
+        size_t room = l->count ? l->count * 2 : 1;
+        l->at = cli_realloc(l->at, room * sizeof *l->at);
+    }
+    l->at[l->count++] = word;
+}

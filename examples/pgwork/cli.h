@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork, the command line tool: everything it does it does through inc/pgwork.h.
+ *
+ * What the commands share: the options of every command, the way to a handle, how to speak to
+ * people, and what an exit code says. One command, one file: cmd_<name>.c.
+ */
+#ifndef CLI_H
+#define CLI_H
+
+#include "pgwork.h"
+
+/* Exit codes. The man page has the same table; scripts depend on it: append only. */
+enum {
+    CLI_DONE = 0,    /* all of it */
+    CLI_NOTHING = 1, /* nothing there, or refused, at least in part */
+    CLI_USAGE = 2,   /* a bad option, argument or input; over a limit */
+    CLI_SERVER = 3,  /* no server, or none in time: nothing was applied, try again */
+    CLI_SCHEMA = 4,  /* the schema is missing or of another version */
+    CLI_PERM = 5,    /* the role may not, or the server is read-only or pooled */
+    CLI_UNKNOWN = 6, /* the answer was lost: applied or not, nobody knows */
+    CLI_CANCEL = 7,  /* extended, but somebody cancelled the job */
+    CLI_OTHER = 8    /* anything else: an error of the server, no memory, output not written */
+};
+
+/* Words that were given one after the other. */
+typedef struct wordlist {
+    const char **at;
+    size_t count;
+} wordlist;
+
+typedef struct cli {
+    const char *command; /* for messages: "queue create" */
+    /* options of every command */
+    const char *dsn_file, *schema;
+    wordlist settings; /* of -X: key=value */
+    bool json, no_color, quiet, help, version;
+    int verbose;
+    /* what the command opens */
+    pgw_conf *conf;
+    pgw *h;
+    pgw_stop *stop;
+} cli;
+
+/** Says "pgwork: ..." and "hint: ..." (NULL: none) on stderr, and returns @p code. */
+int cli_fail(int code, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** The error that stands on @p h, for people; returns the exit code for it. */
+int cli_fail_at(const pgw *h);
+/** The same for a status and a message that have no handle. */
+int cli_fail_with(pgw_status st, const char *message, const char *hint);
+/** "pgwork: ..." on stderr unless -q. */
+void cli_say(const cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** The exit code for @p st. */
+int cli_code(pgw_status st);
+
+/** A fresh configuration from environment and options: caller frees it. CLI_DONE or an exit code,
+ * told. */
+int cli_configure(const cli *c, pgw_conf **conf);
+/** c->conf, then c->h. With @p unmigrated also where there is no schema yet. CLI_DONE or an exit
+ * code, told. */
+int cli_open(cli *c, bool unmigrated);
+/** Sets a property of c->conf to a number. CLI_DONE or an exit code, told. */
+int cli_set(cli *c, const char *name, int64_t value);
+
+/** Reads one number of a job. CLI_DONE, or CLI_USAGE, told. */
+int cli_id(int64_t *id, const char *text);
+/** The same for @p n words; *ids: caller frees. */
+int cli_ids(int64_t **ids, char *const *words, size_t n);
+
+/** Flushes stdout. @p code, or CLI_OTHER, told, when not everything could be written. */
+int cli_finish(int code);
+
+/** Memory, or the end of the program: the tool has nothing better to do without. */
+void *cli_alloc(size_t size);
+void *cli_realloc(void *p, size_t size);
+char *cli_copy(const char *text, size_t size);
+
+void wordlist_add(wordlist *l, const char *word); /* the word is borrowed */
+
+/** One command, or one of its own ("create" of "queue"). */
+typedef struct verb {
+    const char *name, *about;
+    int (*run)(cli *c, int argc, char **argv); /* argv[0] is the verb's name */
+} verb;
+
+/* clang-format off */
+int cmd_migrate(cli *c, int argc, char **argv);
+int cmd_queue(cli *c, int argc, char **argv);
+int cmd_enqueue(cli *c, int argc, char **argv);
+int cmd_work(cli *c, int argc, char **argv);
+int cmd_claim(cli *c, int argc, char **argv);
+int cmd_complete(cli *c, int argc, char **argv);
+int cmd_fail(cli *c, int argc, char **argv);
+int cmd_extend(cli *c, int argc, char **argv);
+int cmd_release(cli *c, int argc, char **argv);
+int cmd_snooze(cli *c, int argc, char **argv);
+int cmd_reap(cli *c, int argc, char **argv);
+int cmd_ls(cli *c, int argc, char **argv);
+int cmd_show(cli *c, int argc, char **argv);
+int cmd_cancel(cli *c, int argc, char **argv);
+int cmd_retry(cli *c, int argc, char **argv);
+int cmd_dead(cli *c, int argc, char **argv);
+int cmd_stats(cli *c, int argc, char **argv);
+int cmd_doctor(cli *c, int argc, char **argv);
+/* clang-format on */
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork cancel: waiting jobs go, running ones are asked.
+ */
+#include <stdlib.h>
+
+#include "opts.h"
+#include "out.h"
+
+static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
+{
+    const char *word = outcome == PGW_OK       ? "cancelled"
+                       : outcome == PGW_CANCEL ? "requested"
+                                               : "gone";
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "id", id);
+        out_text(&o, "status", word);
+        out_end(&o);
+    } else {
+        cli_say(c, "job %lld: %s", (long long)id,
+                outcome == PGW_OK       ? "cancelled"
+                : outcome == PGW_CANCEL ? "its holder will be asked to stop"
+                                        : "not there, or finished");
+    }
+    return outcome < 0 ? CLI_NOTHING : CLI_DONE;
+}
+
+int cmd_cancel(cli *c, int argc, char **argv)
+{
+    static const opt opts[] = {{.name = NULL}};
+    static const usage use = {
+        "cancel QUEUE ID...",
+        "Removes jobs that wait. Whoever runs one hears of it at the next extend of its lease\n"
+        "and should stop.",
+        "Ends with 1 when one of them is not there.",
+        2,
+        -1,
+        "QUEUE ID",
+        false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    int64_t *ids;
+    size_t n = (size_t)a.count - 1;
+    if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
+    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
+    code = cli_open(c, false);
+    if (code == CLI_DONE) {
+        pgw_status st = pgw_cancel(c->h, outcomes, a.at[0], ids, n);
+        if (st < 0 && st != PGW_ENOTFOUND) {
+            code = cli_fail_at(c->h);
+        } else {
+            for (size_t i = 0; i < n; i++) {
+                int one = cancel_tell(c, ids[i], outcomes[i]);
+                if (one != CLI_DONE) code = one;
+            }
+        }
+    }
+    free(outcomes);
+    free(ids);
+    return cli_finish(code);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork claim: takes jobs for a script, which finishes them by id and token.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+#include "signals.h"
+
+/* A kind may hold anything; a column may hold no tab. JSON text never holds one. */
+static void claim_print(const pgw_job *job)
+{
+    char token[PGW_TOKEN_TEXT];
+    char *queue = out_visible(pgw_job_queue(job)), *kind = out_visible(pgw_job_kind(job));
+    const char *payload = pgw_job_payload(job);
+    printf("%lld\t%s\t%s\t%d\t%s\t%s\n", (long long)pgw_job_id(job),
+           pgw_token_format(pgw_job_ref(job).token, token), queue, pgw_job_attempt(job), kind,
+           payload ? payload : "");
+    free(queue);
+    free(kind);
+}
+
+/* Nobody saw these jobs, so nobody will finish them. */
+static int claim_give_back(cli *c, const pgw_batch *b, int code)
+{
+    for (size_t i = 0; i < pgw_batch_count(b); i++) {
+        const pgw_job *job = pgw_batch_job(b, i);
+        pgw_ref ref = pgw_job_ref(job);
+        if (pgw_release(c->h, NULL, pgw_job_queue(job), &ref, 1) < 0) return cli_fail_at(c->h);
+    }
+    cli_say(c, "the jobs were handed back");
+    return code;
+}
+
+int cmd_claim(cli *c, int argc, char **argv)
+{
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    const opt opts[] = {
+        {'n', "max", "N", "at most N jobs (1)", .number = &o.max, .min = 1, .max = 10000},
+        {0, "lease", "TIME", "hold them so long (as the job or queue says)", .ms = &o.lease_ms,
+         .min = 100, .max = 86400000},
+        {0, "wait", "TIME", "wait so long for a first job (0)", .ms = &o.wait_ms},
+        {0, "holder", "NAME", "who takes them (host:pid)", .text = &o.holder},
+        {.name = NULL}};
+    static const usage use = {
+        "claim QUEUE... [-n N] [--lease TIME] [--wait TIME]",
+        "Takes jobs, the lowest priority number first, then the oldest, and prints one line for "
+        "each:\n"
+        "id, token, queue, attempt, kind and payload, with tabs between. Finish each with "
+        "complete,\n"
+        "fail, snooze or release before its lease ends, or extend it.",
+        "Ends with 1 when there is nothing to take.\n\n"
+        "  pgwork claim mail | while IFS=\"$(printf '\\t')\" read -r id token rest; do\n"
+        "      send-mail && pgwork complete mail \"$id\" \"$token\" || pgwork fail mail \"$id\" "
+        "\"$token\"\n"
+        "  done",
+        1,
+        64,
+        "QUEUE",
+        false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    o.queues = (const char *const *)a.at;
+    o.queues_count = (size_t)a.count;
+    pgw_batch *b;
+    pgw_status st = pgw_claim(c->h, &b, &o);
+    if (st == PGW_EMPTY) return CLI_NOTHING;
+    if (st == PGW_ECANCELED && signals_code()) return signals_code();
+    if (st < 0) return cli_fail_at(c->h);
+    for (size_t i = 0; i < pgw_batch_count(b); i++) {
+        if (c->json) {
+            out_job(pgw_batch_job(b, i), true);
+        } else {
+            claim_print(pgw_batch_job(b, i));
+        }
+    }
+    code = cli_finish(CLI_DONE);
+    if (code != CLI_DONE) code = claim_give_back(c, b, code);
+    pgw_batch_free(b);
+    return code;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork dead: the dead letters.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+#include "text.h"
+
+typedef struct listing {
+    bool json;
+    int64_t now_us;
+    table rows;
+} listing;
+
+static int dead_each(const pgw_job *job, void *arg)
+{
+    listing *l = arg;
+    char attempts[32], error[80] = "";
+    if (l->json) {
+        out_job(job, false);
+        return 0;
+    }
+    table_int(&l->rows, pgw_job_id(job));
+    table_text(&l->rows, pgw_job_queue(job));
+    table_text(&l->rows, pgw_job_kind(job));
+    text_ratio(attempts, sizeof attempts, pgw_job_attempt(job), pgw_job_max_attempts(job));
+    table_text(&l->rows, attempts);
+    table_age(&l->rows, (l->now_us - pgw_job_finished_us(job)) / 1000);
+    if (pgw_job_error(job)) { /* its last line says most */
+        const char *e = pgw_job_error(job);
+        size_t n = strlen(e);
+        while (n > 0 && e[n - 1] == '\n') n--;
+        size_t from = n;
+        while (from > 0 && e[from - 1] != '\n') from--;
+        int width = n - from < 72 ? (int)(n - from) : 72;
+        while (width > 0 && ((unsigned char)e[from + (size_t)width] & 0xc0) == 0x80) width--;
+        snprintf(error, sizeof error, "%.*s%s", width, e + from, n - from > 72 ? "..." : "");
+    }
+    table_text(&l->rows, error);
+    return 0;
+}
+
+static int dead_list(cli *c, int argc, char **argv)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    const opt opts[] = {
+        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
+        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {.name = NULL}};
+    static const usage use = {"dead list [QUEUE] [-k KIND] [-n N]",
+                              "Lists dead letters with the last line of their error.",
+                              NULL,
+                              0,
+                              1,
+                              "",
+                              false};
+    static const char *const headings[] = {"ID>", "QUEUE", "KIND", "ATTEMPT>", "DIED>", "ERROR"};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    o.state = "dead";
+    if (a.count) o.queue = a.at[0];
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    listing l = {.json = c->json, .now_us = text_now_us()};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_jobs_each(c->h, &o, dead_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    return cli_finish(cli_code(st));
+}
+
+static int dead_tell(const cli *c, const char *name, int64_t n)
+{
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, name, n);
+        out_end(&o);
+    }
+    cli_say(c, "%s %" PRId64 " dead letter%s", name, n, n == 1 ? "" : "s");
+    return cli_finish(n > 0 ? CLI_DONE : CLI_NOTHING);
+}
+
+static int dead_redrive(cli *c, int argc, char **argv)
+{
+    const char *kind = NULL;
+    int64_t limit = 0, moved = 0;
+    const opt opts[] = {{'k', "kind", "KIND", "only of this kind", .text = &kind},
+                        {'n', "limit", "N", "at most N of them (0: all)", .big = &limit},
+                        {.name = NULL}};
+    static const usage use = {"dead redrive QUEUE [-k KIND] [-n N]",
+                              "Brings dead letters back to ready, with a fresh count of attempts.",
+                              "Ends with 1 when there are none. Single ones: pgwork retry.",
+                              1,
+                              1,
+                              "QUEUE",
+                              false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit) < 0) return cli_fail_at(c->h);
+    return dead_tell(c, "moved", moved);
+}
+
+static int dead_purge(cli *c, int argc, char **argv)
+{
+    int64_t older_ms = 0, deleted = 0;
+    const opt opts[] = {
+        {0, "older-than", "TIME", "only those that died before (0: all)", .ms = &older_ms},
+        {.name = NULL}};
+    static const usage use = {"dead purge QUEUE [--older-than TIME]",
+                              "Deletes dead letters for good.",
+                              "Ends with 1 when there are none.",
+                              1,
+                              1,
+                              "QUEUE",
+                              false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (pgw_dead_purge(c->h, &deleted, a.at[0], older_ms) < 0) return cli_fail_at(c->h);
+    return dead_tell(c, "deleted", deleted);
+}
+
+int cmd_dead(cli *c, int argc, char **argv)
+{
+    static const verb verbs[] = {{"list", "", dead_list},
+                                 {"redrive", "", dead_redrive},
+                                 {"purge", "", dead_purge},
+                                 {NULL, NULL, NULL}};
+    static const usage use = {
+        "dead list [QUEUE] [-k KIND] [-n N]\ndead redrive QUEUE [-k KIND] [-n N]\n"
+        "dead purge QUEUE [--older-than TIME]",
+        "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
+        "  list      what died, and why\n"
+        "  redrive   back to ready, with a fresh count of attempts\n"
+        "  purge     delete for good",
+        NULL,
+        0,
+        0,
+        "list, redrive or purge",
+        false};
+    return opts_dispatch(c, &use, verbs, NULL, argc, argv);
+}

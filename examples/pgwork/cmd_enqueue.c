@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork enqueue: jobs from arguments, a file or stdin. A lot goes in by one COPY; jobs with unique
+ * keys or an operation id go in by statements, which can tell what became of each.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "job.h"
+#include "opts.h"
+#include "out.h"
+#include "term.h"
+
+#define ENQUEUE_LOT        10000        /* jobs in one statement */
+#define ENQUEUE_LOT_BYTES  (8 << 20)    /* and about how much of them */
+#define ENQUEUE_RECORD_MAX (256u << 20) /* bytes of one line: what a queue can be set to take */
+
+typedef struct enqueue {
+    cli *c;
+    const char *queue, *op;
+    job_form form; /* how a record becomes a job */
+    const char *file;
+    bool from_arguments, by_statement, key_given, empty;
+    char end; /* of a record: newline or NUL */
+    /* under way */
+    pgw_load *load;
+    job_text *lot; /* by statement: what has been collected */
+    size_t lot_count, lot_bytes;
+    int64_t added, exists, replaced, repeated;
+    progress bar;
+} enqueue;
+
+/* -- what the server says --------------------------------------------------------------------- */
+
+static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
+{
+    const char *word = outcome == PGW_EXISTS     ? "exists"
+                       : outcome == PGW_REPLACED ? "replaced"
+                       : outcome == PGW_REPEATED ? "repeated"
+                                                 : "new";
+    e->added += outcome == PGW_OK;
+    e->exists += outcome == PGW_EXISTS;
+    e->replaced += outcome == PGW_REPLACED;
+    e->repeated += outcome == PGW_REPEATED;
+    if (e->c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "id", id);
+        out_text(&o, "outcome", word);
+        out_end(&o);
+    } else {
+        printf("%" PRId64 "\n", id);
+    }
+}
+
+/* Sends what has been collected, all or none of it. */
+static int enqueue_send_lot(enqueue *e)
+{
+    size_t n = e->lot_count;
+    if (n == 0) return CLI_DONE;
+    pgw_new *jobs = cli_alloc(n * sizeof *jobs);
+    int64_t *ids = cli_alloc(n * sizeof *ids);
+    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
+    for (size_t i = 0; i < n; i++) jobs[i] = e->lot[i].job;
+    pgw_status st = pgw_enqueue_many(e->c->h, ids, outcomes, e->queue, jobs, n, e->op);
+    for (size_t i = 0; i < n; i++) {
+        if (st >= 0) enqueue_tell(e, ids[i], st == PGW_REPEATED ? st : outcomes[i]);
+        job_free(&e->lot[i]);
+    }
+    e->lot_count = e->lot_bytes = 0;
+    free(jobs);
+    free(ids);
+    free(outcomes);
+    return st < 0 ? cli_fail_at(e->c->h) : CLI_DONE;
+}
+
+/* -- records -------------------------------------------------------------------------------- */
+
+/* The word for record @p number of the input in messages. */
+static int enqueue_bad(const enqueue *e, int64_t number, const char *why)
+{
+    const char *what = e->from_arguments ? "job" : e->end ? "line" : "record";
+    return cli_fail(CLI_USAGE, NULL, "%s %" PRId64 ": %s", what, number, why);
+}
+
+/* Takes one record; the bytes are the caller's again afterwards. */
+static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t number)
+{
+    job_text one;
+    char why[160];
+    if (!job_from(&one, &e->form, bytes, size, why, sizeof why)) return enqueue_bad(e, number, why);
+    if (!e->by_statement) {
+        pgw_status st = pgw_load_add(e->load, &one.job);
+        job_free(&one);
+        if (st < 0) return cli_fail_at(e->c->h);
+        e->added++;
+        return CLI_DONE;
+    }
+    if (e->lot_count == ENQUEUE_LOT && e->op) {
+        job_free(&one);
+        return cli_fail(CLI_USAGE, "split the input, with an operation id for each part",
+                        "--op is for up to %d jobs, one statement", ENQUEUE_LOT);
+    }
+    if (e->lot_count == ENQUEUE_LOT || (e->lot_bytes > ENQUEUE_LOT_BYTES && !e->op)) {
+        int code = enqueue_send_lot(e);
+        if (code != CLI_DONE) {
+            job_free(&one);
+            return code;
+        }
+    }
+    if (!e->lot) e->lot = cli_alloc(ENQUEUE_LOT * sizeof *e->lot);
+    e->lot_bytes += size;
+    e->lot[e->lot_count++] = one;
+    return CLI_DONE;
+}
+
+/* One record without its end, in *line. 1: there is one; 0: no more; -1: errno tells. */
+static int enqueue_read(FILE *in, char end, buf *line)
+{
+    line->size = 0;
+    int byte;
+    flockfile(in);
+    while ((byte = getc_unlocked(in)) != EOF && byte != end) {
+        char b = (char)byte;
+        if (line->size > ENQUEUE_RECORD_MAX) {
+            funlockfile(in);
+            errno = EFBIG;
+            return -1;
+        }
+        buf_add(line, &b, 1);
+    }
+    funlockfile(in);
+    if (byte == EOF && ferror(in)) return -1;
+    return byte == end || line->size > 0;
+}
+
+static int enqueue_stream(enqueue *e, FILE *in, const char *name)
+{
+    buf line = {0};
+    struct stat st;
+    int code = CLI_DONE, more = 0;
+    int64_t total = fstat(fileno(in), &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : 0;
+    int64_t number = 0, bytes = 0;
+    buf_add(&line, "", 0);
+    progress_begin(&e->bar, !e->c->quiet, "jobs", total);
+    while (code == CLI_DONE && (more = enqueue_read(in, e->end, &line)) > 0) {
+        number++;
+        bytes += (int64_t)line.size + 1;
+        if (line.size == 0) continue; /* an empty line is no job */
+        code = enqueue_record(e, line.at, line.size, number);
+        progress_at(&e->bar, bytes, number);
+    }
+    progress_end(&e->bar);
+    if (more < 0) code = cli_fail(CLI_USAGE, NULL, "cannot read %s: %s", name, strerror(errno));
+    buf_free(&line);
+    return code;
+}
+
+static int enqueue_file(enqueue *e)
+{
+    if (!e->file || strcmp(e->file, "-") == 0) {
+        if (isatty(STDIN_FILENO)) cli_say(e->c, "one job a line, end with Ctrl-D");
+        return enqueue_stream(e, stdin, "stdin");
+    }
+    FILE *in = fopen(e->file, "r");
+    if (!in) return cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", e->file, strerror(errno));
+    int code = enqueue_stream(e, in, e->file);
+    fclose(in);
+    return code;
+}
+
+/* -- all of it ------------------------------------------------------------------------------ */
+
+static int enqueue_input(enqueue *e, const args *a)
+{
+    if (e->empty) return enqueue_record(e, NULL, 0, 1);
+    if (!e->from_arguments) return enqueue_file(e);
+    int code = CLI_DONE;
+    for (int i = 1; i < a->count && code == CLI_DONE; i++) {
+        code = enqueue_record(e, a->at[i], strlen(a->at[i]), i);
+    }
+    return code;
+}
+
+static void enqueue_summary(const enqueue *e, int64_t added)
+{
+    cli *c = e->c;
+    if (e->by_statement) {
+        if (e->exists + e->replaced + e->repeated > 0) {
+            cli_say(c,
+                    "%" PRId64 " new, %" PRId64 " there already, %" PRId64 " replaced, %" PRId64
+                    " repeated",
+                    e->added, e->exists, e->replaced, e->repeated);
+        }
+    } else if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "added", added);
+        out_end(&o);
+    } else {
+        cli_say(c, "%" PRId64 " job%s enqueued", added, added == 1 ? "" : "s");
+    }
+}
+
+static int enqueue_run(enqueue *e, const args *a)
+{
+    cli *c = e->c;
+    int code = cli_open(c, false);
+    if (code != CLI_DONE) return code;
+    if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) {
+        code = cli_fail_at(c->h);
+        pgw_load_end(e->load, false, NULL);
+        return code;
+    }
+    code = enqueue_input(e, a);
+    int64_t added = e->added;
+    if (e->by_statement) {
+        if (code == CLI_DONE) code = enqueue_send_lot(e);
+        while (e->lot_count > 0) job_free(&e->lot[--e->lot_count]);
+        free(e->lot);
+        added = e->added;
+    } else {
+        pgw_status st = pgw_load_end(e->load, code == CLI_DONE, &added);
+        if (code == CLI_DONE && st < 0) code = cli_fail_at(c->h);
+    }
+    if (code == CLI_DONE) {
+        enqueue_summary(e, added);
+        if (added + e->exists + e->replaced + e->repeated == 0) code = CLI_NOTHING;
+    } else if (code != CLI_UNKNOWN) {
+        cli_say(c, added ? "%" PRId64 " jobs before it were enqueued" : "nothing was enqueued",
+                added);
+    }
+    return cli_finish(code);
+}
+
+static int enqueue_check(enqueue *e, const char *scope, const char *policy, const args *a)
+{
+    static const char *const scopes[] = {"unfinished", "ready", "period"};
+    static const char *const policies[] = {"skip", "replace", "error"};
+    const char *command = e->c->command;
+    pgw_new *job = &e->form.model;
+    int s = 0, p = 0;
+    while (s < 3 && strcmp(scopes[s], scope) != 0) s++;
+    while (p < 3 && strcmp(policies[p], policy) != 0) p++;
+    if (s == 3) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: --key-scope is '%s': allowed is unfinished, ready or period", command,
+                        scope);
+    }
+    if (p == 3) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: --key-policy is '%s': allowed is skip, replace or error", command,
+                        policy);
+    }
+    job->key_scope = (pgw_key_scope)s;
+    job->key_policy = (pgw_key_policy)p;
+    if (job->key_scope == PGW_KEY_PERIOD && job->key_period_ms == 0) {
+        return cli_fail(CLI_USAGE, "--key-period 1h", "%s: --key-scope period needs a period",
+                        command);
+    }
+    if (job->run_at_us && job->delay_ms) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", command);
+    }
+    e->from_arguments = a->count > 1;
+    if (e->from_arguments + (e->file != NULL) + e->empty > 1) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: jobs come from arguments, from a file or by --empty, not from two",
+                        command);
+    }
+    if (job->key && a->count > 2) {
+        return cli_fail(CLI_USAGE, "with --full each job can have a key of its own",
+                        "%s: --key is for one job", command);
+    }
+    e->key_given = job->key != NULL;
+    e->by_statement = e->from_arguments || e->empty || e->op || e->key_given || e->form.keys;
+    return CLI_DONE;
+}
+
+int cmd_enqueue(cli *c, int argc, char **argv)
+{
+    enqueue e = {.c = c, .end = '\n', .form = {.model = PGW_NEW_INIT}};
+    pgw_new *job = &e.form.model;
+    wordlist tags = {0};
+    bool json_lines = false, full = false, zero = false;
+    const char *scope = "unfinished", *policy = "skip";
+    const opt opts[] = {
+        {'f', "file", "FILE", "jobs from FILE, one a line (- or nothing: stdin)", .text = &e.file},
+        {'0', "null", NULL, "records end with NUL, as of `find -print0`", .flag = &zero},
+        {'J', "json-lines", NULL, "each line is the payload, as JSON", .flag = &json_lines},
+        {'F', "full", NULL, "each line is an object: payload, kind, priority, ...", .flag = &full},
+        {0, "member", "NAME", "a plain line becomes {\"NAME\": line} (line)",
+         .text = &e.form.member},
+        {0, "empty", NULL, "one job without a payload", .flag = &e.empty},
+        {'k', "kind", "KIND", "what sort of job", .text = &job->kind},
+        {'p', "priority", "N", "0 (first) to 9 (0)", .number = &job->priority, .min = 0, .max = 9},
+        {0, "delay", "TIME", "not before TIME from now", .ms = &job->delay_ms},
+        {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &job->run_at_us},
+        {0, "max-attempts", "N", "then to the dead letters (as the queue says)",
+         .number = &job->max_attempts, .min = 1, .max = 1000},
+        {0, "lease", "TIME", "lease of these jobs (as the queue says)", .ms = &job->lease_ms,
+         .min = 100, .max = 86400000},
+        {'t', "tag", "TAG", "may be given up to 32 times", .words = &tags},
+        {0, "key", "KEY", "unique key of the job", .text = &job->key},
+        {0, "key-scope", "SCOPE", "the key is taken while unfinished, ready, or for a period",
+         .text = &scope},
+        {0, "key-policy", "POLICY", "when the key is taken: skip, replace or error (skip)",
+         .text = &policy},
+        {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms},
+        {0, "op", "UUID", "a second call with the same UUID adds nothing", .text = &e.op},
+        {.name = NULL}};
+    static const usage use = {
+        "enqueue QUEUE JOB... [OPTIONS]\nenqueue QUEUE [-f FILE] [OPTIONS] < LINES",
+        "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
+        "--json-lines it is\n"
+        "the payload; with --full it is an object with any of payload, kind, priority, delay_ms,\n"
+        "run_at, max_attempts, lease_ms, tags and key, and the options say what it leaves out.",
+        "Prints the id of each job that came by an argument, --key, --op or --full. All others go\n"
+        "in by one COPY, all or none. A line that is no UTF-8, or no JSON, is named, and no job "
+        "of\n"
+        "its lot (10,000 jobs with keys, else all) is added.\n\n"
+        "  pgwork enqueue thumbs a.png b.png\n"
+        "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",
+        1,
+        -1,
+        "QUEUE",
+        false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code == OPTS_GO) {
+        e.queue = a.at[0];
+        e.end = zero ? '\0' : '\n';
+        e.form.shape = full ? JOB_FULL : json_lines ? JOB_JSON : JOB_LINE;
+        e.form.keys = full;
+        job->tags = tags.at;
+        job->tags_count = tags.count;
+        code = enqueue_check(&e, scope, policy, &a);
+        if (code == CLI_DONE) code = enqueue_run(&e, &a);
+    }
+    free(tags.at);
+    return code;
+}

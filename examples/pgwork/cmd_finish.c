@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork complete, fail, extend, release, snooze: the ends of a claim, for scripts. All take the
+ * same words, ID TOKEN [ID TOKEN...], or lines that begin so (as claim prints them) on stdin.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "opts.h"
+
+#define FINISH_LOT 10000 /* jobs in one call */
+
+typedef struct refs {
+    pgw_ref *at;
+    size_t count;
+} refs;
+
+static int refs_add(refs *r, const char *id, const char *token)
+{
+    if ((r->count & (r->count - 1)) == 0) {
+        r->at = cli_realloc(r->at, (r->count ? r->count * 2 : 1) * sizeof *r->at);
+    }
+    pgw_ref *ref = &r->at[r->count];
+    int code = cli_id(&ref->id, id);
+    if (code != CLI_DONE) return code;
+    if (pgw_token_parse(&ref->token, token) != PGW_OK) {
+        return cli_fail(CLI_USAGE, "tokens look as `pgwork claim` prints them", "'%s' is no token",
+                        token);
+    }
+    r->count++;
+    return CLI_DONE;
+}
+
+/* Lines of stdin: the first two columns count, so what claim printed fits. */
+static int refs_read(refs *r)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    int code = CLI_DONE;
+    while (code == CLI_DONE && (n = getline(&line, &room, stdin)) >= 0) {
+        char *rest, *id = strtok_r(line, " \t\r\n", &rest);
+        if (!id) continue;
+        char *token = strtok_r(NULL, " \t\r\n", &rest);
+        code = token ? refs_add(r, id, token)
+                     : cli_fail(CLI_USAGE, NULL, "a line of stdin has an id and no token: %s", id);
+    }
+    if (code == CLI_DONE && ferror(stdin)) {
+        code = cli_fail(CLI_USAGE, NULL, "cannot read stdin: %s", strerror(errno));
+    }
+    free(line);
+    return code;
+}
+
+static int refs_collect(refs *r, const args *a)
+{
+    if (a->count == 1) return refs_read(r);
+    if (a->count % 2 == 0) {
+        return cli_fail(CLI_USAGE, "ID TOKEN [ID TOKEN...]", "the last id has no token");
+    }
+    for (int i = 1; i < a->count; i += 2) {
+        int code = refs_add(r, a->at[i], a->at[i + 1]);
+        if (code != CLI_DONE) return code;
+    }
+    return CLI_DONE;
+}
+
+/* What the verbs differ in. */
+typedef struct finish {
+    pgw_status (*call)(cli *c, const struct finish *f, pgw_status *verdicts, const char *queue,
+                       const pgw_ref *refs, size_t n);
+    const char *output; /* complete */
+    pgw_fail_opts fail;
+    int64_t ms; /* snooze, extend */
+} finish;
+
+static void finish_tell(const cli *c, int64_t id, pgw_status verdict)
+{
+    const char *word = verdict == PGW_OK       ? "ok"
+                       : verdict == PGW_CANCEL ? "cancel"
+                       : verdict == PGW_ELEASE ? "stale"
+                                               : "gone";
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "id", id);
+        out_text(&o, "status", word);
+        out_end(&o);
+    } else if (verdict == PGW_CANCEL) {
+        cli_say(c, "job %lld: extended, but somebody cancelled it", (long long)id);
+    } else if (verdict == PGW_ELEASE) {
+        cli_say(c, "job %lld: refused, the lease is lost", (long long)id);
+    } else if (verdict != PGW_OK) {
+        cli_say(c, "job %lld: refused, there is no such job any more", (long long)id);
+    }
+}
+
+/* One lot; what the server does not say has not been accepted. */
+static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref *at, size_t n)
+{
+    pgw_status *verdicts = cli_alloc(n * sizeof *verdicts);
+    pgw_status st = f->call(c, f, verdicts, queue, at, n);
+    int code = CLI_DONE;
+    if (st < 0 && st != PGW_ELEASE) {
+        code = cli_fail_at(c->h);
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            finish_tell(c, at[i].id, verdicts[i]);
+            if (verdicts[i] < 0) code = CLI_NOTHING;
+            if (verdicts[i] == PGW_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
+        }
+    }
+    free(verdicts);
+    return code;
+}
+
+static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use, int argc,
+                      char **argv)
+{
+    args a;
+    refs r = {0};
+    int code = opts_parse(c, &a, use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    const char *why;
+    json v;
+    if (f->output && !json_read(&v, f->output, strlen(f->output), &why)) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --output is no JSON: %s", c->command, why);
+    }
+    code = refs_collect(&r, &a);
+    if (code == CLI_DONE && r.count == 0) {
+        code = cli_fail(CLI_NOTHING, "ID TOKEN on each line", "%s: no jobs on stdin", c->command);
+    }
+    if (code == CLI_DONE) code = cli_open(c, false);
+    for (size_t i = 0; i < r.count && c->h && code <= CLI_NOTHING; i += FINISH_LOT) {
+        size_t n = r.count - i < FINISH_LOT ? r.count - i : FINISH_LOT;
+        int lot = finish_lot(c, f, a.at[0], r.at + i, n);
+        if (lot != CLI_DONE) code = lot;
+    }
+    free(r.at);
+    return cli_finish(code);
+}
+
+#define FINISH_SYNOPSIS(verb, options) \
+    verb " QUEUE ID TOKEN [ID TOKEN...]" options "\n" verb " QUEUE" options " < LINES"
+#define FINISH_MORE                                                                               \
+    "Without ids, lines are read from stdin: id and token first, as claim prints them.\n"         \
+    "With --json a line for each job: {\"id\":1,\"status\":\"ok\"}; stale: another claim has or " \
+    "had it\n"                                                                                    \
+    "since; gone: finished, cancelled or never there. Ends with 1 when a job was refused."
+
+static pgw_status finish_complete(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+                                  const pgw_ref *at, size_t n)
+{
+    if (!f->output) return pgw_complete(c->h, verdicts, queue, at, NULL, n);
+    const char **outputs = cli_alloc(n * sizeof *outputs);
+    for (size_t i = 0; i < n; i++) outputs[i] = f->output;
+    pgw_status st = pgw_complete(c->h, verdicts, queue, at, outputs, n);
+    free(outputs);
+    return st;
+}
+
+int cmd_complete(cli *c, int argc, char **argv)
+{
+    finish f = {.call = finish_complete};
+    const opt opts[] = {{0, "output", "JSON",
+                         "the result, kept as long as the queue's retention says",
+                         .text = &f.output},
+                        {.name = NULL}};
+    static const usage use = {FINISH_SYNOPSIS("complete", " [--output JSON]"),
+                              "Says that claimed jobs are done.",
+                              FINISH_MORE,
+                              1,
+                              -1,
+                              "QUEUE",
+                              false};
+    return finish_run(c, &f, opts, &use, argc, argv);
+}
+
+static pgw_status finish_fail(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+                              const pgw_ref *at, size_t n)
+{
+    return pgw_fail(c->h, verdicts, queue, at, n, &f->fail);
+}
+
+int cmd_fail(cli *c, int argc, char **argv)
+{
+    finish f = {.call = finish_fail, .fail = PGW_FAIL_OPTS_INIT};
+    const opt opts[] = {{'e', "error", "TEXT", "why, kept with the job", .text = &f.fail.error},
+                        {0, "retry", "TIME", "again after TIME (as the queue's backoff says)",
+                         .ms = &f.fail.retry_ms},
+                        {0, "dead", NULL, "to the dead letters at once", .flag = &f.fail.dead},
+                        {.name = NULL}};
+    static const usage use = {FINISH_SYNOPSIS("fail", " [-e TEXT] [--retry TIME | --dead]"),
+                              "Says that claimed jobs failed: they are tried again later, or go to "
+                              "the dead letters when\n"
+                              "their attempts are used up.",
+                              FINISH_MORE,
+                              1,
+                              -1,
+                              "QUEUE",
+                              false};
+    return finish_run(c, &f, opts, &use, argc, argv);
+}
+
+static pgw_status finish_extend(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+                                const pgw_ref *at, size_t n)
+{
+    return pgw_extend(c->h, verdicts, queue, at, n, f->ms);
+}
+
+int cmd_extend(cli *c, int argc, char **argv)
+{
+    finish f = {.call = finish_extend};
+    const opt opts[] = {{0, "lease", "TIME", "from now on (as the queue says)", .ms = &f.ms,
+                         .min = 100, .max = 86400000},
+                        {.name = NULL}};
+    static const usage use = {
+        FINISH_SYNOPSIS("extend", " [--lease TIME]"),
+        "Makes the leases of claimed jobs longer. Ends with 7 when all were extended, but\n"
+        "somebody asked to cancel one of them: stop, and finish it.",
+        FINISH_MORE,
+        1,
+        -1,
+        "QUEUE",
+        false};
+    return finish_run(c, &f, opts, &use, argc, argv);
+}
+
+static pgw_status finish_release(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+                                 const pgw_ref *at, size_t n)
+{
+    (void)f;
+    return pgw_release(c->h, verdicts, queue, at, n);
+}
+
+int cmd_release(cli *c, int argc, char **argv)
+{
+    finish f = {.call = finish_release};
+    const opt opts[] = {{.name = NULL}};
+    static const usage use = {
+        FINISH_SYNOPSIS("release", ""),
+        "Hands claimed jobs back unstarted, in front of their priority; no attempt is charged.",
+        FINISH_MORE,
+        1,
+        -1,
+        "QUEUE",
+        false};
+    return finish_run(c, &f, opts, &use, argc, argv);
+}
+
+static pgw_status finish_snooze(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+                                const pgw_ref *at, size_t n)
+{
+    return pgw_snooze(c->h, verdicts, queue, at, n, f->ms);
+}
+
+int cmd_snooze(cli *c, int argc, char **argv)
+{
+    finish f = {.call = finish_snooze, .ms = 30000};
+    const opt opts[] = {{0, "delay", "TIME", "again after TIME (30s)", .ms = &f.ms},
+                        {.name = NULL}};
+    static const usage use = {FINISH_SYNOPSIS("snooze", " [--delay TIME]"),
+                              "Puts claimed jobs off; no attempt is charged.",
+                              FINISH_MORE,
+                              1,
+                              -1,
+                              "QUEUE",
+                              false};
+    return finish_run(c, &f, opts, &use, argc, argv);
+}

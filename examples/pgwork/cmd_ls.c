@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork ls: jobs in columns. Payloads are for `show`.
+ */
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+#include "text.h"
+
+typedef struct listing {
+    bool json;
+    int64_t now_us;
+    table rows;
+} listing;
+
+/* What the operator asks next about a job in this state. */
+static void ls_when(listing *l, const pgw_job *job)
+{
+    const char *state = pgw_job_state(job);
+    char age[TEXT_AGE], when[TEXT_AGE + 16] = "";
+    int64_t due = 0, past = 0;
+    if (strcmp(state, "leased") == 0) due = pgw_job_lease_until_us(job);
+    if (strcmp(state, "delayed") == 0) due = pgw_job_run_at_us(job);
+    if (due == 0) past = pgw_job_finished_us(job);
+    if (due > l->now_us) {
+        strcat(strcpy(when, "in "), text_age(age, (due - l->now_us) / 1000));
+    } else if (due) {
+        strcat(text_age(when, (l->now_us - due) / 1000), " late");
+    } else if (past) {
+        strcat(text_age(when, (l->now_us - past) / 1000), " ago");
+    }
+    table_text(&l->rows, when);
+}
+
+static int ls_each(const pgw_job *job, void *arg)
+{
+    listing *l = arg;
+    char attempts[32];
+    if (l->json) {
+        out_job(job, false);
+        return 0;
+    }
+    table_int(&l->rows, pgw_job_id(job));
+    table_text(&l->rows, pgw_job_queue(job));
+    table_text(&l->rows, pgw_job_state(job));
+    table_text(&l->rows, pgw_job_kind(job));
+    table_int(&l->rows, pgw_job_priority(job));
+    text_ratio(attempts, sizeof attempts, pgw_job_attempt(job), pgw_job_max_attempts(job));
+    table_text(&l->rows, attempts);
+    table_age(&l->rows, (l->now_us - pgw_job_created_us(job)) / 1000);
+    ls_when(l, job);
+    table_text(&l->rows, pgw_job_holder(job));
+    return 0;
+}
+
+int cmd_ls(cli *c, int argc, char **argv)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    const opt opts[] = {
+        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
+         .text = &o.state},
+        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
+        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {.name = NULL}};
+    static const usage use = {
+        "ls [QUEUE] [-s STATE] [-k KIND] [-n N]",
+        "Lists jobs. WHEN tells how long the lease lasts or how late it is, when a delayed job\n"
+        "is due, or how long ago a job was finished.",
+        "With --json each job is a line, with everything that `pgwork show` tells.",
+        0,
+        1,
+        "",
+        false};
+    static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
+                                           "ATTEMPT>", "AGE>",  "WHEN>", "HOLDER"};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (a.count) o.queue = a.at[0];
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    listing l = {.json = c->json, .now_us = text_now_us()};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_jobs_each(c->h, &o, ls_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    return cli_finish(cli_code(st));
+}

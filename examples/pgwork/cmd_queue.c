@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork queue: what there is, its settings, its doors.
+ */
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+
+#define QUEUE_DAY  INT64_C(86400000)
+#define QUEUE_YEAR (365 * QUEUE_DAY)
+
+static const opt queue_no_options[] = {{.name = NULL}};
+
+static void queue_out_depth(out *o, const pgw_depth *d)
+{
+    out_int(o, "ready", d->ready);
+    out_int(o, "leased", d->leased);
+    out_int(o, "delayed", d->delayed);
+    out_int(o, "dead", d->dead);
+    out_int(o, "done", d->done);
+    out_int(o, "oldest_ms", d->oldest_ms);
+}
+
+typedef struct listing {
+    bool json;
+    table rows;
+} listing;
+
+static int queue_each(const pgw_queue_info *q, void *arg)
+{
+    listing *l = arg;
+    const char *doors = q->paused && q->draining ? "closed"
+                        : q->paused              ? "paused"
+                        : q->draining            ? "draining"
+                                                 : "open";
+    if (l->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "queue", q->name);
+        out_bool(&o, "paused", q->paused);
+        out_bool(&o, "draining", q->draining);
+        queue_out_depth(&o, &q->depth);
+        out_int(&o, "lease_ms", q->opts.lease_ms);
+        out_int(&o, "max_attempts", q->opts.max_attempts);
+        out_int(&o, "backoff_ms", q->opts.backoff_ms);
+        out_int(&o, "backoff_cap_ms", q->opts.backoff_cap_ms);
+        out_int(&o, "retention_ms", q->opts.retention_ms);
+        out_int(&o, "max_bytes", q->opts.max_bytes);
+        out_bool(&o, "notify", q->opts.notify != 0);
+        out_end(&o);
+        return 0;
+    }
+    table_text(&l->rows, q->name);
+    table_text(&l->rows, doors);
+    table_int(&l->rows, q->depth.ready);
+    table_int(&l->rows, q->depth.leased);
+    table_int(&l->rows, q->depth.delayed);
+    table_int(&l->rows, q->depth.dead);
+    table_age(&l->rows, q->depth.oldest_ms ? q->depth.oldest_ms : -1);
+    table_age(&l->rows, q->opts.lease_ms);
+    table_int(&l->rows, q->opts.max_attempts);
+    table_age(&l->rows, q->opts.retention_ms ? q->opts.retention_ms : -1);
+    return 0;
+}
+
+static int queue_list(cli *c, int argc, char **argv)
+{
+    int64_t at_most = 0;
+    const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+                        {.name = NULL}};
+    static const usage use = {
+        "queue list",
+        "All queues with their counts and settings. STATE is open, paused (no claims),\n"
+        "draining (no enqueues) or closed (neither).",
+        NULL,
+        0,
+        0,
+        "",
+        false};
+    static const char *const headings[] = {"QUEUE", "STATE",   "READY>", "LEASED>",   "DELAYED>",
+                                           "DEAD>", "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>"};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    listing l = {.json = c->json};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_queues_each(c->h, at_most, queue_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY) cli_say(c, "there are no queues yet");
+    return cli_finish(cli_code(st));
+}
+
+static int queue_configure(cli *c, int argc, char **argv, const usage *use,
+                           pgw_status (*apply)(pgw *, const char *, const pgw_queue_opts *))
+{
+    pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
+    const char *notify = NULL;
+    const opt opts[] = {{0, "lease", "TIME", "lease of a job that names none (30s)",
+                         .ms = &q.lease_ms, .min = 100, .max = QUEUE_DAY},
+                        {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
+                         .number = &q.max_attempts, .min = 1, .max = 1000},
+                        {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",
+                         .ms = &q.backoff_ms, .min = 0, .max = QUEUE_YEAR},
+                        {0, "backoff-cap", "TIME", "no retry later than TIME (1h)",
+                         .ms = &q.backoff_cap_ms, .min = 0, .max = QUEUE_YEAR},
+                        {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)",
+                         .ms = &q.retention_ms, .min = 0, .max = 100 * QUEUE_YEAR},
+                        {0, "max-bytes", "N", "payload and body of a job together (16777216)",
+                         .number = &q.max_bytes, .min = 1, .max = 268435456},
+                        {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
+                        {.name = NULL}};
+    args a;
+    int code = opts_parse(c, &a, use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (notify) {
+        q.notify = strcmp(notify, "on") == 0;
+        if (!q.notify && strcmp(notify, "off") != 0) {
+            return cli_fail(CLI_USAGE, NULL, "%s: --notify is '%s': allowed is on or off",
+                            c->command, notify);
+        }
+    }
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return apply(c->h, a.at[0], &q) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int queue_create(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        "queue create NAME [OPTIONS]",
+        "Creates a queue; sets what is given when it is there. TIME is 500ms, 30s, 5m, 2h, 1d\n"
+        "or 1h30m; a bare number is seconds.",
+        NULL,
+        1,
+        1,
+        "NAME",
+        false};
+    return queue_configure(c, argc, argv, &use, pgw_queue_create);
+}
+
+static int queue_set(cli *c, int argc, char **argv)
+{
+    static const usage use = {"queue set NAME [OPTIONS]",
+                              "Changes settings of a queue; what is not given stays as it is.",
+                              NULL,
+                              1,
+                              1,
+                              "NAME",
+                              false};
+    return queue_configure(c, argc, argv, &use, pgw_queue_set);
+}
+
+static int queue_door(cli *c, int argc, char **argv, const usage *use,
+                      pgw_status (*apply)(pgw *, const char *))
+{
+    args a;
+    int code = opts_parse(c, &a, use, queue_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    for (int i = 0; i < a.count; i++) {
+        if (apply(c->h, a.at[i]) < 0) return cli_fail_at(c->h);
+    }
+    return CLI_DONE;
+}
+
+static int queue_pause(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        "queue pause NAME...", "No claims any more; enqueues go on.", NULL, 1, -1, "NAME", false};
+    return queue_door(c, argc, argv, &use, pgw_queue_pause);
+}
+
+static int queue_resume(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        "queue resume NAME...", "Undoes pause and drain.", NULL, 1, -1, "NAME", false};
+    return queue_door(c, argc, argv, &use, pgw_queue_resume);
+}
+
+static int queue_drain(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        "queue drain NAME...", "No enqueues any more; claims go on.", NULL, 1, -1, "NAME", false};
+    return queue_door(c, argc, argv, &use, pgw_queue_drain);
+}
+
+static int queue_purge(cli *c, int argc, char **argv)
+{
+    const char *state = "ready";
+    const opt opts[] = {
+        {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &state},
+        {.name = NULL}};
+    static const usage use = {"queue purge NAME [--state STATE]",
+                              "Deletes jobs for good; never those that somebody works on.",
+                              NULL,
+                              1,
+                              1,
+                              "NAME",
+                              false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    int64_t deleted = 0;
+    if (pgw_queue_purge(c->h, &deleted, a.at[0], state) < 0) return cli_fail_at(c->h);
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "deleted", deleted);
+        out_end(&o);
+    }
+    cli_say(c, "deleted %lld job%s", (long long)deleted, deleted == 1 ? "" : "s");
+    return cli_finish(CLI_DONE);
+}
+
+static int queue_drop(cli *c, int argc, char **argv)
+{
+    bool force = false;
+    const opt opts[] = {{0, "force", NULL, "with all its jobs, also those at work", .flag = &force},
+                        {.name = NULL}};
+    static const usage use = {"queue drop NAME [--force]",
+                              "Removes a queue and its settings; refuses while there are jobs.",
+                              NULL,
+                              1,
+                              1,
+                              "NAME",
+                              false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_queue_drop(c->h, a.at[0], force) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int queue_depth(cli *c, int argc, char **argv)
+{
+    int64_t at_most = 0;
+    const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+                        {.name = NULL}};
+    static const usage use = {
+        "queue depth NAME [--at-most N]",
+        "Counts the jobs of one queue by state, and tells the age of the oldest ready one.",
+        NULL,
+        1,
+        1,
+        "NAME",
+        false};
+    static const char *const headings[] = {"READY>", "LEASED>", "DELAYED>",
+                                           "DEAD>",  "DONE>",   "OLDEST>"};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    pgw_depth d;
+    if (pgw_queue_depth(c->h, &d, a.at[0], at_most) < 0) return cli_fail_at(c->h);
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "queue", a.at[0]);
+        queue_out_depth(&o, &d);
+        out_end(&o);
+        return cli_finish(CLI_DONE);
+    }
+    table t;
+    table_begin(&t, headings, sizeof headings / sizeof *headings);
+    table_int(&t, d.ready);
+    table_int(&t, d.leased);
+    table_int(&t, d.delayed);
+    table_int(&t, d.dead);
+    table_int(&t, d.done);
+    table_age(&t, d.oldest_ms ? d.oldest_ms : -1);
+    table_end(&t);
+    return cli_finish(CLI_DONE);
+}
+
+int cmd_queue(cli *c, int argc, char **argv)
+{
+    static const verb verbs[] = {{"list", "", queue_list},     {"create", "", queue_create},
+                                 {"set", "", queue_set},       {"pause", "", queue_pause},
+                                 {"resume", "", queue_resume}, {"drain", "", queue_drain},
+                                 {"purge", "", queue_purge},   {"drop", "", queue_drop},
+                                 {"depth", "", queue_depth},   {NULL, NULL, NULL}};
+    static const usage use = {
+        "queue list\nqueue create|set NAME [OPTIONS]\nqueue pause|resume|drain NAME...\n"
+        "queue purge NAME [--state STATE]\nqueue drop NAME [--force]\nqueue depth NAME",
+        "Looks after queues. A queue comes into being at its first enqueue, or by create.\n\n"
+        "  list      all queues, their counts and settings\n"
+        "  create    a new one, with settings\n"
+        "  set       change settings\n"
+        "  pause     no claims; enqueues go on\n"
+        "  drain     no enqueues; claims go on\n"
+        "  resume    both again\n"
+        "  purge     delete jobs in one state\n"
+        "  drop      remove the queue\n"
+        "  depth     count the jobs of one queue",
+        "`pgwork queue create --help` tells the options of a verb.",
+        0,
+        0,
+        "list, create, set, pause, resume, drain, purge, drop or depth",
+        false};
+    return opts_dispatch(c, &use, verbs, NULL, argc, argv);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork reap: the reaper as a daemon, or one round of it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "opts.h"
+#include "out.h"
+#include "sd.h"
+#include "signals.h"
+#include "text.h"
+
+typedef struct service {
+    const cli *c;
+    pgw_conf *conf; /* of the last reload */
+    bool ready;
+    int64_t told_ms, watchdog_ms;
+    pgw_reap_stats stats;
+} service;
+
+static void reap_summary(const cli *c, const pgw_reap_stats *s)
+{
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "ticks", s->ticks);
+        out_int(&o, "reaped", s->reaped);
+        out_int(&o, "died", s->died);
+        out_int(&o, "promoted", s->promoted);
+        out_int(&o, "pruned", s->pruned);
+        out_int(&o, "errors", s->errors);
+        out_end(&o);
+        return;
+    }
+    cli_say(c,
+            "%" PRId64 " returned, %" PRId64 " to the dead letters, %" PRId64
+            " brought in at their time, %" PRId64 " pruned",
+            s->reaped, s->died, s->promoted, s->pruned);
+}
+
+static void reap_on_tick(const pgw_reap_stats *s, void *arg)
+{
+    service *d = arg;
+    int64_t now = text_tick_ms();
+    d->stats = *s;
+    if (!d->ready) {
+        d->ready = true;
+        sd_notify("READY=1\nSTATUS=reaping");
+        cli_say(d->c, "reaping");
+        d->told_ms = now;
+    } else if (d->watchdog_ms && now - d->told_ms >= d->watchdog_ms) {
+        sd_notify("WATCHDOG=1");
+        d->told_ms = now;
+    }
+}
+
+/* HUP: environment and --dsn-file are read again. What is wrong with them is told, the old ones
+ * stay. */
+static const pgw_conf *reap_on_reload(void *arg)
+{
+    service *d = arg;
+    pgw_conf *fresh;
+    if (cli_configure(d->c, &fresh) != CLI_DONE) return NULL;
+    pgw_conf_free(d->conf);
+    d->conf = fresh;
+    cli_say(d->c, "configuration read again");
+    return fresh;
+}
+
+static int reap_daemon(cli *c)
+{
+    service d = {.c = c, .watchdog_ms = sd_watchdog_ms()};
+    pgw_reaper *r;
+    pgw_status st = pgw_reaper_new(&r, c->conf);
+    if (st < 0) return cli_fail_with(st, NULL, NULL);
+    pgw_reaper_on_tick(r, reap_on_tick, &d);
+    pgw_reaper_on_reload(r, reap_on_reload, &d);
+    signals_on_reload(r);
+    st = pgw_reaper_run(r, c->stop);
+    sd_notify("STOPPING=1");
+    signals_on_reload(NULL);
+    int code = CLI_DONE;
+    if (st < 0) code = cli_fail_with(st, pgw_reaper_error(r), NULL);
+    if (pgw_stop_count(c->stop) > 1) code = signals_code();
+    pgw_reaper_free(r);
+    pgw_conf_free(d.conf);
+    reap_summary(c, &d.stats);
+    return cli_finish(code);
+}
+
+static int reap_once(cli *c)
+{
+    pgw_reap_stats stats = {.struct_size = sizeof stats};
+    int64_t next_ms = 0;
+    int code = cli_open(c, false);
+    if (code != CLI_DONE) return code;
+    while (next_ms == 0 && pgw_stop_count(c->stop) == 0) {
+        if (pgw_reaper_tick(c->h, &stats, &next_ms) < 0) {
+            code = signals_code();
+            return code ? code : cli_fail_at(c->h);
+        }
+    }
+    reap_summary(c, &stats);
+    return cli_finish(CLI_DONE);
+}
+
+int cmd_reap(cli *c, int argc, char **argv)
+{
+    bool once = false;
+    const opt opts[] = {{0, "once", NULL, "do what is due, then end", .flag = &once},
+                        {.name = NULL}};
+    static const usage use = {
+        "reap [--once]",
+        "Takes jobs of expired leases back, brings delayed jobs in at their time, prunes what "
+        "retention\n"
+        "no longer keeps. Runs until TERM or INT; HUP reads environment and --dsn-file again. "
+        "Several\n"
+        "at once are harmless; run at least one, better two, on different machines.",
+        "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
+        0,
+        0,
+        "",
+        false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = cli_configure(c, &c->conf)) != CLI_DONE) return code;
+    return once ? reap_once(c) : reap_daemon(c);
+}

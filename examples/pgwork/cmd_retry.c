@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork retry: dead letters back to work, one by one.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "opts.h"
+#include "out.h"
+
+int cmd_retry(cli *c, int argc, char **argv)
+{
+    static const opt opts[] = {{.name = NULL}};
+    static const usage use = {
+        "retry QUEUE ID...",
+        "Brings dead letters back to ready, with a fresh count of attempts. For many at once:\n"
+        "pgwork dead redrive.",
+        "Ends with 1 when one of them is no dead letter.",
+        2,
+        -1,
+        "QUEUE ID",
+        false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    int64_t *ids, moved = 0;
+    size_t n = (size_t)a.count - 1;
+    if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
+    code = cli_open(c, false);
+    if (code == CLI_DONE && pgw_redrive(c->h, &moved, a.at[0], ids, n, NULL, 0) < 0) {
+        code = cli_fail_at(c->h);
+    } else if (code == CLI_DONE) {
+        if (c->json) {
+            out o;
+            out_begin(&o);
+            out_int(&o, "moved", moved);
+            out_end(&o);
+        }
+        cli_say(c, "%" PRId64 " of %zu back to ready", moved, n);
+        if (moved < (int64_t)n) code = CLI_NOTHING;
+    }
+    free(ids);
+    return cli_finish(code);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork show: everything about a job.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "opts.h"
+#include "out.h"
+#include "term.h"
+#include "text.h"
+
+static void show_text(const char *name, const char *value)
+{
+    if (!value || !*value) return;
+    char *visible = out_visible(value);
+    printf("%s%-13s%s%s\n", term_style(TERM_BOLD), name, term_style(TERM_PLAIN), visible);
+    free(visible);
+}
+
+static void show_time(const char *name, int64_t us)
+{
+    char at[TEXT_TIME], age[TEXT_AGE], both[TEXT_TIME + TEXT_AGE + 16];
+    int64_t ms = (text_now_us() - us) / 1000;
+    if (us == 0) return;
+    text_age(age, ms < 0 ? -ms : ms);
+    snprintf(both, sizeof both, "%s (%s%s%s)", text_time(at, us), ms < 0 ? "in " : "", age,
+             ms < 0 ? "" : " ago");
+    show_text(name, both);
+}
+
+static int show_each(const pgw_job *job, void *arg)
+{
+    const bool *json = arg;
+    char word[64];
+    size_t size;
+    if (*json) {
+        out_job(job, false);
+        return 0;
+    }
+    snprintf(word, sizeof word, "%" PRId64, pgw_job_id(job));
+    show_text("id", word);
+    show_text("queue", pgw_job_queue(job));
+    show_text("state", pgw_job_state(job));
+    show_text("kind", pgw_job_kind(job));
+    snprintf(word, sizeof word, "%d", pgw_job_priority(job));
+    show_text("priority", word);
+    text_ratio(word, sizeof word, pgw_job_attempt(job), pgw_job_max_attempts(job));
+    show_text("attempt", word);
+    show_time("created", pgw_job_created_us(job));
+    show_time("run at", pgw_job_run_at_us(job));
+    show_time("lease until", pgw_job_lease_until_us(job));
+    show_time("finished", pgw_job_finished_us(job));
+    show_text("holder", pgw_job_holder(job));
+    show_text("key", pgw_job_key(job));
+    for (size_t i = 0; i < pgw_job_tags_count(job); i++) show_text("tag", pgw_job_tag(job, i));
+    show_text("error", pgw_job_error(job));
+    show_text("payload", pgw_job_payload(job));
+    pgw_job_body(job, &size);
+    if (size) {
+        snprintf(word, sizeof word, "%zu bytes", size);
+        show_text("body", word);
+    }
+    show_text("output", pgw_job_output(job));
+    return 0;
+}
+
+int cmd_show(cli *c, int argc, char **argv)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    const opt opts[] = {
+        {'Q', "queue", "NAME", "look only there, which is faster", .text = &o.queue},
+        {.name = NULL}};
+    static const usage use = {"show [-Q QUEUE] ID...",
+                              "Tells everything about jobs, payload, error and output included.",
+                              "Ends with 1 when one of them is not there.",
+                              1,
+                              -1,
+                              "ID",
+                              false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    int64_t *ids;
+    if ((code = cli_ids(&ids, a.at, (size_t)a.count)) != CLI_DONE) return code;
+    code = cli_open(c, false);
+    for (int i = 0; i < a.count && code <= CLI_NOTHING; i++) {
+        o.id = ids[i];
+        if (i > 0 && !c->json) putchar('\n');
+        pgw_status st = pgw_jobs_each(c->h, &o, show_each, &c->json);
+        if (st < 0) {
+            code = cli_fail_at(c->h);
+        } else if (st == PGW_EMPTY) {
+            code = cli_fail(CLI_NOTHING,
+                            "finished jobs are kept only as long as the queue's retention says",
+                            "there is no job %" PRId64, ids[i]);
+        }
+    }
+    free(ids);
+    return cli_finish(code);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork stats: what waits, runs and died, once or again and again.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+#include "text.h"
+
+typedef struct sample {
+    bool json;
+    int64_t now_us;
+    const args *only; /* these queues; none: all */
+    bool *seen;
+    table rows;
+} sample;
+
+static int stats_each(const pgw_queue_info *q, void *arg)
+{
+    sample *s = arg;
+    const pgw_depth *d = &q->depth;
+    bool wanted = s->only->count == 0;
+    for (int i = 0; i < s->only->count; i++) {
+        if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;
+    }
+    if (!wanted) return 0;
+    if (s->json) {
+        out o;
+        out_begin(&o);
+        out_time(&o, "time", s->now_us);
+        out_text(&o, "queue", q->name);
+        out_int(&o, "ready", d->ready);
+        out_int(&o, "leased", d->leased);
+        out_int(&o, "delayed", d->delayed);
+        out_int(&o, "dead", d->dead);
+        out_int(&o, "done", d->done);
+        out_int(&o, "oldest_ms", d->oldest_ms);
+        out_end(&o);
+        return 0;
+    }
+    table_text(&s->rows, q->name);
+    table_int(&s->rows, d->ready);
+    table_int(&s->rows, d->leased);
+    table_int(&s->rows, d->delayed);
+    table_int(&s->rows, d->dead);
+    table_int(&s->rows, d->done);
+    table_age(&s->rows, d->oldest_ms ? d->oldest_ms : -1);
+    return 0;
+}
+
+static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
+{
+    static const char *const headings[] = {"QUEUE", "READY>", "LEASED>", "DELAYED>",
+                                           "DEAD>", "DONE>",  "OLDEST>"};
+    bool seen[64] = {false};
+    char now[TEXT_TIME];
+    sample s = {.json = c->json, .now_us = text_now_us(), .only = a, .seen = seen};
+    table_begin(&s.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_queues_each(c->h, at_most, stats_each, &s);
+    if (redraw && !c->json && term_home()) printf("%.19sZ\n\n", text_time(now, s.now_us));
+    table_end(&s.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    int code = cli_code(st);
+    for (int i = 0; i < a->count; i++) {
+        if (seen[i]) continue;
+        code = cli_fail(CLI_NOTHING, "`pgwork queue list` shows all", "there is no queue '%s'",
+                        a->at[i]);
+    }
+    return cli_finish(code);
+}
+
+int cmd_stats(cli *c, int argc, char **argv)
+{
+    bool watch = false;
+    int64_t at_most = 0, interval_ms = 2000;
+    int count = 0;
+    const opt opts[] = {
+        {'w', "watch", NULL, "again and again, until interrupted", .flag = &watch},
+        {'i', "interval", "TIME", "between two looks (2s)", .ms = &interval_ms, .min = 100,
+         .max = 86400000},
+        {'n', "count", "N", "with --watch: end after N looks (0: don't)", .number = &count},
+        {0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+        {.name = NULL}};
+    static const usage use = {
+        "stats [QUEUE...] [--watch [-i TIME] [-n N]]",
+        "Counts the jobs of each queue by state. OLDEST is the age of the oldest ready job.",
+        NULL,
+        0,
+        64,
+        "",
+        false};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (watch && (code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (!watch) return stats_once(c, &a, at_most, false);
+    for (int looks = 1;; looks++) {
+        code = stats_once(c, &a, at_most, true);
+        if (pgw_stop_count(c->stop) > 0) return signals_code();
+        /* a lost server is worth another look; everything else is not */
+        if (code > CLI_NOTHING && code != CLI_SERVER) return code;
+        if (count && looks == count) return code;
+        if (!signals_sleep(c, interval_ms)) return signals_code();
+    }
+}

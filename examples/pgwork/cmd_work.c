@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork work: runs a command for each job, as xargs does for each line.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "child.h"
+#include "opts.h"
+#include "out.h"
+#include "sd.h"
+#include "signals.h"
+#include "template.h"
+#include "text.h"
+
+/* What the command says by its exit code; of sysexits.h. */
+#define WORK_DEAD  65 /* EX_DATAERR: this job can never be done */
+#define WORK_LATER 75 /* EX_TEMPFAIL: not now */
+
+#define WORK_OUTPUT_MAX 65536
+
+extern char **environ;
+
+typedef struct work {
+    const cli *c;
+    char *const *command;
+    bool keep_output, literal, body;
+    int64_t grace_ms, later_ms;
+    volatile sig_atomic_t broken; /* errno of a command that cannot be started any more */
+} work;
+
+/* -- the environment of a command ----------------------------------------------------------- */
+
+#define WORK_VARIABLES 6
+
+static char *work_variable(const char *name, const char *value)
+{
+    size_t n = strlen(name) + strlen(value) + 2;
+    char *line = cli_alloc(n);
+    snprintf(line, n, "%s=%s", name, value);
+    return line;
+}
+
+static char *work_number(const char *name, int64_t value)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, value);
+    return work_variable(name, digits);
+}
+
+/* Ours first: where a name is there twice, the first one counts. */
+static char **work_environment(const pgw_job *job)
+{
+    size_t count = 0;
+    char token[PGW_TOKEN_TEXT];
+    while (environ[count]) count++;
+    char **env = cli_alloc((WORK_VARIABLES + count + 1) * sizeof *env);
+    env[0] = work_number("PGWORK_JOB_ID", pgw_job_id(job));
+    env[1] = work_number("PGWORK_ATTEMPT", pgw_job_attempt(job));
+    env[2] = work_number("PGWORK_MAX_ATTEMPTS", pgw_job_max_attempts(job));
+    env[3] = work_variable("PGWORK_QUEUE", pgw_job_queue(job));
+    env[4] = work_variable("PGWORK_KIND", pgw_job_kind(job));
+    env[5] = work_variable("PGWORK_TOKEN", pgw_token_format(pgw_job_ref(job).token, token));
+    memcpy(env + WORK_VARIABLES, environ, count * sizeof *env);
+    return env;
+}
+
+static void work_environment_free(char **env)
+{
+    for (int i = 0; i < WORK_VARIABLES; i++) free(env[i]);
+    free(env);
+}
+
+/* -- what an end means ---------------------------------------------------------------------- */
+
+static pgw_verdict work_failed(const work *w, pgw_task *task, pgw_verdict verdict, const char *what,
+                               const char *error)
+{
+    const pgw_job *job = pgw_task_job(task);
+    buf t = {0};
+    if (error && *error) {
+        buf_puts(&t, error);
+        buf_puts(&t, "\n");
+    }
+    buf_puts(&t, what);
+    pgw_task_set_error(task, t.at);
+    buf_free(&t);
+    cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), pgw_job_attempt(job),
+            pgw_job_max_attempts(job), what, verdict == PGW_DEAD ? ", to the dead letters" : "");
+    return verdict;
+}
+
+static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *ch)
+{
+    if (ch->signaled & PGW_LOST) {
+        /* another worker may have it by now; whatever we say is refused */
+        return work_failed(w, task, PGW_RETRY, "the lease was lost, the command was ended", NULL);
+    }
+    if (ch->signaled & PGW_CANCELED) {
+        return work_failed(w, task, PGW_DEAD, "cancelled, the command was ended", NULL);
+    }
+    if (ch->signaled & PGW_TIMEOUT) {
+        return work_failed(w, task, PGW_RETRY, "took too long, the command was ended", ch->error);
+    }
+    pgw_task_set_delay(task, 0);
+    return work_failed(w, task, PGW_SNOOZE, "the worker was stopped, the command was ended", NULL);
+}
+
+static void work_keep(const work *w, pgw_task *task, const child *ch)
+{
+    buf t = {0};
+    buf_puts(&t, "{\"exit\":0,\"stdout\":");
+    buf_add_json(&t, ch->output, ch->output_size);
+    buf_puts(&t, ch->truncated ? ",\"truncated\":true}" : "}");
+    if (pgw_task_set_output(task, t.at) < 0) {
+        cli_say(w->c, "job %" PRId64 ": its output cannot be kept", pgw_job_id(pgw_task_job(task)));
+    }
+    buf_free(&t);
+}
+
+static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
+{
+    char what[64];
+    if (WIFSIGNALED(ch->status)) {
+        snprintf(what, sizeof what, "killed by signal %d", WTERMSIG(ch->status));
+        return work_failed(w, task, PGW_RETRY, what, ch->error);
+    }
+    int code = WEXITSTATUS(ch->status);
+    if (code == 0) {
+        if (w->keep_output) work_keep(w, task, ch);
+        return PGW_DONE;
+    }
+    if (code == WORK_LATER) {
+        pgw_task_set_delay(task, w->later_ms);
+        return PGW_SNOOZE;
+    }
+    snprintf(what, sizeof what, "exit %d", code);
+    return work_failed(w, task, code == WORK_DEAD ? PGW_DEAD : PGW_RETRY, what, ch->error);
+}
+
+/* The command did not start: because of this job, or of the moment, or for good. */
+static pgw_verdict work_unstarted(work *w, pgw_task *task, int failed)
+{
+    if (failed == E2BIG) {
+        return work_failed(w, task, PGW_DEAD, "too long for the command's arguments", NULL);
+    }
+    if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE) {
+        pgw_task_set_delay(task, 1000);
+        return work_failed(w, task, PGW_SNOOZE, strerror(failed), NULL);
+    }
+    w->broken = failed;
+    pgw_stop_notify(w->c->stop); /* the next job would fare no better */
+    return PGW_RELEASE;
+}
+
+/* -- one job -------------------------------------------------------------------------------- */
+
+static int work_signals(void *task)
+{
+    return pgw_task_signals(task);
+}
+
+static pgw_verdict work_job(pgw_task *task, void *arg)
+{
+    work *w = arg;
+    const pgw_job *job = pgw_task_job(task);
+    char why[160];
+    size_t body_size;
+    const char *payload = pgw_job_payload(job), *body = pgw_job_body(job, &body_size);
+    if (w->broken) return PGW_RELEASE;
+    char **filled = w->literal ? NULL : template_fill(w->command, job, why, sizeof why);
+    if (!w->literal && !filled) return work_failed(w, task, PGW_DEAD, why, NULL);
+    child ch = {.argv = filled ? filled : w->command,
+                .envp = work_environment(job),
+                .input = w->body ? body : payload,
+                .input_size = w->body   ? body_size
+                              : payload ? strlen(payload)
+                                        : 0,
+                .keep = w->keep_output ? WORK_OUTPUT_MAX : 0,
+                .wake_fd = pgw_task_fd(task),
+                .signals = work_signals,
+                .arg = task,
+                .grace_ms = w->grace_ms};
+    int failed = child_run(&ch);
+    pgw_verdict verdict = failed        ? work_unstarted(w, task, failed)
+                          : ch.signaled ? work_interrupted(w, task, &ch)
+                                        : work_ended(w, task, &ch);
+    free(ch.output);
+    work_environment_free((char **)(uintptr_t)ch.envp);
+    template_free(filled);
+    return verdict;
+}
+
+/* -- the worker ----------------------------------------------------------------------------- */
+
+static void work_summary(const cli *c, const pgw_worker_stats *s)
+{
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "claimed", s->claimed);
+        out_int(&o, "completed", s->completed);
+        out_int(&o, "failed", s->failed);
+        out_int(&o, "dead", s->dead);
+        out_int(&o, "snoozed", s->snoozed);
+        out_int(&o, "released", s->released);
+        out_int(&o, "refused", s->refused);
+        out_int(&o, "lost", s->lost);
+        out_int(&o, "reconnects", s->reconnects);
+        out_end(&o);
+        return;
+    }
+    cli_say(c,
+            "%" PRId64 " completed, %" PRId64 " failed, %" PRId64 " dead, %" PRId64
+            " snoozed, %" PRId64 " released, %" PRId64 " refused, %" PRId64 " lost",
+            s->completed, s->failed, s->dead, s->snoozed, s->released, s->refused, s->lost);
+}
+
+static int work_run(cli *c, work *w, const args *a, bool once)
+{
+    pgw_worker *worker;
+    pgw_worker_stats s = {.struct_size = sizeof s};
+    pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
+                                   work_job, NULL, w);
+    if (st < 0) return cli_fail_with(st, worker ? pgw_worker_error(worker) : NULL, NULL);
+    sd_notify("READY=1");
+    st = pgw_worker_run(worker, c->stop);
+    sd_notify("STOPPING=1");
+    pgw_worker_get_stats(worker, &s);
+    int code = CLI_DONE;
+    if (st < 0) {
+        code = cli_fail_with(st, pgw_worker_error(worker), NULL);
+    } else if (w->broken) {
+        code =
+            cli_fail(w->broken == ENOENT ? 127 : 126, "its job was handed back, no attempt charged",
+                     "cannot start %s: %s", w->command[0], strerror(w->broken));
+    } else if (pgw_stop_count(c->stop) > 1) {
+        code = signals_code();
+    } else if (once) {
+        code = s.completed > 0 ? CLI_DONE : CLI_NOTHING;
+    }
+    pgw_worker_free(worker);
+    work_summary(c, &s);
+    return cli_finish(code);
+}
+
+/* A payload is not to be read as a program. */
+static bool work_is_shell_trap(char *const *command)
+{
+    static const char *const shells[] = {"sh", "bash", "dash", "ksh", "zsh", "ash"};
+    const char *slash = strrchr(command[0], '/'), *name = slash ? slash + 1 : command[0];
+    bool shell = false;
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) shell |= !strcmp(shells[i], name);
+    for (size_t i = 1; shell && command[i] && command[i][0] == '-'; i++) {
+        if (strchr(command[i], 'c') && command[i][1] != '-') {
+            return command[i + 1] && template_has_place(command[i + 1]);
+        }
+    }
+    return false;
+}
+
+static int work_check(cli *c, const work *w)
+{
+    char *const *command = w->command;
+    if (!command || !command[0] || !*command[0]) {
+        return cli_fail(CLI_USAGE, "pgwork work QUEUE... -- COMMAND [ARG...]",
+                        "%s: no command after --", c->command);
+    }
+    if (w->literal) return CLI_DONE;
+    if (work_is_shell_trap(command)) {
+        return cli_fail(CLI_USAGE, "pass it as an argument: sh -c 'convert \"$1\"' sh {file}",
+                        "%s: a place inside a shell script would run what the payload says",
+                        c->command);
+    }
+    return CLI_DONE;
+}
+
+static int work_find(const work *w)
+{
+    if (!w->literal && template_has_place(w->command[0])) return CLI_DONE;
+    int missing = child_find(w->command[0]);
+    if (!missing) return CLI_DONE;
+    return cli_fail(missing == ENOENT ? 127 : 126, NULL, "cannot start %s: %s", w->command[0],
+                    strerror(missing));
+}
+
+int cmd_work(cli *c, int argc, char **argv)
+{
+    int64_t lease_ms = 0, timeout_ms = 0, max = 0;
+    int threads = 1;
+    const char *holder = NULL;
+    bool once = false, drain = false;
+    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000};
+    const opt opts[] = {
+        {'j', "jobs", "N", "N commands at a time (1)", .number = &threads, .min = 1, .max = 1024},
+        {'n', "max", "N", "end after N jobs", .big = &max, .min = 1, .max = INT64_MAX},
+        {0, "once", NULL, "one job if there is one, then end", .flag = &once},
+        {0, "drain", NULL, "end when nothing is left", .flag = &drain},
+        {0, "lease", "TIME", "hold jobs so long at a time (as job or queue say)", .ms = &lease_ms,
+         .min = 100, .max = 86400000},
+        {0, "timeout", "TIME", "end a command that takes longer (0: don't)", .ms = &timeout_ms},
+        {0, "grace", "TIME", "between TERM and KILL for a command (5s)", .ms = &w.grace_ms},
+        {0, "later", "TIME", "how long exit code 75 puts a job off (30s)", .ms = &w.later_ms},
+        {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
+         .flag = &w.keep_output},
+        {'b', "body", NULL, "the body on stdin, not the payload", .flag = &w.body},
+        {0, "literal", NULL, "replace nothing in COMMAND", .flag = &w.literal},
+        {0, "holder", "NAME", "who works (host:pid)", .text = &holder},
+        {.name = NULL}};
+    static const usage use = {
+        "work QUEUE... [OPTIONS] -- COMMAND [ARG...]",
+        "Runs COMMAND for each job. In its words {name} becomes the payload's member of that name, "
+        "and\n"
+        "{id}, {attempt}, {queue}, {kind} tell of the job; {{name}} stays {name}. The payload "
+        "comes on\n"
+        "stdin; PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_QUEUE, PGWORK_KIND, PGWORK_TOKEN are set.",
+        "The exit code of COMMAND decides:\n\n"
+        "  0        done\n"
+        "  65       can never be done: to the dead letters at once\n"
+        "  75       not now: again after --later, no attempt charged\n"
+        "  others   failed: again as the queue's backoff says, dead letter at the last attempt\n\n"
+        "The end of its stderr is kept as the job's error. TERM or INT: nothing new is taken, "
+        "running\n"
+        "commands end; a second one ends them. --once ends with 1 when no job was completed.\n\n"
+        "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
+        1,
+        64,
+        "QUEUE",
+        true};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    w.command = a.command;
+    if ((code = work_check(c, &w)) != CLI_DONE) return code;
+    if ((code = work_find(&w)) != CLI_DONE) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = cli_configure(c, &c->conf)) != CLI_DONE) return code;
+    if (once) max = 1;
+    const struct {
+        const char *name;
+        int64_t value;
+        bool given;
+    } settings[] = {{"worker.concurrency", threads, true},
+                    {"worker.max_jobs", max, max > 0},
+                    {"worker.lease_ms", lease_ms, lease_ms > 0},
+                    {"worker.job_timeout_ms", timeout_ms, timeout_ms > 0}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (settings[i].given &&
+            (code = cli_set(c, settings[i].name, settings[i].value)) != CLI_DONE)
+            return code;
+    }
+    if ((drain || once) && pgw_conf_set(c->conf, "worker.drain", "on") != PGW_OK) {
+        return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
+    }
+    if (holder && pgw_conf_set(c->conf, "holder", holder) != PGW_OK) {
+        return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(c->conf));
+    }
+    return work_run(c, &w, &a, once);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * job: a line of text becomes a job.
+ */
+#ifndef JOB_H
+#define JOB_H
+
+#include "cli.h"
+
+typedef enum job_shape {
+    JOB_LINE, /* the payload is {"line": text} */
+    JOB_JSON, /* the text is the payload */
+    JOB_FULL  /* the text is an object with payload, kind, priority, ... */
+} job_shape;
+
+typedef struct job_form {
+    job_shape shape;
+    const char *member; /* instead of "line"; NULL: that */
+    bool keys;          /* jobs may have unique keys */
+    pgw_new model;      /* what the text leaves out; its strings are borrowed */
+} job_form;
+
+/* A job and the memory behind it. */
+typedef struct job_text {
+    pgw_new job;
+    char *payload, *kind, *key, **tags;
+} job_text;
+
+/** @p bytes NULL: a job without payload. False: @p why says what is wrong, and nothing needs
+ * freeing. */
+bool job_from(job_text *j, const job_form *form, const char *bytes, size_t size, char *why,
+              size_t why_size);
+void job_free(job_text *j);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork: finds the command and runs it.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "opts.h"
+#include "term.h"
+
+static int cmd_help(cli *c, int argc, char **argv);
+static int cmd_version(cli *c, int argc, char **argv);
+
+static const verb commands[] = {
+    {"migrate", "create or update the schema", cmd_migrate},
+    {"queue", "list, create, set, pause, resume, drain, purge, drop, depth", cmd_queue},
+    {"enqueue", "add jobs from arguments, a file or stdin", cmd_enqueue},
+    {"work", "run a command for each job, as xargs does", cmd_work},
+    {"claim", "take jobs, for scripts", cmd_claim},
+    {"complete", "say that claimed jobs are done", cmd_complete},
+    {"fail", "say that claimed jobs failed", cmd_fail},
+    {"extend", "make leases longer", cmd_extend},
+    {"release", "hand claimed jobs back, unstarted", cmd_release},
+    {"snooze", "put claimed jobs off, no attempt charged", cmd_snooze},
+    {"reap", "look after expired leases, delays and retention (daemon)", cmd_reap},
+    {"ls", "list jobs", cmd_ls},
+    {"show", "all about one job", cmd_show},
+    {"cancel", "remove waiting jobs, ask running ones to stop", cmd_cancel},
+    {"retry", "bring dead letters back, by id", cmd_retry},
+    {"dead", "list, redrive or purge dead letters", cmd_dead},
+    {"stats", "counts of every queue", cmd_stats},
+    {"doctor", "examine server, schema and reapers", cmd_doctor},
+    {"help", "this text, or that of a command", cmd_help},
+    {"version", "the version", cmd_version},
+    {NULL, NULL, NULL}};
+
+static const verb *find(const char *name)
+{
+    for (const verb *v = commands; v->name; v++) {
+        if (strcmp(v->name, name) == 0) return v;
+    }
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    char hint[64] = "pgwork help";
+    const char *nearest = opts_nearest(commands, name);
+    if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return cli_fail(CLI_USAGE, hint, "there is no command '%s'", name);
+}
+
+static int overview(void)
+{
+    printf("usage: pgwork [OPTIONS] COMMAND [ARGS...]\n\n"
+           "A work queue in a PostgreSQL database: claim, lease, reap.\n\n");
+    for (const verb *v = commands; v->name; v++) printf("  %-10s %s\n", v->name, v->about);
+    printf("\nOptions of every command:\n\n");
+    opts_print_global();
+    printf(
+        "\nWhere the server is: --dsn-file FILE, else PGWORK_DSN, else libpq's own variables.\n\n"
+        "Exit codes:\n\n"
+        "  0  done\n"
+        "  1  nothing there, or refused, at least in part\n"
+        "  2  a bad option, argument or input; over a limit\n"
+        "  3  no server, or none in time: nothing was applied, try again\n"
+        "  4  the schema is missing or of another version\n"
+        "  5  the role may not, or the server is read-only or pooled\n"
+        "  6  the answer was lost: applied or not, nobody knows\n"
+        "  7  extended, but somebody cancelled the job\n"
+        "  8  anything else: an error of the server, no memory, output not written\n"
+        "  126, 127  work: the command cannot be started, is not there\n"
+        "  128+N     ended by signal N\n");
+    return cli_finish(CLI_DONE);
+}
+
+static int cmd_help(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        "help [COMMAND]", "What pgwork can do, or how to use one command.", NULL, 0, 2, "", false};
+    static const opt none[] = {{.name = NULL}};
+    args a;
+    int code = opts_parse(c, &a, &use, none, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (a.count == 0) return overview();
+    const verb *v = find(a.at[0]);
+    if (!v) return unknown(a.at[0]);
+    c->command = v->name;
+    c->help = a.count == 1; /* "help queue create": the second word finds the verb, then asks it */
+    char *words[] = {a.at[0], a.count > 1 ? a.at[1] : NULL, (char[]){"--help"}, NULL};
+    return v->run(c, a.count > 1 ? 3 : 1, words);
+}
+
+static int cmd_version(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        "version", "The versions of the tool and of the library.", NULL, 0, 0, "", false};
+    static const opt none[] = {{.name = NULL}};
+    args a;
+    int code = opts_parse(c, &a, &use, none, argc, argv);
+    if (code != OPTS_GO) return code;
+    printf("pgwork %s (library %s)\n", PGW_VERSION_STRING, pgw_version());
+    return cli_finish(CLI_DONE);
+}
+
+/* A closed stdin, stdout or stderr would be the next file to be opened. */
+static void fill_standard_files(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) close(fd);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    int used;
+    int code = opts_parse_global(c, &used, argc, argv);
+    if (code != OPTS_GO) return code;
+    term_begin(c->no_color);
+    if (used == argc) {
+        if (c->help) return overview();
+        return cli_fail(CLI_USAGE, "pgwork help", "which command?");
+    }
+    const verb *v = find(argv[used]);
+    if (!v) return unknown(argv[used]);
+    c->command = v->name;
+    return v->run(c, argc - used, argv + used);
+}
+
+int main(int argc, char **argv)
+{
+    cli c = {.command = "pgwork"};
+    fill_standard_files();
+    int code = run(&c, argc, argv);
+    pgw_close(c.h);
+    pgw_conf_free(c.conf);
+    pgw_stop_free(c.stop);
+    free(c.settings.at);
+    return code;
+}

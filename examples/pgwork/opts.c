@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "opts.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "text.h"
+
+/* The options of every command; the last row ends the table. */
+#define OPTS_GLOBAL 10
+static void opts_global(cli *c, opt rows[OPTS_GLOBAL])
+{
+    const opt all[OPTS_GLOBAL] = {
+        {'d', "dsn-file", "FILE", "connection string in FILE, so that none stands in argv",
+         .text = &c->dsn_file},
+        {0, "schema", "NAME", "schema of the queues (PGWORK_SCHEMA, else pgwork)",
+         .text = &c->schema},
+        {'X', "set", "KEY=VALUE", "a property of the library; `-X list` shows all",
+         .words = &c->settings},
+        {0, "json", NULL, "data as JSON, one object per line", .flag = &c->json},
+        {0, "no-color", NULL, "no colours (as NO_COLOR)", .flag = &c->no_color},
+        {'q', "quiet", NULL, "nothing on stderr but errors", .flag = &c->quiet},
+        {'v', "verbose", NULL, "say what happens; twice: more", .times = &c->verbose},
+        {'h', "help", NULL, "this text", .flag = &c->help},
+        {'V', "version", NULL, "the version", .flag = &c->version},
+        {0, NULL, NULL, NULL, .flag = NULL}};
+    memcpy(rows, all, sizeof all);
+}
+
+static void opts_print(const opt *o)
+{
+    for (; o->name; o++) {
+        char left[64];
+        int used = snprintf(left, sizeof left, o->letter ? "-%c, " : "    ", o->letter);
+        snprintf(left + used, sizeof left - (size_t)used, "--%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        printf("  %-26s %s\n", left, o->help);
+    }
+}
+
+void opts_print_global(void)
+{
+    cli c = {0};
+    opt rows[OPTS_GLOBAL];
+    opts_global(&c, rows);
+    opts_print(rows);
+}
+
+static void opts_help(const usage *use, const opt *opts)
+{
+    const char *line = use->synopsis, *lead = "usage: pgwork ";
+    while (*line) {
+        int width = (int)strcspn(line, "\n");
+        printf("%s%.*s\n", lead, width, line);
+        line += width + (line[width] == '\n');
+        lead = "       pgwork ";
+    }
+    printf("\n%s\n", use->about);
+    if (opts && opts->name) {
+        putchar('\n');
+        opts_print(opts);
+    }
+    if (use->more) printf("\n%s\n", use->more);
+    printf("\nOptions of every command, and the exit codes: pgwork help\n");
+}
+
+static int opts_refuse(const cli *c, const char *hint, const char *what, const char *word)
+{
+    char more[80];
+    snprintf(more, sizeof more, "pgwork %s --help", c->command);
+    return cli_fail(CLI_USAGE, hint ? hint : more, "%s: %s%s", c->command, what, word);
+}
+
+static int opts_bad(const cli *c, const opt *o, const char *value, const char *allowed)
+{
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is '%s': allowed is %s", c->command, o->name, value,
+                    allowed);
+}
+
+/* Stores @p value where the row says. CLI_DONE or CLI_USAGE. */
+static int opts_store(const cli *c, const opt *o, const char *value)
+{
+    char allowed[96];
+    int64_t n;
+    if (text_utf8_span(value, strlen(value)) < strlen(value)) {
+        return cli_fail(CLI_USAGE, NULL, "%s: the value of --%s is not UTF-8", c->command, o->name);
+    }
+    if (o->text) {
+        *o->text = value;
+        return CLI_DONE;
+    }
+    if (o->words) {
+        wordlist_add(o->words, value);
+        return CLI_DONE;
+    }
+    if (o->time_us) {
+        return text_to_time_us(o->time_us, value)
+                   ? CLI_DONE
+                   : opts_bad(c, o, value, "a time with its zone, like 2030-01-31T12:00:00Z");
+    }
+    int64_t min = o->min, max = o->max;
+    if (min == 0 && max == 0) max = o->number ? INT_MAX : INT64_MAX;
+    if (o->ms) {
+        char from[TEXT_AGE], to[TEXT_AGE];
+        if (text_to_ms(&n, value) && n >= min && n <= max) {
+            *o->ms = n;
+            return CLI_DONE;
+        }
+        int used = snprintf(allowed, sizeof allowed, "a duration like 500ms, 30s, 5m, 2h or 1d");
+        if (o->max) {
+            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s",
+                     text_age(from, min), text_age(to, max));
+        }
+        return opts_bad(c, o, value, allowed);
+    }
+    if (text_to_int(&n, value) && n >= min && n <= max) {
+        if (o->number) *o->number = (int)n;
+        if (o->big) *o->big = n;
+        return CLI_DONE;
+    }
+    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64, min, max);
+    return opts_bad(c, o, value, allowed);
+}
+
+/* A row by its letter, or by its name of @p size bytes. */
+static const opt *opts_find(const opt *o, char letter, const char *name, size_t size)
+{
+    for (; o->name; o++) {
+        if (letter ? o->letter == letter : strlen(o->name) == size && !strncmp(o->name, name, size))
+            return o;
+    }
+    return NULL;
+}
+
+static const opt *opts_find_in(const opt *own, const opt *global, char letter, const char *name,
+                               size_t size)
+{
+    const opt *o = own ? opts_find(own, letter, name, size) : NULL;
+    return o ? o : opts_find(global, letter, name, size);
+}
+
+static int opts_unknown(const cli *c, const char *word)
+{
+    bool secret = strncmp(word, "--dsn", 5) == 0 || strncmp(word, "--password", 10) == 0;
+    return opts_refuse(c,
+                       secret ? "everybody can read argv: use PGWORK_DSN or --dsn-file FILE" : NULL,
+                       "unknown option ", secret ? "--dsn" : word);
+}
+
+/* One word that begins with a dash, and perhaps the next one, its value. CLI_DONE or CLI_USAGE. */
+static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int *i)
+{
+    const char *word = argv[*i];
+    if (word[1] == '-') {
+        size_t size = strcspn(word + 2, "=");
+        const char *value = word[2 + size] ? word + 2 + size + 1 : NULL;
+        const opt *o = opts_find_in(own, global, 0, word + 2, size);
+        if (!o) return opts_unknown(c, word);
+        if (!o->value) {
+            if (value) return opts_refuse(c, NULL, "an option without a value: --", o->name);
+            if (o->flag) *o->flag = true;
+            if (o->times) ++*o->times;
+            return CLI_DONE;
+        }
+        if (!value) value = argv[++*i];
+        if (!value) return opts_refuse(c, NULL, "a value is missing after --", o->name);
+        return opts_store(c, o, value);
+    }
+    for (const char *letter = word + 1; *letter; letter++) {
+        const opt *o = opts_find_in(own, global, *letter, NULL, 0);
+        if (!o) return opts_unknown(c, word);
+        if (o->value) {
+            const char *value = letter[1] ? letter + 1 : argv[++*i];
+            if (!value) return opts_refuse(c, NULL, "a value is missing after --", o->name);
+            return opts_store(c, o, value);
+        }
+        if (o->flag) *o->flag = true;
+        if (o->times) ++*o->times;
+    }
+    return CLI_DONE;
+}
+
+static int opts_list_property(const pgw_property *p, void *arg)
+{
+    (void)arg;
+    bool secret = strcmp(p->name, "dsn") == 0; /* may hold a password */
+    printf("%-26s %-9s %-12s %s\n", p->name, p->type, secret ? "" : p->value, p->allowed);
+    printf("    %s\n", p->text);
+    return 0;
+}
+
+/* What can be answered without the command: -V and -X list. */
+static int opts_answer(cli *c)
+{
+    if (c->version) {
+        printf("pgwork %s (library %s)\n", PGW_VERSION_STRING, pgw_version());
+        return cli_finish(CLI_DONE);
+    }
+    for (size_t i = 0; i < c->settings.count; i++) {
+        if (strcmp(c->settings.at[i], "list") != 0) continue;
+        int code = cli_configure(c, &c->conf);
+        if (code != CLI_DONE) return code;
+        pgw_conf_each(c->conf, opts_list_property, NULL);
+        return cli_finish(CLI_DONE);
+    }
+    return OPTS_GO;
+}
+
+int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv)
+{
+    opt global[OPTS_GLOBAL];
+    opts_global(c, global);
+    a->at = argv;
+    a->count = 0;
+    a->command = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            if (use->command) {
+                a->command = argv + i + 1;
+            } else {
+                while (++i < argc) a->at[a->count++] = argv[i];
+            }
+            break;
+        }
+        if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            int code = opts_word(c, opts, global, argv, &i);
+            if (code != CLI_DONE) return code;
+        } else {
+            a->at[a->count++] = argv[i];
+        }
+        if (c->help) break;
+    }
+    if (c->help) {
+        opts_help(use, opts);
+        return cli_finish(CLI_DONE);
+    }
+    int code = opts_answer(c);
+    if (code != OPTS_GO) return code;
+    if (a->count < use->min) return opts_refuse(c, NULL, "missing: ", use->missing);
+    if (use->max >= 0 && a->count > use->max) {
+        return opts_refuse(c, NULL, "one argument too many: ", a->at[use->max]);
+    }
+    return OPTS_GO;
+}
+
+/* How many letters have to be added, dropped or exchanged; both words are short. */
+static size_t opts_distance(const char *a, const char *b)
+{
+    size_t row[32], n = strlen(b);
+    if (n >= 32) return 99;
+    for (size_t j = 0; j <= n; j++) row[j] = j;
+    for (size_t i = 1; *a; a++, i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t best = corner + (*a != b[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            corner = row[j];
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *opts_nearest(const verb *verbs, const char *word)
+{
+    const char *nearest = NULL;
+    size_t best = 3;
+    for (; verbs->name; verbs++) {
+        size_t d = opts_distance(word, verbs->name);
+        if (d < best) best = d, nearest = verbs->name;
+    }
+    return nearest;
+}
+
+int opts_dispatch(cli *c, const usage *use, const verb *verbs, const char *fallback, int argc,
+                  char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+    bool help = name && (!strcmp(name, "--help") || !strcmp(name, "-h"));
+    if (c->help || help) {
+        opts_help(use, NULL);
+        return cli_finish(CLI_DONE);
+    }
+    bool own = name && name[0] != '-';
+    if (!own) name = fallback;
+    if (!name) return opts_refuse(c, NULL, "missing: ", use->missing);
+    for (const verb *v = verbs; v->name; v++) {
+        if (strcmp(v->name, name) != 0) continue;
+        char both[40];
+        snprintf(both, sizeof both, "%s %s", argv[0], v->name);
+        c->command = both;
+        int code = v->run(c, argc - own, argv + own);
+        c->command = argv[0];
+        return code;
+    }
+    const char *nearest = opts_nearest(verbs, name);
+    char hint[80];
+    if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return opts_refuse(c, nearest ? hint : NULL, "there is no ", name);
+}
+
+int opts_parse_global(cli *c, int *used, int argc, char **argv)
+{
+    opt global[OPTS_GLOBAL];
+    opts_global(c, global);
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        int code = opts_word(c, NULL, global, argv, &i);
+        if (code != CLI_DONE) return code;
+    }
+    *used = i;
+    return c->help ? OPTS_GO : opts_answer(c);
+}

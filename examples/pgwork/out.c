@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "out.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "term.h"
+#include "text.h"
+
+/* -- text ----------------------------------------------------------------------------------- */
+
+void buf_add(buf *t, const char *bytes, size_t n)
+{
+    if (t->size + n + 1 > t->room) {
+        t->room = (t->size + n + 1) * 2;
+        t->at = cli_realloc(t->at, t->room);
+    }
+    if (n) memcpy(t->at + t->size, bytes, n);
+    t->size += n;
+    t->at[t->size] = '\0';
+}
+
+void buf_puts(buf *t, const char *s)
+{
+    buf_add(t, s, strlen(s));
+}
+
+void buf_add_json(buf *t, const char *bytes, size_t n)
+{
+    buf_add(t, "\"", 1);
+    size_t plain = 0, i = 0; /* bytes[plain .. i) goes out as it is */
+    while (i < n) {
+        unsigned char c = (unsigned char)bytes[i];
+        size_t step = text_utf8_char((const unsigned char *)bytes + i, n - i);
+        if (step > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+            i += step;
+            continue;
+        }
+        buf_add(t, bytes + plain, i - plain);
+        char escape[8] = "\\ufffd";
+        if (step > 0 && c != 0) {
+            static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+            const char *at = strchr(from, c);
+            if (at) {
+                snprintf(escape, sizeof escape, "\\%c", to[at - from]);
+            } else {
+                snprintf(escape, sizeof escape, "\\u%04x", c);
+            }
+        }
+        buf_puts(t, escape);
+        plain = ++i;
+    }
+    buf_add(t, bytes + plain, i - plain);
+    buf_add(t, "\"", 1);
+}
+
+void buf_free(buf *t)
+{
+    free(t->at);
+    *t = (buf){0};
+}
+
+/* -- JSON ----------------------------------------------------------------------------------- */
+
+static void out_name(out *o, const char *name)
+{
+    if (o->line.size > 1) buf_puts(&o->line, ",");
+    buf_add_json(&o->line, name, strlen(name));
+    buf_puts(&o->line, ":");
+}
+
+void out_begin(out *o)
+{
+    *o = (out){0};
+    buf_puts(&o->line, "{");
+}
+
+void out_json(out *o, const char *name, const char *json)
+{
+    out_name(o, name);
+    buf_puts(&o->line, json ? json : "null");
+}
+
+void out_text(out *o, const char *name, const char *value)
+{
+    if (!value) {
+        out_json(o, name, NULL);
+        return;
+    }
+    out_name(o, name);
+    buf_add_json(&o->line, value, strlen(value));
+}
+
+void out_int(out *o, const char *name, int64_t value)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, value);
+    out_json(o, name, digits);
+}
+
+void out_bool(out *o, const char *name, bool value)
+{
+    out_json(o, name, value ? "true" : "false");
+}
+
+void out_time(out *o, const char *name, int64_t us)
+{
+    char time[TEXT_TIME];
+    out_text(o, name, us == 0 ? NULL : text_time(time, us));
+}
+
+void out_base64(out *o, const char *name, const void *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *b = bytes;
+    if (!b) {
+        out_json(o, name, NULL);
+        return;
+    }
+    out_name(o, name);
+    buf_puts(&o->line, "\"");
+    for (size_t i = 0; i < n; i += 3) {
+        size_t rest = n - i;
+        unsigned long three = (unsigned long)b[i] << 16 |
+                              (unsigned long)(rest > 1 ? b[i + 1] : 0) << 8 |
+                              (unsigned long)(rest > 2 ? b[i + 2] : 0);
+        char four[4] = {digits[three >> 18 & 63], digits[three >> 12 & 63],
+                        rest > 1 ? digits[three >> 6 & 63] : '=',
+                        rest > 2 ? digits[three & 63] : '='};
+        buf_add(&o->line, four, 4);
+    }
+    buf_puts(&o->line, "\"");
+}
+
+void out_end(out *o)
+{
+    buf_puts(&o->line, "}\n");
+    fwrite(o->line.at, 1, o->line.size, stdout);
+    buf_free(&o->line);
+}
+
+static void out_tags(out *o, const pgw_job *job)
+{
+    buf tags = {0};
+    buf_puts(&tags, "[");
+    for (size_t i = 0; i < pgw_job_tags_count(job); i++) {
+        const char *tag = pgw_job_tag(job, i);
+        if (i) buf_puts(&tags, ",");
+        buf_add_json(&tags, tag, strlen(tag));
+    }
+    buf_puts(&tags, "]");
+    out_json(o, "tags", tags.at);
+    buf_free(&tags);
+}
+
+void out_job(const pgw_job *job, bool claimed)
+{
+    out o;
+    size_t size;
+    const void *body = pgw_job_body(job, &size);
+    out_begin(&o);
+    out_int(&o, "id", pgw_job_id(job));
+    if (claimed) {
+        char token[PGW_TOKEN_TEXT];
+        out_text(&o, "token", pgw_token_format(pgw_job_ref(job).token, token));
+    }
+    out_text(&o, "queue", pgw_job_queue(job));
+    out_text(&o, "state", claimed ? "leased" : pgw_job_state(job));
+    out_text(&o, "kind", pgw_job_kind(job));
+    out_int(&o, "priority", pgw_job_priority(job));
+    out_int(&o, "attempt", pgw_job_attempt(job));
+    out_int(&o, "max_attempts", pgw_job_max_attempts(job));
+    out_time(&o, "created_at", pgw_job_created_us(job));
+    out_time(&o, "lease_until", pgw_job_lease_until_us(job));
+    out_tags(&o, job);
+    out_json(&o, "payload", pgw_job_payload(job));
+    if (claimed) {
+        out_base64(&o, "body_base64", body, size);
+    } else {
+        out_text(&o, "holder", pgw_job_holder(job));
+        out_time(&o, "run_at", pgw_job_run_at_us(job));
+        out_time(&o, "finished_at", pgw_job_finished_us(job));
+        out_text(&o, "key", pgw_job_key(job));
+        out_text(&o, "error", pgw_job_error(job));
+        out_json(&o, "output", pgw_job_output(job));
+    }
+    out_end(&o);
+}
+
+/* -- columns -------------------------------------------------------------------------------- */
+
+char *out_visible(const char *value)
+{
+    buf t = {0};
+    for (size_t n = strlen(value), i = 0; i < n;) {
+        unsigned char c = (unsigned char)value[i];
+        size_t step = text_utf8_char((const unsigned char *)value + i, n - i);
+        /* also the controls beyond ASCII, U+0080 to U+009F */
+        bool control = c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)value[i + 1] < 0xa0);
+        if (step > 0 && !control) {
+            buf_add(&t, value + i, step);
+            i += step;
+        } else {
+            char hex[8];
+            snprintf(hex, sizeof hex, "\\x%02x", c);
+            buf_puts(&t, hex);
+            i++;
+            if (step == 2) { /* the other half of a control beyond ASCII */
+                snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)value[i++]);
+                buf_puts(&t, hex);
+            }
+        }
+    }
+    buf_add(&t, "", 0);
+    return t.at;
+}
+
+void table_begin(table *t, const char *const *headings, size_t columns)
+{
+    *t = (table){.headings = headings, .columns = columns};
+}
+
+void table_text(table *t, const char *value)
+{
+    if (t->cells == t->room) {
+        t->room = t->room ? t->room * 2 : 64;
+        t->cell = cli_realloc(t->cell, t->room * sizeof *t->cell);
+    }
+    t->cell[t->cells++] = out_visible(value && *value ? value : "-");
+}
+
+void table_int(table *t, int64_t value)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, value);
+    table_text(t, digits);
+}
+
+void table_age(table *t, int64_t ms)
+{
+    char age[TEXT_AGE];
+    table_text(t, ms < 0 ? NULL : text_age(age, ms));
+}
+
+/* Characters, not bytes. */
+static size_t table_width(const char *s)
+{
+    size_t width = 0;
+    for (; *s; s++) width += ((unsigned char)*s & 0xc0) != 0x80;
+    return width;
+}
+
+static void table_put(const char *s, size_t width, bool right, bool last)
+{
+    size_t used = table_width(s);
+    int pad = used < width ? (int)(width - used) : 0;
+    if (right) {
+        printf("%*s%s", pad, "", s);
+    } else {
+        printf("%s%*s", s, last ? 0 : pad, "");
+    }
+    fputs(last ? "\n" : "  ", stdout);
+}
+
+void table_end(table *t)
+{
+    size_t *width = cli_alloc(t->columns * sizeof *width);
+    for (size_t i = 0; i < t->columns; i++) {
+        width[i] = strlen(t->headings[i]) - (strchr(t->headings[i], '>') != NULL);
+    }
+    for (size_t i = 0; i < t->cells; i++) {
+        size_t w = table_width(t->cell[i]), *most = &width[i % t->columns];
+        if (w > *most) *most = w;
+    }
+    if (t->cells) {
+        fputs(term_style(TERM_BOLD), stdout);
+        for (size_t i = 0; i < t->columns; i++) {
+            char heading[32];
+            size_t n = strcspn(t->headings[i], ">");
+            snprintf(heading, sizeof heading, "%.*s", (int)n, t->headings[i]);
+            table_put(heading, width[i], t->headings[i][n] == '>', i + 1 == t->columns);
+        }
+        fputs(term_style(TERM_PLAIN), stdout);
+    }
+    for (size_t i = 0; i < t->cells; i++) {
+        size_t column = i % t->columns;
+        table_put(t->cell[i], width[column], strchr(t->headings[column], '>') != NULL,
+                  column + 1 == t->columns);
+        free(t->cell[i]);
+    }
+    free(width);
+    free(t->cell);
+    *t = (table){0};
+}

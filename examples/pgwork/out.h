@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * out: data for programs (one JSON object per line) and for people (columns). Text from the
+ * database never reaches a terminal raw: control characters are shown, not sent.
+ */
+#ifndef OUT_H
+#define OUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pgwork.h"
+
+/* A growing text, always terminated. Start from {0}. */
+typedef struct buf {
+    char *at;
+    size_t size, room;
+} buf;
+void buf_add(buf *t, const char *bytes, size_t n);
+void buf_puts(buf *t, const char *s);
+/** As a JSON string with its quotes; what is no UTF-8, and NUL, becomes U+FFFD. */
+void buf_add_json(buf *t, const char *bytes, size_t n);
+void buf_free(buf *t);
+
+/* A JSON object on stdout: out_begin(), members, out_end(). A NULL text is the value null. */
+typedef struct out {
+    buf line;
+} out;
+void out_begin(out *o);
+void out_text(out *o, const char *name, const char *value);
+void out_int(out *o, const char *name, int64_t value);
+void out_bool(out *o, const char *name, bool value);
+void out_time(out *o, const char *name, int64_t us); /* 0: null */
+void out_json(out *o, const char *name, const char *json);
+void out_base64(out *o, const char *name, const void *bytes, size_t n); /* NULL: null */
+void out_end(out *o);
+
+/** All that a job says. @p claimed: with token and body, as its holder may see it. */
+void out_job(const pgw_job *job, bool claimed);
+
+/* Columns: a heading that ends with '>' is aligned to the right. */
+typedef struct table {
+    const char *const *headings;
+    size_t columns, cells, room;
+    char **cell;
+} table;
+void table_begin(table *t, const char *const *headings, size_t columns);
+void table_text(table *t, const char *value); /* NULL and "" show as "-" */
+void table_int(table *t, int64_t value);
+void table_age(table *t, int64_t ms); /* negative: "-" */
+/** Prints (nothing when there are no rows) and frees. */
+void table_end(table *t);
+
+/** Text with its control characters made visible: caller frees. */
+char *out_visible(const char *value);
+
+#endif

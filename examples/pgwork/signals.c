@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "signals.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "text.h"
+
+static pgw_stop *signals_stop;
+static pgw_reaper *signals_reaper;
+static volatile sig_atomic_t signals_seen, signals_last;
+
+static void signals_handle(int number)
+{
+    int saved = errno;
+    signals_last = number;
+    signals_seen = signals_seen + 1;
+    if (signals_seen > 2) _exit(128 + number);
+    pgw_stop_notify(signals_stop);
+    errno = saved;
+}
+
+static void signals_handle_hup(int number)
+{
+    (void)number;
+    pgw_reaper_reload(signals_reaper);
+}
+
+static void signals_set(int number, void (*handler)(int))
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    /* one after the other, so that the count is exact */
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaction(number, &action, NULL);
+}
+
+int signals_install(cli *c)
+{
+    pgw_status st = pgw_stop_new(&c->stop);
+    if (st != PGW_OK) return cli_fail_with(st, NULL, NULL);
+    signals_stop = c->stop;
+    signals_set(SIGTERM, signals_handle);
+    signals_set(SIGINT, signals_handle);
+    /* what cannot be written is an error of that write, not the end of the program */
+    signals_set(SIGPIPE, SIG_IGN);
+    return CLI_DONE;
+}
+
+void signals_on_reload(pgw_reaper *r)
+{
+    signals_reaper = r;
+    signals_set(SIGHUP, r ? signals_handle_hup : SIG_DFL);
+}
+
+int signals_code(void)
+{
+    return signals_seen ? 128 + (int)signals_last : 0;
+}
+
+bool signals_sleep(const cli *c, int64_t ms)
+{
+    int64_t until = text_tick_ms() + ms;
+    for (;;) {
+        int64_t left = until - text_tick_ms();
+        if (pgw_stop_count(c->stop) > 0) return false;
+        if (left <= 0) return true;
+        struct pollfd p = {.fd = pgw_stop_fd(c->stop), .events = POLLIN};
+        poll(&p, 1, left > 60000 ? 60000 : (int)left);
+    }
+}

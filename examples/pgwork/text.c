@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+bool text_to_int(int64_t *n, const char *word)
+{
+    bool negative = *word == '-';
+    if (negative) word++;
+    if (*word == '\0') return false;
+    int64_t sum = 0; /* counted downwards: there is one more negative number */
+    for (; *word; word++) {
+        if (*word < '0' || *word > '9') return false;
+        int digit = *word - '0';
+        if (sum < (INT64_MIN + digit) / 10) return false;
+        sum = sum * 10 - digit;
+    }
+    if (!negative && sum == INT64_MIN) return false;
+    *n = negative ? sum : -sum;
+    return true;
+}
+
+/* At most @p width digits at *word, which moves behind them. */
+static bool text_digits(int64_t *n, const char **word, int width)
+{
+    int used = 0;
+    *n = 0;
+    while (used < width && **word >= '0' && **word <= '9') {
+        *n = *n * 10 + (**word - '0');
+        (*word)++;
+        used++;
+    }
+    return used > 0;
+}
+
+bool text_to_ms(int64_t *ms, const char *word)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+    int64_t sum = 0, n;
+    bool first = true;
+    do {
+        if (!text_digits(&n, &word, 12)) return false;
+        size_t letters = strspn(word, "msdh");
+        if (letters == 0 && first && *word == '\0') {
+            *ms = n * 1000;
+            return true;
+        }
+        size_t u = 0, all = sizeof units / sizeof *units;
+        while (u < all &&
+               (strlen(units[u].name) != letters || strncmp(units[u].name, word, letters) != 0)) {
+            u++;
+        }
+        if (u == all || n > INT64_MAX / 4 / units[u].ms) return false;
+        if (sum > INT64_MAX / 2) return false;
+        sum += n * units[u].ms;
+        word += letters;
+        first = false;
+    } while (*word);
+    *ms = sum;
+    return true;
+}
+
+/* Days since 1970-01-01 in the Gregorian calendar; the year begins in March, so leap days come
+ * last. */
+static int64_t text_days(int64_t y, int64_t m, int64_t d)
+{
+    if (m <= 2) y--;
+    int64_t era = y / 400, year = y % 400;
+    int64_t day = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
+    return era * 146097 + year * 365 + year / 4 - year / 100 + day - 719468;
+}
+
+static bool text_fixed(int64_t *n, const char **word, int width, char end)
+{
+    const char *from = *word;
+    if (!text_digits(n, word, width) || *word - from != width) return false;
+    if (end && **word != end) return false;
+    if (end) (*word)++;
+    return true;
+}
+
+bool text_to_time_us(int64_t *us, const char *word)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int64_t y, mo, d, h, mi, s = 0, fraction = 0, zone_h = 0, zone_m = 0;
+    if (!text_fixed(&y, &word, 4, '-') || !text_fixed(&mo, &word, 2, '-') ||
+        !text_fixed(&d, &word, 2, 0)) {
+        return false;
+    }
+    if (*word != 'T' && *word != ' ') return false;
+    word++;
+    if (!text_fixed(&h, &word, 2, ':') || !text_fixed(&mi, &word, 2, 0)) return false;
+    if (*word == ':') {
+        word++;
+        if (!text_fixed(&s, &word, 2, 0)) return false;
+    }
+    if (*word == '.') {
+        word++;
+        int64_t unit = 100000;
+        if (*word < '0' || *word > '9') return false;
+        for (; *word >= '0' && *word <= '9'; word++, unit /= 10) fraction += (*word - '0') * unit;
+    }
+    char sign = *word++;
+    if (sign == '+' || sign == '-') {
+        if (!text_fixed(&zone_h, &word, 2, 0)) return false;
+        if (*word == ':') word++;
+        if (*word && !text_fixed(&zone_m, &word, 2, 0)) return false;
+    } else if (sign != 'Z') {
+        return false; /* without a zone it would mean something else on every machine */
+    }
+    bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+    if (*word || y < 1970 || mo < 1 || mo > 12 || d < 1 || h > 23 || mi > 59 || s > 59 ||
+        zone_h > 15 || zone_m > 59 || d > days[mo - 1] + (mo == 2 && leap)) {
+        return false;
+    }
+    int64_t zone = (zone_h * 60 + zone_m) * 60 * (sign == '-' ? -1 : 1);
+    *us = (text_days(y, mo, d) * 86400 + h * 3600 + mi * 60 + s - zone) * 1000000 + fraction;
+    return true;
+}
+
+char *text_age(char buf[TEXT_AGE], int64_t ms)
+{
+    int64_t s = ms / 1000;
+    if (ms < 0) {
+        snprintf(buf, TEXT_AGE, "0ms");
+    } else if (ms < 1000) {
+        snprintf(buf, TEXT_AGE, "%" PRId64 "ms", ms);
+    } else if (s < 60) {
+        snprintf(buf, TEXT_AGE, "%" PRId64 "s", s);
+    } else if (s < 3600) {
+        snprintf(buf, TEXT_AGE, "%" PRId64 "m%02" PRId64 "s", s / 60, s % 60);
+    } else if (s < 86400) {
+        snprintf(buf, TEXT_AGE, "%" PRId64 "h%02" PRId64 "m", s / 3600, s / 60 % 60);
+    } else {
+        snprintf(buf, TEXT_AGE, "%" PRId64 "d%02" PRId64 "h", s / 86400, s / 3600 % 24);
+    }
+    return buf;
+}
+
+char *text_time(char buf[TEXT_TIME], int64_t us)
+{
+    int64_t rest = us % 1000000;
+    time_t s = (time_t)(us / 1000000 - (rest < 0));
+    if (rest < 0) rest += 1000000;
+    struct tm tm;
+    char day[21];
+    if (!gmtime_r(&s, &tm) || strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        day[0] = '\0';
+    snprintf(buf, TEXT_TIME, "%s.%06dZ", day, (int)rest);
+    return buf;
+}
+
+size_t text_utf8_char(const unsigned char *s, size_t n)
+{
+    if (n == 0) return 0;
+    if (s[0] < 0x80) return 1;
+    size_t size = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || n < size) return 0;
+    /* the second byte's range keeps out overlong forms, surrogates and what is over U+10FFFF */
+    unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < low || s[1] > high) return 0;
+    for (size_t i = 2; i < size; i++) {
+        if (s[i] < 0x80 || s[i] > 0xbf) return 0;
+    }
+    return size;
+}
+
+size_t text_utf8_span(const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        size_t step = text_utf8_char((const unsigned char *)s + i, n - i);
+        if (step == 0) return i;
+        i += step;
+    }
+    return n;
+}
+
+int64_t text_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+int64_t text_tick_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void text_ratio(char *buf, size_t size, int part, int whole)
+{
+    snprintf(buf, size, "%d/%d", part, whole);
+}
