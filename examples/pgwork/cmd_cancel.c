@@ -31,14 +31,15 @@ int cmd_cancel(cli *c, int argc, char **argv)
 {
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
-        "cancel QUEUE ID...",
-        "Removes jobs that wait. Whoever runs one hears of it at the next extend of its lease\n"
-        "and should stop.",
-        "Ends with 1 when one of them is not there.",
-        2,
-        -1,
-        "QUEUE ID",
-        false};
+        .synopsis = "cancel QUEUE ID...",
+        .about =
+            "Removes jobs that wait. Whoever runs one hears of it at the next extend of its lease\n"
+            "and should stop.",
+        .more = "Ends with 1 when one of them is not there.",
+        .min = 2,
+        .max = -1,
+        .missing = "QUEUE ID",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -46,21 +46,23 @@ int cmd_claim(cli *c, int argc, char **argv)
         {0, "holder", "NAME", "who takes them (host:pid)", .text = &o.holder},
         {.name = NULL}};
     static const usage use = {
-        "claim QUEUE... [-n N] [--lease TIME] [--wait TIME]",
-        "Takes jobs, the lowest priority number first, then the oldest, and prints one line for "
-        "each:\n"
-        "id, token, queue, attempt, kind and payload, with tabs between. Finish each with "
-        "complete,\n"
-        "fail, snooze or release before its lease ends, or extend it.",
-        "Ends with 1 when there is nothing to take.\n\n"
-        "  pgwork claim mail | while IFS=\"$(printf '\\t')\" read -r id token rest; do\n"
-        "      send-mail && pgwork complete mail \"$id\" \"$token\" || pgwork fail mail \"$id\" "
-        "\"$token\"\n"
-        "  done",
-        1,
-        64,
-        "QUEUE",
-        false};
+        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME]",
+        .about = "Takes jobs, the lowest priority number first, then the oldest, and prints one "
+                 "line for "
+                 "each:\n"
+                 "id, token, queue, attempt, kind and payload, with tabs between. Finish each with "
+                 "complete,\n"
+                 "fail, snooze or release before its lease ends, or extend it.",
+        .more = "Ends with 1 when there is nothing to take.\n\n"
+                "  pgwork claim mail | while IFS=\"$(printf '\\t')\" read -r id token rest; do\n"
+                "      send-mail && pgwork complete mail \"$id\" \"$token\" || pgwork fail mail "
+                "\"$id\" "
+                "\"$token\"\n"
+                "  done",
+        .min = 1,
+        .max = 64,
+        .missing = "QUEUE",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

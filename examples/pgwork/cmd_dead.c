@@ -51,13 +51,11 @@ static int dead_list(cli *c, int argc, char **argv)
         {'k', "kind", "KIND", "of this kind", .text = &o.kind},
         {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
         {.name = NULL}};
-    static const usage use = {"dead list [QUEUE] [-k KIND] [-n N]",
-                              "Lists dead letters with the last line of their error.",
-                              NULL,
-                              0,
-                              1,
-                              "",
-                              false};
+    static const usage use = {
+        .synopsis = "dead list [QUEUE] [-k KIND] [-n N]",
+        .about = "Lists dead letters with the last line of their error.",
+        .max = 1,
+    };
     static const char *const headings[] = {"ID>", "QUEUE", "KIND", "ATTEMPT>", "DIED>", "ERROR"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
@@ -92,13 +90,14 @@ static int dead_redrive(cli *c, int argc, char **argv)
     const opt opts[] = {{'k', "kind", "KIND", "only of this kind", .text = &kind},
                         {'n', "limit", "N", "at most N of them (0: all)", .big = &limit},
                         {.name = NULL}};
-    static const usage use = {"dead redrive QUEUE [-k KIND] [-n N]",
-                              "Brings dead letters back to ready, with a fresh count of attempts.",
-                              "Ends with 1 when there are none. Single ones: pgwork retry.",
-                              1,
-                              1,
-                              "QUEUE",
-                              false};
+    static const usage use = {
+        .synopsis = "dead redrive QUEUE [-k KIND] [-n N]",
+        .about = "Brings dead letters back to ready, with a fresh count of attempts.",
+        .more = "Ends with 1 when there are none. Single ones: pgwork retry.",
+        .min = 1,
+        .max = 1,
+        .missing = "QUEUE",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -113,13 +112,14 @@ static int dead_purge(cli *c, int argc, char **argv)
     const opt opts[] = {
         {0, "older-than", "TIME", "only those that died before (0: all)", .ms = &older_ms},
         {.name = NULL}};
-    static const usage use = {"dead purge QUEUE [--older-than TIME]",
-                              "Deletes dead letters for good.",
-                              "Ends with 1 when there are none.",
-                              1,
-                              1,
-                              "QUEUE",
-                              false};
+    static const usage use = {
+        .synopsis = "dead purge QUEUE [--older-than TIME]",
+        .about = "Deletes dead letters for good.",
+        .more = "Ends with 1 when there are none.",
+        .min = 1,
+        .max = 1,
+        .missing = "QUEUE",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -135,16 +135,13 @@ int cmd_dead(cli *c, int argc, char **argv)
                                  {"purge", "", dead_purge},
                                  {NULL, NULL, NULL}};
     static const usage use = {
-        "dead list [QUEUE] [-k KIND] [-n N]\ndead redrive QUEUE [-k KIND] [-n N]\n"
-        "dead purge QUEUE [--older-than TIME]",
-        "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
-        "  list      what died, and why\n"
-        "  redrive   back to ready, with a fresh count of attempts\n"
-        "  purge     delete for good",
-        NULL,
-        0,
-        0,
-        "list, redrive or purge",
-        false};
+        .synopsis = "dead list [QUEUE] [-k KIND] [-n N]\ndead redrive QUEUE [-k KIND] [-n N]\n"
+                    "dead purge QUEUE [--older-than TIME]",
+        .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
+                 "  list      what died, and why\n"
+                 "  redrive   back to ready, with a fresh count of attempts\n"
+                 "  purge     delete for good",
+        .missing = "list, redrive or purge",
+    };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

@@ -48,14 +48,12 @@ int cmd_doctor(cli *c, int argc, char **argv)
 {
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
-        "doctor",
-        "Examines the server's settings, the schema and its roles, reapers, expired leases, what\n"
-        "holds vacuum back, bloat and clocks, and says what to do about what it finds.",
-        "Ends with 1 when something is bad. -q leaves out what is well.",
-        0,
-        0,
-        "",
-        false};
+        .synopsis = "doctor",
+        .about = "Examines the server's settings, the schema and its roles, reapers, expired "
+                 "leases, what\n"
+                 "holds vacuum back, bloat and clocks, and says what to do about what it finds.",
+        .more = "Ends with 1 when something is bad. -q leaves out what is well.",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -24,8 +24,8 @@ typedef struct enqueue {
     cli *c;
     const char *queue, *op;
     job_form form; /* how a record becomes a job */
-    const char *file;
-    bool from_arguments, by_statement, key_given, empty;
+    const char *file, *body;
+    bool from_arguments, by_statement, empty;
     char end; /* of a record: newline or NUL */
     /* under way */
     pgw_load *load;
@@ -176,6 +176,29 @@ static int enqueue_file(enqueue *e)
 
 /* -- all of it ------------------------------------------------------------------------------ */
 
+/* The body of one job, all of FILE. */
+static int enqueue_read_body(enqueue *e)
+{
+    buf b = {0};
+    char bytes[8192];
+    size_t n;
+    FILE *in = fopen(e->body, "r");
+    if (!in) return cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", e->body, strerror(errno));
+    buf_add(&b, "", 0);
+    while ((n = fread(bytes, 1, sizeof bytes, in)) > 0 && b.size <= ENQUEUE_RECORD_MAX) {
+        buf_add(&b, bytes, n);
+    }
+    int failed = b.size > ENQUEUE_RECORD_MAX ? EFBIG : ferror(in) ? errno : 0;
+    fclose(in);
+    if (failed) {
+        buf_free(&b);
+        return cli_fail(CLI_USAGE, NULL, "cannot read %s: %s", e->body, strerror(failed));
+    }
+    e->form.model.body = b.at; /* until the program ends */
+    e->form.model.body_size = b.size;
+    return CLI_DONE;
+}
+
 static int enqueue_input(enqueue *e, const args *a)
 {
     if (e->empty) return enqueue_record(e, NULL, 0, 1);
@@ -272,13 +295,14 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
                         "%s: jobs come from arguments, from a file or by --empty, not from two",
                         command);
     }
-    if (job->key && a->count > 2) {
+    bool one = a->count == 2 || e->empty;
+    if (!one && (job->key || e->body)) {
         return cli_fail(CLI_USAGE, "with --full each job can have a key of its own",
-                        "%s: --key is for one job", command);
+                        "%s: --key and --body are for one job, given as an argument or by --empty",
+                        command);
     }
-    e->key_given = job->key != NULL;
-    e->by_statement = e->from_arguments || e->empty || e->op || e->key_given || e->form.keys;
-    return CLI_DONE;
+    e->by_statement = e->from_arguments || e->empty || e->op || e->form.keys;
+    return e->body ? enqueue_read_body(e) : CLI_DONE;
 }
 
 int cmd_enqueue(cli *c, int argc, char **argv)
@@ -296,6 +320,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         {0, "member", "NAME", "a plain line becomes {\"NAME\": line} (line)",
          .text = &e.form.member},
         {0, "empty", NULL, "one job without a payload", .flag = &e.empty},
+        {'b', "body", "FILE", "opaque bytes beside the payload of one job", .text = &e.body},
         {'k', "kind", "KIND", "what sort of job", .text = &job->kind},
         {'p', "priority", "N", "0 (first) to 9 (0)", .number = &job->priority, .min = 0, .max = 9},
         {0, "delay", "TIME", "not before TIME from now", .ms = &job->delay_ms},
@@ -314,21 +339,25 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         {0, "op", "UUID", "a second call with the same UUID adds nothing", .text = &e.op},
         {.name = NULL}};
     static const usage use = {
-        "enqueue QUEUE JOB... [OPTIONS]\nenqueue QUEUE [-f FILE] [OPTIONS] < LINES",
-        "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
-        "--json-lines it is\n"
-        "the payload; with --full it is an object with any of payload, kind, priority, delay_ms,\n"
-        "run_at, max_attempts, lease_ms, tags and key, and the options say what it leaves out.",
-        "Prints the id of each job that came by an argument, --key, --op or --full. All others go\n"
-        "in by one COPY, all or none. A line that is no UTF-8, or no JSON, is named, and no job "
-        "of\n"
-        "its lot (10,000 jobs with keys, else all) is added.\n\n"
-        "  pgwork enqueue thumbs a.png b.png\n"
-        "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",
-        1,
-        -1,
-        "QUEUE",
-        false};
+        .synopsis = "enqueue QUEUE JOB... [OPTIONS]\nenqueue QUEUE [-f FILE] [OPTIONS] < LINES",
+        .about =
+            "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
+            "--json-lines it is\n"
+            "the payload; with --full it is an object with any of payload, kind, priority, "
+            "delay_ms,\n"
+            "run_at, max_attempts, lease_ms, tags and key, and the options say what it leaves out.",
+        .more = "Prints the id of each job that came by an argument, --key, --op or --full. All "
+                "others go\n"
+                "in by one COPY, all or none. A line that is no UTF-8, or no JSON, is named, and "
+                "no job "
+                "of\n"
+                "its lot (10,000 jobs with keys, else all) is added.\n\n"
+                "  pgwork enqueue thumbs a.png b.png\n"
+                "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code == OPTS_GO) {

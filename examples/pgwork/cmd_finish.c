@@ -169,13 +169,14 @@ int cmd_complete(cli *c, int argc, char **argv)
                          "the result, kept as long as the queue's retention says",
                          .text = &f.output},
                         {.name = NULL}};
-    static const usage use = {FINISH_SYNOPSIS("complete", " [--output JSON]"),
-                              "Says that claimed jobs are done.",
-                              FINISH_MORE,
-                              1,
-                              -1,
-                              "QUEUE",
-                              false};
+    static const usage use = {
+        .synopsis = FINISH_SYNOPSIS("complete", " [--output JSON]"),
+        .about = "Says that claimed jobs are done.",
+        .more = FINISH_MORE,
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
@@ -193,15 +194,16 @@ int cmd_fail(cli *c, int argc, char **argv)
                          .ms = &f.fail.retry_ms},
                         {0, "dead", NULL, "to the dead letters at once", .flag = &f.fail.dead},
                         {.name = NULL}};
-    static const usage use = {FINISH_SYNOPSIS("fail", " [-e TEXT] [--retry TIME | --dead]"),
-                              "Says that claimed jobs failed: they are tried again later, or go to "
-                              "the dead letters when\n"
-                              "their attempts are used up.",
-                              FINISH_MORE,
-                              1,
-                              -1,
-                              "QUEUE",
-                              false};
+    static const usage use = {
+        .synopsis = FINISH_SYNOPSIS("fail", " [-e TEXT] [--retry TIME | --dead]"),
+        .about = "Says that claimed jobs failed: they are tried again later, or go to "
+                 "the dead letters when\n"
+                 "their attempts are used up.",
+        .more = FINISH_MORE,
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
@@ -218,14 +220,15 @@ int cmd_extend(cli *c, int argc, char **argv)
                          .min = 100, .max = 86400000},
                         {.name = NULL}};
     static const usage use = {
-        FINISH_SYNOPSIS("extend", " [--lease TIME]"),
-        "Makes the leases of claimed jobs longer. Ends with 7 when all were extended, but\n"
-        "somebody asked to cancel one of them: stop, and finish it.",
-        FINISH_MORE,
-        1,
-        -1,
-        "QUEUE",
-        false};
+        .synopsis = FINISH_SYNOPSIS("extend", " [--lease TIME]"),
+        .about =
+            "Makes the leases of claimed jobs longer. Ends with 7 when all were extended, but\n"
+            "somebody asked to cancel one of them: stop, and finish it.",
+        .more = FINISH_MORE,
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
@@ -241,13 +244,14 @@ int cmd_release(cli *c, int argc, char **argv)
     finish f = {.call = finish_release};
     const opt opts[] = {{.name = NULL}};
     static const usage use = {
-        FINISH_SYNOPSIS("release", ""),
-        "Hands claimed jobs back unstarted, in front of their priority; no attempt is charged.",
-        FINISH_MORE,
-        1,
-        -1,
-        "QUEUE",
-        false};
+        .synopsis = FINISH_SYNOPSIS("release", ""),
+        .about =
+            "Hands claimed jobs back unstarted, in front of their priority; no attempt is charged.",
+        .more = FINISH_MORE,
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
@@ -262,12 +266,13 @@ int cmd_snooze(cli *c, int argc, char **argv)
     finish f = {.call = finish_snooze, .ms = 30000};
     const opt opts[] = {{0, "delay", "TIME", "again after TIME (30s)", .ms = &f.ms},
                         {.name = NULL}};
-    static const usage use = {FINISH_SYNOPSIS("snooze", " [--delay TIME]"),
-                              "Puts claimed jobs off; no attempt is charged.",
-                              FINISH_MORE,
-                              1,
-                              -1,
-                              "QUEUE",
-                              false};
+    static const usage use = {
+        .synopsis = FINISH_SYNOPSIS("snooze", " [--delay TIME]"),
+        .about = "Puts claimed jobs off; no attempt is charged.",
+        .more = FINISH_MORE,
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
     return finish_run(c, &f, opts, &use, argc, argv);
 }

@@ -64,14 +64,13 @@ int cmd_ls(cli *c, int argc, char **argv)
         {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
         {.name = NULL}};
     static const usage use = {
-        "ls [QUEUE] [-s STATE] [-k KIND] [-n N]",
-        "Lists jobs. WHEN tells how long the lease lasts or how late it is, when a delayed job\n"
-        "is due, or how long ago a job was finished.",
-        "With --json each job is a line, with everything that `pgwork show` tells.",
-        0,
-        1,
-        "",
-        false};
+        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N]",
+        .about = "Lists jobs. WHEN tells how long the lease lasts or how late it is, when a "
+                 "delayed job\n"
+                 "is due, or how long ago a job was finished.",
+        .more = "With --json each job is a line, with everything that `pgwork show` tells.",
+        .max = 1,
+    };
     static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
                                            "ATTEMPT>", "AGE>",  "WHEN>", "HOLDER"};
     args a;

@@ -65,16 +65,13 @@ static int migrate_up(cli *c, int argc, char **argv)
     const opt opts[] = {
         {0, "dry-run", NULL, "print the SQL that would run, and run nothing", .flag = &dry_run},
         {.name = NULL}};
-    static const usage use = {"migrate [up] [--dry-run]",
-                              "Creates the schema, or brings it up to date: each step in a "
-                              "transaction of its own, under a\n"
-                              "lock, so it may be repeated and run by several at once. Needs the "
-                              "right to create schemas.",
-                              NULL,
-                              0,
-                              0,
-                              "",
-                              false};
+    static const usage use = {
+        .synopsis = "migrate [up] [--dry-run]",
+        .about = "Creates the schema, or brings it up to date: each step in a "
+                 "transaction of its own, under a\n"
+                 "lock, so it may be repeated and run by several at once. Needs the "
+                 "right to create schemas.",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -100,15 +97,11 @@ static int migrate_status(cli *c, int argc, char **argv)
 {
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
-        "migrate status",
-        "Lists all migrations with their state: applied, pending, changed\n"
-        "(the file differs from what was applied), unknown (newer than this\n"
-        "pgwork). Ends with 1 when some are pending, with 4 when one does not fit.",
-        NULL,
-        0,
-        0,
-        "",
-        false};
+        .synopsis = "migrate status",
+        .about = "Lists all migrations with their state: applied, pending, changed\n"
+                 "(the file differs from what was applied), unknown (newer than this\n"
+                 "pgwork). Ends with 1 when some are pending, with 4 when one does not fit.",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     return code != OPTS_GO ? code : migrate_look(c, false);
@@ -119,14 +112,12 @@ int cmd_migrate(cli *c, int argc, char **argv)
     static const verb verbs[] = {{"up", "apply what is pending", migrate_up},
                                  {"status", "list all migrations", migrate_status},
                                  {NULL, NULL, NULL}};
-    static const usage use = {"migrate [up] [--dry-run]\nmigrate status",
-                              "Creates the schema, or brings it up to date.\n\n"
-                              "  up       apply what is pending; --dry-run prints the SQL instead\n"
-                              "  status   list all migrations and their state",
-                              NULL,
-                              0,
-                              0,
-                              "up or status",
-                              false};
+    static const usage use = {
+        .synopsis = "migrate [up] [--dry-run]\nmigrate status",
+        .about = "Creates the schema, or brings it up to date.\n\n"
+                 "  up       apply what is pending; --dry-run prints the SQL instead\n"
+                 "  status   list all migrations and their state",
+        .missing = "up or status",
+    };
     return opts_dispatch(c, &use, verbs, "up", argc, argv);
 }

@@ -70,14 +70,10 @@ static int queue_list(cli *c, int argc, char **argv)
     const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
                         {.name = NULL}};
     static const usage use = {
-        "queue list",
-        "All queues with their counts and settings. STATE is open, paused (no claims),\n"
-        "draining (no enqueues) or closed (neither).",
-        NULL,
-        0,
-        0,
-        "",
-        false};
+        .synopsis = "queue list",
+        .about = "All queues with their counts and settings. STATE is open, paused (no claims),\n"
+                 "draining (no enqueues) or closed (neither).",
+    };
     static const char *const headings[] = {"QUEUE", "STATE",   "READY>", "LEASED>",   "DELAYED>",
                                            "DEAD>", "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>"};
     args a;
@@ -129,26 +125,26 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
 static int queue_create(cli *c, int argc, char **argv)
 {
     static const usage use = {
-        "queue create NAME [OPTIONS]",
-        "Creates a queue; sets what is given when it is there. TIME is 500ms, 30s, 5m, 2h, 1d\n"
-        "or 1h30m; a bare number is seconds.",
-        NULL,
-        1,
-        1,
-        "NAME",
-        false};
+        .synopsis = "queue create NAME [OPTIONS]",
+        .about =
+            "Creates a queue; sets what is given when it is there. TIME is 500ms, 30s, 5m, 2h, 1d\n"
+            "or 1h30m; a bare number is seconds.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
     return queue_configure(c, argc, argv, &use, pgw_queue_create);
 }
 
 static int queue_set(cli *c, int argc, char **argv)
 {
-    static const usage use = {"queue set NAME [OPTIONS]",
-                              "Changes settings of a queue; what is not given stays as it is.",
-                              NULL,
-                              1,
-                              1,
-                              "NAME",
-                              false};
+    static const usage use = {
+        .synopsis = "queue set NAME [OPTIONS]",
+        .about = "Changes settings of a queue; what is not given stays as it is.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
     return queue_configure(c, argc, argv, &use, pgw_queue_set);
 }
 
@@ -168,21 +164,36 @@ static int queue_door(cli *c, int argc, char **argv, const usage *use,
 static int queue_pause(cli *c, int argc, char **argv)
 {
     static const usage use = {
-        "queue pause NAME...", "No claims any more; enqueues go on.", NULL, 1, -1, "NAME", false};
+        .synopsis = "queue pause NAME...",
+        .about = "No claims any more; enqueues go on.",
+        .min = 1,
+        .max = -1,
+        .missing = "NAME",
+    };
     return queue_door(c, argc, argv, &use, pgw_queue_pause);
 }
 
 static int queue_resume(cli *c, int argc, char **argv)
 {
     static const usage use = {
-        "queue resume NAME...", "Undoes pause and drain.", NULL, 1, -1, "NAME", false};
+        .synopsis = "queue resume NAME...",
+        .about = "Undoes pause and drain.",
+        .min = 1,
+        .max = -1,
+        .missing = "NAME",
+    };
     return queue_door(c, argc, argv, &use, pgw_queue_resume);
 }
 
 static int queue_drain(cli *c, int argc, char **argv)
 {
     static const usage use = {
-        "queue drain NAME...", "No enqueues any more; claims go on.", NULL, 1, -1, "NAME", false};
+        .synopsis = "queue drain NAME...",
+        .about = "No enqueues any more; claims go on.",
+        .min = 1,
+        .max = -1,
+        .missing = "NAME",
+    };
     return queue_door(c, argc, argv, &use, pgw_queue_drain);
 }
 
@@ -192,13 +203,13 @@ static int queue_purge(cli *c, int argc, char **argv)
     const opt opts[] = {
         {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &state},
         {.name = NULL}};
-    static const usage use = {"queue purge NAME [--state STATE]",
-                              "Deletes jobs for good; never those that somebody works on.",
-                              NULL,
-                              1,
-                              1,
-                              "NAME",
-                              false};
+    static const usage use = {
+        .synopsis = "queue purge NAME [--state STATE]",
+        .about = "Deletes jobs for good; never those that somebody works on.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -220,13 +231,13 @@ static int queue_drop(cli *c, int argc, char **argv)
     bool force = false;
     const opt opts[] = {{0, "force", NULL, "with all its jobs, also those at work", .flag = &force},
                         {.name = NULL}};
-    static const usage use = {"queue drop NAME [--force]",
-                              "Removes a queue and its settings; refuses while there are jobs.",
-                              NULL,
-                              1,
-                              1,
-                              "NAME",
-                              false};
+    static const usage use = {
+        .synopsis = "queue drop NAME [--force]",
+        .about = "Removes a queue and its settings; refuses while there are jobs.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -240,13 +251,13 @@ static int queue_depth(cli *c, int argc, char **argv)
     const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
                         {.name = NULL}};
     static const usage use = {
-        "queue depth NAME [--at-most N]",
-        "Counts the jobs of one queue by state, and tells the age of the oldest ready one.",
-        NULL,
-        1,
-        1,
-        "NAME",
-        false};
+        .synopsis = "queue depth NAME [--at-most N]",
+        .about =
+            "Counts the jobs of one queue by state, and tells the age of the oldest ready one.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
     static const char *const headings[] = {"READY>", "LEASED>", "DELAYED>",
                                            "DEAD>",  "DONE>",   "OLDEST>"};
     args a;
@@ -283,22 +294,22 @@ int cmd_queue(cli *c, int argc, char **argv)
                                  {"purge", "", queue_purge},   {"drop", "", queue_drop},
                                  {"depth", "", queue_depth},   {NULL, NULL, NULL}};
     static const usage use = {
-        "queue list\nqueue create|set NAME [OPTIONS]\nqueue pause|resume|drain NAME...\n"
-        "queue purge NAME [--state STATE]\nqueue drop NAME [--force]\nqueue depth NAME",
-        "Looks after queues. A queue comes into being at its first enqueue, or by create.\n\n"
-        "  list      all queues, their counts and settings\n"
-        "  create    a new one, with settings\n"
-        "  set       change settings\n"
-        "  pause     no claims; enqueues go on\n"
-        "  drain     no enqueues; claims go on\n"
-        "  resume    both again\n"
-        "  purge     delete jobs in one state\n"
-        "  drop      remove the queue\n"
-        "  depth     count the jobs of one queue",
-        "`pgwork queue create --help` tells the options of a verb.",
-        0,
-        0,
-        "list, create, set, pause, resume, drain, purge, drop or depth",
-        false};
+        .synopsis =
+            "queue list\nqueue create|set NAME [OPTIONS]\nqueue pause|resume|drain NAME...\n"
+            "queue purge NAME [--state STATE]\nqueue drop NAME [--force]\nqueue depth NAME",
+        .about =
+            "Looks after queues. A queue comes into being at its first enqueue, or by create.\n\n"
+            "  list      all queues, their counts and settings\n"
+            "  create    a new one, with settings\n"
+            "  set       change settings\n"
+            "  pause     no claims; enqueues go on\n"
+            "  drain     no enqueues; claims go on\n"
+            "  resume    both again\n"
+            "  purge     delete jobs in one state\n"
+            "  drop      remove the queue\n"
+            "  depth     count the jobs of one queue",
+        .more = "`pgwork queue create --help` tells the options of a verb.",
+        .missing = "list, create, set, pause, resume, drain, purge, drop or depth",
+    };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

@@ -111,17 +111,15 @@ int cmd_reap(cli *c, int argc, char **argv)
     const opt opts[] = {{0, "once", NULL, "do what is due, then end", .flag = &once},
                         {.name = NULL}};
     static const usage use = {
-        "reap [--once]",
-        "Takes jobs of expired leases back, brings delayed jobs in at their time, prunes what "
-        "retention\n"
-        "no longer keeps. Runs until TERM or INT; HUP reads environment and --dsn-file again. "
-        "Several\n"
-        "at once are harmless; run at least one, better two, on different machines.",
-        "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
-        0,
-        0,
-        "",
-        false};
+        .synopsis = "reap [--once]",
+        .about =
+            "Takes jobs of expired leases back, brings delayed jobs in at their time, prunes what "
+            "retention\n"
+            "no longer keeps. Runs until TERM or INT; HUP reads environment and --dsn-file again. "
+            "Several\n"
+            "at once are harmless; run at least one, better two, on different machines.",
+        .more = "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -12,14 +12,15 @@ int cmd_retry(cli *c, int argc, char **argv)
 {
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
-        "retry QUEUE ID...",
-        "Brings dead letters back to ready, with a fresh count of attempts. For many at once:\n"
-        "pgwork dead redrive.",
-        "Ends with 1 when one of them is no dead letter.",
-        2,
-        -1,
-        "QUEUE ID",
-        false};
+        .synopsis = "retry QUEUE ID...",
+        .about =
+            "Brings dead letters back to ready, with a fresh count of attempts. For many at once:\n"
+            "pgwork dead redrive.",
+        .more = "Ends with 1 when one of them is no dead letter.",
+        .min = 2,
+        .max = -1,
+        .missing = "QUEUE ID",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -72,13 +72,14 @@ int cmd_show(cli *c, int argc, char **argv)
     const opt opts[] = {
         {'Q', "queue", "NAME", "look only there, which is faster", .text = &o.queue},
         {.name = NULL}};
-    static const usage use = {"show [-Q QUEUE] ID...",
-                              "Tells everything about jobs, payload, error and output included.",
-                              "Ends with 1 when one of them is not there.",
-                              1,
-                              -1,
-                              "ID",
-                              false};
+    static const usage use = {
+        .synopsis = "show [-Q QUEUE] ID...",
+        .about = "Tells everything about jobs, payload, error and output included.",
+        .more = "Ends with 1 when one of them is not there.",
+        .min = 1,
+        .max = -1,
+        .missing = "ID",
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

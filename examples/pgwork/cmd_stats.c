@@ -86,13 +86,11 @@ int cmd_stats(cli *c, int argc, char **argv)
         {0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
         {.name = NULL}};
     static const usage use = {
-        "stats [QUEUE...] [--watch [-i TIME] [-n N]]",
-        "Counts the jobs of each queue by state. OLDEST is the age of the oldest ready job.",
-        NULL,
-        0,
-        64,
-        "",
-        false};
+        .synopsis = "stats [QUEUE...] [--watch [-i TIME] [-n N]]",
+        .about =
+            "Counts the jobs of each queue by state. OLDEST is the age of the oldest ready job.",
+        .max = 64,
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

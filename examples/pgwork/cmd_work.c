@@ -313,25 +313,32 @@ int cmd_work(cli *c, int argc, char **argv)
         {0, "holder", "NAME", "who works (host:pid)", .text = &holder},
         {.name = NULL}};
     static const usage use = {
-        "work QUEUE... [OPTIONS] -- COMMAND [ARG...]",
-        "Runs COMMAND for each job. In its words {name} becomes the payload's member of that name, "
-        "and\n"
-        "{id}, {attempt}, {queue}, {kind} tell of the job; {{name}} stays {name}. The payload "
-        "comes on\n"
-        "stdin; PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_QUEUE, PGWORK_KIND, PGWORK_TOKEN are set.",
-        "The exit code of COMMAND decides:\n\n"
-        "  0        done\n"
-        "  65       can never be done: to the dead letters at once\n"
-        "  75       not now: again after --later, no attempt charged\n"
-        "  others   failed: again as the queue's backoff says, dead letter at the last attempt\n\n"
-        "The end of its stderr is kept as the job's error. TERM or INT: nothing new is taken, "
-        "running\n"
-        "commands end; a second one ends them. --once ends with 1 when no job was completed.\n\n"
-        "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
-        1,
-        64,
-        "QUEUE",
-        true};
+        .synopsis = "work QUEUE... [OPTIONS] -- COMMAND [ARG...]",
+        .about =
+            "Runs COMMAND for each job. In its words {name} becomes the payload's member of that "
+            "name, "
+            "and\n"
+            "{id}, {attempt}, {queue}, {kind} tell of the job; {{name}} stays {name}. The payload "
+            "comes on\n"
+            "stdin; PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_QUEUE, PGWORK_KIND, PGWORK_TOKEN are "
+            "set.",
+        .more =
+            "The exit code of COMMAND decides:\n\n"
+            "  0        done\n"
+            "  65       can never be done: to the dead letters at once\n"
+            "  75       not now: again after --later, no attempt charged\n"
+            "  others   failed: again as the queue's backoff says, dead letter at the last "
+            "attempt\n\n"
+            "The end of its stderr is kept as the job's error. TERM or INT: nothing new is taken, "
+            "running\n"
+            "commands end; a second one ends them. --once ends with 1 when no job was "
+            "completed.\n\n"
+            "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
+        .min = 1,
+        .max = 64,
+        .missing = "QUEUE",
+        .command = true,
+    };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -80,7 +80,10 @@ static int overview(void)
 static int cmd_help(cli *c, int argc, char **argv)
 {
     static const usage use = {
-        "help [COMMAND]", "What pgwork can do, or how to use one command.", NULL, 0, 2, "", false};
+        .synopsis = "help [COMMAND]",
+        .about = "What pgwork can do, or how to use one command.",
+        .max = 2,
+    };
     static const opt none[] = {{.name = NULL}};
     args a;
     int code = opts_parse(c, &a, &use, none, argc, argv);
@@ -97,7 +100,9 @@ static int cmd_help(cli *c, int argc, char **argv)
 static int cmd_version(cli *c, int argc, char **argv)
 {
     static const usage use = {
-        "version", "The versions of the tool and of the library.", NULL, 0, 0, "", false};
+        .synopsis = "version",
+        .about = "The versions of the tool and of the library.",
+    };
     static const opt none[] = {{.name = NULL}};
     args a;
     int code = opts_parse(c, &a, &use, none, argc, argv);

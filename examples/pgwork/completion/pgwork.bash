@@ -1,0 +1,92 @@
+# bash completion for pgwork. Queues are asked for, with a second's patience; ids are not.
+_pgwork_queues() {
+    timeout 1 pgwork --json -X call.timeout_ms=900 queue list --at-most 1 2>/dev/null |
+        sed -n 's/^{"queue":"\([^"\\]*\)".*/\1/p'
+}
+
+_pgwork() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
+        cancel retry dead stats doctor help version"
+    local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
+        -V --version"
+    local command= verb= i words=0 IFS=$' \t\n'
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        --) [[ $command = work ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
+        -d | --dsn-file | --schema | -X | --set) ((i++)) ;;
+        -*) ;;
+        *)
+            if [[ -z $command ]]; then command=${COMP_WORDS[i]}
+            else [[ -z $verb ]] && verb=${COMP_WORDS[i]}; ((words++)); fi
+            ;;
+        esac
+    done
+
+    case $prev in
+    -d | --dsn-file | -f | --file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    --state | -s) COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return ;;
+    --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
+    --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
+    -X | --set)
+        COMPREPLY=($(compgen -S = -W "$(pgwork -X list 2>/dev/null | sed -n 's/^\([a-z][a-z_.]*\) .*/\1/p')" -- "$cur"))
+        compopt -o nospace
+        return ;;
+    esac
+    if [[ $command = enqueue && ($prev = -b || $prev = --body) ]]; then
+        COMPREPLY=($(compgen -f -- "$cur"))
+        return
+    fi
+    if [[ -z $command ]]; then
+        COMPREPLY=($(compgen -W "$commands $global" -- "$cur"))
+        return
+    fi
+
+    local own= verbs= queue=yes
+    case $command in
+    migrate) own="--dry-run" verbs="up status" queue= ;;
+    queue)
+        verbs="list create set pause resume drain purge drop depth"
+        case $verb in
+        list) own="--at-most" queue= ;;
+        depth) own="--at-most" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
+        purge) own="--state" ;;
+        drop) own="--force" ;;
+        esac
+        ;;
+    enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
+        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --op" ;;
+    work) own="-j --jobs -n --max --once --drain --lease --timeout --grace --later -k --keep-output -b --body
+        --literal --holder --" ;;
+    claim) own="-n --max --lease --wait --holder" ;;
+    complete) own="--output" ;;
+    fail) own="-e --error --retry --dead" ;;
+    extend) own="--lease" ;;
+    snooze) own="--delay" ;;
+    reap) own="--once" queue= ;;
+    ls) own="-s --state -k --kind -n --limit" ;;
+    show) own="-Q --queue" queue= ;;
+    dead)
+        verbs="list redrive purge"
+        case $verb in
+        list | redrive) own="-k --kind -n --limit" ;;
+        purge) own="--older-than" ;;
+        esac
+        ;;
+    stats) own="-w --watch -i --interval -n --count --at-most" ;;
+    help) own="" verbs=$commands queue= ;;
+    doctor | version) queue= ;;
+    esac
+
+    if [[ $cur = -* ]]; then
+        COMPREPLY=($(compgen -W "$own $global" -- "$cur"))
+    elif [[ -n $verbs && -z $verb ]]; then
+        COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
+    elif [[ -n $queue || $prev = -Q || $prev = --queue ]]; then
+        IFS=$'\n'
+        COMPREPLY=($(compgen -W "$(_pgwork_queues)" -- "$cur"))
+    fi
+}
+complete -F _pgwork pgwork
