@@ -41,7 +41,7 @@ trap 'exit 143' TERM
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
     bold=$(printf '\033[1m') green=$(printf '\033[32m') red=$(printf '\033[31m') plain=$(printf '\033[0m') wipe=$(printf '\r\033[K')
 else
-    bold= green= red= plain= wipe=
+    bold='' green='' red='' plain='' wipe=''
 fi
 
 step() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
@@ -59,7 +59,7 @@ check() { # check TEXT FOUND EXPECTED
 # -- small tools -----------------------------------------------------------------------------------
 
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
-sql() { psql -XAtq -v ON_ERROR_STOP=1 -F ' ' ${PGWORK_DSN:+-d "$PGWORK_DSN"} -c "$1"; }
+sql() { PGOPTIONS='-c enable_nestloop=off' psql -XAtq -v ON_ERROR_STOP=1 ${PGWORK_DSN:+-d "$PGWORK_DSN"} -c "$1"; }
 member() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; } # of a line of JSON
 count() { tr -cd '\0' <"$1" | wc -c | tr -d ' '; } # records that end with NUL
 sum() { # sum MEMBER FILE...
@@ -147,7 +147,7 @@ replace() { # a worker in place of one that is gone
 look() { # one line of counts; done_jobs, open_jobs
     line=$(pgwork --json queue depth "$queue")
     ready=$(echo "$line" | member ready) leased=$(echo "$line" | member leased)
-    delayed=$(echo "$line" | member delayed) done_jobs=$(echo "$line" | member done)
+    delayed=$(echo "$line" | member delayed) done_jobs=$(echo "$line" | member "done")
     dead=$(echo "$line" | member dead)
     open_jobs=$((ready + leased + delayed))
     text=$(printf '%6d done %6d ready %4d leased %4d delayed %3d dead  %5.1f s' "$done_jobs" "$ready" \
@@ -164,7 +164,7 @@ kill_one() { # kill_one NAME
     replace
 }
 
-stage=0 late_from=0
+stage=0
 while :; do
     look
     [ $(($(now_ms) - begun)) -lt $((limit * 1000)) ] || die "not done within $limit s"
@@ -225,13 +225,14 @@ check "results" "$(sql "SELECT count(*) FROM ($results) r")" "$files"
 check "right ones" "$(sql "SELECT count(*) FROM ($results) r JOIN ($truths) t USING (path) WHERE left(r.hash, 64) = t.hash")" "$files"
 check "jobs left, or dead" "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = '$queue' AND state <> 'done'")" 0
 
-late=0
 if [ $stage = 3 ]; then
-    late=$(($(sum refused "$tmp/w3.out") + $(sum lost "$tmp/w3.out")))
     taken=$(sql "SELECT count(*) FROM ($results) r WHERE id IN ($(paste -sd, "$tmp/w3.held")) AND holder <> 'w3.$$'")
     check "jobs of w3 that others had done when it came back" "$taken" "$(grep -c . "$tmp/w3.held")"
-    if [ "$late" -gt 0 ]; then say "${green}ok${plain}   late reports of w3 refused: $late"; else
-        say "${red}OFF${plain}  w3 came late, and nothing was refused"
+    lost=$(sum lost "$tmp/w3.out") refused=$(sum refused "$tmp/w3.out")
+    if [ $((lost + refused)) -gt 0 ]; then
+        say "${green}ok${plain}   w3 was told that it lost $lost leases; $refused late reports were refused"
+    else
+        say "${red}OFF${plain}  w3 came late, and nobody told it"
         off=1
     fi
 fi
@@ -240,8 +241,8 @@ fi
 
 step "4. Figures"
 say "$files jobs in $((work_ms / 1000)).$((work_ms % 1000 / 100)) s of work: $((files * 1000 / (work_ms + 1))) jobs/s, each a process of its own"
-for name in $victims ${late:+w3}; do
-    [ -s "$tmp/$name.held" ] || continue
+for name in $victims w3; do
+    [ -s "$tmp/$name.at" ] || continue
     say "$name lost $(sql "
         SELECT count(*) || ' jobs; rescued after ' || round(min(s), 1) || ' to ' || round(max(s), 1) || ' s'
           FROM (SELECT extract(epoch FROM finished_at) - $(cat "$tmp/$name.at") / 1000.0 AS s

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "opts.h"
-#include "term.h"
 
 static int cmd_help(cli *c, int argc, char **argv);
 static int cmd_version(cli *c, int argc, char **argv);
@@ -126,7 +125,6 @@ static int run(cli *c, int argc, char **argv)
     int used;
     int code = opts_parse_global(c, &used, argc, argv);
     if (code != OPTS_GO) return code;
-    term_begin(c->no_color);
     if (used == argc) {
         if (c->help) return overview();
         return cli_fail(CLI_USAGE, "pgwork help", "which command?");
@@ -139,7 +137,7 @@ static int run(cli *c, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    cli c = {.command = "pgwork"};
+    cli c = {.no_color = false};
     fill_standard_files();
     int code = run(&c, argc, argv);
     pgw_close(c.h);

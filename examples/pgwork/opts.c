@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "out.h"
+#include "term.h"
 #include "text.h"
 
 /* The options of every command; the last row ends the table. */
@@ -68,7 +70,8 @@ static void opts_help(const usage *use, const opt *opts)
 
 static int opts_refuse(const cli *c, const char *hint, const char *what, const char *word)
 {
-    char more[80];
+    char more[80] = "pgwork help";
+    if (!c->command) return cli_fail(CLI_USAGE, hint ? hint : more, "%s%s", what, word);
     snprintf(more, sizeof more, "pgwork %s --help", c->command);
     return cli_fail(CLI_USAGE, hint ? hint : more, "%s: %s%s", c->command, what, word);
 }
@@ -84,8 +87,9 @@ static int opts_store(const cli *c, const opt *o, const char *value)
 {
     char allowed[96];
     int64_t n;
-    if (text_utf8_span(value, strlen(value)) < strlen(value)) {
-        return cli_fail(CLI_USAGE, NULL, "%s: the value of --%s is not UTF-8", c->command, o->name);
+    /* a file may have any name */
+    if (strcmp(o->value, "FILE") != 0 && text_utf8_span(value, strlen(value)) < strlen(value)) {
+        return opts_refuse(c, NULL, "not UTF-8: the value of --", o->name);
     }
     if (o->text) {
         *o->text = value;
@@ -184,10 +188,23 @@ static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int
 
 static int opts_list_property(const pgw_property *p, void *arg)
 {
-    (void)arg;
+    const cli *c = arg;
     bool secret = strcmp(p->name, "dsn") == 0; /* may hold a password */
-    printf("%-26s %-9s %-12s %s\n", p->name, p->type, secret ? "" : p->value, p->allowed);
-    printf("    %s\n", p->text);
+    const char *value = secret ? "" : p->value;
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "property", p->name);
+        out_text(&o, "type", p->type);
+        out_text(&o, "value", value);
+        out_text(&o, "default", p->initial);
+        out_text(&o, "allowed", p->allowed);
+        out_text(&o, "text", p->text);
+        out_end(&o);
+        return 0;
+    }
+    printf("%-26s %-5s %-9s %s\n", p->name, p->type, *value ? value : "-", p->allowed);
+    printf("%26s %s\n", "", p->text);
     return 0;
 }
 
@@ -202,7 +219,7 @@ static int opts_answer(cli *c)
         if (strcmp(c->settings.at[i], "list") != 0) continue;
         int code = cli_configure(c, &c->conf);
         if (code != CLI_DONE) return code;
-        pgw_conf_each(c->conf, opts_list_property, NULL);
+        pgw_conf_each(c->conf, opts_list_property, c);
         return cli_finish(CLI_DONE);
     }
     return OPTS_GO;
@@ -236,6 +253,7 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
         opts_help(use, opts);
         return cli_finish(CLI_DONE);
     }
+    term_begin(c->no_color);
     int code = opts_answer(c);
     if (code != OPTS_GO) return code;
     if (a->count < use->min) return opts_refuse(c, NULL, "missing: ", use->missing);

@@ -1,0 +1,65 @@
+# No server, a wrong one, no schema, no rights; and no secret in argv.
+. "$(dirname "$0")/tap"
+
+nowhere() { env -u PGWORK_DSN PGHOST=/nowhere PGPORT=1 pgwork -X connect.timeout_ms=2000 -X call.timeout_ms=2000 "$@"; }
+
+refused 'no schema yet' 4 'migrat' pgwork ls
+refused 'no schema yet, for a producer' 4 'migrat' pgwork enqueue q x
+code 'migrate status before' 1 pgwork migrate status
+code 'dry run' 0 pgwork migrate --dry-run
+yes 'dry run prints SQL' grep -q 'CREATE SCHEMA' "$tmp/out"
+is 'dry run changes nothing' "$(sql "SELECT to_regnamespace('pgwork') IS NULL")" t
+code 'migrate' 0 pgwork migrate
+code 'migrate again is harmless' 0 pgwork migrate up
+code 'migrate status after' 0 pgwork migrate status
+code 'migrate status --json' 0 pgwork migrate status --json
+json 'migrate status --json is JSON' "$tmp/out"
+code 'migrate --json' 0 pgwork migrate --json
+json 'migrate --json is JSON' "$tmp/out"
+code 'another schema' 0 pgwork --schema pgw_other migrate
+code 'a job there' 0 pgwork --schema pgw_other enqueue q x
+is 'is not here' "$(sql 'SELECT count(*) FROM pgwork.job')" 0
+is 'but there' "$(sql 'SELECT count(*) FROM pgw_other.job')" 1
+PGWORK_SCHEMA=pgw_other code 'PGWORK_SCHEMA' 0 pgwork ls q
+refused 'a schema that needs quotes' 2 'schema' pgwork --schema 'A b' ls
+refused 'a schema that is not there' 4 'migrat' pgwork --schema pgw_none ls
+
+refused 'no server: ls' 3 . nowhere ls
+yes 'no server: what to do is said' grep -q '^hint: ' "$tmp/err"
+refused 'no server: enqueue' 3 . nowhere enqueue q x
+refused 'no server: claim' 3 . nowhere claim q
+refused 'no server: migrate' 3 . nowhere migrate
+refused 'no server: doctor' 3 . nowhere doctor
+refused 'no server: reap --once' 3 . nowhere reap --once
+PGWORK_DSN='host=/nowhere frob=1' refused 'an option that libpq does not know' 2 . pgwork ls
+PGWORK_DSN="host=$PGHOST dbname=no_such_db" refused 'no such database' 4 'database' pgwork -X call.timeout_ms=2000 -X connect.timeout_ms=2000 ls
+
+printf 'host=%s\nport=%s user=%s dbname=%s\n' "$PGHOST" "$PGPORT" "$PGUSER" "$PGDATABASE" >"$tmp/dsn"
+chmod 600 "$tmp/dsn"
+env -u PGWORK_DSN -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE pgwork -d "$tmp/dsn" queue create from_file >"$tmp/out" 2>"$tmp/err"
+is '--dsn-file' "$(sql "SELECT count(*) FROM pgwork.queue_stats WHERE queue = 'from_file'")" 1
+refused '--dsn-file that is not there' 2 'cannot open' pgwork -d "$tmp/none" ls
+: >"$tmp/empty"
+refused '--dsn-file that is empty' 2 'is empty' pgwork -d "$tmp/empty" ls
+printf 'host=/nowhere password=hush\n' >"$tmp/secret"
+chmod 644 "$tmp/secret"
+pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
+yes 'a password that others can read is told of' grep -q 'others may read' "$tmp/err"
+is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
+refused '--dsn is no option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
+is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
+refused '--dsn=value is no option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
+is 'its value is not repeated either' "$(grep -c hush "$tmp/err")" 0
+refused '-X dsn is none' 2 'argv' pgwork -X 'dsn=host=x password=hush' ls
+is 'nor is this one' "$(grep -c hush "$tmp/err")" 0
+PGWORK_DSN="$PGWORK_DSN password=hush" pgwork -vvv enqueue q '{"a":"payload-hush"}' -J >"$tmp/out" 2>"$tmp/err"
+yes 'the deepest log says something' test -s "$tmp/err"
+is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
+
+sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
+sql "UPDATE pgw_other.migration SET number = number + 1000 WHERE number = (SELECT max(number) FROM pgw_other.migration)" 
+refused 'a schema newer than the library' 4 . pgwork --schema pgw_other ls
+sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
+exit 0

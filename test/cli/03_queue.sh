@@ -1,0 +1,55 @@
+# Queues: their life, settings and doors.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+
+code 'no queues yet' 1 pgwork queue list
+code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --max-bytes 1000 --notify off
+is 'settings' "$(pgwork --json queue list | sed 's/.*"lease_ms"/"lease_ms"/')" \
+    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"max_bytes":1000,"notify":false}'
+code 'set' 0 pgwork queue set a --lease 10
+is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
+refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10
+code 'list' 0 pgwork queue list
+yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *-  *10s  *5  *7d00h$' "$tmp/out"
+code 'list --json' 0 pgwork queue list --json
+json 'list --json is JSON' "$tmp/out"
+
+code 'pause' 0 pgwork queue pause a
+yes 'paused shows' sh -c 'pgwork queue list | grep -q "^a  *paused"'
+pgwork enqueue a x >/dev/null
+code 'no claims while paused' 1 pgwork claim a
+code 'drain' 0 pgwork queue drain a
+yes 'closed shows' sh -c 'pgwork queue list | grep -q "^a  *closed"'
+refused 'no enqueues while draining' 1 . pgwork enqueue a y
+code 'resume' 0 pgwork queue resume a
+yes 'open shows' sh -c 'pgwork queue list | grep -q "^a  *open"'
+code 'claims again' 0 pgwork claim a
+
+refused 'a payload over the limit of the queue' 2 . pgwork enqueue a "$(printf '%2000s' x)"
+code 'depth' 0 pgwork queue depth a
+code 'depth --json' 0 pgwork queue depth a --json
+json 'depth --json is JSON' "$tmp/out"
+is 'depth counts' "$(sed 's/,"oldest.*//' "$tmp/out")" '{"queue":"a","ready":0,"leased":1,"delayed":0,"dead":0,"done":0'
+refused 'depth of none' 1 . pgwork queue depth none_such
+
+pgwork enqueue a 1 2 3 >/dev/null
+pgwork enqueue a 4 --delay 1h >/dev/null
+code 'purge' 0 pgwork queue purge a --json
+is 'purge takes the ready ones' "$(cat "$tmp/out")" '{"deleted":3}'
+pgwork queue purge a --state all --json >"$tmp/out" 2>/dev/null
+is 'purge all leaves the leased one' "$(cat "$tmp/out") $(sql 'SELECT count(*) FROM pgwork.job')" '{"deleted":1} 1'
+refused 'purge of a state that is none' 2 . pgwork queue purge a --state frob
+refused 'drop with jobs' 1 . pgwork queue drop a
+code 'drop --force' 0 pgwork queue drop a --force
+code 'is gone' 1 pgwork queue list
+
+long=$(printf '%200s' x | tr ' ' n)
+code 'a name of 200 bytes' 0 pgwork queue create "$long"
+refused 'a name of 201 bytes' 2 . pgwork queue create "${long}n"
+refused 'an empty name' 2 . pgwork queue create ''
+refused 'a name with a newline' 2 . pgwork queue create "$(printf 'a\nb')"
+refused 'a name that is not UTF-8' 2 . pgwork queue create "$(printf 'a\377')"
+code 'a name with blanks, quotes and more' 0 pgwork queue create "it's a \"queue\", héhé; -- DROP"
+code 'listed as it is' 0 sh -c 'pgwork queue list | grep -qF "it'\''s a \"queue\", héhé; -- DROP"'
+refused 'notify is on or off' 2 'on or off' pgwork queue create b --notify maybe
+exit 0

@@ -1,0 +1,103 @@
+# Jobs from arguments, files and pipes; bad lines; keys; operations.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+jobs() { sql "SELECT count(*) FROM pgwork.job WHERE queue = '$1'"; }
+payloads() { sql "SELECT payload FROM pgwork.job WHERE queue = '$1' ORDER BY id"; }
+
+code 'one argument' 0 pgwork enqueue a 'x y'
+is 'prints its id' "$(cat "$tmp/out")" "$(sql "SELECT id FROM pgwork.job WHERE queue = 'a'")"
+is 'as a line' "$(payloads a)" '{"line": "x y"}'
+code 'several arguments' 0 pgwork enqueue b x y z --json
+json 'their JSON' "$tmp/out"
+is 'three ids' "$(grep -c '"outcome":"new"' "$tmp/out")" 3
+code 'JSON arguments' 0 pgwork enqueue c -J '{"a": [1, "\u00e9\ud83d\ude00"]}' '17' 'null'
+is 'are the payload' "$(payloads c | tr '\n' ' ')" '{"a": [1, "é😀"]} 17 null '
+code '--empty' 0 pgwork enqueue d --empty
+is 'has no payload' "$(sql "SELECT payload IS NULL FROM pgwork.job WHERE queue = 'd'")" t
+code '--member' 0 pgwork enqueue e --member 'fi"le' x
+is 'names the member' "$(payloads e)" '{"fi\"le": "x"}'
+
+printf 'one\n\ntwo \\ "quoted"\n\ttabs\nno newline at the end' >"$tmp/lines"
+code 'a file' 0 pgwork enqueue f -f "$tmp/lines"
+is 'one job a line, empty ones left out' "$(payloads f | tr '\n' '|')" \
+    '{"line": "one"}|{"line": "two \\ \"quoted\""}|{"line": "\ttabs"}|{"line": "no newline at the end"}|'
+yes 'stdin' sh -c 'printf "a\nb\n" | pgwork enqueue g'
+yes 'stdin as -' sh -c 'printf "c\n" | pgwork enqueue g -f -'
+is 'three jobs of stdin' "$(jobs g)" 3
+yes 'NUL' sh -c 'printf "a\nb\000c\000" | pgwork enqueue -0 h'
+is 'newlines inside' "$(payloads h | tr '\n' '|')" '{"line": "a\nb"}|{"line": "c"}|'
+yes 'a lot' sh -c 'seq 1 30000 | pgwork --json enqueue i >"$0"' "$tmp/out"
+is 'goes in' "$(cat "$tmp/out") $(jobs i)" '{"added":30000} 30000'
+is 'in its order' "$(sql "SELECT string_agg(p, ' ') FROM (SELECT payload->>'line' AS p FROM pgwork.job WHERE queue = 'i' ORDER BY id LIMIT 3) s")" '1 2 3'
+code 'no lines at all' 1 pgwork enqueue j
+refused 'a file that is not there' 2 'cannot open' pgwork enqueue j -f "$tmp/none"
+refused 'a folder' 2 'cannot read' pgwork enqueue j -f "$tmp"
+
+for bad_line in 'not UTF-8:\303\050:no UTF-8' 'NUL:a\000b:NUL byte' 'overlong UTF-8:\300\257:no UTF-8' 'a surrogate:\355\240\200:no UTF-8'; do
+    name=${bad_line%%:*} rest=${bad_line#*:}
+    printf "fine\\n${rest%%:*}\\nfine\\n" >"$tmp/lines"
+    refused "a line with $name" 2 "line 2: .*${rest#*:}" pgwork enqueue j -f "$tmp/lines"
+done
+for bad_json in '{' '{"a":1,}' '[1 2]' '"\u0000"' '"\ud800"' '01' 'nul' "{'a':1}" '1 2' '"a	b"'; do
+    printf '1\n%s\n' "$bad_json" >"$tmp/lines"
+    refused "a line that is no JSON: $bad_json" 2 'line 2: no JSON' pgwork enqueue j -J -f "$tmp/lines"
+done
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "["; for (i = 0; i < 2000; i++) printf "]"; print "" }' >"$tmp/lines"
+refused 'JSON that is nested too deeply' 2 'nested too deeply' pgwork enqueue j -J -f "$tmp/lines"
+refused 'a bad argument' 2 'job 2: no JSON' pgwork enqueue j -J 1 '}'
+is 'none of it has an effect' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'j'")" 0
+head -c 17000000 /dev/zero | tr '\0' x >"$tmp/lines"
+refused 'a payload over 16 MB' 2 . pgwork enqueue j -f "$tmp/lines"
+is 'has no effect either' "$(jobs j)" 0
+
+cat >"$tmp/lines" <<'END'
+{"payload": {"n": 1}, "kind": "big", "priority": 1, "tags": ["x", "y"], "max_attempts": 2, "lease_ms": 5000}
+{"payload": 2, "key": "k2", "delay_ms": 3600000}
+{"run_at": "2200-01-01T00:00:00+01:00"}
+{}
+END
+code '--full' 0 pgwork enqueue k -F -f "$tmp/lines" --kind other -p 7
+is 'says everything' "$(sql "SELECT coalesce(payload::text, '-') || ' ' || kind || ' ' || priority || ' ' || coalesce(tags::text, '-') || ' ' || state || ' ' || coalesce(key, '-') || ' ' || max_attempts FROM pgwork.job WHERE queue = 'k' ORDER BY payload IS NULL, kind, run_at NULLS LAST" | tr '\n' '|')" \
+    '{"n": 1} big 1 {x,y} ready - 2|2 other 7 - delayed k2 10|- other 7 - delayed - 10|- other 7 - ready - 10|'
+is 'run_at with its zone' "$(sql "SELECT extract(epoch FROM run_at)::bigint FROM pgwork.job WHERE queue = 'k' AND run_at > '2100-01-01'")" 7258114800
+for bad_full in '[1]:no object' '{"frob"|1}:no such member: frob' '{"priority"|10}:0 to 9' '{"priority"|"1"}:0 to 9' \
+    '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is no string' '{"run_at"|"soon"}:run_at' \
+    '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
+    echo "${bad_full%%:*}" | tr '|' ':' >"$tmp/lines"
+    refused "--full with $(cat "$tmp/lines")" 2 "line 1: .*${bad_full#*:}" pgwork enqueue j -F -f "$tmp/lines"
+done
+
+code 'options' 0 pgwork enqueue l x -k kind -p 3 --delay 1h -t t1 -t t2 --max-attempts 4 --lease 7s
+is 'reach the job' "$(sql "SELECT kind, priority, state, tags, max_attempts FROM pgwork.job WHERE queue = 'l'")" 'kind|3|delayed|{t1,t2}|4'
+code '--run-at in the past is now' 0 pgwork enqueue l x --run-at 2001-01-01T00:00:00Z
+refused '--run-at and --delay' 2 'not both' pgwork enqueue l x --run-at 2030-01-01T00:00:00Z --delay 1s
+refused 'a priority of 10' 2 '0 to 9' pgwork enqueue l x -p 10
+refused 'arguments and a file' 2 'not from two' pgwork enqueue l x -f "$tmp/lines"
+refused 'a kind of 256 bytes' 2 . pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
+refused 'an empty queue' 2 . pgwork enqueue '' x
+refused '33 tags' 2 . pgwork enqueue l x $(for i in $(seq 33); do echo "-t $i"; done)
+
+id=$(pgwork enqueue m x --key K)
+pgwork --json enqueue m y --key K >"$tmp/out" 2>/dev/null
+is 'a key that is taken: skip' "$(cat "$tmp/out")" "{\"id\":$id,\"outcome\":\"exists\"}"
+pgwork --json enqueue m y --key K --key-policy replace >"$tmp/out" 2>/dev/null
+is 'replace' "$(cat "$tmp/out") $(payloads m)" "{\"id\":$id,\"outcome\":\"replaced\"} {\"line\": \"y\"}"
+refused 'error' 1 . pgwork enqueue m z --key K --key-policy error
+refused 'a policy that is none' 2 'skip, replace or error' pgwork enqueue m z --key K --key-policy frob
+refused 'a scope that is none' 2 'unfinished, ready or period' pgwork enqueue m z --key K --key-scope frob
+refused 'a period without one' 2 'needs a period' pgwork enqueue m z --key K --key-scope period
+code 'a period' 0 pgwork enqueue m z --key P --key-scope period --key-period 1h
+refused 'a key for many' 2 'one job' pgwork enqueue m x y --key K
+
+op=3f2504e0-4f89-41d3-9a0c-0305e82c3301
+first=$(pgwork enqueue n x y --op $op)
+is 'an operation repeated' "$(pgwork enqueue n x y --op $op 2>/dev/null) $(jobs n)" "$first 2"
+refused 'an operation id that is none' 2 . pgwork enqueue n x --op frob
+printf 'a\nb\n' | pgwork enqueue n --op 3f2504e0-4f89-41d3-9a0c-0305e82c3302 >"$tmp/out" 2>/dev/null
+is 'an operation from stdin' "$(wc -l <"$tmp/out") $(jobs n)" '2 4'
+
+printf 'a\000b\377' >"$tmp/body"
+code 'a body' 0 pgwork enqueue o x --body "$tmp/body"
+is 'has its bytes' "$(sql "SELECT body_bytes FROM pgwork.job WHERE queue = 'o'")" 4
+is 'as a claim shows them' "$(pgwork claim o --json | sed 's/.*"body_base64":"\([^"]*\)".*/\1/' | base64 -d | od -An -tx1)" "$(od -An -tx1 "$tmp/body")"
+exit 0

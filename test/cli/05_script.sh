@@ -1,0 +1,108 @@
+# claim, complete, fail, extend, release, snooze: what scripts use.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+pgwork queue create q --retention 1d --max-attempts 2 --backoff 0
+state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $1"; }
+tab=$(printf '\t')
+other=00000000-0000-0001-0000-000000000001
+
+code 'nothing to claim' 1 pgwork claim q
+is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
+code 'nothing in a queue that is not there' 1 pgwork claim none_such
+id=$(pgwork enqueue q x -k "a${tab}b")
+pgwork claim q >"$tmp/claim"
+IFS=$tab read -r got token queue attempt kind payload <"$tmp/claim"
+is 'a claim' "$got $queue $attempt $kind $payload" "$id q 1 a\\x09b {\"line\": \"x\"}"
+is 'is leased' "$(state "$id")" 'leased 1'
+code 'a second claim finds nothing' 1 pgwork claim q
+code 'extend' 0 pgwork extend q "$id" "$token" --lease 1h
+is 'the lease is longer' "$(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $id")" t
+refused 'complete with a foreign token' 1 'refused' pgwork complete q "$id" $other
+is 'has no effect' "$(state "$id")" 'leased 1'
+refused 'release with a foreign token' 1 'refused' pgwork release q "$id" $other
+refused 'fail with a foreign token' 1 'refused' pgwork fail q "$id" $other
+refused 'snooze with a foreign token' 1 'refused' pgwork snooze q "$id" $other
+refused 'extend with a foreign token' 1 'refused' pgwork extend q "$id" $other
+is 'none of them has' "$(state "$id")" 'leased 1'
+refused 'in another queue' 1 'refused' pgwork complete other "$id" "$token"
+code 'release' 0 pgwork release q "$id" "$token"
+is 'charges nothing' "$(state "$id")" 'ready 0'
+refused 'the token is void now' 1 'refused' pgwork complete q "$id" "$token"
+
+claim() { pgwork claim q --json >"$tmp/claim" && token=$(sed 's/.*"token":"\([^"]*\)".*/\1/' "$tmp/claim"); }
+claim
+json 'claim --json is JSON' "$tmp/claim"
+code 'snooze' 0 pgwork snooze q "$id" "$token" --delay 1h
+is 'waits, nothing charged' "$(state "$id")" 'delayed 0'
+pgwork cancel -q q "$id"
+id=$(pgwork enqueue q y)
+claim
+code 'fail' 0 pgwork fail q "$id" "$token" -e 'no luck' --retry 0
+is 'is tried again' "$(state "$id")" 'ready 1'
+is 'keeps its error' "$(pgwork show "$id" --json | sed 's/.*"error":"\([^"]*\)".*/\1/')" 'no luck'
+claim
+code 'fail for the last time' 0 pgwork fail q "$id" "$token" -e 'no luck again'
+is 'is dead' "$(state "$id")" 'dead 2'
+id=$(pgwork enqueue q z)
+claim
+code 'fail --dead' 0 pgwork fail q "$id" "$token" --dead --json
+is 'tells' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"ok\"}"
+is 'is dead at once' "$(state "$id")" 'dead 1'
+id=$(pgwork enqueue q done)
+claim
+refused 'an output that is no JSON' 2 'no JSON' pgwork complete q "$id" "$token" --output '{'
+code 'complete with output' 0 pgwork complete q "$id" "$token" --output '{"a": "\u00e9"}'
+is 'is kept' "$(sql "SELECT state || ' ' || output FROM pgwork.job WHERE id = $id")" 'done {"a": "é"}'
+refused 'complete again' 1 'refused' pgwork complete q "$id" "$token"
+pgwork complete q "$id" "$token" --json >"$tmp/out" 2>/dev/null
+json 'refusals are JSON too' "$tmp/out"
+is 'gone' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"gone\"}"
+
+pgwork enqueue q 1 2 3 4 5 >/dev/null
+pgwork claim q -n 100 >"$tmp/claim"
+is 'claim -n' "$(wc -l <"$tmp/claim")" 5
+yes 'complete takes what claim printed' sh -c 'pgwork complete q <"$0"' "$tmp/claim"
+is 'all of it' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'q' AND state = 'done'")" 6
+pgwork enqueue q 6 7 >/dev/null
+pgwork claim q -n 2 | cut -f1,2 >"$tmp/claim"
+{ echo; sed -n 1p "$tmp/claim"; echo "999999 $other"; sed -n 2p "$tmp/claim"; } >"$tmp/lines"
+pgwork complete q --json <"$tmp/lines" >"$tmp/out" 2>/dev/null
+is 'one refused in the middle ends with 1' $? 1
+is 'and the others are done' "$(sed 's/.*"status":"\([^"]*\)".*/\1/' "$tmp/out" | tr '\n' ' ')" 'ok gone ok '
+
+id=$(pgwork enqueue q c)
+claim
+pgwork -q cancel q "$id"
+refused 'extend tells of a cancel' 7 'cancelled' pgwork extend q "$id" "$token"
+code 'and the job can be finished' 0 pgwork complete q "$id" "$token"
+
+refused 'an id without token' 2 'has no token' pgwork complete q 1
+refused 'an id that is none' 2 'no job id' pgwork complete q x $other
+refused 'a negative id' 2 'no job id' pgwork complete q -- -1 $other
+refused 'an id over 64 bits' 2 'no job id' pgwork complete q 9223372036854775808 $other
+refused 'a token that is none' 2 'no token' pgwork complete q 1 frob
+refused 'no lines' 1 'no jobs on stdin' pgwork complete q
+printf '1\n' >"$tmp/lines"
+pgwork complete q <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
+is 'a line without token' "$? $(grep -c 'no token' "$tmp/err")" '2 1'
+refused 'a claim of too many' 2 '1 to 10000' pgwork claim q -n 10001
+
+begun=$(date +%s)
+{ sleep 1; pgwork enqueue w late >/dev/null; } &
+code 'claim --wait' 0 pgwork claim w --wait 30s
+yes 'does not wait longer than it must' [ $(($(date +%s) - begun)) -lt 25 ]
+wait
+code 'claim --wait for nothing' 1 pgwork claim w --wait 300ms
+pgwork enqueue a 1 >/dev/null
+pgwork enqueue b 2 -p 0 >/dev/null
+is 'several queues' "$(pgwork claim a b -n 2 | cut -f3 | sort | tr '\n' ' ')" 'a b '
+id=$(pgwork enqueue q full)
+pgwork claim q >/dev/full 2>"$tmp/err"
+is 'jobs that cannot be printed' "$? $(state "$id")" '8 ready 0'
+pgwork claim w --wait 1h >"$tmp/out" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+sleep 0.5
+kill -TERM $p
+wait $p
+is 'a wait can be interrupted' $? 143
+exit 0

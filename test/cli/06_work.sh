@@ -1,0 +1,134 @@
+# work: what commands get and what they answer.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+fresh() { # fresh QUEUE [SETTINGS]
+    q=$1
+    shift
+    pgwork queue create "$q" --retention 1d --backoff 0 "$@"
+}
+state() { sql "SELECT string_agg(state || ' ' || attempt, ', ' ORDER BY id) FROM pgwork.job WHERE queue = '$1'"; }
+error() { sql "SELECT error FROM pgwork.job WHERE queue = '$1'"; }
+
+fresh a
+pgwork enqueue a -J '{"file": "a b.png", "n": 17, "list": [1, "x"], "no": null, "id": "mine", "$x": 1, "quote": "\"; echo `id` $(id)"}' -k resize >/dev/null
+code 'places' 0 pgwork work a --drain -- printf '[%s]' '{file}' 'n={n}' '{list}' '<{no}>' '{.id}' '{kind}' '{queue}' '{attempt}' '{{file}}' '{ print $1 }' '{}' '{quote}'
+is 'are filled, whole, by no shell' "$(cat "$tmp/out")" '[a b.png][n=17][[1, "x"]][<>][mine][resize][a][1][{file}][{ print $1 }][{}]["; echo `id` $(id)]'
+id=$(pgwork enqueue a x)
+code 'the job in the environment' 0 pgwork work a --drain -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE $PGWORK_ATTEMPT $PGWORK_MAX_ATTEMPTS ${#PGWORK_TOKEN}'
+is 'is this one' "$(cat "$tmp/out")" "$id a 1 10 36"
+pgwork enqueue a -J '{"a": "é"}' >/dev/null
+code 'the payload on stdin' 0 pgwork work a --drain -- cat
+is 'is the payload' "$(cat "$tmp/out")" '{"a": "é"}'
+pgwork enqueue a -J '{"file": "x"}' >/dev/null
+code '--literal' 0 pgwork work a --drain --literal -- echo '{file}'
+is 'fills nothing' "$(cat "$tmp/out")" '{file}'
+printf 'by\000tes\377' >"$tmp/body"
+pgwork enqueue a x --body "$tmp/body" >/dev/null
+pgwork work a --drain -b -- cat >"$tmp/out" 2>/dev/null
+yes '--body' cmp "$tmp/body" "$tmp/out"
+yes 'a payload that nobody reads' sh -c 'head -c 1000000 /dev/zero | tr "\0" x | pgwork enqueue a 2>/dev/null && pgwork -q work a --drain -- true'
+is 'all of them are done' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'a' AND state <> 'done'")" 0
+pgwork enqueue a big >/dev/null
+yes 'a lot of output' sh -c 'test "$(pgwork -q work a --drain -- head -c 3000000 /dev/zero | wc -c)" = 3000000'
+
+fresh b
+pgwork enqueue b x >/dev/null
+code '--keep-output' 0 pgwork work b --drain -k -- printf 'a\n"b"\t\377'
+is 'is kept as JSON' "$(sql "SELECT output->>'exit' || ' ' || (output->'stdout')::text FROM pgwork.job WHERE queue = 'b'")" '0 "a\n\"b\"\t�"'
+fresh b2
+pgwork enqueue b2 x >/dev/null
+code 'a lot of output to keep' 0 pgwork work b2 --drain -k -- head -c 100000 /etc/../dev/zero
+is 'is cut' "$(sql "SELECT length(output->>'stdout') || ' ' || (output->>'truncated') FROM pgwork.job WHERE queue = 'b2'")" '65536 true'
+
+fresh c --max-attempts 2
+pgwork enqueue c x >/dev/null
+code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
+is 'twice, then the job is dead' "$(state c)" 'dead 2'
+is 'with its words' "$(error c | tr '\n' '|')" 'first|why|exit 3|'
+yes 'which go to our stderr too' grep -q '^why$' "$tmp/err"
+fresh d
+pgwork enqueue d x >/dev/null
+code 'exit 65' 0 pgwork work d --drain -- sh -c 'exit 65'
+is 'is dead at once' "$(state d)" 'dead 1'
+fresh e
+pgwork enqueue e x >/dev/null
+code 'exit 75' 0 pgwork work e --once --later 1h -- sh -c 'exit 75'
+is 'waits, nothing charged' "$(state e)" 'delayed 0'
+fresh f --max-attempts 1
+pgwork enqueue f x >/dev/null
+code 'a command that is killed' 0 pgwork work f --drain -- sh -c 'kill -SEGV $$'
+is 'has failed' "$(state f) $(error f)" 'dead 1 killed by signal 11'
+fresh g
+pgwork enqueue g -J '{"a": 1}' '[1]' >/dev/null
+code 'a member that is not there' 0 pgwork work g --drain -- echo '{file}'
+is 'is for the dead letters' "$(state g) $(error g | head -n 1)" 'dead 1, dead 1 the payload has no member "file"'
+fresh h --max-attempts 1
+pgwork enqueue h x >/dev/null
+code '--timeout' 0 pgwork work h --drain --timeout 300ms --grace 300ms -- sh -c 'trap "" TERM; echo started >&2; while :; do sleep 1; done'
+is 'ends the command, grace and all' "$(state h) $(error h | tail -n 1)" 'dead 1 took too long, the command was ended'
+fresh i
+pgwork enqueue i x >/dev/null
+yes 'a grandchild that stays' sh -c 'timeout 20 pgwork -q work i --drain -- sh -c "sleep 30 & exit 0"'
+is 'is not waited for' "$(state i)" 'done 1'
+
+fresh j
+seq 1 200 | pgwork -q enqueue j
+code '-j and --drain' 0 pgwork --json work j -j8 --drain -- true
+json 'the summary is JSON' "$tmp/out"
+is 'counts' "$(sed 's/.*"completed":\([0-9]*\).*/\1/' "$tmp/out")" 200
+seq 1 20 | pgwork -q enqueue j
+code '-n' 0 pgwork --json work j -j2 -n 5 -- true
+is 'does so many' "$(sed 's/.*"completed":\([0-9]*\).*/\1/' "$tmp/out") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'j' AND state = 'ready'")" '5 15'
+code '--once' 0 pgwork -q work j --once -- true
+fresh k
+code '--once with nothing to do' 1 pgwork -q work k --once -- true
+pgwork enqueue k x >/dev/null
+code '--once with a job that fails' 1 pgwork -q work k --once -- false
+code '--drain with nothing to do' 0 pgwork -q work none_such --drain -- true
+
+fresh l
+pgwork enqueue l 1 2 3 >/dev/null
+pgwork -q work l -j1 -- sh -c 'echo started >>"$0"; sleep 1' "$tmp/started" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+until_true 20 test -s "$tmp/started"
+kill -TERM $p
+wait $p
+is 'TERM: ends well' $? 0
+is 'the running one is done, the others are back' "$(state l)" 'done 1, ready 0, ready 0'
+: >"$tmp/started"
+pgwork work l -j1 --grace 300ms -- sh -c 'trap "" TERM; echo started >>"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+until_true 20 test -s "$tmp/started"
+kill -TERM $p
+sleep 0.3
+kill -TERM $p
+wait $p
+is 'TERM twice: ends by the signal' $? 143
+is 'and nothing is charged' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND attempt > 0")" 0
+
+fresh m
+id=$(pgwork enqueue m x --lease 1s)
+: >"$tmp/started"
+pgwork work m -j1 --grace 300ms -- sh -c 'echo started >>"$0"; sleep 60' "$tmp/started" >/dev/null 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+until_true 20 test -s "$tmp/started"
+pgwork -q cancel m "$id"
+until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'cancelled'" 1
+is 'a cancelled job is ended' "$(state m)" 'cancelled 1'
+kill -TERM $p
+wait $p
+
+refused 'no command' 2 'no command' pgwork work a
+refused 'nothing after --' 2 'no command' pgwork work a --
+refused 'an empty command' 2 'no command' pgwork work a -- ''
+refused 'a command that is not there' 127 'cannot start' pgwork work a -- no-such-command
+refused 'a command that is no program' 126 'cannot start' pgwork work a -- /etc/passwd
+refused 'a place in a shell script' 2 'argument' pgwork work a -- sh -c 'echo {file}'
+refused 'in any shell' 2 'argument' pgwork work a -- /bin/bash -ec 'echo {file}'
+refused 'no jobs at a time' 2 '1 to 1024' pgwork work a -j0 -- true
+refused 'a queue name that is none' 2 . pgwork work '' --drain -- true
+pgwork queue create n
+id=$(pgwork enqueue n -J '{"c": "no-such-command"}')
+code 'a command that is not there, by its payload' 127 pgwork work n -- '{c}'
+is 'hands its job back' "$(state n)" 'ready 0'
+exit 0

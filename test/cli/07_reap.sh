@@ -1,0 +1,56 @@
+# reap: once, and as a daemon under something like systemd.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+pgwork queue create q --retention 1d --max-attempts 2
+state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $1"; }
+
+code '--once with nothing to do' 0 pgwork reap --once --json
+json 'is JSON' "$tmp/out"
+id=$(pgwork enqueue q x --lease 100ms)
+pgwork claim q --holder w1 >"$tmp/claim"
+sleep 0.3
+code '--once' 0 pgwork reap --once --json
+is 'takes it back' "$(sed 's/.*"reaped":\([0-9]*\).*/\1/' "$tmp/out") $(state "$id")" '1 ready 1'
+refused 'who comes late is refused' 1 'the lease is lost' pgwork complete q $(cut -f1,2 "$tmp/claim")
+pgwork claim q >/dev/null
+sleep 0.3
+pgwork -q reap --once
+is 'dead after exactly so many attempts' "$(state "$id")" 'dead 2'
+id=$(pgwork enqueue q x --delay 200ms)
+sleep 0.4
+code '--once brings delayed jobs in' 0 pgwork reap --once
+is 'in time' "$(state "$id")" 'ready 0'
+
+# a socket that listens as systemd does, if there is something that can listen
+pgwork reap --json >"$tmp/reap.out" 2>"$tmp/reap.err" &
+p=$! jobs_of_ours=$!
+until_true 20 grep -q reaping "$tmp/reap.err"
+is 'the daemon says that it works' "$(grep -c '^pgwork: reaping$' "$tmp/reap.err")" 1
+id=$(pgwork enqueue q x --delay 100ms)
+yes 'delayed jobs come in' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+kill -HUP $p
+yes 'HUP: reads again' until_true 10 grep -q 'read again' "$tmp/reap.err"
+id=$(pgwork enqueue q x --delay 100ms)
+yes 'and goes on' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+psql -Xqc "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'pgwork'" >/dev/null
+id=$(pgwork enqueue q x --delay 100ms)
+yes 'a lost connection is opened again' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+kill -TERM $p
+wait $p
+is 'TERM: ends well' $? 0
+json 'and tells what it did' "$tmp/reap.out"
+
+printf 'host=%s port=%s user=%s dbname=%s\n' "$PGHOST" "$PGPORT" "$PGUSER" "$PGDATABASE" >"$tmp/dsn"
+env -u PGWORK_DSN pgwork -d "$tmp/dsn" reap >"$tmp/reap.out" 2>"$tmp/reap.err" &
+p=$! jobs_of_ours=$!
+until_true 20 grep -q reaping "$tmp/reap.err"
+rm "$tmp/dsn"
+kill -HUP $p
+yes 'HUP with a file that is gone is told' until_true 10 grep -q 'cannot open' "$tmp/reap.err"
+id=$(pgwork enqueue q x --delay 100ms)
+yes 'and the old one is kept' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+kill -INT $p 2>/dev/null || :
+kill -TERM $p
+wait $p
+yes 'ends' true
+exit 0

@@ -1,0 +1,96 @@
+# ls, show, cancel, retry, dead, stats, doctor.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+pgwork queue create q --retention 1d
+state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $1"; }
+
+code 'ls of nothing' 1 pgwork ls
+esc=$(printf '\033')
+ready=$(pgwork enqueue q '{secret payload}' -k "evil${esc}[31m")
+delayed=$(pgwork enqueue q x --delay 1h -t tag)
+dead=$(pgwork enqueue q x -p 0 -k die)
+pgwork -q fail q $(pgwork claim q | cut -f1,2) --dead 2>/dev/null
+: "the oldest was claimed first: whichever it was, one is dead"
+one=$(sql "SELECT id FROM pgwork.job WHERE state = 'dead'")
+code 'ls' 0 pgwork ls
+is 'a line for each, and the heading' "$(wc -l <"$tmp/out")" 4
+is 'no payload, nothing that a terminal would obey' "$(grep -c -e secret -e "$esc" "$tmp/out")" 0
+code 'ls --json' 0 pgwork ls --json
+json 'is JSON' "$tmp/out"
+code 'ls -s' 0 pgwork ls q -s delayed --json
+is 'only those' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out")" "$delayed"
+code 'ls -k' 0 pgwork ls -k die --json
+is 'only of this kind' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out")" "$dead"
+code 'ls -n' 0 pgwork ls -n 1 --json
+is 'only so many' "$(wc -l <"$tmp/out")" 1
+code 'ls of a queue that is not there' 1 pgwork ls none_such
+refused 'ls of a state that is none' 2 . pgwork ls -s frob
+yes 'ls into a pipe that closes' sh -c 'pgwork ls | head -n 1'
+code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
+
+code 'show' 0 pgwork show "$delayed"
+yes 'tells the state' grep -q '^state  *delayed$' "$tmp/out"
+yes 'and when' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
+yes 'and the tag' grep -q '^tag  *tag$' "$tmp/out"
+code 'show -Q --json' 0 pgwork show -Q q --json "$ready" "$delayed"
+json 'is JSON' "$tmp/out"
+refused 'show of none' 1 'no job 999999' pgwork show 999999
+code 'show of one and none' 1 pgwork show "$delayed" 999999
+refused 'show of no id' 2 'no job id' pgwork show 0
+
+code 'dead list' 0 pgwork dead list
+code 'dead list --json' 0 pgwork dead list q --json
+json 'is JSON' "$tmp/out"
+code 'retry' 0 pgwork retry q "$one"
+is 'is ready with a fresh count' "$(state "$one")" 'ready 0'
+refused 'retry of one that is not dead' 1 '0 of 1' pgwork retry q "$one"
+refused 'retry in no queue' 1 . pgwork retry none_such 1
+code 'no dead letters' 1 pgwork dead list
+for i in 1 2 3; do pgwork enqueue r $i -k k$i >/dev/null; done
+pgwork claim r -n 3 | pgwork -q fail r --dead -e "$(printf 'first line\nlast line')"
+code 'dead list tells why' 0 pgwork dead list r
+is 'by the last line' "$(grep -c 'last line$' "$tmp/out") $(grep -c 'first line' "$tmp/out")" '3 0'
+code 'dead redrive -k' 0 pgwork dead redrive r -k k2 --json
+is 'moves one' "$(cat "$tmp/out")" '{"moved":1}'
+code 'dead redrive -n' 0 pgwork dead redrive r -n 1 --json
+is 'moves one more' "$(cat "$tmp/out")" '{"moved":1}'
+code 'dead purge --older-than' 1 pgwork dead purge r --older-than 1h
+code 'dead purge' 0 pgwork dead purge r --json
+is 'deletes the last' "$(cat "$tmp/out")" '{"deleted":1}'
+code 'dead redrive of nothing' 1 pgwork dead redrive r
+refused 'dead redrive of no queue' 1 . pgwork dead redrive none_such
+
+code 'cancel' 0 pgwork cancel q "$delayed" --json
+is 'tells' "$(cat "$tmp/out")" "{\"id\":$delayed,\"status\":\"cancelled\"}"
+pgwork -q queue purge q
+id=$(pgwork enqueue q run)
+pgwork claim q >/dev/null
+code 'cancel of a running one' 0 pgwork cancel q "$id" --json
+is 'asks' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"requested\"}"
+refused 'cancel of none' 1 'not there' pgwork cancel q 999999
+refused 'cancel without ids' 2 'missing' pgwork cancel q
+
+code 'stats' 0 pgwork stats
+code 'stats --json' 0 pgwork stats --json
+json 'is JSON' "$tmp/out"
+code 'stats of one queue' 0 pgwork stats q --json
+is 'one line' "$(wc -l <"$tmp/out")" 1
+refused 'stats of none' 1 'no queue' pgwork stats none_such
+code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
+is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
+pgwork stats --watch -i 1h >"$tmp/out" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+until_true 10 test -s "$tmp/out"
+kill -TERM $p
+wait $p
+is 'stats --watch can be interrupted' $? 143
+
+pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
+is 'doctor finds that no reaper runs' "$? $(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" '1 1'
+json 'doctor --json is JSON' "$tmp/out"
+pgwork -q reap --once
+pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
+is 'and then, that one does' "$(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" 0
+pgwork doctor -q >"$tmp/out" 2>"$tmp/err"
+is 'doctor -q leaves out what is well' "$(grep -c '^ok ' "$tmp/out")" 0
+exit 0

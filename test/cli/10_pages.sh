@@ -1,0 +1,17 @@
+# What is written about the options, and the completion that offers them.
+. "$(dirname "$0")/tap"
+code 'pages and completions know every option' 0 sh "$top/test/lint/options.sh"
+if command -v bash >/dev/null; then
+    offer() { # offer WORD...: what is offered for the last one
+        bash -c '. "$0"; COMP_WORDS=(pgwork "$@"); COMP_CWORD=$#; _pgwork; printf "%s\n" "${COMPREPLY[@]}"' \
+            "$top/examples/pgwork/completion/pgwork.bash" "$@" 2>/dev/null
+    }
+    pgwork -q migrate
+    pgwork queue create 'thumbs'
+    is 'bash offers commands' "$(offer mig)" migrate
+    is 'verbs' "$(offer queue cr)" create
+    is 'options' "$(offer enqueue thumbs --key-s)" --key-scope
+    is 'words of an option' "$(offer enqueue thumbs --key-scope re)" ready
+    is 'queues' "$(offer claim th)" thumbs
+fi
+exit 0
