@@ -102,7 +102,8 @@ static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *
         return work_failed(w, task, PGW_RETRY, "the lease was lost, the command was ended", NULL);
     }
     if (ch->signaled & PGW_CANCELED) {
-        return work_failed(w, task, PGW_DEAD, "cancelled, the command was ended", NULL);
+        /* a failure of a cancelled job is its end */
+        return work_failed(w, task, PGW_RETRY, "cancelled, the command was ended", NULL);
     }
     if (ch->signaled & PGW_TIMEOUT) {
         return work_failed(w, task, PGW_RETRY, "took too long, the command was ended", ch->error);

@@ -9,10 +9,10 @@ other=00000000-0000-0001-0000-000000000001
 code 'nothing to claim' 1 pgwork claim q
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 code 'nothing in a queue that is not there' 1 pgwork claim none_such
-id=$(pgwork enqueue q x -k "a${tab}b")
+id=$(pgwork enqueue q x -k 'a \b')
 pgwork claim q >"$tmp/claim"
 IFS=$tab read -r got token queue attempt kind payload <"$tmp/claim"
-is 'a claim' "$got $queue $attempt $kind $payload" "$id q 1 a\\x09b {\"line\": \"x\"}"
+is 'a claim' "$got $queue $attempt $kind $payload" "$id q 1 a \\b {\"line\": \"x\"}"
 is 'is leased' "$(state "$id")" 'leased 1'
 code 'a second claim finds nothing' 1 pgwork claim q
 code 'extend' 0 pgwork extend q "$id" "$token" --lease 1h
@@ -24,7 +24,7 @@ refused 'fail with a foreign token' 1 'refused' pgwork fail q "$id" $other
 refused 'snooze with a foreign token' 1 'refused' pgwork snooze q "$id" $other
 refused 'extend with a foreign token' 1 'refused' pgwork extend q "$id" $other
 is 'none of them has' "$(state "$id")" 'leased 1'
-refused 'in another queue' 1 'refused' pgwork complete other "$id" "$token"
+refused 'in a queue that is not there' 1 'no queue' pgwork complete other "$id" "$token"
 code 'release' 0 pgwork release q "$id" "$token"
 is 'charges nothing' "$(state "$id")" 'ready 0'
 refused 'the token is void now' 1 'refused' pgwork complete q "$id" "$token"

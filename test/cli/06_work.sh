@@ -40,19 +40,19 @@ pgwork enqueue b2 x >/dev/null
 code 'a lot of output to keep' 0 pgwork work b2 --drain -k -- head -c 100000 /etc/../dev/zero
 is 'is cut' "$(sql "SELECT length(output->>'stdout') || ' ' || (output->>'truncated') FROM pgwork.job WHERE queue = 'b2'")" '65536 true'
 
-fresh c --max-attempts 2
+fresh c --max-attempts 1
 pgwork enqueue c x >/dev/null
 code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
-is 'twice, then the job is dead' "$(state c)" 'dead 2'
+yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
+is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'first|why|exit 3|'
-yes 'which go to our stderr too' grep -q '^why$' "$tmp/err"
 fresh d
 pgwork enqueue d x >/dev/null
 code 'exit 65' 0 pgwork work d --drain -- sh -c 'exit 65'
 is 'is dead at once' "$(state d)" 'dead 1'
 fresh e
 pgwork enqueue e x >/dev/null
-code 'exit 75' 0 pgwork work e --once --later 1h -- sh -c 'exit 75'
+code 'exit 75' 1 pgwork work e --once --later 1h -- sh -c 'exit 75'
 is 'waits, nothing charged' "$(state e)" 'delayed 0'
 fresh f --max-attempts 1
 pgwork enqueue f x >/dev/null

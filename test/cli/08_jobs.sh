@@ -6,7 +6,7 @@ state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $1"; }
 
 code 'ls of nothing' 1 pgwork ls
 esc=$(printf '\033')
-ready=$(pgwork enqueue q '{secret payload}' -k "evil${esc}[31m")
+ready=$(pgwork enqueue q "secret ${esc}[31m payload")
 delayed=$(pgwork enqueue q x --delay 1h -t tag)
 dead=$(pgwork enqueue q x -p 0 -k die)
 pgwork -q fail q $(pgwork claim q | cut -f1,2) --dead 2>/dev/null
@@ -78,9 +78,9 @@ is 'one line' "$(wc -l <"$tmp/out")" 1
 refused 'stats of none' 1 'no queue' pgwork stats none_such
 code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
 is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
-pgwork stats --watch -i 1h >"$tmp/out" 2>"$tmp/err" &
+pgwork stats --watch -i 1h >"$tmp/watch" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
-until_true 10 test -s "$tmp/out"
+until_true 10 test -s "$tmp/watch"
 kill -TERM $p
 wait $p
 is 'stats --watch can be interrupted' $? 143
