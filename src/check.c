@@ -67,9 +67,8 @@ pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t l
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
 {
     if (h == NULL) return PGW_EINVAL;
-    if (lease_ms == 0 || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS)) {
+    if (lease_ms == 0 || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
         return PGW_OK;
-    }
     return pgw__pq_refuse_int(h, argument, lease_ms, "0 (not given) or 100 .. 86400000");
 }
 
@@ -83,10 +82,9 @@ pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
     for (i = 0; value != NULL && i < n; i++) {
         if (strcmp(value, words[i]) == 0) return PGW_OK;
     }
-    for (i = 0; i < n && used < sizeof(allowed); i++) {
+    for (i = 0; i < n && used < sizeof(allowed); i++)
         used += (size_t)snprintf(allowed + used, sizeof(allowed) - used, "%s%s", i > 0 ? ", " : "",
                                  words[i]);
-    }
     return pgw__pq_refuse(h, argument, value, allowed);
 }
 
@@ -139,9 +137,8 @@ static const char *check_host_and_pid(char room[PGW__HOLDER_MAX + 1])
 {
     char host[200] = "";
 
-    if (gethostname(host, sizeof(host) - 1) != 0 || pgw__name_fault(host, sizeof(host)) != NULL) {
+    if (gethostname(host, sizeof(host) - 1) != 0 || pgw__name_fault(host, sizeof(host)) != NULL)
         memcpy(host, "localhost", sizeof("localhost"));
-    }
     snprintf(room, PGW__HOLDER_MAX + 1, "%s:%ld", host, (long)getpid());
     return room;
 }
@@ -187,9 +184,8 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_new *job, size_
 {
     pgw_status st;
 
-    if (job->body == NULL && job->body_size > 0) {
+    if (job->body == NULL && job->body_size > 0)
         return pgw__pq_refuse(h, check_field(path, "body"), NULL, "a pointer to body_size bytes");
-    }
     st = pgw__check_json(h, check_field(path, "payload"), job->payload, max_bytes);
     if (st != PGW_OK) return st;
     return check_room(h, check_field(path, "body"), job->body_size,
@@ -201,13 +197,11 @@ static pgw_status check_tags(pgw *h, check_path *path, const pgw_new *job)
     pgw_status st;
     size_t i;
 
-    if (job->tags_count > PGW__TAGS_MAX) {
+    if (job->tags_count > PGW__TAGS_MAX)
         return pgw__pq_refuse_int(h, check_field(path, "tags_count"), (int64_t)job->tags_count,
                                   "0 .. 32");
-    }
-    if (job->tags_count > 0 && job->tags == NULL) {
+    if (job->tags_count > 0 && job->tags == NULL)
         return pgw__pq_refuse(h, check_field(path, "tags"), NULL, "an array of tags_count texts");
-    }
     for (i = 0; i < job->tags_count; i++) {
         st = pgw__check_name(h, check_field(path, "tags"), job->tags[i], PGW__TAG_MAX);
         if (st != PGW_OK) return st;

@@ -185,20 +185,19 @@ static pgw_status doctor_clock(doctor *d)
 pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg)
 {
     doctor d = {.h = h, .fn = fn, .arg = arg};
-    pgw_status st = pgw__check_handle(h);
+    pgw_status st;
 
-    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
-    if (st == PGW_OK && pgw__pq_armed(h)) {
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_handle(h);
+    if (st == PGW_OK && pgw__pq_armed(h))
         st = pgw__pq_fail(h, PGW_EMISUSE,
                           "the doctor takes several round trips and cannot be armed by pgw_async()",
                           NULL);
-    }
     if (st == PGW_OK)
         st = doctor_ask_all(&d, doctor_server, sizeof(doctor_server) / sizeof(doctor_server[0]));
     if (st == PGW_OK && d.stop == 0) st = doctor_clock(&d);
     if (st == PGW_OK && d.stop == 0) st = doctor_version(&d);
-    if (st == PGW_OK && d.stop == 0 && d.there) {
+    if (st == PGW_OK && d.stop == 0 && d.there)
         st = doctor_ask_all(&d, doctor_schema, sizeof(doctor_schema) / sizeof(doctor_schema[0]));
-    }
     return st;
 }

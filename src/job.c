@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ask.h"
 #include "mem.h"
 #include "name.h"
 
@@ -170,7 +171,7 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
 
     out->ids = NULL;
     out->tokens = NULL;
-    if (block == NULL) return pgw__job_nomem(h);
+    if (block == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     out->ids = (void *)block;
     out->tokens = (void *)(block + (n + 1) * sizeof(*out->ids));
     for (i = 0; i < n; i++) {
@@ -217,14 +218,14 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
     return PGW_EPROTO;
 }
 
-pgw_status pgw__job_proto(pgw *h, const char *what)
+pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
+                            int position, int word)
 {
-    return pgw__pq_fail(
-        h, PGW_EPROTO, what,
-        "the functions in the schema are not those of this library: run the migrations");
-}
+    const int64_t at = pgw__rows_int(rows, row, position);
+    const pgw_status st = pgw__job_outcome(rows, row, word);
 
-pgw_status pgw__job_nomem(pgw *h)
-{
-    return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (at < 1 || at > (int64_t)n || st == PGW_EPROTO)
+        return pgw__ask_misfit(h, "the answer names a job or an outcome that does not exist");
+    if (verdicts != NULL) verdicts[at - 1] = st;
+    return st;
 }

@@ -69,9 +69,9 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
 /* verdicts: all answered with `st`; NULL is fine. */
 void pgw__job_verdicts(pgw_status *verdicts, size_t n, pgw_status st);
 
-/* "the answer has an unexpected shape": PGW_EPROTO with a hint about versions. */
-pgw_status pgw__job_proto(pgw *h, const char *what);
-/* PGW_ENOMEM on the handle. */
-pgw_status pgw__job_nomem(pgw *h);
+/* What a row says about the job at a position of the input, from 1; the columns of both are given.
+ * PGW_EPROTO. */
+pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
+                            int position, int word);
 
 #endif

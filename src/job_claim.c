@@ -3,12 +3,14 @@
 
 #include <stdio.h>
 
+#include "ask.h"
 #include "backoff.h"
 #include "check.h"
 #include "clock.h"
 #include "mem.h"
 #include "name.h"
 
+#define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
 #define CLAIM_SERVER_TIME 12 /* column, behind those of the job */
 #define CLAIM_POSITION    13
 
@@ -33,10 +35,10 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     const int count = pgw__rows_count(rows) - first;
 
     if (count > ctx->max)
-        return pgw__job_proto(h, "a claim answered with more jobs than were asked for");
+        return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
     if (count == 0) return PGW_EMPTY;
     if (pgw__job_batch(ctx->batch, rows, first, count, claim_columns) != PGW_OK)
-        return pgw__job_nomem(h);
+        return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
     return PGW_OK;
 }
@@ -46,7 +48,7 @@ static pgw_status claim_read(pgw *h, const pgw__rows *rows, void *ctx)
     return claim_read_jobs(h, ctx, rows, 0);
 }
 
-/* Refused completions come first, each with its position in the input. */
+/* Refused completions come first, each with its position in the input; jobs have none. */
 static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const claim_ctx *in = ctx;
@@ -55,13 +57,10 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
 
     pgw__job_verdicts(in->verdicts, in->n, PGW_OK);
     for (row = 0; row < count && !pgw__rows_null(rows, row, CLAIM_POSITION); row++) {
-        const int64_t at = pgw__rows_int(rows, row, CLAIM_POSITION);
-        const pgw_status st = pgw__job_outcome(rows, row, 6);
+        const pgw_status st =
+            pgw__job_verdict(h, in->verdicts, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
 
-        if (at < 1 || at > (int64_t)in->n || st == PGW_EPROTO) {
-            return pgw__job_proto(h, "the answer names a job or an outcome that does not exist");
-        }
-        if (in->verdicts != NULL) in->verdicts[at - 1] = st;
+        if (st == PGW_EPROTO) return st;
     }
     return claim_read_jobs(h, in, rows, row);
 }
@@ -209,10 +208,9 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
     if (st != PGW_OK) return st;
-    if (o.wait_ms != 0 && pgw__pq_armed(h)) {
+    if (o.wait_ms != 0 && pgw__pq_armed(h))
         return pgw__pq_fail(h, PGW_EMISUSE, "a claim with wait_ms cannot be armed by pgw_async()",
                             "claim with wait_ms 0 and repeat it when your loop says so");
-    }
     st = claim_once(h, batch, &o);
     if (st == PGW_EMPTY && o.wait_ms != 0) {
         const pgw_conf *conf = pgw__pq_conf(h);

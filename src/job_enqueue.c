@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ask.h"
 #include "buf.h"
 #include "check.h"
 #include "mem.h"
@@ -35,12 +36,11 @@ typedef struct enqueue_one {
 static pgw_status enqueue_one_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const enqueue_one *one = ctx;
-    pgw_status st;
+    pgw_status st = pgw__ask_rows(h, rows, 1);
 
-    if (pgw__rows_count(rows) != 1)
-        return pgw__job_proto(h, "an enqueue did not answer with one row");
+    if (st != PGW_OK) return st;
     st = pgw__job_outcome(rows, 0, 1);
-    if (st == PGW_EPROTO) return pgw__job_proto(h, "an enqueue answered with an unknown outcome");
+    if (st == PGW_EPROTO) return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
     if (one->id != NULL) *one->id = pgw__rows_int(rows, 0, 0);
     return st;
 }
@@ -117,7 +117,7 @@ static pgw_status enqueue_columns_make(pgw *h, enqueue_columns *c, size_t n)
     pgw__buf_init(&c->tag_text, (size_t)1 << 30);
     c->block = pgw__mem_zero(n, 4 * sizeof(char *) + sizeof(pgw__bytes) + 3 * sizeof(int64_t) +
                                     sizeof(size_t) + 2 * sizeof(int32_t));
-    if (c->block == NULL) return pgw__job_nomem(h);
+    if (c->block == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     /* from the widest elements to the narrowest, so that each array is aligned */
     at = c->block;
     c->bodies = (void *)at, at += n * sizeof(pgw__bytes);
@@ -199,10 +199,9 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_new
         st = pgw__check_new(h, &j, (const char *)jobs + i * stride, (int64_t)i, room);
         if (st != PGW_OK) return st;
         if (i == 0) stride = j.struct_size;
-        if (j.struct_size != stride) {
+        if (j.struct_size != stride)
             return pgw__pq_refuse_int(h, "jobs[i].struct_size", (int64_t)j.struct_size,
                                       "the same in all of them");
-        }
         enqueue_columns_put(c, i, &j);
     }
     if (c->tag_text.failed != 0) return pgw__pq_fail(h, (pgw_status)c->tag_text.failed, NULL, NULL);
@@ -221,17 +220,15 @@ typedef struct enqueue_many {
 static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const enqueue_many *many = ctx;
-    pgw_status st = PGW_OK;
+    pgw_status st = pgw__ask_rows(h, rows, many->n);
     size_t i;
 
-    if ((size_t)pgw__rows_count(rows) != many->n) {
-        return pgw__job_proto(h, "an enqueue did not answer with one row for each job");
-    }
+    if (st != PGW_OK) return st;
     for (i = 0; i < many->n; i++) {
         const pgw_status outcome = pgw__job_outcome(rows, (int)i, 1);
 
         if (outcome == PGW_EPROTO)
-            return pgw__job_proto(h, "an enqueue answered with an unknown outcome");
+            return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
         if (many->ids != NULL) many->ids[i] = pgw__rows_int(rows, (int)i, 0);
         if (many->outcomes != NULL) many->outcomes[i] = outcome;
         if (outcome == PGW_REPEATED || (outcome == PGW_EXISTS && st != PGW_REPEATED) ||

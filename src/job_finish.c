@@ -28,13 +28,9 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
 
     pgw__job_verdicts(in->verdicts, in->n, PGW_OK);
     for (row = 0; row < count; row++) {
-        const int64_t at = pgw__rows_int(rows, row, 0);
-        const pgw_status st = pgw__job_outcome(rows, row, 1);
+        const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
 
-        if (at < 1 || at > (int64_t)in->n || st == PGW_EPROTO) {
-            return pgw__job_proto(h, "the answer names a job or an outcome that does not exist");
-        }
-        if (in->verdicts != NULL) in->verdicts[at - 1] = st;
+        if (st == PGW_EPROTO) return st;
         refused += st < PGW_OK;
     }
     if (refused == 0) return PGW_OK;
@@ -62,13 +58,9 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
     int row;
 
     for (row = 0; row < count; row++) {
-        const int64_t at = pgw__rows_int(rows, row, 0);
-        const pgw_status st = pgw__job_outcome(rows, row, 1);
+        const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
 
-        if (at < 1 || at > (int64_t)in->n || st == PGW_EPROTO) {
-            return pgw__job_proto(h, "the answer names a job or an outcome that does not exist");
-        }
-        if (in->verdicts != NULL) in->verdicts[at - 1] = st;
+        if (st == PGW_EPROTO) return st;
         missing += st == PGW_ENOTFOUND;
         asked |= st == PGW_CANCEL;
     }

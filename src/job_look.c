@@ -2,6 +2,7 @@
  */
 #include "job.h"
 
+#include "ask.h"
 #include "check.h"
 #include "name.h"
 
@@ -30,7 +31,8 @@ static pgw_status look_read(pgw *h, const pgw__rows *rows, void *ctx)
     for (row = 0; row < count && stop == 0; row++) {
         pgw_batch *one;
 
-        if (pgw__job_batch(&one, rows, row, 1, look_columns) != PGW_OK) return pgw__job_nomem(h);
+        if (pgw__job_batch(&one, rows, row, 1, look_columns) != PGW_OK)
+            return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
         stop = look->fn(pgw_batch_job(one, 0), look->arg);
         pgw_batch_free(one);
     }
@@ -49,10 +51,10 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 {
     const look_ctx ctx = {fn, arg};
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_status st = pgw__check_handle(h);
+    pgw_status st;
 
-    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
-    if (st == PGW_OK) st = fn != NULL ? PGW_OK : pgw__pq_refuse(h, "fn", NULL, "a function");
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
     if (st == PGW_OK && o.state != NULL) st = look_check_state(h, o.state);
     if (st == PGW_OK && o.kind != NULL && *o.kind != '\0')
@@ -79,34 +81,6 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 
 /* ---- dead letters ---- */
 
-typedef struct look_count {
-    int64_t *count;
-} look_count;
-
-static pgw_status look_read_count(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    const look_count *in = ctx;
-
-    if (pgw__rows_count(rows) != 1) return pgw__job_proto(h, "a count did not come as one row");
-    if (in->count != NULL) *in->count = pgw__rows_int(rows, 0, 0);
-    return PGW_OK;
-}
-
-static pgw_status look_count_call(pgw *h, pgw__sql sql, const pgw__param *params, int64_t *count)
-{
-    const look_count ctx = {count};
-    const pgw__call call = {
-        .sql = sql,
-        .params = params,
-        .read = look_read_count,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-        .flags = PGW__WRITES,
-    };
-
-    return pgw__pq_call(h, &call);
-}
-
 pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n,
                        const char *kind, int64_t limit)
 {
@@ -124,7 +98,7 @@ pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t 
     if (st == PGW_OK && kind != NULL && *kind != '\0')
         st = pgw__check_name(h, "kind", kind, PGW__KIND_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 0, INT64_MAX);
-    return st == PGW_OK ? look_count_call(h, PGW__SQL_JOB_REDRIVE, params, moved) : st;
+    return st == PGW_OK ? pgw__ask_number(h, moved, PGW__SQL_JOB_REDRIVE, params) : st;
 }
 
 pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms)
@@ -136,5 +110,5 @@ pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t o
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK) st = pgw__check_int(h, "older_than_ms", older_than_ms, 0, PGW__DELAY_MAX_MS);
-    return st == PGW_OK ? look_count_call(h, PGW__SQL_JOB_DEAD_PURGE, params, deleted) : st;
+    return st == PGW_OK ? pgw__ask_number(h, deleted, PGW__SQL_JOB_DEAD_PURGE, params) : st;
 }

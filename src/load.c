@@ -167,9 +167,8 @@ static pgw_status load_add_row(pgw_load *l, const pgw_new *j)
     l->rows++;
     if (l->live.rows.len >= LOAD_CHUNK || l->live.rows.failed != 0)
         st = load_flush_stream(l, &l->live);
-    if (st == PGW_OK && (l->delayed.rows.len >= LOAD_CHUNK || l->delayed.rows.failed != 0)) {
+    if (st == PGW_OK && (l->delayed.rows.len >= LOAD_CHUNK || l->delayed.rows.failed != 0))
         st = load_flush_stream(l, &l->delayed);
-    }
     return st;
 }
 
@@ -298,14 +297,13 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     pgw_load *l;
     pgw_status st;
 
-    if (load != NULL) *load = NULL;
+    if (load == NULL) return pgw__check_given(h, "load", NULL);
+    *load = NULL;
     st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_given(h, "load", load);
-    if (st == PGW_OK && pgw__pq_armed(h)) {
+    if (st == PGW_OK && pgw__pq_armed(h))
         st = pgw__pq_fail(h, PGW_EMISUSE,
                           "a load takes several round trips and cannot be armed by pgw_async()",
                           NULL);
-    }
     if (st != PGW_OK) return st;
 
     l = pgw__mem_zero(1, sizeof(*l));
@@ -341,10 +339,9 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
     if (load == NULL) return PGW_EINVAL;
     if (load->failed != PGW_OK) return load_spoiled(load);
     st = pgw__check_new(load->h, &j, job, -1, load->room);
-    if (st == PGW_OK && j.key != NULL) {
+    if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
-    }
     if (st != PGW_OK) return st; /* this job is refused, the load goes on */
     st = load->copying ? load_add_row(load, &j) : load_add_job(load, &j);
     if (st != PGW_OK) load->failed = st;
@@ -383,9 +380,8 @@ pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added)
 
     if (added != NULL) *added = 0;
     if (load == NULL) return PGW_OK;
-    if (load->failed == PGW_OK && keep) {
+    if (load->failed == PGW_OK && keep)
         st = load->copying ? load_close_copy(load) : load_flush_jobs(load);
-    }
     if (load->copying && (st != PGW_OK || !keep || load->failed != PGW_OK))
         undone = pgw__pq_rollback(load->h);
     (void)undone; /* what is not committed is undone by the end of the session as well */

@@ -79,7 +79,7 @@ static void migrate_list_free(migrate_list *list)
     memset(list, 0, sizeof(*list));
 }
 
-/* Asks first, because a failed statement would spoil a transaction. */
+/* Fills an empty list. Asks first, because a failed statement would spoil a transaction. */
 static pgw_status migrate_list_read(pgw *h, migrate_list *list)
 {
     const migrate_ctx ctx = {list};
@@ -93,7 +93,6 @@ static pgw_status migrate_list_read(pgw *h, migrate_list *list)
                                .ctx_size = sizeof(ctx)};
     pgw_status st;
 
-    memset(list, 0, sizeof(*list));
     st = pgw__pq_call(h, &there);
     if (st == PGW_OK && list->there) st = pgw__pq_call(h, &applied);
     if (st != PGW_OK) migrate_list_free(list);
@@ -156,19 +155,19 @@ static pgw_status migrate_show(pgw *h, const migrate_list *list, int number,
 
 pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg)
 {
-    migrate_list list;
-    pgw_status st = migrate_check(h);
+    migrate_list list = {0};
+    pgw_status st;
     int number, last, stop = 0;
 
-    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = migrate_check(h);
     if (st == PGW_OK) st = migrate_list_read(h, &list);
     if (st != PGW_OK) return st;
     last = pgw__sql_migrations();
     if (list.count > 0 && list.rows[list.count - 1].number > last)
         last = list.rows[list.count - 1].number;
-    for (number = 1; st == PGW_OK && stop == 0 && number <= last; number++) {
+    for (number = 1; st == PGW_OK && stop == 0 && number <= last; number++)
         st = migrate_show(h, &list, number, fn, arg, &stop);
-    }
     migrate_list_free(&list);
     return st;
 }
@@ -263,7 +262,7 @@ static pgw_status migrate_one(pgw *h, int number, bool *done)
 
 pgw_status pgw_migrate_up(pgw *h, int *applied)
 {
-    migrate_list list;
+    migrate_list list = {0};
     pgw_status st;
     int number;
 

@@ -1,24 +1,11 @@
 /* queue: queues, their settings and counts. */
 #include <string.h>
 
+#include "ask.h"
 #include "check.h"
 #include "pq.h"
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
-
-static pgw_status queue_proto(pgw *h, const char *what)
-{
-    return pgw__pq_fail(
-        h, PGW_EPROTO, what,
-        "the functions in the schema are not those of this library: run the migrations");
-}
-
-static pgw_status queue_call(pgw *h, pgw__sql sql, const pgw__param *params)
-{
-    const pgw__call call = {.sql = sql, .params = params, .flags = PGW__WRITES};
-
-    return pgw__pq_call(h, &call);
-}
 
 /* ---- settings; -1 leaves one as it is ---- */
 
@@ -55,7 +42,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_END,
         };
 
-        return queue_call(h, sql, params);
+        return pgw__ask(h, sql, params);
     }
 }
 
@@ -76,7 +63,7 @@ static pgw_status queue_switch(pgw *h, pgw__sql sql, const char *queue)
     const pgw__param params[] = {P_TEXT(queue), P_END};
     const pgw_status st = pgw__check_queue(h, queue);
 
-    return st == PGW_OK ? queue_call(h, sql, params) : st;
+    return st == PGW_OK ? pgw__ask(h, sql, params) : st;
 }
 
 pgw_status pgw_queue_pause(pgw *h, const char *queue)
@@ -96,39 +83,17 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
 
 /* ---- the end of jobs and queues ---- */
 
-typedef struct queue_count {
-    int64_t *count;
-} queue_count;
-
-static pgw_status queue_read_count(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    const queue_count *in = ctx;
-
-    if (pgw__rows_count(rows) != 1) return queue_proto(h, "a count did not come as one row");
-    if (in->count != NULL) *in->count = pgw__rows_int(rows, 0, 0);
-    return PGW_OK;
-}
-
 pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
 {
     static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
-    const queue_count ctx = {deleted};
     const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_END};
-    const pgw__call call = {
-        .sql = PGW__SQL_QUEUE_PURGE,
-        .params = params,
-        .read = queue_read_count,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-        .flags = PGW__WRITES,
-    };
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK)
         st = pgw__check_word(h, "state", state, states, sizeof(states) / sizeof(states[0]));
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    return st == PGW_OK ? pgw__ask_number(h, deleted, PGW__SQL_QUEUE_PURGE, params) : st;
 }
 
 pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
@@ -136,7 +101,7 @@ pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
     const pgw__param params[] = {P_TEXT(queue), P_BOOL(force), P_END};
     const pgw_status st = pgw__check_queue(h, queue);
 
-    return st == PGW_OK ? queue_call(h, PGW__SQL_QUEUE_DROP, params) : st;
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_DROP, params) : st;
 }
 
 /* ---- counts ---- */
@@ -159,10 +124,10 @@ typedef struct queue_depth_ctx {
 static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const queue_depth_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
 
-    if (pgw__rows_count(rows) != 1) return queue_proto(h, "a depth did not come as one row");
-    queue_depth_from(in->depth, rows, 0, 0);
-    return PGW_OK;
+    if (st == PGW_OK) queue_depth_from(in->depth, rows, 0, 0);
+    return st;
 }
 
 pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most)
@@ -229,8 +194,9 @@ pgw_status pgw_queues_each(pgw *h, int64_t at_most,
         .ctx = &ctx,
         .ctx_size = sizeof(ctx),
     };
-    pgw_status st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    pgw_status st;
 
-    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }

@@ -1,5 +1,6 @@
 /* reap: one pass of what has to be done with time: expired leases, due jobs, what is kept no
  * longer. */
+#include "ask.h"
 #include "check.h"
 #include "pq.h"
 
@@ -11,11 +12,9 @@ typedef struct reap_ctx {
 static pgw_status reap_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const reap_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
 
-    if (pgw__rows_count(rows) != 1) {
-        return pgw__pq_fail(h, PGW_EPROTO, "maintain() did not answer with one row",
-                            "run the migrations");
-    }
+    if (st != PGW_OK) return st;
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, 4);
     if (in->stats == NULL) return PGW_OK;
     in->stats->ticks++;

@@ -12,7 +12,7 @@ BEGIN {
     layer(0, "backoff buf clock cronexpr log mem name status stop version wake")
     layer(1, "conf sql")
     layer(2, "pq")
-    layer(2.5, "check")        # what callers of layer 3 may pass
+    layer(2.5, "ask check")    # what the rooms of layer 3 share
     layer(3, "cron doctor job load lock migrate queue reap sema table")
     layer(4, "handle reaper worker")
     # the few arrows inside a layer, and who embeds the SQL

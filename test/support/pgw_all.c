@@ -1,4 +1,5 @@
 /* The whole library in one unit, for integration tests; made by `make gen`. */
+#include "../../src/ask.c"
 #include "../../src/backoff.c"
 #include "../../src/buf.c"
 #include "../../src/check.c"

@@ -1,5 +1,6 @@
 /* All that is inside the library, for integration tests; made by `make gen`. */
 #include "pgwork.h"
+#include "ask.h"
 #include "backoff.h"
 #include "buf.h"
 #include "check.h"

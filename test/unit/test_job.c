@@ -1,6 +1,7 @@
 /* job: what each verb sends, what it makes of the answer, and how it waits. */
 #include "unity.h"
 #include "job.h"
+#include "ask.h"
 #include "check.h"
 #include "mock_pq.h"
 #include "name.h"

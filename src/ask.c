@@ -1,0 +1,56 @@
+/* ask: what several rooms ask of the server in the same way. */
+#include "ask.h"
+
+#include <stdio.h>
+
+typedef struct ask_ctx {
+    int64_t *number;
+} ask_ctx;
+
+static pgw_status ask_read_number(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const ask_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    if (st == PGW_OK && in->number != NULL) *in->number = pgw__rows_int(rows, 0, 0);
+    return st;
+}
+
+pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params)
+{
+    const pgw__call call = {.sql = sql, .params = params, .flags = PGW__WRITES};
+
+    return pgw__pq_call(h, &call);
+}
+
+pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql, const pgw__param *params)
+{
+    const ask_ctx ctx = {number};
+    const pgw__call call = {
+        .sql = sql,
+        .params = params,
+        .read = ask_read_number,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES,
+    };
+
+    return pgw__pq_call(h, &call);
+}
+
+pgw_status pgw__ask_misfit(pgw *h, const char *what)
+{
+    return pgw__pq_fail(h, PGW_EPROTO, what,
+                        "library and schema do not fit: `pgwork doctor` tells their versions");
+}
+
+pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)
+{
+    const int count = pgw__rows_count(rows);
+    char message[80];
+
+    if ((size_t)count == expected) return PGW_OK;
+    snprintf(message, sizeof(message), "the server answered with %d rows, expected are %zu", count,
+             expected);
+    return pgw__ask_misfit(h, message);
+}

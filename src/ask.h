@@ -1,0 +1,18 @@
+/* ask: what several rooms ask of the server in the same way: a statement without an answer, one
+ * whose answer is a number; and what they say when an answer has the wrong shape. */
+#ifndef PGW_ASK_H
+#define PGW_ASK_H
+
+#include "pgwork.h"
+#include "pq.h"
+
+pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params); /* a write; rows are ignored */
+pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
+                           const pgw__param *params); /* a write; number may be NULL */
+
+/* PGW_EPROTO, with words: the functions in the schema are not those of this library. */
+pgw_status pgw__ask_misfit(pgw *h, const char *what);
+/* PGW_OK when there are so many rows, else PGW_EPROTO. */
+pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected);
+
+#endif
