@@ -115,7 +115,9 @@ BEGIN
     SELECT min(d.run_at) INTO next_at
       FROM pgwork.queue t
      CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d WHERE d.queue = t.id ORDER BY d.run_at LIMIT 1) d;
-    next_ms := greatest(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000))::bigint;
+    IF next_at IS NOT NULL THEN -- greatest() would make 0 of a NULL: come back at once
+        next_ms := greatest(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000))::bigint;
+    END IF;
 END $$;
 
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint
