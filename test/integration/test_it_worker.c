@@ -198,8 +198,10 @@ static void all_done_once(long long n)
 
 static pid_t spawn(pgw_handler_fn *fn)
 {
-    const pid_t pid = fork();
+    pid_t pid;
 
+    fflush(NULL); /* what is said so far is said once */
+    pid = fork();
     if (pid == 0) {
         pgw_worker_stats s = {.struct_size = sizeof(s)};
         pgw_worker *w;
