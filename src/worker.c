@@ -244,7 +244,7 @@ static void worker_well(pgw_worker *w)
  *
  * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
  * enqueue wakes it. The sign stays out while jobs come singly, and goes in when they come in
- * numbers. */
+ * numbers, or from a queue that may not have been there yet when it was hung out. */
 
 static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
 {
@@ -307,9 +307,24 @@ static void worker_found_none(pgw_worker *w)
     w->claim_at = now + pgw__backoff_next_ms(&w->poll);
 }
 
+/* Did a job come from a queue that none came from before? It may be younger than our sign. */
+static bool worker_meets_queue(pgw_worker *w, const pgw_batch *batch)
+{
+    const uint64_t before = w->seen;
+    size_t i, q;
+
+    if (before == UINT64_MAX >> (WORKER_QUEUES_MAX - w->queues_count)) return false;
+    for (i = 0; i < pgw_batch_count(batch); i++)
+        for (q = 0; q < w->queues_count; q++)
+            if (strcmp(w->queues[q], pgw_job_queue(pgw_batch_job(batch, i))) == 0)
+                w->seen |= UINT64_C(1) << q;
+    return w->seen != before;
+}
+
 static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
+    const bool newcomer = worker_meets_queue(w, claim->batch);
     const pgw_status st =
         pgw__worker_admit(w, claim->batch, claim->sent_at, pgw_server_time_us(w->h));
 
@@ -321,7 +336,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     w->claim_at = 0;
     w->taken += (int64_t)n;
     pgw__backoff_reset(&w->poll);
-    if (w->signed_up && n > 1 && n == (size_t)claim->opts.max) worker_sign_in(w);
+    if (w->signed_up && (newcomer || (n > 1 && n == (size_t)claim->opts.max))) worker_sign_in(w);
 }
 
 /* Reports results and claims, in one round trip where that can be. */
@@ -523,6 +538,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->down = w->signed_up = w->found_none = false;
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
+    w->seen = 0;
     w->heart_at = INT64_MAX;
     w->suspect = NULL;
     w->hold_until = 0;

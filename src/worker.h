@@ -118,6 +118,7 @@ struct pgw_worker {
     bool found_none; /* the last claim found nothing while nothing was held here */
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t taken;                     /* jobs claimed in this run */
+    uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll;
     pgw_status fatal;

@@ -366,6 +366,22 @@ static pgw_worker_stats finish(pgw_worker *w, pthread_t thread, pgw_status expec
     return s;
 }
 
+/* Waits for the sleeping sign of a worker in this database. */
+static void await_sign(void)
+{
+    int i;
+
+    for (i = 0; i < PATIENCE_MS / 10; i++) {
+        if (pgtemp_number(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") >
+            0)
+            return;
+        nap(10);
+    }
+    TEST_FAIL_MESSAGE("no sleeping sign");
+}
+
 void test_a_sleeping_worker_is_woken(void)
 {
     pthread_t thread;
@@ -375,15 +391,7 @@ void test_a_sleeping_worker_is_woken(void)
     set("worker.drain", "off");
     set("poll.max_ms", "3600000"); /* nobody lives to see the next look: a notification must come */
     w = start(noop, &thread);
-    for (i = 0;
-         i < PATIENCE_MS / 10 &&
-         pgtemp_number(
-             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND "
-             "granted "
-             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") ==
-             0;
-         i++)
-        nap(10);
+    await_sign();
     nap(50); /* the look after the sign */
     for (i = 1; i <= 20; i++) {
         only_job();
@@ -392,6 +400,23 @@ void test_a_sleeping_worker_is_woken(void)
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(20, finish(w, thread, PGW_OK).completed);
     all_done_once(20);
+}
+
+void test_a_queue_younger_than_the_worker_wakes_it_too(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    must(pgw_queue_drop(h, queue, false));
+    set("worker.drain", "off");
+    set("poll.max_ms", "50");
+    w = start(noop, &thread);
+    nap(200); /* asleep, with a sign that speaks of no queue */
+    only_job();
+    await(&called, 1);
+    await_sign();
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
 }
 
 /* ---- deaths ---- */
