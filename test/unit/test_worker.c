@@ -497,6 +497,16 @@ void test_what_was_not_started_before_its_lease_ended_never_is(void)
     TEST_ASSERT_EQUAL_INT(4, fake_count(FAKE_LEASED));
 }
 
+void test_a_handler_thread_starts_nothing_whose_lease_is_over(void)
+{
+    fake_jobs("q", 5, 60000);
+    set("worker.concurrency", "1");
+    set("worker.prefetch", "5");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, frozen, NULL));
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT64(5, stats.lost);
+}
+
 void test_the_calling_thread_extends_between_jobs(void)
 {
     fake_jobs("q", 3, 90);
