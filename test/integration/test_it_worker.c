@@ -402,6 +402,27 @@ void test_a_sleeping_worker_is_woken(void)
     all_done_once(20);
 }
 
+void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    set("worker.drain", "off");
+    set("poll.max_ms", "3600000");
+    set("application_name", "sleeper");
+    w = start(noop, &thread);
+    await_sign();
+    nap(50);
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+                "application_name = 'sleeper'");
+    await_sign();
+    nap(50);
+    only_job();
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).reconnects);
+}
+
 void test_a_queue_younger_than_the_worker_wakes_it_too(void)
 {
     pthread_t thread;
