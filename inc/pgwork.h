@@ -330,7 +330,7 @@ typedef struct pgw_new {
     int max_attempts;     /* 0: as the queue says */
     int64_t lease_ms;     /* 0: as the claim or the queue says */
     const char *const *tags;
-    size_t tags_count;    /* up to 32 */
+    size_t tags_count;    /* up to 32, each up to 255 bytes */
     const char *key;      /* unique key, up to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;

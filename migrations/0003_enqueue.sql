@@ -17,9 +17,9 @@ BEGIN
     END IF;
 END $$;
 
--- Puts one job: takes its unique key, then places or delays it. Shared by enqueue and enqueue_many.
+-- Puts one job, in its place or a new one: takes its unique key, then places or delays it. Shared by enqueue and enqueue_many.
 CREATE FUNCTION pgwork._put(q pgwork.queue, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
-    max_attempts integer, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint,
+    max_attempts integer, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint, place bigint,
     OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -29,7 +29,7 @@ DECLARE
 BEGIN
     -- The transaction's id before the first place: whoever sees a place number used can find its transaction running.
     PERFORM pg_current_xact_id();
-    id := nextval('pgwork.place');
+    id := coalesce(place, nextval('pgwork.place'));
     outcome := 'new';
     IF key IS NOT NULL THEN
         LOOP
@@ -97,6 +97,8 @@ BEGIN
         PERFORM pgwork._refuse('lease_ms', lease_ms::text, '100 .. 86400000');
     ELSIF cardinality(tags) > 32 THEN
         PERFORM pgwork._refuse('tags', cardinality(tags) || ' tags', 'up to 32');
+    ELSIF tags IS NOT NULL AND EXISTS (SELECT FROM unnest(tags) t WHERE octet_length(t) > 255) THEN
+        PERFORM pgwork._refuse('tags', tags::text, 'up to 255 bytes each');
     ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
         PERFORM pgwork._refuse('key', key, '1 to 255 bytes');
     END IF;
@@ -120,7 +122,7 @@ BEGIN
     END IF;
     PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text, '0 .. 315360000000 (ten years)');
     PERFORM pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time');
-    RETURN coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms');
+    RETURN coalesce(run_at, clock_timestamp() + nullif(delay_ms, 0) * interval '1 ms'); -- NULL: now
 END $$;
 
 CREATE FUNCTION pgwork._refuse_draining(q pgwork.queue) RETURNS void
@@ -147,8 +149,9 @@ BEGIN
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
     END IF;
-    PERFORM pgwork._check_new(q, coalesce(pg_column_size(payload), 0)::bigint + coalesce(octet_length(body), 0),
-                              kind, priority, max_attempts, lease_ms, tags, key);
+    -- A payload that comes from a table may be compressed.
+    PERFORM pgwork._check_new(q, coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload) ELSE octet_length(payload::text) END, 0)::bigint
+                              + coalesce(octet_length(body), 0), kind, priority, max_attempts, lease_ms, tags, key);
     IF key IS NOT NULL THEN
         PERFORM pgwork._check_key(true, key_scope, key_policy, key_period_ms);
     END IF;
@@ -164,7 +167,7 @@ BEGIN
     END IF;
     SELECT p.id, p.outcome INTO id, outcome
       FROM pgwork._put(q, payload, coalesce(kind, ''), body, coalesce(priority, 0), due, max_attempts, lease_ms, tags,
-                       key, key_scope, key_policy, key_period_ms) p;
+                       key, key_scope, key_policy, key_period_ms, NULL) p;
     IF op IS NOT NULL THEN
         UPDATE pgwork.operation o SET ids = ARRAY[enqueue.id] WHERE o.queue = q.id AND o.op = enqueue.op;
     END IF;
@@ -193,6 +196,7 @@ DECLARE
     used integer;
     one record;
     later boolean := run_ats IS NOT NULL OR delays_ms IS NOT NULL;
+    now_is timestamptz := clock_timestamp();
 BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = enqueue_many.queue;
     IF NOT FOUND THEN
@@ -221,16 +225,17 @@ BEGIN
     IF kinds IS NOT NULL OR bodies IS NOT NULL OR priorities IS NOT NULL OR max_attempts IS NOT NULL OR leases_ms IS NOT NULL
        OR tags IS NOT NULL OR keys IS NOT NULL OR q.max_bytes < 16777216
        OR pg_column_size(payloads) > q.max_bytes THEN
-        PERFORM pgwork._check_new(q, coalesce(pg_column_size(u.payload), 0)::bigint + coalesce(octet_length(u.body), 0), u.kind, u.priority,
+        PERFORM pgwork._check_new(q, coalesce(pg_column_size(u.payload), 0)::bigint
+                                  + coalesce(octet_length(coalesce(u.body, CASE WHEN cardinality(bodies) = 1 THEN bodies[1] END)), 0), u.kind, u.priority,
                                   u.max_attempt, u.lease_ms, u.tag::text[], u.key)
            FROM unnest(payloads, kinds, bodies, priorities, max_attempts, leases_ms, tags, keys)
              AS u (payload, kind, body, priority, max_attempt, lease_ms, tag, key);
     END IF;
 
     PERFORM pg_current_xact_id(); -- before the first place, see _put
+    SELECT array_agg(nextval('pgwork.place')) INTO new_ids FROM generate_series(1, n);
     IF keys IS NOT NULL THEN
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
-        new_ids := array_fill(NULL::bigint, ARRAY[n]);
         new_outcomes := array_fill(NULL::text, ARRAY[n]);
         FOR one IN
             SELECT u.i, p.id, p.outcome
@@ -246,13 +251,12 @@ BEGIN
                 coalesce(u.max_attempt, CASE WHEN cardinality(max_attempts) = 1 THEN max_attempts[1] END),
                 coalesce(u.lease_ms, CASE WHEN cardinality(leases_ms) = 1 THEN leases_ms[1] END),
                 coalesce(u.tag, CASE WHEN cardinality(tags) = 1 THEN tags[1] END)::text[],
-                coalesce(u.key, CASE WHEN cardinality(keys) = 1 THEN keys[1] END), key_scope, key_policy, key_period_ms) p
+                coalesce(u.key, CASE WHEN cardinality(keys) = 1 THEN keys[1] END), key_scope, key_policy, key_period_ms, new_ids[u.i]) p
         LOOP
             new_ids[one.i] := one.id;
             new_outcomes[one.i] := one.outcome;
         END LOOP;
     ELSE
-        SELECT array_agg(nextval('pgwork.place')) INTO new_ids FROM generate_series(1, n);
         SELECT bit_or(1 << coalesce(p, 0)) INTO used FROM unnest(coalesce(priorities, '{0}')) p;
         IF q.priorities & used <> used THEN
             UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id AND t.priorities & used <> used;
@@ -278,10 +282,10 @@ BEGIN
                     AS u (id, payload, kind, body, priority, run_at, delay_ms, max_attempt, lease_ms, tag)
             ), d AS (
                 INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, tags, payload, body)
-                SELECT due, id, q.id, priority, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now()
+                SELECT due, id, q.id, priority, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now_is
             )
             INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, tags, payload, body)
-            SELECT id, q.id, 2 * priority + 1, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now() IS NOT TRUE;
+            SELECT id, q.id, 2 * priority + 1, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now_is IS NOT TRUE;
         END IF;
         IF q.notify THEN
             PERFORM pgwork._wake(q.id, q.name);
