@@ -1,0 +1,535 @@
+/* Enqueue: all or nothing, unique keys, operation ids, times, and what is refused. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PGconn *a, *b;
+static struct took job, jobs[100];
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    b = kit_open();
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+static long long rows_of_all_tables(void)
+{
+    return kit_number(a, "SELECT (SELECT count(*) FROM pgwork.live_job)"
+                         " + (SELECT count(*) FROM pgwork.delayed_job)"
+                         " + (SELECT count(*) FROM pgwork.dead_job)"
+                         " + (SELECT count(*) FROM pgwork.done_job)"
+                         " + (SELECT count(*) FROM pgwork.unique_key)"
+                         " + (SELECT count(*) FROM pgwork.operation)");
+}
+
+/* -- in the caller's transaction ----------------------------------------------------------------
+ */
+
+#define OP "'6b1f0e0a-9f3c-4a57-8a5e-111111111111'"
+
+void test_a_rolled_back_enqueue_leaves_nothing(void)
+{
+    for (int i = 0; i < 2; i++) { /* twice: nothing is in the way of the second */
+        kit_do(a, "BEGIN");
+        kit_do(a, "SELECT pgwork.enqueue('q', key => 'k', op => " OP ")");
+        kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 1000, key => 'l')");
+        kit_do(a, "SELECT pgwork.enqueue_many('new', '{1,2}', keys => '{m,n}')");
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q,new", 9, jobs));
+        kit_do(a, "ROLLBACK");
+        TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+        TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.queue"));
+    }
+    TEST_ASSERT_EQUAL_STRING(
+        "new", kit_text(a, "SELECT outcome FROM pgwork.enqueue('q', key => 'k', op => " OP ")"));
+}
+
+void test_an_enqueue_is_seen_at_its_commit(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "BEGIN");
+    kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 1, &job));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job)); /* its own transaction may go on */
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+    kit_do(a, "COMMIT");
+    for (long long end = kit_ms() + 10000; kit_ms() < end && kit_claim(b, "q", 1, &job) == 0;)
+        kit_sleep_ms(5);
+    TEST_ASSERT_EQUAL_INT(1, job.attempt);
+}
+
+/* -- unique keys --------------------------------------------------------------------------------
+ */
+
+static const char *const scopes[] = {"ready", "unfinished", "period"};
+static const char *const policies[] = {"skip", "replace", "error"};
+
+enum { PRODUCERS = 64 };
+
+struct keys {
+    int fresh[9], other[9], wrong[9];
+};
+
+static void same_key(PGconn *conn, int i, void *ctx)
+{
+    struct keys *all = ctx;
+    static const char *const outcomes[] = {"exists", "replaced", "PW005"};
+
+    for (int round = 0; round < 9; round++) {
+        char outcome[16];
+
+        kit_together();
+        PGresult *res = PQexecParams(
+            conn,
+            "SELECT outcome FROM pgwork.enqueue('race', key => $1, key_scope => $2, key_policy => "
+            "$3, key_period_ms => 60000)",
+            3, NULL, (const char *[]){policies[round % 3], scopes[round / 3], policies[round % 3]},
+            NULL, NULL, 0);
+        const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+
+        snprintf(outcome, sizeof(outcome), "%s", state ? state : PQgetvalue(res, 0, 0));
+        PQclear(res);
+        if (strcmp(outcome, "new") == 0)
+            __atomic_add_fetch(&all->fresh[round], 1, __ATOMIC_SEQ_CST);
+        else if (strcmp(outcome, outcomes[round % 3]) == 0)
+            __atomic_add_fetch(&all->other[round], 1, __ATOMIC_SEQ_CST);
+        else
+            __atomic_add_fetch(&all->wrong[round], 1, __ATOMIC_SEQ_CST);
+        kit_together();
+        if (i == 0 && round % 3 == 2)
+            kit_do(conn,
+                   "SELECT pgwork.queue_purge('race')"); /* frees the keys for the next scope */
+    }
+}
+
+void test_of_64_racing_producers_of_a_key_one_has_a_new_job(void)
+{
+    struct keys all;
+
+    memset(&all, 0, sizeof(all));
+    kit_do(a, "SELECT pgwork.queue_create('race')");
+    kit_race(PRODUCERS, same_key, &all);
+    for (int round = 0; round < 9; round++) {
+        TEST_ASSERT_EQUAL_INT(0, all.wrong[round]);
+        TEST_ASSERT_EQUAL_INT(1, all.fresh[round]);
+        TEST_ASSERT_EQUAL_INT(PRODUCERS - 1, all.other[round]);
+    }
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+}
+
+/* Enqueues of one key go on while the job of it is claimed and completed. */
+static void produce_and_consume(PGconn *conn, int i, void *ctx)
+{
+    int *fresh = ctx;
+    struct took mine;
+
+    for (int k = 0; k < 60; k++) {
+        if (i % 2) {
+            if (kit_claim(conn, "race", 1, &mine)) kit_say(conn, "complete", &mine, "");
+        } else if (strcmp("new", kit_text(conn, "SELECT outcome FROM pgwork.enqueue('race', key => "
+                                                "'k', key_scope => 'ready')")) == 0) {
+            __atomic_add_fetch(fresh, 1, __ATOMIC_SEQ_CST);
+        }
+    }
+}
+
+void test_a_key_freed_by_claims_under_way_never_yields_two_ready_jobs(void)
+{
+    int fresh = 0;
+    long long done;
+
+    kit_do(a, "SELECT pgwork.queue_create('race', retention_ms => 3600000)");
+    kit_race(8, produce_and_consume, &fresh);
+    TEST_ASSERT_TRUE(kit_number(a, "SELECT ready FROM pgwork.depth('race')") <= 1);
+    done = kit_number(a, "SELECT ready + done FROM pgwork.depth('race')");
+    TEST_ASSERT_EQUAL_INT64(fresh, done);
+    TEST_ASSERT_EQUAL_INT64(kit_number(a, "SELECT ready FROM pgwork.depth('race')"),
+                            kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
+}
+
+static const char *put_key(const char *scope)
+{
+    return kit_text(a,
+                    "SELECT outcome FROM pgwork.enqueue('q', key => 'k', key_scope => '%s', "
+                    "key_period_ms => 60000)",
+                    scope);
+}
+
+void test_a_key_is_freed_as_its_scope_says(void)
+{
+    TEST_ASSERT_EQUAL_STRING("new", put_key("ready"));
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("ready"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_STRING("new", put_key("ready"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, "")); /* not its key any more */
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("ready"));
+    kit_do(a, "SELECT pgwork.queue_purge('q')");
+
+    TEST_ASSERT_EQUAL_STRING("new", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 0"));
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("new", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 0, true")); /* dead */
+    TEST_ASSERT_EQUAL_STRING("new", put_key("unfinished"));
+    kit_do(a, "SELECT pgwork.cancel('q', array_agg(id)) FROM pgwork.job WHERE state = 'ready'");
+    TEST_ASSERT_EQUAL_STRING("new", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_do(a, "SELECT pgwork.cancel('q', '{%lld}')", job.id); /* heard at the end */
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+
+    TEST_ASSERT_EQUAL_STRING("new", put_key("period"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("period"));
+    kit_do(a, "UPDATE pgwork.unique_key SET free_after = clock_timestamp()");
+    TEST_ASSERT_EQUAL_STRING("new", put_key("period"));
+    kit_do(a, "UPDATE pgwork.unique_key SET free_after = clock_timestamp()");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.prune()"));
+    TEST_ASSERT_EQUAL_STRING("new", put_key("period"));
+}
+
+void test_a_retry_keeps_the_key_while_the_job_is_delayed(void)
+{
+    TEST_ASSERT_EQUAL_STRING("new", put_key("unfinished"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 60000"));
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("unfinished"));
+    kit_due(a, "q");
+    kit_do(a, "SELECT pgwork.promote()");
+    TEST_ASSERT_EQUAL_STRING("exists", put_key("unfinished"));
+    kit_claim(a, "q", 1, &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("new", put_key("unfinished"));
+}
+
+static const char *replace(int payload)
+{
+    return kit_text(
+        a, "SELECT outcome FROM pgwork.enqueue('q', '%d', key => 'k', key_policy => 'replace')",
+        payload);
+}
+
+void test_replace_changes_the_payload_of_a_job_that_waits(void)
+{
+    static const char payload[] = "SELECT payload FROM pgwork.job";
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', delay_ms => 60000, key => 'k')");
+    TEST_ASSERT_EQUAL_STRING("replaced", replace(2));
+    TEST_ASSERT_EQUAL_STRING("2", kit_text(a, payload));
+    kit_due(a, "q");
+    kit_do(a, "SELECT pgwork.promote()");
+    TEST_ASSERT_EQUAL_STRING("replaced", replace(3));
+    TEST_ASSERT_EQUAL_STRING("3", kit_text(a, payload));
+    kit_claim(a, "q", 1, &job);
+    TEST_ASSERT_EQUAL_STRING("exists", replace(4)); /* running: left alone */
+    TEST_ASSERT_EQUAL_STRING("3", kit_text(a, payload));
+    kit_say(a, "release", &job, "");
+    TEST_ASSERT_EQUAL_STRING("replaced", replace(5));
+    TEST_ASSERT_EQUAL_STRING("5", kit_text(a, payload));
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_replace_follows_a_job_that_moves(void)
+{
+    PGconn *producer = kit_open();
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', delay_ms => 60000, key => 'k')");
+    kit_due(a, "q");
+    kit_do(b, "BEGIN; SELECT pgwork.promote()");
+    kit_send(producer,
+             "SELECT outcome FROM pgwork.enqueue('q', '2', key => 'k', key_policy => 'replace')");
+    kit_blocked(producer, a);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("replaced", kit_answer(producer));
+    TEST_ASSERT_EQUAL_STRING("2 ready",
+                             kit_text(a, "SELECT concat_ws(' ', payload, state) FROM pgwork.job"));
+}
+
+void test_keys_of_different_queues_have_nothing_to_do_with_each_other(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', key => 'k')");
+    TEST_ASSERT_EQUAL_STRING("new",
+                             kit_text(a, "SELECT outcome FROM pgwork.enqueue('p', key => 'k')"));
+}
+
+/* -- operation ids ------------------------------------------------------------------------------
+ */
+
+struct repeats {
+    long long id[16];
+    int fresh;
+};
+
+static void same_op(PGconn *conn, int i, void *ctx)
+{
+    struct repeats *r = ctx;
+    PGresult *res =
+        kit_rows(conn, "SELECT id, outcome FROM pgwork.enqueue('race', '%d', op => " OP ")", i);
+
+    r->id[i] = strtoll(PQgetvalue(res, 0, 0), NULL, 10);
+    if (strcmp(PQgetvalue(res, 0, 1), "new") == 0)
+        __atomic_add_fetch(&r->fresh, 1, __ATOMIC_SEQ_CST);
+    PQclear(res);
+}
+
+void test_sixteen_racing_repeats_of_an_operation_make_one_job(void)
+{
+    struct repeats r;
+
+    memset(&r, 0, sizeof(r));
+    kit_race(16, same_op, &r);
+    TEST_ASSERT_EQUAL_INT(1, r.fresh);
+    for (int i = 1; i < 16; i++) TEST_ASSERT_EQUAL_INT64(r.id[0], r.id[i]);
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "race"));
+}
+
+void test_an_operation_of_many_is_repeated_in_order(void)
+{
+    static const char many[] =
+        "SELECT string_agg(id || outcome, ',') FROM pgwork.enqueue_many('q', '{1,2,3}', op => " OP
+        ")";
+    char first[200];
+    const char *at;
+
+    snprintf(first, sizeof(first), "%s", kit_text(a, many));
+    kit_claim(a, "q", 3, jobs);
+    for (int i = 0; i < 3; i++) kit_say(a, "complete", jobs + i, ""); /* finished, but applied */
+    at = kit_text(a, many);
+    TEST_ASSERT_EQUAL_STRING(kit_text(a, "SELECT replace('%s', 'new', 'repeated')", first), at);
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+    kit_do(a, "SELECT pgwork.setting('op_retention_ms', '0')");
+    kit_do(a, "SELECT pgwork.prune()"); /* forgotten */
+    TEST_ASSERT_NOT_NULL(strstr(kit_text(a, many), "new"));
+}
+
+/* -- many ---------------------------------------------------------------------------------------
+ */
+
+void test_many_come_in_order_with_arrays_of_n_or_one(void)
+{
+    static const char by_id[] = "SELECT string_agg(concat_ws(' ', payload, kind, priority, "
+                                "max_attempts, tags), '; ' ORDER BY id)"
+                                " FROM pgwork.job";
+
+    TEST_ASSERT_TRUE(kit_number(
+        a, "SELECT (array_agg(id ORDER BY o) = array_agg(id ORDER BY id))::int FROM "
+           "pgwork.enqueue_many('q', '{1,2,3}', kinds => '{x,y,NULL}', priorities => '{5}',"
+           " max_attempts => '{3,NULL,4}', tags => '{\"{a,b}\"}')"
+           " WITH ORDINALITY m (id, outcome, o)"));
+    TEST_ASSERT_EQUAL_STRING("1 x 5 3 {a,b}; 2 y 5 10 {a,b}; 3  5 4 {a,b}", kit_text(a, by_id));
+    kit_do(a, "SELECT pgwork.queue_purge('q')");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2}', keys => '{z,y}', kinds => '{k}', bodies => "
+              "'{\\\\x01}', leases_ms => '{5000}')");
+    TEST_ASSERT_EQUAL_STRING("1 k 0 10; 2 k 0 10", kit_text(a, by_id));
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{}'), pgwork.enqueue_many('q', NULL)");
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_many_with_one_key_make_one_job(void)
+{
+    TEST_ASSERT_EQUAL_STRING("new,exists,exists",
+                             kit_text(a, "SELECT string_agg(outcome, ',') FROM "
+                                         "pgwork.enqueue_many('q', '{1,2,3}', keys => '{k}')"));
+    TEST_ASSERT_EQUAL_STRING(
+        "new,exists,new", kit_text(a, "SELECT string_agg(outcome, ',') FROM "
+                                      "pgwork.enqueue_many('q', '{1,2,3}', keys => '{m,k,NULL}')"));
+    TEST_ASSERT_EQUAL_STRING("3 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_many_at_different_times(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2,3}', delays_ms => '{60000,NULL,0}')");
+    TEST_ASSERT_EQUAL_STRING("2 0 1 0 0", kit_places(a, "q"));
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{4,5}', run_ats => ARRAY[now() + '1 h', now() - '1 "
+              "h'::interval])");
+    TEST_ASSERT_EQUAL_STRING("3 0 2 0 0", kit_places(a, "q"));
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{6,7}', delays_ms => '{60000}', keys => '{a,b}')");
+    TEST_ASSERT_EQUAL_STRING("3 0 4 0 0", kit_places(a, "q"));
+}
+
+void test_one_bad_element_refuses_all(void)
+{
+    static const struct {
+        const char *words, *more;
+    } bad[] = {
+        {"priority|10|0 (first) .. 9", "priorities => '{0,10}'"},
+        {"priority|-1", "priorities => '{-1}'"},
+        {"kind|255 bytes", "kinds => ARRAY['', repeat('x', 256)]"},
+        {"max_attempts|1001|1 .. 1000", "max_attempts => '{1,1001}'"},
+        {"lease_ms|99|100 .. 86400000", "leases_ms => '{100,99}'"},
+        {"tags|33|up to 32", "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
+        {"key|1 to 255 bytes", "keys => ARRAY['a', '']"},
+        {"key|1 to 255 bytes", "keys => ARRAY['a', repeat('x', 256)]"},
+        {"delay_ms|-1|0 ..", "delays_ms => '{0,-1}'"},
+        {"delay_ms|-1|0 ..", "delays_ms => '{0,-1}', keys => '{a,b}'"},
+        {"run_at|infinity|a finite time", "run_ats => '{now,infinity}'"},
+        {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
+        {"keys|0 elements|2 elements", "keys => '{}'"},
+        {"bodies|3 elements", "bodies => '{a,b,c}'"},
+        {"key_scope|'never'|ready, unfinished or period", "keys => '{a}', key_scope => 'never'"},
+        {"key_period_ms|NULL", "keys => '{a}', key_scope => 'period'"}};
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        kit_refused(a, "PW001", bad[i].words,
+                    "SELECT pgwork.enqueue_many('q', '{1,2}', op => " OP ", %s)", bad[i].more);
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+    kit_refused(a, "PW005", "unique key",
+                "SELECT pgwork.enqueue_many('q', '{1,2}', keys => '{a,a}', key_policy => 'error')");
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+}
+
+static void overlapping_keys(PGconn *conn, int i, void *ctx)
+{
+    for (int k = 0; k < 15; k++)
+        kit_do(
+            conn,
+            "SELECT pgwork.enqueue_many('race', array_fill('1'::jsonb, ARRAY[40]), keys => ("
+            "SELECT array_agg('key ' || g ORDER BY g * %d %% 41) FROM generate_series(1, 40) g))",
+            i + 1);
+    (void)ctx;
+}
+
+void test_batches_with_the_same_keys_do_not_deadlock(void)
+{
+    kit_race(6, overlapping_keys, NULL);
+    TEST_ASSERT_EQUAL_STRING("40 0 0 0 0", kit_places(a, "race"));
+}
+
+/* -- times --------------------------------------------------------------------------------------
+ */
+
+void test_a_delayed_job_is_not_claimed_before_its_time(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', run_at => clock_timestamp() + '1 h'), "
+              "pgwork.enqueue('q', delay_ms => 300)");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT promoted FROM pgwork.promote()"));
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 9, jobs));
+    for (long long end = kit_ms() + 10000; kit_ms() < end && kit_claim(b, "q", 1, &job) == 0;) {
+        kit_do(a, "SELECT pgwork.maintain()");
+        kit_sleep_ms(10);
+    }
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, "SELECT clock_timestamp() >= created_at + '300 ms' "
+                                              "FROM pgwork.job WHERE state = 'leased'"));
+    TEST_ASSERT_EQUAL_STRING("0 1 1 0 0", kit_places(a, "q"));
+}
+
+void test_a_time_that_is_past_means_now(void)
+{
+    kit_do(
+        a,
+        "SELECT pgwork.enqueue('q', run_at => '2000-01-01'), pgwork.enqueue('q', delay_ms => 0)");
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
+}
+
+/* -- limits -------------------------------------------------------------------------------------
+ */
+
+void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
+{
+    static const struct {
+        const char *state, *words, *call;
+    } bad[] = {
+        {"PW001", "queue|NULL|1 to 200 bytes", "NULL"},
+        {"PW001", "queue|''", "''"},
+        {"PW001", "queue|1 to 200 bytes", "repeat('q', 201)"},
+        {"PW001", "queue|control characters", "E'a\\nb'"},
+        {"PW001", "priority|10", "'q', priority => 10"},
+        {"PW001", "priority|-2147483648", "'q', priority => -2147483648"},
+        {"PW001", "kind|255", "'q', kind => repeat('k', 256)"},
+        {"PW001", "tags|33 tags|up to 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
+        {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
+        {"PW001", "key|''|1 to 255 bytes", "'q', key => ''"},
+        {"PW001", "key|1 to 255 bytes", "'q', key => repeat('k', 256)"},
+        {"PW001", "key_scope|'x'", "'q', key => 'k', key_scope => 'x'"},
+        {"PW001", "key_scope|NULL", "'q', key => 'k', key_scope => NULL"},
+        {"PW001", "key_policy|'x'", "'q', key => 'k', key_policy => 'x'"},
+        {"PW001", "key_period_ms|NULL", "'q', key => 'k', key_scope => 'period'"},
+        {"PW001", "key_period_ms|0", "'q', key => 'k', key_scope => 'period', key_period_ms => 0"},
+        {"PW001", "max_attempts|0", "'q', max_attempts => 0"},
+        {"PW001", "lease_ms|9223372036854775807", "'q', lease_ms => 9223372036854775807"},
+        {"PW001", "delay_ms|-1", "'q', delay_ms => -1"},
+        {"PW001", "delay_ms|9223372036854775807", "'q', delay_ms => 9223372036854775807"},
+        {"PW001", "delay_ms|run_at", "'q', delay_ms => 1, run_at => now()"},
+        {"PW001", "run_at|infinity", "'q', run_at => 'infinity'"},
+        {"PW001", "run_at|infinity", "'q', run_at => '-infinity'"},
+        {"PW002", "16777216", "'q', jsonb_build_object('a', repeat('x', 16777216))"},
+        {"PW002", "16777216|16777217", "'q', body => convert_to(repeat('x', 16777217), 'UTF8')"},
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        kit_refused(a, bad[i].state, bad[i].words, "SELECT pgwork.enqueue(%s)", bad[i].call);
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM pgwork.queue")); /* no partial effect */
+}
+
+void test_the_limit_itself_is_allowed(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue(repeat('q', 200), kind => repeat('k', 255), priority => 9, "
+              "key => repeat('k', 255),"
+              " tags => array_fill(repeat('t', 255), ARRAY[32]), max_attempts => 1000, lease_ms => "
+              "86400000,"
+              " body => convert_to(repeat('x', 16777216), 'UTF8'))");
+    TEST_ASSERT_EQUAL_INT64(
+        16777216, kit_number(a, "SELECT octet_length(body) FROM pgwork.claim(ARRAY[repeat('q', "
+                                "200)], 1, repeat('h', 255))"));
+}
+
+void test_the_limit_counts_what_is_in_a_payload_however_it_is_stored(void)
+{
+    kit_do(a, "CREATE TEMP TABLE mine (payload jsonb);"
+              "INSERT INTO mine SELECT jsonb_build_object('a', repeat('x', 20000000))");
+    TEST_ASSERT_EQUAL_STRING("t",
+                             kit_text(a, "SELECT pg_column_size(payload) < 1000000 FROM mine"));
+    kit_refused(a, "PW002", "16777216", "SELECT pgwork.enqueue('q', payload) FROM mine");
+    kit_do(a, "SELECT pgwork.queue_create('q', max_bytes => 1000)");
+    kit_refused(a, "PW002", "1000",
+                "SELECT pgwork.enqueue_many('q', '{1,2}', bodies => ARRAY[convert_to(repeat('x', "
+                "999), 'UTF8')])");
+    kit_refused(a, "PW002", "1000",
+                "SELECT pgwork.enqueue_many('q', ARRAY['1', to_jsonb(repeat('x', 990))], bodies => "
+                "ARRAY['0123456789'::bytea])");
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+}
+
+void test_text_that_is_no_json_makes_no_job(void)
+{
+    kit_refused(a, "22P05", "Unicode", "SELECT pgwork.enqueue('q', '\"\\u0000\"')");
+    kit_refused(a, "22P02", "json", "SELECT pgwork.enqueue('q', '{')");
+    kit_refused(a, "54001", "stack depth",
+                "SELECT pgwork.enqueue('q', (repeat('[', 60000) || repeat(']', 60000))::jsonb)");
+    kit_refused(a, "22021", "encoding", "SELECT pgwork.enqueue('q', kind => E'\\xff')");
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+}
+
+void test_unknown_and_draining_queues(void)
+{
+    kit_do(a, "SELECT pgwork.setting('implicit_queues', 'off')");
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.enqueue('q')");
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.enqueue_many('q', '{1}')");
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.cancel('q', '{1}')");
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_put(a, "q");
+    kit_do(a, "SELECT pgwork.queue_drain('q')");
+    kit_refused(a, "PW004", "'q'|drained", "SELECT pgwork.enqueue('q')");
+    kit_refused(a, "PW004", "'q'|drained", "SELECT pgwork.enqueue_many('q', '{1}')");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 5, jobs)); /* what is there is worked off */
+    kit_do(a, "SELECT pgwork.queue_resume('q')");
+    kit_put(a, "q");
+}
