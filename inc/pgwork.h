@@ -107,7 +107,8 @@ typedef struct pgw_load pgw_load;     /* a bulk enqueue under way */
     XX(EPROTO, -18, "the server's answer has an unexpected shape")                                 \
     XX(EUNKNOWN, -19, "the answer was lost: applied or not is unknown")                            \
     XX(EPAUSED, -20, "the queue does not accept jobs: it is being drained")                        \
-    XX(EPOOLED, -21, "needs a session of its own, not a pooler in transaction mode")
+    XX(EPOOLED, -21, "needs a session of its own, not a pooler in transaction mode")               \
+    XX(EHELD, -22, "this handle holds the lock already")
 
 typedef enum pgw_status {
 #define PGW_STATUS_ENUM(name, number, text) PGW_##name = number,
@@ -698,6 +699,140 @@ typedef struct pgw_finding {
  * pgw_open() with `schema.check` off; never armed.
  */
 PGW_API pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Locks @{
+ * Named locks across machines: one holder at a time, or several shared ones. The lock is an
+ * advisory lock of the server, so it ends with the session that took it: a holder that dies holds
+ * nothing.
+ *
+ *                 acquire: fence            release
+ *     (free) -------------------> HELD ----------------> (free)
+ *                                  |
+ *                                  |  the session dies: pgw_lock_check() says PGW_ELEASE
+ *                                  v
+ *                                LOST      somebody else may hold it with a higher fence
+ *
+ * A holder that only seems alive (paused, cut off) learns late that its lock is lost. So each
+ * acquisition has a fence, a number that never goes down for a name: every exclusive one is higher
+ * than all before; shared holders side by side have one in common, higher than that of any
+ * exclusive holder before them. Give it to whatever the lock protects. In the same database that is
+ * one more line in the transaction that writes:
+ *
+ *     SELECT pgwork.fence_ok('mailing 42', 17);      -- false: roll back
+ *
+ * Once true it stays true until that transaction ends, because the next acquisition waits for it.
+ *
+ * Names: UTF-8, 1 to 255 bytes, any character but NUL. pgwork.lock_key(name) is the key for
+ * pg_advisory_lock() and the like in psql or any other language. Should two names in use have the
+ * same key (never seen: 64 bits of SHA-256), the second gets PGW_ECONFLICT, not the first one's
+ * lock.
+ *
+ * Session locks need an opened handle and a session of its own: PGW_EMISUSE on an attached handle
+ * or in a transaction, PGW_EPOOLED behind a pooler in transaction mode; pgw_lock_acquire_xact()
+ * works in both places. No verb of this section can be armed by pgw_async(). */
+typedef struct pgw_lock pgw_lock; /* a lock that is, or was, held */
+
+typedef enum pgw_lock_mode { PGW_EXCLUSIVE, PGW_SHARED } pgw_lock_mode;
+
+/**
+ * Takes the lock @p name for the session of @p h, and waits for it at most @p timeout_ms: 0 tries,
+ * -1 waits without limit. The deadline of the call comes on top. Those who wait stand in the
+ * server's own queue, so they are served in order and woken within a millisecond (median 0.3 ms on
+ * one machine); after 30 s a waiter goes to the end of the queue, because a statement that stands
+ * longer would hold vacuum back. The first notify of the handle's stop ends the wait.
+ *
+ * Caller owns *lock (free with pgw_lock_release). It is borrowed from @p h: after pgw_close() the
+ * lock is lost, and still to be freed.
+ *
+ * PGW_ELOCKED: somebody else held it all the time. PGW_EHELD: this handle holds it already, in
+ * either mode. PGW_ERETRY: a deadlock with another session. PGW_ECANCELED: stopped. PGW_ECONFLICT,
+ * PGW_EPOOLED: see above. After any failure the lock is not held; where that could not be made
+ * sure, the connection was closed, and with it other locks of this handle are lost.
+ *
+ *     pgw_lock *lock;
+ *     if (pgw_lock_acquire(h, &lock, "mailing 42", PGW_EXCLUSIVE, 1000) == PGW_OK) {
+ *         send_mailing(42, pgw_lock_fence(lock));
+ *         pgw_lock_release(lock);
+ *     }
+ */
+PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_mode mode,
+                                    int64_t timeout_ms);
+
+/**
+ * As pgw_lock_acquire(), for the transaction that is open on @p h: COMMIT or ROLLBACK releases the
+ * lock, so there is nothing to free. Works on attached handles and behind poolers. A failure other
+ * than PGW_ELOCKED is one of the transaction, as always. *fence (may be NULL) takes the number.
+ * PGW_EMISUSE: no transaction is open. Taking it twice in a transaction is harmless.
+ */
+PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name,
+                                         pgw_lock_mode mode, int64_t timeout_ms);
+
+/**
+ * Releases and frees. PGW_ELEASE: the lock had been lost before, what was done under it may not
+ * have been alone; so too when the server does not confirm the release, which closes the
+ * connection: then it is released as well. PGW_EMISUSE: another process, or a call is under way;
+ * nothing was done or freed.
+ */
+PGW_API pgw_status pgw_lock_release(pgw_lock *lock);
+
+PGW_API const char *pgw_lock_name(const pgw_lock *lock); /* borrowed as long as the lock */
+PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
+
+/**
+ * A descriptor to watch: it becomes readable when the session dies, or has something else to say;
+ * then pgw_lock_check() knows more. -1: lost already. Good until the lock is lost or released. A
+ * session that the server ends is seen within milliseconds (p99 below 10 ms); a network that goes
+ * silent within 5 s by the keepalives that the library sets on both ends (properties keepalive.*,
+ * tcp.user_timeout_ms).
+ */
+PGW_API int pgw_lock_watch(const pgw_lock *lock);
+/** Is it still ours, as far as this end can know? Reads what came, never waits. PGW_ELEASE: lost.
+ */
+PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
+/** The same as yes or no. */
+PGW_API bool pgw_lock_is_held(pgw_lock *lock);
+/**
+ * Waits until the lock is lost (PGW_ELEASE), @p fd is readable (PGW_OK; -1: none), the handle's
+ * stop is notified (PGW_ECANCELED) or @p timeout_ms has passed (PGW_EMPTY; -1: never).
+ */
+PGW_API pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms);
+
+/** Does nobody hold it? Known for the moment only: to act on it, acquire with timeout 0. */
+PGW_API pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name);
+
+typedef struct pgw_lock_info {
+    size_t struct_size;
+    const char *name;
+    const char *application, *user,
+        *client;      /* as the server knows them; NULL: it does not say, or a local client */
+    int64_t fence;    /* 0: waits, or took the lock without the library */
+    int64_t since_us; /* held or waiting since, server's clock; 0: unknown */
+    int pid;          /* of the server's process */
+    bool held;        /* false: waits */
+    bool shared;
+} pgw_lock_info;
+/**
+ * Calls @p fn for each holder, then each waiter, of lock @p name (NULL: of all locks, by name)
+ * until it returns non-zero; the info is borrowed during the call. The first call is the (first)
+ * holder. PGW_EMPTY: nobody.
+ */
+PGW_API pgw_status pgw_locks_each(pgw *h, const char *name,
+                                  int (*fn)(const pgw_lock_info *info, void *arg), void *arg);
+
+typedef struct pgw_lock_who {
+    char application[64], user[64], client[64]; /* "": unknown, or a local client */
+    int64_t fence, since_us;
+    int pid;
+    bool shared;
+} pgw_lock_who;
+/** Who holds it; of several shared holders the one that took it first as far as is known.
+ * PGW_EMPTY: nobody. */
+PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
+/** Forgets up to @p limit (1 .. 1000) names that nobody holds, nor has taken for @p idle_ms
+ * (operator). Fences go on growing when such a name comes back. */
+PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit);
 /** @} */
 
 #ifdef __cplusplus

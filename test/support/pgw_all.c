@@ -15,6 +15,7 @@
 #include "../../src/job_look.c"
 #include "../../src/job_row.c"
 #include "../../src/load.c"
+#include "../../src/lock.c"
 #include "../../src/log.c"
 #include "../../src/mem.c"
 #include "../../src/migrate.c"

@@ -1,0 +1,254 @@
+-- 0008: named locks, each acquisition with a fencing number.
+--
+-- The lock itself is an advisory lock of the server, so it ends with its session (or transaction),
+-- whatever becomes of the process that took it. Its 64-bit key is made of the name by a rule that any
+-- language can follow:
+--
+--   key = the first 8 bytes, big-endian and signed, of
+--         sha256( 'pgwork-lock' || byte 0 || name of the schema || byte 0 || name of the lock )      all in UTF-8
+--
+-- A row of named_lock says which name owns a key, and the number of its last acquisition. The number is
+-- drawn while the lock is held. Exclusive: a fresh one each time. Shared: holders side by side have one
+-- number in common, a fresh one if the holder before was exclusive. So a number is the current one exactly
+-- as long as nobody came who could have changed what it protects.
+
+CREATE SEQUENCE pgwork.lock_fence AS bigint;
+
+CREATE TABLE pgwork.named_lock (
+    key         bigint PRIMARY KEY,
+    fence       bigint NOT NULL,
+    taken_at    timestamptz NOT NULL,
+    pid         integer NOT NULL, -- of the last who drew a number
+    shared      boolean NOT NULL,
+    name        text COLLATE "C" NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE FUNCTION pgwork.lock_key(name text) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN ('x' || encode(substr(sha256('pgwork-lock'::bytea || '\x00'::bytea || convert_to(split_part('pgwork.', '.', 1), 'UTF8')
+                                    || '\x00'::bytea || convert_to(name, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint;
+
+-- Holders of advisory locks and those who wait, for all keys or one.
+CREATE FUNCTION pgwork._advisory(key bigint DEFAULT NULL, OUT key bigint, OUT pid integer, OUT shared boolean, OUT granted boolean,
+    OUT waits_since timestamptz) RETURNS SETOF record
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.classid::bigint << 32 | l.objid::bigint, l.pid, l.mode = 'ShareLock', l.granted, l.waitstart
+      FROM pg_locks l
+     WHERE l.locktype = 'advisory' AND l.objsubid = 1
+       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+       AND ($1 IS NULL OR l.classid::bigint = ($1 >> 32 & 4294967295) AND l.objid::bigint = ($1 & 4294967295))
+$$;
+
+-- Releases a session's lock that it may hold or not. A grant that meets a timeout or a cancel can leave the
+-- lock behind although the statement failed: session locks do not end with their transaction.
+CREATE FUNCTION pgwork._unlock_if_held(key bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held record;
+    was_held boolean := false;
+BEGIN
+    LOOP
+        SELECT a.shared INTO held FROM pgwork._advisory(_unlock_if_held.key) a WHERE a.granted AND a.pid = pg_backend_pid() LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        -- a lock of the running transaction is not ours to release
+        EXIT WHEN NOT CASE WHEN held.shared THEN pg_advisory_unlock_shared(key) ELSE pg_advisory_unlock(key) END;
+        was_held := true;
+    END LOOP;
+    RETURN was_held;
+END $$;
+
+-- Waits at most so many ms (0: not at all; -1: without limit) for one of the four kinds of advisory locks.
+CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    got boolean := CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
+                        WHEN xact THEN pg_try_advisory_xact_lock(key)
+                        WHEN shared THEN pg_try_advisory_lock_shared(key)
+                        ELSE pg_try_advisory_lock(key) END;
+BEGIN
+    IF got OR timeout_ms = 0 THEN
+        RETURN got;
+    END IF;
+    PERFORM set_config('lock_timeout', greatest(timeout_ms, 0)::text, true);
+    IF xact AND shared THEN
+        PERFORM pg_advisory_xact_lock_shared(key);
+    ELSIF xact THEN
+        PERFORM pg_advisory_xact_lock(key);
+    ELSIF shared THEN
+        PERFORM pg_advisory_lock_shared(key);
+    ELSE
+        PERFORM pg_advisory_lock(key);
+    END IF;
+    RETURN true;
+END $$;
+
+-- The number of an acquisition, by whoever holds the advisory lock. Waits for those who hold an older number
+-- in place by fence_ok().
+CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    number bigint;
+BEGIN
+    IF shared THEN
+        SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name AND t.shared;
+        IF FOUND THEN
+            RETURN number;
+        END IF;
+    END IF;
+    INSERT INTO pgwork.named_lock AS t (key, fence, taken_at, pid, shared, name)
+    VALUES (_lock_stamp.key, nextval('pgwork.lock_fence'), clock_timestamp(), pg_backend_pid(), _lock_stamp.shared, _lock_stamp.name)
+    ON CONFLICT (key) DO UPDATE
+       SET fence = excluded.fence, taken_at = excluded.taken_at, pid = excluded.pid, shared = excluded.shared
+     WHERE t.name = excluded.name AND NOT (t.shared AND excluded.shared)
+    RETURNING t.fence INTO number;
+    IF NOT FOUND THEN
+        -- another shared holder came first; or the key is another name's
+        SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'lock % and another one in use have the same key', quote_literal(left(_lock_stamp.name, 80))
+                USING ERRCODE = 'PW009', HINT = 'choose another name: pgwork.lock_prune() forgets names that are out of use';
+        END IF;
+    END IF;
+    RETURN number;
+END $$;
+
+CREATE FUNCTION pgwork._lock_take(name text, shared boolean, timeout_ms bigint, xact boolean) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+#variable_conflict use_column
+DECLARE
+    k bigint := pgwork.lock_key(name);
+    until timestamptz := clock_timestamp() + timeout_ms * interval '1 ms';
+BEGIN
+    IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN -1 AND 2147483647 THEN
+        NULL; -- as it should be
+    ELSE
+        PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
+        PERFORM pgwork._refuse_unless(shared IS NOT NULL, 'shared', shared::text, 'true or false');
+        PERFORM pgwork._refuse('timeout_ms', timeout_ms::text, '-1 (no limit), 0 (try) .. 2147483647');
+    END IF;
+    IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
+        PERFORM pgwork._lock_stamp(name, k, shared); -- tells the collision, before any wait
+    END IF;
+    -- Nothing is written before the lock is there: a wait holds no row.
+    IF NOT pgwork._advisory_take(k, shared, xact, timeout_ms) THEN
+        RETURN NULL;
+    END IF;
+    -- What is left of the time goes to the row. A shared holder has to give its peers time to commit.
+    PERFORM set_config('lock_timeout', CASE WHEN timeout_ms < 0 THEN 0 ELSE
+        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, ceil(extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) END::text, true);
+    RETURN pgwork._lock_stamp(name, k, shared);
+EXCEPTION
+    WHEN lock_not_available THEN
+        IF NOT xact THEN
+            PERFORM pgwork._unlock_if_held(k);
+        END IF;
+        RETURN NULL;
+    WHEN query_canceled OR OTHERS THEN
+        IF NOT xact THEN
+            PERFORM pgwork._unlock_if_held(k);
+        END IF;
+        RAISE;
+END $$;
+
+CREATE FUNCTION pgwork.lock_acquire(name text, shared boolean DEFAULT false, timeout_ms bigint DEFAULT 0) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN pgwork._lock_take(name, shared, timeout_ms, false);
+END $$;
+
+CREATE FUNCTION pgwork.lock_acquire_xact(name text, shared boolean DEFAULT false, timeout_ms bigint DEFAULT 0) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN pgwork._lock_take(name, shared, timeout_ms, true);
+END $$;
+
+CREATE FUNCTION pgwork.lock_release(name text, shared boolean DEFAULT false) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(pgwork.lock_key(name)) ELSE pg_advisory_unlock(pgwork.lock_key(name)) END;
+END $$;
+
+CREATE FUNCTION pgwork.lock_forget(name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN pgwork._unlock_if_held(pgwork.lock_key(name));
+END $$;
+
+-- FOR SHARE: whoever acquires the lock next has to write this row, and waits for the end of our transaction.
+CREATE FUNCTION pgwork.fence_ok(name text, fence bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    current bigint;
+BEGIN
+    SELECT t.fence INTO current FROM pgwork.named_lock t WHERE t.key = pgwork.lock_key(fence_ok.name) AND t.name = fence_ok.name FOR SHARE;
+    RETURN FOUND AND current = fence_ok.fence;
+END $$;
+
+CREATE FUNCTION pgwork.lock_is_free(name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM pgwork._advisory(pgwork.lock_key(name)) a WHERE a.granted);
+END $$;
+
+CREATE FUNCTION pgwork.lock_list(name text DEFAULT NULL) RETURNS TABLE (name text, state text, mode text, pid integer, application text,
+    username text, client text, since timestamptz, fence bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT t.name, CASE WHEN a.granted THEN 'held' ELSE 'waits' END, CASE WHEN a.shared THEN 'shared' ELSE 'exclusive' END, a.pid,
+           s.application_name, s.usename::text, host(s.client_addr),
+           CASE WHEN NOT a.granted THEN a.waits_since WHEN a.pid = t.pid AND a.shared = t.shared THEN t.taken_at END,
+           CASE WHEN a.granted AND (a.pid = t.pid OR t.shared) AND a.shared = t.shared THEN t.fence END
+      FROM pgwork._advisory(CASE WHEN $1 IS NOT NULL THEN pgwork.lock_key($1) END) a
+      JOIN pgwork.named_lock t ON t.key = a.key AND ($1 IS NULL OR t.name = $1)
+      LEFT JOIN pg_stat_activity s ON s.pid = a.pid
+     ORDER BY t.name, NOT a.granted, a.waits_since, a.pid
+$$;
+
+CREATE FUNCTION pgwork.lock_prune(idle_ms bigint DEFAULT 604800000, batch integer DEFAULT 100) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    k bigint;
+    gone bigint := 0;
+BEGIN
+    PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
+    FOR k IN
+        SELECT t.key FROM pgwork.named_lock t WHERE t.taken_at <= clock_timestamp() - idle_ms * interval '1 ms'
+         LIMIT batch FOR UPDATE SKIP LOCKED
+    LOOP
+        -- Numbers come from one sequence, so a name that comes back goes on above its old ones.
+        IF pg_try_advisory_xact_lock(k) THEN
+            DELETE FROM pgwork.named_lock t WHERE t.key = k;
+            gone := gone + 1;
+        END IF;
+    END LOOP;
+    RETURN gone;
+END $$;
+
+COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
+COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock().';
+COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode.';
+COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
+COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
+COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
+COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
+COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock or all.';
+COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and nobody has taken for so long (a week); returns how many. Numbers go on growing when such a name comes back.';
+
+-- What _grant() does not know of: it gives the operator everything that has no underscore in front, and nobody else anything.
+CREATE FUNCTION pgwork._grant_also(who text, names text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    f regprocedure;
+BEGIN
+    FOR f IN SELECT p.oid FROM pg_proc p
+              WHERE p.pronamespace = split_part('pgwork.', '.', 1)::regnamespace AND p.proname = ANY (names) AND to_regrole(who) IS NOT NULL LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f, who);
+    END LOOP;
+END $$;
+
+SELECT pgwork._grant();
+SELECT pgwork._grant_also('pgwork_worker', ARRAY['lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_release', 'lock_forget', 'fence_ok',
+                                                 'lock_is_free', 'lock_list']);

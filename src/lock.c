@@ -1,0 +1,484 @@
+/* lock: named locks across machines.
+ *
+ * The server's word and ours may differ in one case only: an acquisition whose answer we do not
+ * have (a timeout, a cancel, an error after the grant). It is settled at once: what the session may
+ * hold is given back, and if that fails the session ends, which gives everything back. So a lock is
+ * held exactly while there is a pgw_lock of the session (epoch) that took it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "mem.h"
+#include "name.h"
+#include "pq.h"
+
+#define LOCK_NAME_MAX    255
+/* A statement that waits holds back vacuum with its snapshot: it ends, and begins anew. */
+#define LOCK_STAND_MS    30000
+#define LOCK_TIMEOUT_MAX INT64_C(31536000000) /* a year */
+
+struct pgw_lock {
+    pgw *h; /* NULL: the handle was closed */
+    uint64_t epoch;
+    int64_t fence;
+    pgw_lock *next; /* of those that the handle knows */
+    bool shared;
+    char name[];
+};
+
+/* ---- which locks a handle holds ---- */
+
+/* The handle is freed: its locks stay with their owners, lost. */
+static void lock_orphan_all(void *kept)
+{
+    pgw_lock *next;
+
+    for (pgw_lock *l = kept; l != NULL; l = next) {
+        next = l->next;
+        l->h = NULL;
+        l->next = NULL;
+    }
+}
+
+static void lock_link(pgw_lock *l)
+{
+    l->next = pgw__pq_kept(l->h);
+    pgw__pq_keep(l->h, l, lock_orphan_all);
+}
+
+static void lock_unlink(pgw_lock *l)
+{
+    pgw_lock *head = pgw__pq_kept(l->h), **at = &head;
+
+    while (*at != l) at = &(*at)->next;
+    *at = l->next;
+    pgw__pq_keep(l->h, head, lock_orphan_all);
+}
+
+/* Lost ones do not count: they may be taken again. */
+static bool lock_is_known(pgw *h, const char *name)
+{
+    const pgw_lock *l = pgw__pq_kept(h);
+
+    if (l == NULL || pgw__pq_look(h) != PGW_OK) return false;
+    for (; l != NULL; l = l->next)
+        if (l->epoch == pgw__pq_epoch(h) && strcmp(l->name, name) == 0) return true;
+    return false;
+}
+
+/* ---- what callers may pass ---- */
+
+/* Any text will do that the server can hold. */
+static pgw_status lock_check_name(pgw *h, const char *name)
+{
+    char text[120];
+    const char *fault = name == NULL      ? "is NULL"
+                        : name[0] == '\0' ? "is empty"
+                                          : pgw__text_fault(name, LOCK_NAME_MAX);
+
+    if (h == NULL) return PGW_EINVAL;
+    if (fault == NULL) return PGW_OK;
+    snprintf(text, sizeof(text), "argument `name` %.40s: allowed is UTF-8 of 1 to %d bytes", fault,
+             LOCK_NAME_MAX);
+    return pgw__pq_fail(h, PGW_EINVAL, text, NULL);
+}
+
+static pgw_status lock_check_armed(pgw *h)
+{
+    if (!pgw__pq_armed(h)) return PGW_OK;
+    return pgw__pq_fail(h, PGW_EMISUSE, "verbs of locks cannot be armed by pgw_async()",
+                        "call them with timeout 0, or on a handle of their own");
+}
+
+static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
+{
+    pgw_status st = lock_check_name(h, name);
+
+    if (st == PGW_OK) st = pgw__check_int(h, "mode", (int64_t)mode, PGW_EXCLUSIVE, PGW_SHARED);
+    if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, -1, LOCK_TIMEOUT_MAX);
+    return st == PGW_OK ? lock_check_armed(h) : st;
+}
+
+/* ---- acquiring ---- */
+
+typedef struct lock_answer {
+    int64_t *fence; /* 0: not granted */
+} lock_answer;
+
+static pgw_status lock_read_fence(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const lock_answer *in = ctx;
+
+    if (pgw__rows_count(rows) != 1)
+        return pgw__pq_fail(h, PGW_EPROTO, "a lock was not answered with one row",
+                            "run the migrations");
+    *in->fence = pgw__rows_int(rows, 0, 0);
+    return *in->fence != 0 ? PGW_OK : PGW_ELOCKED;
+}
+
+/* One statement: tries, and stands in the server's queue for at most wait_ms. */
+static pgw_status lock_stand(pgw *h, pgw__sql sql, int64_t *fence, const char *name, bool shared,
+                             int64_t wait_ms)
+{
+    const lock_answer ctx = {fence};
+    const pgw__param params[] = {P_TEXT(name), P_BOOL(shared), P_INT8(wait_ms), P_END};
+    const pgw__call call = {
+        .sql = sql,
+        .params = params,
+        .read = lock_read_fence,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES | (sql == PGW__SQL_LOCK_ACQUIRE ? PGW__OWNED | PGW__DIRECT : 0u),
+        .wait_ms = wait_ms,
+    };
+
+    *fence = 0;
+    return pgw__pq_call(h, &call);
+}
+
+static pgw_status lock_wait(pgw *h, pgw__sql sql, int64_t *fence, const char *name, bool shared,
+                            int64_t timeout_ms)
+{
+    const int64_t deadline = pgw__deadline_in(timeout_ms);
+    pgw_status st;
+
+    for (;;) {
+        const int64_t left = pgw__deadline_left_ms(deadline);
+
+        st = lock_stand(h, sql, fence, name, shared,
+                        left < 0 || left > LOCK_STAND_MS ? LOCK_STAND_MS : left);
+        if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') break;
+        if (pgw__deadline_left_ms(deadline) == 0)
+            return pgw__pq_fail(h, st, "the lock is held by somebody else",
+                                "see `pgwork locks`, or wait longer");
+        if (pgw_stop_count(pgw__pq_stop(h)) > 0)
+            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop while waiting for a lock", NULL);
+    }
+    if (st == PGW_EPOOLED)
+        pgw__pq_fail(h, st, pgw__pq_error_message(h),
+                     "use pgw_lock_acquire_xact() in a transaction, or connect to the server "
+                     "itself: host and port in `dsn`");
+    return st;
+}
+
+static pgw_status lock_read_bool(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    bool *const *out = ctx;
+
+    (void)h;
+    **out = pgw__rows_int(rows, 0, 0) != 0;
+    return PGW_OK;
+}
+
+/* The statement failed, and the session is there: did it get the lock all the same? */
+static void lock_settle(pgw *h, uint64_t epoch, pgw_status failed, const char *name)
+{
+    char message[512], hint[512];
+    bool was_held, *out = &was_held;
+    const pgw__param params[] = {P_TEXT(name), P_END};
+    const pgw__call call = {.sql = PGW__SQL_LOCK_FORGET,
+                            .params = params,
+                            .read = lock_read_bool,
+                            .ctx = &out,
+                            .ctx_size = sizeof(out)};
+
+    if (epoch != pgw__pq_epoch(h) || pgw__pq_look(h) != PGW_OK) return;
+    snprintf(message, sizeof(message), "%s", pgw__pq_error_message(h));
+    snprintf(hint, sizeof(hint), "%s", pgw__pq_error_hint(h));
+    if (pgw__pq_call(h, &call) != PGW_OK) pgw__pq_drop(h);
+    pgw__pq_fail(h, failed, message, hint);
+}
+
+/* Refused before anything was sent. */
+static bool lock_was_refused(pgw_status st)
+{
+    return st == PGW_ELOCKED || st == PGW_EINVAL || st == PGW_EMISUSE || st == PGW_EPOOLED ||
+           st == PGW_ECONFLICT || st == PGW_EPERM || st == PGW_ESCHEMA;
+}
+
+pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_mode mode,
+                            int64_t timeout_ms)
+{
+    pgw_lock *l;
+    size_t size;
+    uint64_t epoch;
+    pgw_status st;
+
+    if (lock != NULL) *lock = NULL;
+    st = pgw__check_given(h, "lock", lock);
+    if (st == PGW_OK) st = lock_check(h, name, mode, timeout_ms);
+    if (st != PGW_OK) return st;
+    if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
+        return pgw__pq_fail(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
+                            "use pgw_lock_acquire_xact(), or acquire before the transaction");
+    if (lock_is_known(h, name))
+        return pgw__pq_fail(h, PGW_EHELD, NULL, "locks are not re-entrant: release it first");
+    size = strlen(name) + 1;
+    l = pgw__mem_zero(1, sizeof(*l) + size);
+    if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    memcpy(l->name, name, size);
+    l->h = h;
+    l->shared = mode == PGW_SHARED;
+    st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE, &l->fence, name, l->shared, timeout_ms);
+    epoch = pgw__pq_epoch(h);
+    if (st == PGW_OK) {
+        l->epoch = epoch;
+        lock_link(l);
+        *lock = l;
+        return st;
+    }
+    if (!lock_was_refused(st)) lock_settle(h, epoch, st, name);
+    pgw__mem_free(l);
+    return st;
+}
+
+pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_lock_mode mode,
+                                 int64_t timeout_ms)
+{
+    int64_t number = 0;
+    pgw_status st;
+
+    if (fence != NULL) *fence = 0;
+    st = lock_check(h, name, mode, timeout_ms);
+    if (st != PGW_OK) return st;
+    if (!pgw__pq_in_txn(h))
+        return pgw__pq_fail(h, PGW_EMISUSE,
+                            "no transaction is open: the lock would be gone at once",
+                            "BEGIN first; or use pgw_lock_acquire()");
+    st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE_XACT, &number, name, mode == PGW_SHARED, timeout_ms);
+    if (st == PGW_OK && fence != NULL) *fence = number;
+    return st;
+}
+
+/* ---- is it still ours ---- */
+
+const char *pgw_lock_name(const pgw_lock *lock)
+{
+    return lock != NULL ? lock->name : NULL;
+}
+
+int64_t pgw_lock_fence(const pgw_lock *lock)
+{
+    return lock != NULL ? lock->fence : 0;
+}
+
+static pgw_status lock_lost(const pgw_lock *l)
+{
+    if (l->h == NULL) return PGW_ELEASE;
+    return pgw__pq_fail(l->h, PGW_ELEASE, "the lock was lost with the session that held it",
+                        "stop the work: somebody else may hold the lock by now");
+}
+
+pgw_status pgw_lock_check(pgw_lock *lock)
+{
+    pgw_status st;
+
+    if (lock == NULL) return PGW_EINVAL;
+    if (lock->h == NULL) return PGW_ELEASE;
+    st = pgw__pq_look(lock->h);
+    if (st == PGW_OK && lock->epoch == pgw__pq_epoch(lock->h)) return PGW_OK;
+    return st == PGW_EMISUSE ? st : lock_lost(lock);
+}
+
+bool pgw_lock_is_held(pgw_lock *lock)
+{
+    return pgw_lock_check(lock) == PGW_OK;
+}
+
+int pgw_lock_watch(const pgw_lock *lock)
+{
+    if (lock == NULL || lock->h == NULL || lock->epoch != pgw__pq_epoch(lock->h)) return -1;
+    return pgw__pq_fd(lock->h);
+}
+
+pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
+{
+    const int64_t deadline = pgw__deadline_in(timeout_ms);
+    pgw_status st = pgw_lock_check(lock);
+
+    while (st == PGW_OK) {
+        st = pgw__pq_wait(lock->h, pgw__deadline_left_ms(deadline), fd);
+        if (st != PGW_OK) break;
+        /* a notification that somebody listens to wakes as well */
+        if (fd < 0)
+            st = pgw_lock_check(lock);
+        else
+            return PGW_OK;
+    }
+    return st == PGW_ECONN ? lock_lost(lock) : st;
+}
+
+/* ---- releasing ---- */
+
+static pgw_status lock_unlock(pgw_lock *l)
+{
+    bool released = false, *out = &released;
+    const pgw__param params[] = {P_TEXT(l->name), P_BOOL(l->shared), P_END};
+    const pgw__call call = {.sql = PGW__SQL_LOCK_RELEASE,
+                            .params = params,
+                            .read = lock_read_bool,
+                            .ctx = &out,
+                            .ctx_size = sizeof(out),
+                            .flags = PGW__OWNED | PGW__DIRECT};
+    pgw_status st = pgw__pq_call(l->h, &call);
+
+    if (st == PGW_EMISUSE || (st == PGW_OK && released)) return st;
+    pgw__pq_drop(l->h);
+    return lock_lost(l);
+}
+
+pgw_status pgw_lock_release(pgw_lock *lock)
+{
+    pgw_status st;
+
+    if (lock == NULL) return PGW_OK;
+    st = pgw_lock_check(lock);
+    if (st == PGW_OK) st = lock_check_armed(lock->h);
+    if (st == PGW_OK) st = lock_unlock(lock);
+    if (st == PGW_EMISUSE) return st;
+    if (lock->h != NULL) lock_unlink(lock);
+    pgw__mem_free(lock);
+    return st;
+}
+
+/* ---- looking ---- */
+
+pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name)
+{
+    const pgw__param params[] = {P_TEXT(name), P_END};
+    const pgw__call call = {.sql = PGW__SQL_LOCK_IS_FREE,
+                            .params = params,
+                            .read = lock_read_bool,
+                            .ctx = &is_free,
+                            .ctx_size = sizeof(is_free)};
+    pgw_status st;
+
+    if (is_free != NULL) *is_free = false;
+    st = pgw__check_given(h, "is_free", is_free);
+    if (st == PGW_OK) st = lock_check_name(h, name);
+    if (st == PGW_OK) st = lock_check_armed(h);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+typedef struct lock_each {
+    int (*fn)(const pgw_lock_info *info, void *arg);
+    void *arg;
+} lock_each;
+
+static pgw_status lock_read_each(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const lock_each *each = ctx;
+    const int count = pgw__rows_count(rows);
+    int stop = 0;
+
+    (void)h;
+    for (int row = 0; row < count && stop == 0; row++) {
+        const pgw_lock_info info = {
+            .struct_size = sizeof(info),
+            .name = pgw__rows_text(rows, row, 0, NULL),
+            .held = pgw__rows_int(rows, row, 1) != 0,
+            .shared = pgw__rows_int(rows, row, 2) != 0,
+            .pid = (int)pgw__rows_int(rows, row, 3),
+            .application = pgw__rows_text(rows, row, 4, NULL),
+            .user = pgw__rows_text(rows, row, 5, NULL),
+            .client = pgw__rows_text(rows, row, 6, NULL),
+            .since_us = pgw__rows_time_us(rows, row, 7),
+            .fence = pgw__rows_int(rows, row, 8),
+        };
+
+        stop = each->fn(&info, each->arg);
+    }
+    return count > 0 ? PGW_OK : PGW_EMPTY;
+}
+
+pgw_status pgw_locks_each(pgw *h, const char *name, int (*fn)(const pgw_lock_info *info, void *arg),
+                          void *arg)
+{
+    const lock_each ctx = {fn, arg};
+    const pgw__param params[] = {P_TEXT(name), P_END};
+    const pgw__call call = {.sql = PGW__SQL_LOCK_LIST,
+                            .params = params,
+                            .read = lock_read_each,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx)};
+    pgw_status st = h == NULL ? PGW_EINVAL : PGW_OK;
+
+    if (st == PGW_OK && name != NULL) st = lock_check_name(h, name);
+    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
+    if (st == PGW_OK) st = lock_check_armed(h);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+static void lock_keep(char to[64], const char *text)
+{
+    snprintf(to, 64, "%s", text != NULL ? text : "");
+}
+
+typedef struct lock_find {
+    pgw_lock_who *who;
+    bool found;
+} lock_find;
+
+/* Holders come first; of shared ones the one whose number stands in the registry knows since when.
+ */
+static int lock_take_holder(const pgw_lock_info *info, void *arg)
+{
+    lock_find *find = arg;
+
+    if (!info->held) return 1;
+    if (find->found && info->since_us == 0) return 0;
+    find->found = true;
+    lock_keep(find->who->application, info->application);
+    lock_keep(find->who->user, info->user);
+    lock_keep(find->who->client, info->client);
+    find->who->fence = info->fence;
+    find->who->since_us = info->since_us;
+    find->who->pid = info->pid;
+    find->who->shared = info->shared;
+    return 0;
+}
+
+pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
+{
+    lock_find find = {who, false};
+    pgw_status st;
+
+    if (who != NULL) memset(who, 0, sizeof(*who));
+    st = pgw__check_given(h, "who", who);
+    if (st == PGW_OK) st = lock_check_name(h, name);
+    if (st == PGW_OK) st = pgw_locks_each(h, name, lock_take_holder, &find);
+    return st == PGW_OK && !find.found ? PGW_EMPTY : st;
+}
+
+typedef struct lock_count {
+    int64_t *count;
+} lock_count;
+
+static pgw_status lock_read_count(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const lock_count *in = ctx;
+
+    (void)h;
+    if (in->count != NULL) *in->count = pgw__rows_int(rows, 0, 0);
+    return PGW_OK;
+}
+
+pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit)
+{
+    const lock_count ctx = {forgotten};
+    const pgw__param params[] = {P_INT8(idle_ms), P_INT4(limit), P_END};
+    const pgw__call call = {.sql = PGW__SQL_LOCK_PRUNE,
+                            .params = params,
+                            .read = lock_read_count,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__WRITES};
+    pgw_status st;
+
+    if (forgotten != NULL) *forgotten = 0;
+    st = pgw__check_int(h, "idle_ms", idle_ms, 0, 100 * LOCK_TIMEOUT_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 1, 1000);
+    if (st == PGW_OK) st = lock_check_armed(h);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}

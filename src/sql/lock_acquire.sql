@@ -1,0 +1,4 @@
+-- The lock for this session. NULL: held by others all the time.
+-- params: name text, shared boolean, timeout_ms bigint
+-- returns: fence bigint
+SELECT pgwork.lock_acquire($1, $2, $3)

@@ -1,0 +1,4 @@
+-- Does nobody hold it?
+-- params: name text
+-- returns: is_free boolean
+SELECT pgwork.lock_is_free($1)

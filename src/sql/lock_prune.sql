@@ -1,0 +1,4 @@
+-- Names that are out of use are forgotten.
+-- params: idle_ms bigint, batch int
+-- returns: forgotten bigint
+SELECT pgwork.lock_prune($1, $2)

@@ -1,0 +1,839 @@
+/* Named locks with real sessions and real processes: who holds, who waits, what is lost and how one
+ * learns it. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "oom.h"
+#include "pgtemp.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LONG_MS    20000 /* more than any wait that goes well */
+#define CONTENDERS 64
+
+void setUp(void)
+{
+    pgtemp_migrate();
+}
+
+void tearDown(void)
+{
+    pgw_set_allocator(NULL);
+}
+
+static pgw *try_open(void)
+{
+    pgw_conf *conf;
+    pgw *h = NULL;
+
+    if (pgw_conf_new(&conf) != PGW_OK) return NULL;
+    pgw_conf_set(conf, "dsn", pgtemp_dsn());
+    pgw_conf_set(conf, "schema.check", "off"); /* pgtemp keeps no book of migrations */
+    pgw_open(&h, conf);
+    pgw_conf_free(conf);
+    return h;
+}
+
+static pgw *opened(void)
+{
+    pgw *h = try_open();
+
+    TEST_ASSERT_NOT_NULL(h);
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_message(h));
+    return h;
+}
+
+static void expect(pgw *h, pgw_status expected, pgw_status got)
+{
+    char text[1200];
+
+    snprintf(text, sizeof(text), "%s, not %s: %s", pgw_status_name(expected), pgw_status_name(got),
+             pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(expected, got, text);
+}
+
+static pgw_lock *acquired(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
+{
+    pgw_lock *l;
+
+    expect(h, PGW_OK, pgw_lock_acquire(h, &l, name, mode, timeout_ms));
+    TEST_ASSERT_NOT_NULL(l);
+    TEST_ASSERT_EQUAL_STRING(name, pgw_lock_name(l));
+    TEST_ASSERT_GREATER_THAN_INT64(0, pgw_lock_fence(l));
+    return l;
+}
+
+static void refused(pgw *h, pgw_status expected, const char *name, pgw_lock_mode mode,
+                    int64_t timeout_ms)
+{
+    pgw_lock *l = (pgw_lock *)1;
+
+    expect(h, expected, pgw_lock_acquire(h, &l, name, mode, timeout_ms));
+    TEST_ASSERT_NULL(l);
+}
+
+static pgw_status read_number(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    (void)h;
+    **(int64_t **)ctx = pgw__rows_int(rows, 0, 0);
+    return PGW_OK;
+}
+
+/* In the session of the handle itself. */
+static int64_t ask(pgw *h, const char *sql)
+{
+    int64_t n = -1, *out = &n;
+    const pgw__call call = {.read = read_number, .ctx = &out, .ctx_size = sizeof(out)};
+
+    return pgw__pq_text(h, "ask", sql, &call) == PGW_OK ? n : -1;
+}
+
+static const char session_pid[] = "SELECT pg_backend_pid()";
+static const char session_locks[] =
+    "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+
+/* Not before the session has gone is its end over. */
+static void terminate(int64_t pid)
+{
+    char sql[120];
+
+    snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%d, 10000)", (int)pid);
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value(sql));
+}
+
+static bool fence_ok(const char *name, int64_t fence)
+{
+    char sql[160];
+
+    snprintf(sql, sizeof(sql), "SELECT pgwork.fence_ok('%s', %lld)", name, (long long)fence);
+    return strcmp(pgtemp_value(sql), "t") == 0;
+}
+
+static int reaped(pid_t pid)
+{
+    int status;
+
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* ---- one holder, or several that share ---- */
+
+void test_one_holds_and_the_other_is_refused(void)
+{
+    pgw *a = opened(), *b = opened();
+    pgw_lock *l = acquired(a, "one", PGW_EXCLUSIVE, 0), *m;
+    int64_t fence = pgw_lock_fence(l);
+    bool is_free = true;
+
+    TEST_ASSERT_TRUE(pgw_lock_is_held(l));
+    refused(b, PGW_ELOCKED, "one", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_EQUAL_STRING("the lock is held by somebody else", pgw_error_message(b));
+    refused(b, PGW_ELOCKED, "one", PGW_SHARED, 0);
+    refused(b, PGW_ELOCKED, "one", PGW_EXCLUSIVE, 50);
+    expect(b, PGW_OK, pgw_lock_is_free(b, &is_free, "one"));
+    TEST_ASSERT_FALSE(is_free);
+    TEST_ASSERT_EQUAL_INT64(0, ask(b, session_locks));
+
+    expect(a, PGW_OK, pgw_lock_release(l));
+    expect(b, PGW_OK, pgw_lock_is_free(b, &is_free, "one"));
+    TEST_ASSERT_TRUE(is_free);
+    m = acquired(b, "one", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(m));
+    TEST_ASSERT_FALSE(fence_ok("one", fence));
+    TEST_ASSERT_TRUE(fence_ok("one", pgw_lock_fence(m)));
+    expect(b, PGW_OK, pgw_lock_release(m));
+    pgw_close(a);
+    pgw_close(b);
+}
+
+void test_a_second_acquire_on_one_handle_is_told(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "again", PGW_EXCLUSIVE, 0), *other;
+
+    refused(h, PGW_EHELD, "again", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_EHELD, "again", PGW_SHARED, -1);
+    TEST_ASSERT_EQUAL_STRING("locks are not re-entrant: release it first", pgw_error_hint(h));
+    other = acquired(h, "again2", PGW_SHARED, 0);
+    refused(h, PGW_EHELD, "again2", PGW_SHARED, 0);
+    expect(h, PGW_OK, pgw_lock_release(l));
+    l = acquired(h, "again", PGW_EXCLUSIVE, 0);
+    expect(h, PGW_OK, pgw_lock_release(other));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    pgw_close(h);
+}
+
+void test_shared_holders_have_one_fence_and_end_that_of_an_exclusive_one(void)
+{
+    pgw *a = opened(), *b = opened();
+    pgw_lock *x = acquired(a, "shared", PGW_EXCLUSIVE, 0), *l, *m;
+    int64_t fence = pgw_lock_fence(x), shared;
+
+    expect(a, PGW_OK, pgw_lock_release(x));
+    TEST_ASSERT_TRUE(fence_ok("shared", fence)); /* nobody came since */
+    l = acquired(a, "shared", PGW_SHARED, 0);
+    m = acquired(b, "shared", PGW_SHARED, 0);
+    shared = pgw_lock_fence(l);
+    TEST_ASSERT_GREATER_THAN_INT64(fence, shared);
+    TEST_ASSERT_EQUAL_INT64(shared, pgw_lock_fence(m));
+    TEST_ASSERT_FALSE(fence_ok("shared", fence));
+    TEST_ASSERT_TRUE(fence_ok("shared", shared));
+    expect(a, PGW_OK, pgw_lock_release(l));
+    refused(a, PGW_ELOCKED, "shared", PGW_EXCLUSIVE, 0);
+    expect(b, PGW_OK, pgw_lock_release(m));
+    x = acquired(a, "shared", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_GREATER_THAN_INT64(shared, pgw_lock_fence(x));
+    TEST_ASSERT_FALSE(fence_ok("shared", shared));
+    expect(a, PGW_OK, pgw_lock_release(x));
+    pgw_close(a);
+    pgw_close(b);
+}
+
+void test_psql_and_the_library_exclude_each_other(void)
+{
+    pgw *h = opened();
+    pgw_lock *l;
+
+    pgtemp_exec("SELECT pg_advisory_lock(pgwork.lock_key('from psql'))");
+    refused(h, PGW_ELOCKED, "from psql", PGW_EXCLUSIVE, 0);
+    pgtemp_exec("SELECT pg_advisory_unlock(pgwork.lock_key('from psql'))");
+    l = acquired(h, "from psql", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_EQUAL_STRING(
+        "f", pgtemp_value("SELECT pg_try_advisory_lock(pgwork.lock_key('from psql'))"));
+    TEST_ASSERT_NULL(pgtemp_value("SELECT pgwork.lock_acquire('from psql')"));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
+void test_the_key_is_the_documented_one(void)
+{
+    /* computed by another program from the rule in the manual */
+    TEST_ASSERT_EQUAL_INT64(INT64_C(-4724695578984985318),
+                            pgtemp_number("SELECT pgwork.lock_key('x')"));
+}
+
+/* ---- names ---- */
+
+void test_any_text_of_up_to_255_bytes_is_a_name(void)
+{
+    static const char *const names[] = {" ",
+                                        "'",
+                                        "''; DROP SCHEMA pgwork CASCADE; --",
+                                        "\"",
+                                        "\\",
+                                        "$1",
+                                        "%s%n",
+                                        "a\nb\tc\x01\x7f",
+                                        "\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\x92",
+                                        "NULL",
+                                        "{}"};
+    char longest[257];
+    pgw *h = opened(), *other = opened();
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        pgw_lock *l = acquired(h, names[i], PGW_EXCLUSIVE, 0);
+
+        refused(other, PGW_ELOCKED, names[i], PGW_EXCLUSIVE, 0);
+        expect(h, PGW_OK, pgw_lock_release(l));
+    }
+    memset(longest, 'n', sizeof(longest));
+    longest[255] = '\0';
+    expect(h, PGW_OK, pgw_lock_release(acquired(h, longest, PGW_EXCLUSIVE, 0)));
+    longest[255] = 'n', longest[256] = '\0';
+    refused(h, PGW_EINVAL, longest, PGW_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, "", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, NULL, PGW_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, "\xff\xfe", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_EQUAL_STRING("argument `name` is not UTF-8: allowed is UTF-8 of 1 to 255 bytes",
+                             pgw_error_message(h));
+    refused(h, PGW_EINVAL, "x", (pgw_lock_mode)2, 0);
+    refused(h, PGW_EINVAL, "x", PGW_EXCLUSIVE, -2);
+    pgw_close(h);
+    pgw_close(other);
+}
+
+void test_two_names_with_one_key_are_told_apart(void)
+{
+    pgw *h = opened();
+
+    pgtemp_exec("INSERT INTO pgwork.named_lock (key, fence, taken_at, pid, shared, name) "
+                "VALUES (pgwork.lock_key('mine'), 0, now(), 0, false, 'theirs')");
+    refused(h, PGW_ECONFLICT, "mine", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_ECONFLICT, "mine", PGW_SHARED, -1);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    TEST_ASSERT_FALSE(fence_ok("mine", 0));
+    pgtemp_exec("DELETE FROM pgwork.named_lock WHERE name = 'theirs'");
+    expect(h, PGW_OK, pgw_lock_release(acquired(h, "mine", PGW_EXCLUSIVE, 0)));
+    pgw_close(h);
+}
+
+void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
+{
+    pgw *h = opened();
+    pgw_lock *kept = acquired(h, "kept", PGW_EXCLUSIVE, 0),
+             *l = acquired(h, "old", PGW_EXCLUSIVE, 0);
+    int64_t fence = pgw_lock_fence(l), n;
+
+    expect(h, PGW_OK, pgw_lock_release(l));
+    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1000));
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
+    {
+        pgw *other = opened();
+
+        expect(other, PGW_OK, pgw_locks_prune(other, &n, 3600000, 1000));
+        TEST_ASSERT_GREATER_THAN_INT64(0, n);
+        pgw_close(other);
+    }
+    TEST_ASSERT_EQUAL_STRING("kept",
+                             pgtemp_value("SELECT string_agg(name, ' ') FROM pgwork.named_lock"));
+    TEST_ASSERT_FALSE(fence_ok("old", fence));
+    l = acquired(h, "old", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(l));
+    expect(h, PGW_EINVAL, pgw_locks_prune(h, &n, -1, 10));
+    expect(h, PGW_EINVAL, pgw_locks_prune(h, &n, 0, 0));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    expect(h, PGW_OK, pgw_lock_release(kept));
+    pgw_close(h);
+}
+
+/* ---- who ---- */
+
+static int count_infos(const pgw_lock_info *info, void *arg)
+{
+    int *n = arg;
+
+    n[0] += info->held;
+    n[1] += info->shared;
+    TEST_ASSERT_EQUAL_STRING("who", info->name);
+    TEST_ASSERT_EQUAL_STRING("pgwork", info->application);
+    return 0;
+}
+
+void test_the_holder_is_known(void)
+{
+    pgw *a = opened(), *b = opened();
+    pgw_lock *l, *m;
+    pgw_lock_who who;
+    int n[2] = {0, 0};
+
+    expect(b, PGW_EMPTY, pgw_lock_holder(b, &who, "who"));
+    l = acquired(a, "who", PGW_EXCLUSIVE, 0);
+    expect(b, PGW_OK, pgw_lock_holder(b, &who, "who"));
+    TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
+    TEST_ASSERT_EQUAL_STRING("pgwork", who.application);
+    TEST_ASSERT_EQUAL_STRING("postgres", who.user);
+    TEST_ASSERT_EQUAL_INT64(pgw_lock_fence(l), who.fence);
+    TEST_ASSERT_FALSE(who.shared);
+    TEST_ASSERT_INT64_WITHIN(
+        60000000, pgtemp_number("SELECT extract(epoch FROM now())::int8 * 1000000"), who.since_us);
+    expect(a, PGW_OK, pgw_lock_release(l));
+    l = acquired(a, "who", PGW_SHARED, 0);
+    m = acquired(b, "who", PGW_SHARED, 0);
+    expect(b, PGW_OK, pgw_lock_holder(b, &who, "who"));
+    TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
+    TEST_ASSERT_TRUE(who.shared);
+    expect(b, PGW_OK, pgw_locks_each(b, "who", count_infos, n));
+    expect(b, PGW_OK, pgw_locks_each(b, NULL, count_infos, n));
+    TEST_ASSERT_EQUAL_INT(4, n[0]);
+    TEST_ASSERT_EQUAL_INT(4, n[1]);
+    expect(a, PGW_OK, pgw_lock_release(l));
+    expect(b, PGW_OK, pgw_lock_release(m));
+    expect(b, PGW_EMPTY, pgw_locks_each(b, NULL, count_infos, n));
+    expect(b, PGW_EINVAL, pgw_locks_each(b, NULL, NULL, NULL));
+    pgw_close(a);
+    pgw_close(b);
+}
+
+/* ---- waiting ---- */
+
+typedef struct holder {
+    pgw *h;
+    pgw_lock *lock;
+    const char *waits; /* until somebody waits for this lock */
+    bool bad;
+} holder;
+
+/* On pgtemp's server, but not on its connection: that is the main thread's. */
+static bool somebody_waits(pgw *h)
+{
+    for (int i = 0; i < LONG_MS / 10; i++) {
+        if (ask(h, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") > 0)
+            return true;
+        (void)poll(NULL, 0, 10);
+    }
+    return false;
+}
+
+static void *release_when_waited_for(void *arg)
+{
+    holder *in = arg;
+
+    in->bad = !somebody_waits(in->h) || pgw_lock_release(in->lock) != PGW_OK;
+    return NULL;
+}
+
+void test_a_waiter_is_woken_by_the_release(void)
+{
+    pgw *a = opened(), *b = opened();
+    holder in = {a, acquired(a, "wait", PGW_EXCLUSIVE, 0), "wait", false};
+    pthread_t thread;
+    pgw_lock *l;
+
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, release_when_waited_for, &in));
+    l = acquired(b, "wait", PGW_EXCLUSIVE, LONG_MS);
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    TEST_ASSERT_FALSE(in.bad);
+    expect(b, PGW_OK, pgw_lock_release(l));
+    pgw_close(a);
+    pgw_close(b);
+}
+
+typedef struct stopper {
+    pgw *observer;
+    pgw_stop *stop;
+    bool bad;
+} stopper;
+
+static void *stop_the_waiter(void *arg)
+{
+    stopper *in = arg;
+
+    in->bad = !somebody_waits(in->observer);
+    pgw_stop_notify(in->stop);
+    return NULL;
+}
+
+void test_the_first_stop_ends_a_wait_and_nothing_else(void)
+{
+    pgw *a = opened(), *b = opened(), *observer = opened();
+    stopper in = {observer, NULL, false};
+    pgw_lock *l = acquired(a, "stop", PGW_EXCLUSIVE, 0), *other;
+    pthread_t thread;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&in.stop));
+    other = acquired(b, "held meanwhile", PGW_EXCLUSIVE, 0);
+    pgw_set_stop(b, in.stop);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, stop_the_waiter, &in));
+    refused(b, PGW_ECANCELED, "stop", PGW_EXCLUSIVE, -1);
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    TEST_ASSERT_FALSE(in.bad);
+    refused(b, PGW_ECANCELED, "stop", PGW_EXCLUSIVE, -1); /* and so does one that came before */
+    TEST_ASSERT_TRUE(pgw_lock_is_held(other));
+    TEST_ASSERT_EQUAL_INT64(1, ask(b, session_locks));
+    expect(b, PGW_OK, pgw_lock_release(other));
+    expect(a, PGW_OK, pgw_lock_release(l));
+    pgw_close(a);
+    pgw_close(b);
+    pgw_close(observer);
+    pgw_stop_free(in.stop);
+}
+
+static void *wait_for_second(void *arg)
+{
+    holder *in = arg;
+    pgw_lock *l;
+    pgw_status st = pgw_lock_acquire(in->h, &l, in->waits, PGW_EXCLUSIVE, LONG_MS);
+
+    in->bad = st != PGW_OK && st != PGW_ERETRY;
+    if (st == PGW_OK) in->bad = pgw_lock_release(l) != PGW_OK;
+    if (pgw_lock_release(in->lock) != PGW_OK) in->bad = true;
+    return st == PGW_ERETRY ? in : NULL;
+}
+
+void test_a_deadlock_ends_for_one_of_the_two(void)
+{
+    pgw *a = opened(), *b = opened();
+    pgw_lock *mine = acquired(a, "first", PGW_EXCLUSIVE, 0), *l;
+    holder in = {b, acquired(b, "second", PGW_EXCLUSIVE, 0), "first", false};
+    pthread_t thread;
+    void *victim;
+    pgw_status st;
+
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_second, &in));
+    st = pgw_lock_acquire(a, &l, "second", PGW_EXCLUSIVE, LONG_MS);
+    TEST_ASSERT_TRUE(pgw_lock_is_held(mine));
+    if (st == PGW_OK) expect(a, PGW_OK, pgw_lock_release(l));
+    expect(a, PGW_OK, pgw_lock_release(mine));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, &victim));
+    TEST_ASSERT_TRUE(victim != NULL ? st == PGW_OK : st == PGW_ERETRY);
+    TEST_ASSERT_FALSE(in.bad);
+    TEST_ASSERT_EQUAL_INT64(0, ask(a, session_locks));
+    TEST_ASSERT_EQUAL_INT64(0, ask(b, session_locks));
+    pgw_close(a);
+    pgw_close(b);
+}
+
+/* ---- lost ---- */
+
+void test_a_lock_whose_session_was_ended_is_lost_and_known_to_be(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "lost", PGW_EXCLUSIVE, 0), *other = acquired(h, "too", PGW_SHARED, 0);
+    struct pollfd p = {.fd = pgw_lock_watch(l), .events = POLLIN};
+    int64_t fence = pgw_lock_fence(l);
+
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(0, p.fd);
+    TEST_ASSERT_EQUAL_INT(0, poll(&p, 1, 0));
+    expect(h, PGW_OK, pgw_lock_check(l));
+    expect(h, PGW_EMPTY, pgw_lock_guard(l, -1, 10));
+    terminate(ask(h, session_pid));
+    TEST_ASSERT_EQUAL_INT(1, poll(&p, 1, LONG_MS));
+    expect(h, PGW_ELEASE, pgw_lock_guard(l, -1, LONG_MS));
+    expect(h, PGW_ELEASE, pgw_lock_check(l));
+    TEST_ASSERT_FALSE(pgw_lock_is_held(other));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT 1")); /* a new session ... */
+    expect(h, PGW_ELEASE, pgw_lock_check(l));       /* ... does not bring it back */
+    TEST_ASSERT_EQUAL_INT(-1, pgw_lock_watch(l));
+    {
+        pgw_lock *again = acquired(h, "lost", PGW_EXCLUSIVE, 0);
+
+        TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(again));
+        expect(h, PGW_ELEASE, pgw_lock_release(l));
+        TEST_ASSERT_TRUE(pgw_lock_is_held(again));
+        expect(h, PGW_OK, pgw_lock_release(again));
+    }
+    expect(h, PGW_ELEASE, pgw_lock_release(other));
+    pgw_close(h);
+}
+
+void test_guard_wakes_for_a_descriptor(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "guard", PGW_EXCLUSIVE, 0);
+    int fds[2];
+
+    TEST_ASSERT_EQUAL_INT(0, pipe(fds));
+    expect(h, PGW_EMPTY, pgw_lock_guard(l, fds[0], 5));
+    TEST_ASSERT_EQUAL_INT(1, (int)write(fds[1], "x", 1));
+    expect(h, PGW_OK, pgw_lock_guard(l, fds[0], LONG_MS));
+    close(fds[0]);
+    close(fds[1]);
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
+void test_a_release_that_the_server_denies_closes_the_connection(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "denied", PGW_EXCLUSIVE, 0),
+             *other = acquired(h, "other", PGW_EXCLUSIVE, 0);
+    int64_t pid = ask(h, session_pid);
+
+    TEST_ASSERT_EQUAL_INT64(1,
+                            ask(h, "SELECT 1 FROM pg_advisory_unlock(pgwork.lock_key('denied'))"));
+    expect(h, PGW_ELEASE, pgw_lock_release(l));
+    TEST_ASSERT_FALSE(pgw_lock_is_held(other));
+    TEST_ASSERT_TRUE(pid != ask(h, session_pid));
+    expect(h, PGW_ELEASE, pgw_lock_release(other));
+    pgw_close(h);
+}
+
+void test_a_closed_handle_leaves_a_lost_lock(void)
+{
+    pgw *h = opened(), *other = opened();
+    pgw_lock *l = acquired(h, "closed", PGW_EXCLUSIVE, 0);
+
+    pgw_close(h);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_check(l));
+    TEST_ASSERT_EQUAL_INT(-1, pgw_lock_watch(l));
+    expect(other, PGW_OK, pgw_lock_release(acquired(other, "closed", PGW_EXCLUSIVE, LONG_MS)));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(l));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_release(NULL));
+    pgw_close(other);
+}
+
+void test_the_lock_of_a_killed_process_is_free(void)
+{
+    pgw *h;
+    pgw_lock *l;
+    int fds[2];
+    char byte;
+    pid_t pid;
+
+    TEST_ASSERT_EQUAL_INT(0, pipe(fds));
+    pid = fork();
+    if (pid == 0) {
+        h = try_open();
+        if (pgw_lock_acquire(h, &l, "killed", PGW_EXCLUSIVE, 0) != PGW_OK) {
+            close(fds[1]);
+            _exit(1);
+        }
+        (void)!write(fds[1], "x", 1);
+        for (;;) (void)pause();
+    }
+    TEST_ASSERT_GREATER_THAN_INT(0, pid);
+    close(fds[1]);
+    TEST_ASSERT_EQUAL_INT(1, (int)read(fds[0], &byte, 1));
+    h = opened();
+    refused(h, PGW_ELOCKED, "killed", PGW_EXCLUSIVE, 0);
+    kill(pid, SIGKILL);
+    TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
+    l = acquired(h, "killed", PGW_EXCLUSIVE, LONG_MS);
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+    close(fds[0]);
+}
+
+void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "fork", PGW_EXCLUSIVE, 0);
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        pgw_lock *m;
+
+        if (pgw_lock_check(l) != PGW_EMISUSE) _exit(1);
+        if (pgw_lock_release(l) != PGW_EMISUSE) _exit(2);
+        if (pgw_lock_acquire(h, &m, "fork2", PGW_EXCLUSIVE, 0) != PGW_EMISUSE) _exit(3);
+        pgw_abandon(h);
+        if (pgw_lock_release(l) != PGW_ELEASE) _exit(4);
+        _exit(0);
+    }
+    TEST_ASSERT_EQUAL_INT(0, reaped(pid));
+    TEST_ASSERT_TRUE(pgw_lock_is_held(l));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
+/* ---- where session locks cannot be had ---- */
+
+void test_a_pooler_is_refused_with_advice(void)
+{
+    pgw *h = opened();
+
+    h->pooled = true; /* as the probe finds it: see the tests of the room pq */
+    refused(h, PGW_EPOOLED, "pooled", PGW_EXCLUSIVE, -1);
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "pgw_lock_acquire_xact"));
+    pgw_close(h);
+}
+
+static void nobody(pgw *h, pgw_status st, void *arg)
+{
+    (void)h, (void)st, (void)arg;
+}
+
+void test_neither_in_a_transaction_nor_armed(void)
+{
+    pgw *h = opened();
+    int64_t fence;
+
+    expect(h, PGW_OK, pgw__pq_begin(h));
+    refused(h, PGW_EMISUSE, "in txn", PGW_EXCLUSIVE, 0);
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "in txn", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_GREATER_THAN_INT64(0, fence);
+    expect(h, PGW_OK, pgw__pq_commit(h));
+    TEST_ASSERT_TRUE(fence_ok("in txn", fence));
+    pgw_async(h, nobody, NULL);
+    refused(h, PGW_EMISUSE, "armed", PGW_EXCLUSIVE, 0);
+    pgw_async(h, NULL, NULL);
+    pgw_close(h);
+}
+
+void test_the_lock_of_a_transaction_ends_with_it(void)
+{
+    struct pg_conn *conn = pgtemp_connect();
+    pgw *h, *other = opened();
+    pgw_lock *l;
+    int64_t fence, again;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    refused(h, PGW_EMISUSE, "txn", PGW_EXCLUSIVE, 0);
+    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, &fence, "txn", PGW_EXCLUSIVE, 0));
+    PQclear(PQexec(conn, "BEGIN"));
+    PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "txn", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "txn", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(fence, again);
+    refused(other, PGW_ELOCKED, "txn", PGW_EXCLUSIVE, 20);
+    refused(other, PGW_ELOCKED, "txn", PGW_SHARED, 0);
+    PQclear(PQexec(conn, "COMMIT"));
+    l = acquired(other, "txn", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_GREATER_THAN_INT64(again, pgw_lock_fence(l));
+
+    /* a timeout leaves the caller's transaction and its settings as they were */
+    PQclear(PQexec(conn, "BEGIN"));
+    PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
+    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, &fence, "txn", PGW_SHARED, 30));
+    {
+        PGresult *res = PQexec(conn, "SHOW lock_timeout");
+
+        TEST_ASSERT_EQUAL_STRING("7s", PQgetvalue(res, 0, 0));
+        PQclear(res);
+    }
+    PQclear(PQexec(conn, "ROLLBACK"));
+    expect(other, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+    pgw_close(other);
+    PQfinish(conn);
+}
+
+/* ---- the fence ---- */
+
+void test_a_fence_holds_off_the_next_holder_until_the_writer_commits(void)
+{
+    struct pg_conn *writer = pgtemp_connect();
+    pgw *h = opened(), *next = opened();
+    pgw_lock *l = acquired(h, "fence", PGW_EXCLUSIVE, 0), *m;
+    char sql[120];
+    PGresult *res;
+
+    snprintf(sql, sizeof(sql), "SELECT pgwork.fence_ok('fence', %lld)",
+             (long long)pgw_lock_fence(l));
+    PQclear(PQexec(writer, "BEGIN"));
+    res = PQexec(writer, sql);
+    TEST_ASSERT_EQUAL_STRING("t", PQgetvalue(res, 0, 0));
+    PQclear(res);
+    terminate(ask(h, session_pid)); /* lost, and the writer does not know */
+    refused(next, PGW_ELOCKED, "fence", PGW_EXCLUSIVE, 0);
+    refused(next, PGW_ELOCKED, "fence", PGW_EXCLUSIVE, 50);
+    TEST_ASSERT_EQUAL_INT64(0, ask(next, session_locks));
+    PQclear(PQexec(writer, "COMMIT"));
+    m = acquired(next, "fence", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(l));
+    res = PQexec(writer, sql); /* too late now */
+    TEST_ASSERT_EQUAL_STRING("f", PQgetvalue(res, 0, 0));
+    PQclear(res);
+    TEST_ASSERT_FALSE(fence_ok("fence", pgw_lock_fence(m) + 1));
+    TEST_ASSERT_FALSE(fence_ok("no such lock", 1));
+    expect(next, PGW_OK, pgw_lock_release(m));
+    PQfinish(writer);
+    pgw_close(h);
+    pgw_close(next);
+}
+
+/* ---- many ---- */
+
+static int contend(int rounds)
+{
+    pgw *h = try_open();
+    int64_t last = 0;
+
+    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
+    for (int i = 0; i < rounds; i++) {
+        char sql[200];
+        pgw_lock *l;
+
+        if (pgw_lock_acquire(h, &l, "busy", PGW_EXCLUSIVE, -1) != PGW_OK) return 2;
+        if (pgw_lock_fence(l) <= last) return 3;
+        last = pgw_lock_fence(l);
+        snprintf(
+            sql, sizeof(sql),
+            "INSERT INTO public.held (came, fence) VALUES (clock_timestamp(), %lld) RETURNING 1",
+            (long long)last);
+        if (ask(h, sql) != 1) return 4;
+        snprintf(sql, sizeof(sql),
+                 "UPDATE public.held SET went = clock_timestamp() WHERE fence = %lld RETURNING 1",
+                 (long long)last);
+        if (ask(h, sql) != 1) return 5;
+        if (pgw_lock_release(l) != PGW_OK) return 6;
+    }
+    pgw_close(h);
+    return 0;
+}
+
+void test_contenders_never_overlap_and_fences_follow_time(void)
+{
+    pid_t pids[CONTENDERS];
+
+    pgtemp_exec("CREATE TABLE held (came timestamptz, went timestamptz, fence bigint PRIMARY KEY)");
+    for (int i = 0; i < CONTENDERS; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) _exit(contend(5));
+        TEST_ASSERT_GREATER_THAN_INT(0, pids[i]);
+    }
+    for (int i = 0; i < CONTENDERS; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    TEST_ASSERT_EQUAL_INT64(5 * CONTENDERS, pgtemp_number("SELECT count(went) FROM held"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number(
+               "SELECT count(*) FROM (SELECT came, lag(went) OVER (ORDER BY fence) AS before "
+               "FROM held) s WHERE came < before"));
+}
+
+/* Timeouts of the same size as the holds: many grants meet a timeout. */
+static int race(int rounds, volatile int *inside, unsigned seed)
+{
+    pgw *h = try_open();
+    int got = 0;
+
+    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
+    for (int i = 0; i < rounds; i++) {
+        pgw_lock *l;
+        pgw_status st;
+
+        seed = seed * 1103515245u + 12345u;
+        st = pgw_lock_acquire(h, &l, "race", PGW_EXCLUSIVE, (int64_t)(seed >> 16) % 4);
+        if (st == PGW_OK) {
+            if (__atomic_add_fetch(inside, 1, __ATOMIC_SEQ_CST) != 1) return 2;
+            if (ask(h, session_locks) != 1) return 3;
+            __atomic_sub_fetch(inside, 1, __ATOMIC_SEQ_CST);
+            if (pgw_lock_release(l) != PGW_OK) return 4;
+            got++;
+        } else {
+            if (st != PGW_ELOCKED) return 5;
+            if (ask(h, session_locks) != 0) return 6; /* refused, and held all the same */
+        }
+    }
+    pgw_close(h);
+    return got > 0 ? 0 : 7;
+}
+
+void test_a_timeout_that_races_a_grant_is_one_or_the_other(void)
+{
+    FILE *file = tmpfile(); /* memory that the processes share */
+    volatile int *inside;
+    pid_t pids[6];
+
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_EQUAL_INT(0, ftruncate(fileno(file), sizeof(*inside)));
+    inside = mmap(NULL, sizeof(*inside), PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+    TEST_ASSERT_TRUE((void *)(uintptr_t)inside != MAP_FAILED);
+    for (int i = 0; i < 6; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) _exit(race(700, inside, (unsigned)i + 1));
+    }
+    for (int i = 0; i < 6; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"));
+    munmap((void *)(uintptr_t)inside, sizeof(*inside));
+    fclose(file);
+}
+
+/* ---- memory ---- */
+
+void test_without_memory_nothing_is_held(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = NULL;
+    pgw_status st = PGW_ENOMEM;
+
+    pgw_close(h);
+    oom_begin();
+    h = opened();
+    for (int n = 1; st == PGW_ENOMEM; n++) {
+        oom_fail(n);
+        st = pgw_lock_acquire(h, &l, "oom", PGW_EXCLUSIVE, 0);
+        oom_fail(0);
+        if (st != PGW_OK) TEST_ASSERT_NULL(l);
+        TEST_ASSERT_EQUAL_INT64(st == PGW_OK, ask(h, session_locks));
+    }
+    expect(h, PGW_OK, st);
+    st = PGW_ENOMEM;
+    oom_fail(1);
+    st = pgw_lock_release(l);
+    oom_fail(0);
+    TEST_ASSERT_TRUE(st == PGW_OK || st == PGW_ELEASE);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    pgw_close(h);
+    oom_end();
+}
