@@ -32,7 +32,8 @@ typedef enum pgw__type {
     PGW__JSONB_ARRAY,
     PGW__BYTEA_ARRAY,
     PGW__UUID_ARRAY,
-    PGW__TIME_ARRAY /* INT64_MIN is a NULL element */
+    PGW__TIME_ARRAY, /* INT64_MIN is a NULL element */
+    PGW__VALUE /* text that the server reads as whatever type stands in this place */
 } pgw__type;
 
 typedef struct pgw__bytes {
@@ -58,6 +59,7 @@ typedef struct pgw__param {
 #define P_INT4_OR_NULL(x, isnull) {.type = PGW__INT4, .null = (isnull), .v.i = (x)}
 #define P_TIME_OR_NULL(us, isnull) {.type = PGW__TIME, .null = (isnull), .v.i = (us)}
 #define P_TEXT(s) {.type = PGW__TEXT, .null = (s) == NULL, .v.p = (s)} /* NULL: SQL NULL */
+#define P_VALUE(s) {.type = PGW__VALUE, .null = (s) == NULL, .v.p = (s)}
 #define P_JSONB(s) {.type = PGW__JSONB, .null = (s) == NULL, .v.p = (s)}
 #define P_BYTEA(ptr, size) {.type = PGW__BYTEA, .null = (ptr) == NULL, .n = (size), .v.p = (ptr)}
 #define P_UUID(ptr) {.type = PGW__UUID, .null = (ptr) == NULL, .v.p = (ptr)}

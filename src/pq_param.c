@@ -6,6 +6,7 @@
 
 /* src/include/catalog/pg_type.dat: these numbers never change. */
 enum {
+    OID_UNKNOWN = 0, /* the server infers it */
     OID_BOOL = 16,
     OID_BYTEA = 17,
     OID_INT8 = 20,
@@ -23,6 +24,7 @@ enum {
     OID_JSONB_ARRAY = 3807
 };
 
+#define FORMAT_TEXT   0
 #define FORMAT_BINARY 1
 #define NULL_LENGTH   UINT32_MAX /* -1 on the wire */
 #define JSONB_VERSION "\001"
@@ -67,6 +69,7 @@ static unsigned param_oid(pgw__type type)
     case PGW__INT8_ARRAY: return OID_INT8_ARRAY;
     case PGW__TEXT_ARRAY: return OID_TEXT_ARRAY;
     case PGW__JSONB_ARRAY: return OID_JSONB_ARRAY;
+    case PGW__VALUE: return OID_UNKNOWN;
     case PGW__BYTEA_ARRAY: return OID_BYTEA_ARRAY;
     case PGW__UUID_ARRAY: return OID_UUID_ARRAY;
     case PGW__TIME_ARRAY: return OID_TIME_ARRAY;
@@ -95,7 +98,8 @@ static pgw__type param_element(pgw__type type)
     case PGW__JSONB:
     case PGW__BYTEA:
     case PGW__UUID:
-    case PGW__TIME: break;
+    case PGW__TIME:
+    case PGW__VALUE: break;
     }
     return PGW__END;
 }
@@ -200,6 +204,9 @@ static bool param_encode(pgw__buf *b, const pgw__param *p)
     case PGW__BYTEA_ARRAY:
     case PGW__UUID_ARRAY:
     case PGW__TIME_ARRAY: return param_array(b, p);
+    case PGW__VALUE:
+        pgw__buf_bytes(b, p->v.p, strlen(p->v.p) + 1);
+        return true; /* libpq wants the NUL */
     case PGW__END: break;
     }
     return false;
@@ -220,7 +227,7 @@ pgw_status pgw__args_encode(pgw__args *a, const pgw__param *params)
         assert(a->count < PGW__ARGS_MAX);
         a->at = a->count;
         a->types[a->count] = param_oid(p->type);
-        a->formats[a->count] = FORMAT_BINARY;
+        a->formats[a->count] = p->type == PGW__VALUE ? FORMAT_TEXT : FORMAT_BINARY;
         starts[a->count] = b->len;
         if (!p->null && !param_encode(b, p)) return PGW_EINVAL;
         if (b->failed != 0) return (pgw_status)b->failed;

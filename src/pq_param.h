@@ -6,7 +6,7 @@
 #include "buf.h"
 #include "pq.h"
 
-#define PGW__ARGS_MAX       24
+#define PGW__ARGS_MAX       64
 /* A message of the protocol must stay below 1 GB (the server's limit for one allocation). */
 #define PGW__ARGS_BYTES_MAX ((size_t)1024 * 1024 * 1024 - 65536)
 
