@@ -75,6 +75,9 @@ typedef struct pgw_worker pgw_worker; /* the runtime that calls handlers */
 typedef struct pgw_task pgw_task;     /* a job in the hands of a handler */
 typedef struct pgw_reaper pgw_reaper; /* the loop that looks after a schema */
 typedef struct pgw_load pgw_load;     /* a bulk enqueue under way */
+typedef struct pgw_table pgw_table;   /* a table of the caller's, as it was described and found */
+typedef struct pgw_rows pgw_rows;     /* rows of such a table, in one block of memory */
+typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Status @{
@@ -667,6 +670,289 @@ PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *
 /** What went wrong last, or "": to be asked when pgw_reaper_run() has returned. Borrowed until the next run. */
 PGW_API const char *pgw_reaper_error(const pgw_reaper *r);
 PGW_API void pgw_reaper_free(pgw_reaper *r);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Transactions @{
+ * For several verbs that stand or fall together, on a handle from pgw_open(). They are READ
+ * COMMITTED. On an attached handle the caller begins and ends them: PGW_EMISUSE. */
+
+/** PGW_EMISUSE: one is open already. */
+PGW_API pgw_status pgw_txn_begin(pgw *h);
+/**
+ * PGW_ETXN: a statement had failed before, so the server rolled everything back although it was
+ * asked to commit. PGW_EUNKNOWN: the answer was lost. Either way the transaction is over.
+ */
+PGW_API pgw_status pgw_txn_commit(pgw *h);
+/** Also after failures, and without a transaction: then it does nothing. */
+PGW_API pgw_status pgw_txn_rollback(pgw *h);
+
+/**
+ * What is to be done in a transaction; PGW_OK (or any status >= 0) commits, an error rolls back.
+ */
+typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
+/**
+ * Runs @p fn in a transaction and commits it, or rolls back when @p fn returned an error, which is
+ * then returned with its story. What failed with PGW_ERETRY, in @p fn or at the commit, is repeated
+ * with jitter, up to @p tries times in all (1 .. 1000): @p fn must be able to start over. Otherwise
+ * returns what @p fn returned, or how the commit ended (see pgw_txn_commit).
+ */
+PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name The caller's own tables @{
+ * Leases, optimistic writes and row locks on a table of yours, described once.
+ *
+ *   Rows.        A row is named by the values of its key, in the order of the description. Values
+ *                are text in both directions, NULL is SQL NULL, and the server converts them to and
+ *                from the type of the column: any type will do.
+ *   Names.       Schema, table and column names are taken literally and always quoted: Article and
+ *                article are two tables. Up to 63 bytes.
+ *   Fragments.   claimable, where, order and set are SQL that becomes part of a statement as it
+ *                stands: never put into them what comes from outside. For values write $1, $2, ...
+ *                and pass them in values[]: their types are inferred as in PREPARE (write $1::int
+ *                where nothing tells). Columns are known by their names or as t.name. The search
+ *                path of an opened handle is pg_catalog: write public.f(x) for functions of yours,
+ *                and give functions of triggers a search_path of their own.
+ *   Rights.      Everything runs with the rights of the handle's role: it needs SELECT and UPDATE
+ *                on the table. Row security applies: a row that a policy hides is not there.
+ *
+ * Not for views, foreign and temporary tables, tables with rules, and parents of inheritance.
+ * Partitioned tables are fine when the key includes the partition's columns and the roles `version`
+ * or none is used for updates.
+ */
+
+/** Describes a table. Everything is copied. A role that is NULL is not used. */
+typedef struct pgw_table_spec {
+    size_t struct_size;
+    const char *schema;     /* NULL: "public" */
+    const char *table;
+    const char *const *key; /* columns of a unique key, all NOT NULL: 1 .. 8 of them */
+    size_t key_count;
+    const char *locked_by;  /* leases: who; text, varchar, smallint, integer, bigint or uuid */
+    const char *expires_at; /* leases: until when; timestamptz; NULL in a row: free */
+    const char *token;      /* leases: the fencing token; uuid */
+    const char *version;    /* optimistic writes: smallint, integer or bigint (counts) or uuid (random), NOT NULL */
+    const char *claimable;  /* fragment: what a claim may take at all, "reviewed IS NULL"; NULL: every row */
+} pgw_table_spec;
+/* clang-format off */
+#define PGW_TABLE_SPEC_INIT {sizeof(pgw_table_spec), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
+/* clang-format on */
+
+/**
+ * Looks the table up and holds it against the description. The result belongs to no handle and does
+ * not change: any handle on the same database, in any thread, may use it. Caller owns it (free with
+ * pgw_table_free).
+ *
+ * Every mistake is found here and named: PGW_EINVAL (a name that is none, a column of the wrong
+ * type, no unique key over these columns, a kind of table that will not do), PGW_ENOTFOUND (no such
+ * schema, table or key column), PGW_EPERM (the role may not read and write it). PGW_ESCHEMA:
+ * columns of the roles are missing; only then *t is there after a failure, good for pgw_table_sql()
+ * and pgw_table_init().
+ *
+ *     const char *key[] = {"journal", "number"};
+ *     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+ *     s.table = "article", s.key = key, s.key_count = 2;
+ *     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
+ *     pgw_table *t;
+ *     if (pgw_table_open(h, &t, &s) != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
+ */
+PGW_API pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec);
+PGW_API void pgw_table_free(pgw_table *t);
+/**
+ * The statements that add what is missing: columns of the roles, and the two indexes that claims
+ * want (one on when a lease ends and the key, limited to what is `claimable`; one on who holds it).
+ * "" when all is there. Borrowed until pgw_table_free().
+ */
+PGW_API const char *pgw_table_sql(const pgw_table *t);
+/**
+ * Runs pgw_table_sql(), the columns first, then each index CONCURRENTLY, so the table stays in use.
+ * Open the table anew afterwards. Not in a transaction and not on an attached handle (PGW_EMISUSE).
+ * An index takes its time: see pgw_set_timeout(). PGW_EPERM: only the table's owner may.
+ */
+PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
+
+/* Rows. Strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that is not there. */
+PGW_API size_t pgw_rows_count(const pgw_rows *rows);
+PGW_API size_t pgw_rows_columns(const pgw_rows *rows);                            /* those asked for */
+PGW_API const char *pgw_rows_name(const pgw_rows *rows, size_t column);
+PGW_API const char *pgw_rows_at(const pgw_rows *rows, size_t row, size_t column);
+PGW_API const char *pgw_rows_get(const pgw_rows *rows, size_t row, const char *column);
+PGW_API const char *const *pgw_rows_key(const pgw_rows *rows, size_t row);        /* values of the key, in its order */
+PGW_API const char *pgw_rows_version(const pgw_rows *rows, size_t row);           /* for pgw_table_update() */
+PGW_API int64_t pgw_rows_lease_until_us(const pgw_rows *rows, size_t row);        /* after a claim; server's clock */
+PGW_API void pgw_rows_free(pgw_rows *rows);
+
+/** Names a leased row and proves that it is ours. The key is borrowed from whoever made it. */
+typedef struct pgw_row_ref {
+    const char *const *key;
+    pgw_token token;
+} pgw_row_ref;
+/** Of a claimed row; key and all borrowed until pgw_rows_free(). */
+PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
+
+/* ---- leases ---- */
+typedef struct pgw_table_claim_opts {
+    size_t struct_size;
+    int max;             /* 1 .. 10,000 rows */
+    const char *holder;  /* who; NULL: property `holder` (host:pid) */
+    int64_t lease_ms;    /* 100 .. 31,536,000,000 (a year) */
+    const char *where;   /* fragment: which rows; NULL: all that are claimable */
+    const char *order;   /* fragment: which first; NULL: never leased ones by key, then those that expired first */
+    const char *const *values; /* of $1, $2, ... in both */
+    size_t values_count;       /* up to 32 */
+    const char *const *columns; /* returned, beside key and token; they must live until the answer came */
+    size_t columns_count;       /* up to 256 */
+} pgw_table_claim_opts;
+/* clang-format off */
+#define PGW_TABLE_CLAIM_OPTS_INIT {sizeof(pgw_table_claim_opts), 1, NULL, 30000, NULL, NULL, NULL, 0, NULL, 0}
+/* clang-format on */
+
+/**
+ * Leases up to max rows to the holder. The ones that this holder has already come first, their
+ * lease made new and their token unchanged: whoever asks twice gets the same rows. So a holder's
+ * name must stand for one actor. Then come free ones and those whose lease is over; never one under
+ * a live lease, never one that another transaction has locked just now: nobody waits. Every new
+ * lease has a new token. The number in a token only grows for a row, also over a release.
+ *
+ * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. PGW_EINVAL. On an
+ * attached handle a claim is undone by ROLLBACK.
+ *
+ *     const char *columns[] = {"title"}, *values[] = {"physics"};
+ *     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+ *     o.max = 10, o.holder = "reviewer 7", o.lease_ms = 3600000;
+ *     o.where = "subject = $1", o.order = "submitted_at", o.values = values, o.values_count = 1;
+ *     o.columns = columns, o.columns_count = 1;
+ *     pgw_rows *rows;
+ *     if (pgw_table_claim(h, &rows, t, &o) == PGW_OK) puts(pgw_rows_get(rows, 0, "title"));
+ */
+PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t, const pgw_table_claim_opts *opts);
+
+/**
+ * Finishing verbs, for up to 10,000 rows in one statement. Each row is accepted only while its
+ * token is the current one; verdicts[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (released,
+ * reaped or claimed anew since), PGW_ENOTFOUND (the row is gone) or PGW_EPERM (a trigger of the
+ * table kept it from being written). Return PGW_OK when all were accepted, else PGW_ELEASE; the
+ * accepted ones are done either way. A late call is accepted as long as nobody took the lease away:
+ * it is the token that counts, not the clock. Rows are locked in the order of their keys, so
+ * callers do not deadlock.
+ */
+/** Still at it: the lease ends @p lease_ms from now. */
+PGW_API pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t, const pgw_row_ref *refs, size_t n, int64_t lease_ms);
+/** Given up: the row is free. */
+PGW_API pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t, const pgw_row_ref *refs, size_t n);
+/**
+ * Done: writes @p set (a fragment, "reviewed = now(), verdict = $1") and frees the row. The role
+ * `version` moves on.
+ */
+PGW_API pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t, const pgw_row_ref *refs, size_t n, const char *set, const char *const *values, size_t values_count);
+/**
+ * Frees up to @p batch rows (1 .. 10,000) whose lease is over. They could be claimed without it:
+ * this is for those who look at the table. @p freed may be NULL.
+ */
+PGW_API pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch);
+
+/* ---- optimistic writes ---- */
+/** A column and the value it gets; NULL is SQL NULL. */
+typedef struct pgw_cell {
+    const char *column, *value;
+} pgw_cell;
+
+#define PGW_ROW_VERSION 80 /* bytes for a version as text, with the end */
+
+/** One row with its version. @p columns as in a claim. *rows: caller owns. PGW_ENOTFOUND. */
+PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key, const char *const *columns, size_t columns_count);
+
+/**
+ * Writes @p cells (1 .. 32) if the row still has @p version, as pgw_rows_version() told it, and
+ * tells the next one in @p next (or NULL). PGW_ECONFLICT: somebody else wrote, or deleted the row,
+ * since it was read; read it again. PGW_ENOTFOUND: there is no such row. PGW_EINVAL: a column that
+ * is not there, is generated, or has a role.
+ *
+ * With the role `version` the version is that column, which must be changed by every writer. A
+ * number counts up: after a failover to an asynchronous standby a number that was given out and
+ * lost is given out again, for another state of the row. Use a uuid where that matters.
+ *
+ * Without the role it is the row's place and writing transaction (xmin and ctid), with the number
+ * of transactions and the timeline at the time of reading. No column is needed and every write
+ * counts, also those of a claim or a trigger, but: a version is good for 2^30 transactions, and not
+ * across a failover, a restore, a table rewrite (VACUUM FULL, ALTER TYPE) or partitions: it is then
+ * refused with PGW_ECONFLICT, never accepted by mistake, except on a server that was restored from
+ * a file system copy on the same timeline. Not for partitioned tables (PGW_EMISUSE).
+ */
+PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t, const char *const *key, const char *version, const pgw_cell *cells, size_t n);
+
+/** The value of a column: as set in this try, else as read. Borrowed until the function returns. */
+PGW_API const char *pgw_edit_get(const pgw_edit *edit, const char *column);
+/**
+ * Sets a column; copied. PGW_EINVAL: a column that was not read, is generated, or has a role.
+ * PGW_ENOMEM, PGW_ELIMIT: more than 32.
+ */
+PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value);
+/**
+ * Looks at the row and sets what should change. May be called several times: it decides from what
+ * it reads there, and has no other effect. An error ends the processing.
+ */
+typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
+
+typedef struct pgw_process_opts {
+    size_t struct_size;
+    const char *const *columns; /* that are read; NULL: all */
+    size_t columns_count;
+    int tries;      /* 1 .. 100,000 */
+    const char *op; /* operation id, a UUID as text: applied once, however often it is called; NULL: a random one */
+} pgw_process_opts;
+#define PGW_PROCESS_OPTS_INIT {sizeof(pgw_process_opts), NULL, 0, 20, NULL}
+/**
+ * Reads the row, calls @p fn, writes what it set if the row is still as it was read, else starts
+ * over, with jitter; also after deadlocks and serialization failures. When @p fn set nothing, or
+ * only what is there already, nothing is written. PGW_ECONFLICT: given up after `tries`.
+ * PGW_ENOTFOUND. Else what @p fn returned.
+ *
+ * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
+ * operation id is written in the same transaction, so an answer that was lost is looked up and the
+ * change is never applied twice. PGW_REPEATED: op was applied by an earlier call. Without the
+ * schema a lost answer is PGW_EUNKNOWN, and op must be NULL (PGW_ESCHEMA). Ids are kept for a day
+ * (setting op_retention_ms). Inside a transaction there is no repeating after errors of the server:
+ * repeat the transaction.
+ *
+ *     static pgw_status add(pgw_edit *e, void *arg) {
+ *         char n[32];
+ *         snprintf(n, sizeof(n), "%ld", strtol(pgw_edit_get(e, "count"), NULL, 10) + *(long *)arg);
+ *         return pgw_edit_set(e, "count", n);
+ *     }
+ *     ... pgw_table_process(h, t, key, add, &amount, NULL)
+ */
+PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key, pgw_edit_fn *fn, void *arg, const pgw_process_opts *opts);
+
+/* ---- row locks ---- */
+typedef enum pgw_row_lock { PGW_FOR_UPDATE, PGW_FOR_NO_KEY_UPDATE, PGW_FOR_SHARE, PGW_FOR_KEY_SHARE } pgw_row_lock;
+typedef struct pgw_table_lock_opts {
+    size_t struct_size;
+    pgw_row_lock strength;
+    int64_t wait_ms;            /* for each row at most so long; 0: don't wait; -1: until the call's deadline */
+    bool skip;                  /* leave out what is locked; wait_ms is ignored */
+    const char *const *keys;    /* keys_count times the values of a key, one after the other; NULL: by where */
+    size_t keys_count;          /* up to 10,000 */
+    const char *where;          /* fragment, also beside keys; NULL: all */
+    const char *const *values;
+    size_t values_count;
+    int max;                    /* at most so many rows, lowest keys first; 0: no limit */
+    const char *const *columns; /* as in a claim */
+    size_t columns_count;
+} pgw_table_lock_opts;
+/* clang-format off */
+#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_FOR_NO_KEY_UPDATE, -1, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+/* clang-format on */
+/**
+ * Locks rows until the end of the transaction, which must be open (PGW_EMISUSE: there is none).
+ * Whatever order the keys are given in, rows are locked in the order of their keys: callers that
+ * lock all they need in one call cannot deadlock. *rows: what was locked, in that order; caller
+ * owns. PGW_EMPTY: no such rows. PGW_ELOCKED (wait_ms 0) and PGW_ETIMEDOUT: held by someone else.
+ * After an error the transaction has failed: roll it back.
+ */
+PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t, const pgw_table_lock_opts *opts);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ BEGIN {
     layer(1, "conf sql")
     layer(2, "pq")
     layer(2.5, "ask check")    # what the rooms of layer 3 share
-    layer(3, "cron doctor job load lock migrate queue reap sema table")
+    layer(3, "cron doctor job load lock migrate queue reap sema table txn")
     layer(4, "handle reaper worker")
     # the few arrows inside a layer, and who embeds the SQL
     also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = 1

@@ -18,6 +18,7 @@
 #include "sql.h"
 #include "status.h"
 #include "stop.h"
+#include "table_int.h"
 #include "wake.h"
 #include "worker.h"
 #include "worker_plan.h"

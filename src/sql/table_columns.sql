@@ -1,0 +1,10 @@
+-- The columns of a table, in their order.
+-- params: oid bigint
+-- returns: name text, type_schema text, type text, pg_type boolean, not_null boolean, generated boolean
+SELECT a.attname::text, n.nspname::text, y.typname::text, n.nspname = 'pg_catalog', a.attnotnull,
+       a.attgenerated <> '' OR a.attidentity = 'a'
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
+  JOIN pg_catalog.pg_namespace n ON n.oid = y.typnamespace
+ WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
+ ORDER BY a.attnum

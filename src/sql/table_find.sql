@@ -1,0 +1,20 @@
+-- What stands behind a name, and what this role may do with it. No row: no such schema.
+-- params: schema text, name text, lease_index text, holder_index text
+-- returns: oid bigint, relkind text, temporary boolean, readable boolean, writable boolean, rules boolean, parent boolean, lease_index text, holder_index text, operations boolean
+SELECT c.oid::bigint, c.relkind::text, c.relpersistence = 't',
+       has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
+       has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'UPDATE'),
+       EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type IN ('2', '4')),
+       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
+       (SELECT CASE WHEN i.indisvalid THEN 'valid' ELSE 'invalid' END
+          FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+         WHERE i.indrelid = c.oid AND x.relname = $3),
+       (SELECT CASE WHEN i.indisvalid THEN 'valid' ELSE 'invalid' END
+          FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+         WHERE i.indrelid = c.oid AND x.relname = $4),
+       EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace s ON s.oid = p.pronamespace
+                WHERE s.nspname = split_part('pgwork.', '.', 1) AND p.proname = 'table_operation'
+                  AND has_schema_privilege(s.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))
+  FROM pg_catalog.pg_namespace n
+  LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2
+ WHERE n.nspname = $1

@@ -1,0 +1,26 @@
+-- How the columns of a key are compared, in the order given: the operators of a unique index on
+-- exactly these columns, in any order, that holds every row at any time. No row: no such index.
+-- params: oid bigint, columns text[]
+-- returns: equal_schema text, equal text, less_schema text, less text
+SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text
+  FROM (SELECT i.* FROM pg_catalog.pg_index i
+         WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indimmediate
+           AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = cardinality($2)
+           AND NOT EXISTS (SELECT FROM unnest($2) u (name)
+                            WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
+                                               CROSS JOIN generate_series(0, i.indnkeyatts - 1) p
+                                               WHERE a.attrelid = i.indrelid AND a.attname = u.name AND a.attnum = i.indkey[p]))
+         ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1) i
+ CROSS JOIN unnest($2) WITH ORDINALITY u (name, k)
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attname = u.name
+  JOIN LATERAL generate_series(0, i.indnkeyatts - 1) p ON i.indkey[p] = a.attnum
+  JOIN pg_catalog.pg_opclass c ON c.oid = i.indclass[p]
+  JOIN pg_catalog.pg_amop ae ON ae.amopfamily = c.opcfamily AND ae.amoplefttype = c.opcintype
+                            AND ae.amoprighttype = c.opcintype AND ae.amopstrategy = 3
+  JOIN pg_catalog.pg_operator e ON e.oid = ae.amopopr
+  JOIN pg_catalog.pg_namespace es ON es.oid = e.oprnamespace
+  JOIN pg_catalog.pg_amop al ON al.amopfamily = c.opcfamily AND al.amoplefttype = c.opcintype
+                            AND al.amoprighttype = c.opcintype AND al.amopstrategy = 1
+  JOIN pg_catalog.pg_operator l ON l.oid = al.amopopr
+  JOIN pg_catalog.pg_namespace ls ON ls.oid = l.oprnamespace
+ ORDER BY u.k

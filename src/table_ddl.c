@@ -1,0 +1,145 @@
+/* table_ddl: the statements that add what a description asks for and a table lacks. */
+#include <string.h>
+
+#include "table_int.h"
+
+static const char *const ddl_suffix[2] = {"_pgwork_lease", "_pgwork_holder"};
+
+/* The table's name, cut between characters where the whole would be too long. */
+void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const char *table, int which)
+{
+    const size_t tail = strlen(ddl_suffix[which]);
+    size_t n = strlen(table);
+
+    if (n > PGW__IDENT_MAX - tail) n = PGW__IDENT_MAX - tail;
+    while (n > 0 && ((unsigned char)table[n] & 0xc0) == 0x80) n--;
+    memcpy(out, table, n);
+    memcpy(out + n, ddl_suffix[which], tail + 1);
+}
+
+/* ADD COLUMN of each missing role: all are NULL or have a constant default, so no row is written.
+ */
+static void ddl_columns(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s)
+{
+    const struct {
+        const char *name;
+        const pgw__column *column;
+        const char *type;
+    } roles[] = {
+        {s->locked_by, t->locked_by, "text"},
+        {s->expires_at, t->expires_at, "timestamptz"},
+        {s->token, t->token, "uuid"},
+        {s->version, t->version, "bigint NOT NULL DEFAULT 0"},
+    };
+    bool any = false;
+
+    for (size_t r = 0; r < sizeof(roles) / sizeof(roles[0]); r++) {
+        if (roles[r].name == NULL || roles[r].column != NULL) continue;
+        if (!any) {
+            pgw__buf_text(b, "ALTER TABLE ");
+            pgw__put_table(b, t);
+        }
+        pgw__buf_text(b, any ? ",\n    ADD COLUMN " : "\n    ADD COLUMN ");
+        pgw__put_ident(b, roles[r].name);
+        pgw__buf_text(b, " ");
+        pgw__buf_text(b, roles[r].type);
+        any = true;
+    }
+}
+
+static void ddl_index(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s, int which,
+                      const char *state)
+{
+    char name[PGW__IDENT_MAX + 1];
+
+    if (s->token == NULL || (state != NULL && strcmp(state, "valid") == 0)) return;
+    pgw__table_index_name(name, t->name, which);
+    if (state != NULL) { /* a CREATE INDEX CONCURRENTLY that failed leaves its ruin behind */
+        pgw__buf_text(b, t->partitioned ? "REINDEX INDEX " : "REINDEX INDEX CONCURRENTLY ");
+        pgw__put_ident(b, t->schema);
+        pgw__buf_text(b, ".");
+        pgw__put_ident(b, name);
+        return;
+    }
+    pgw__buf_text(b, t->partitioned ? "CREATE INDEX " : "CREATE INDEX CONCURRENTLY ");
+    pgw__put_ident(b, name);
+    pgw__buf_text(b, " ON ");
+    pgw__put_table(b, t);
+    if (which == 0) {
+        pgw__buf_text(b, " (COALESCE(");
+        pgw__put_ident(b, s->expires_at);
+        pgw__buf_text(b, ", '-infinity'::timestamptz)");
+        for (size_t k = 0; k < t->key_count; k++) {
+            pgw__buf_text(b, ", ");
+            pgw__put_ident(b, t->key[k].column->name);
+        }
+        pgw__buf_text(b, ")");
+        pgw__put_fragment(b, " WHERE (", t->claimable, ")");
+    } else {
+        pgw__buf_text(b, " (");
+        pgw__put_ident(b, s->locked_by);
+        pgw__buf_text(b, ") WHERE ");
+        pgw__put_ident(b, s->locked_by);
+        pgw__buf_text(b, " IS NOT NULL");
+    }
+}
+
+/* Empties the buffer into the table. *kept is NULL when there was nothing in it. */
+static bool ddl_keep(pgw_table *t, pgw__buf *b, const char **kept)
+{
+    *kept = NULL;
+    if (b->failed == 0 && b->len == 0) return true;
+    *kept = b->failed == 0 ? pgw__table_keep(t, pgw__buf_str(b)) : NULL;
+    pgw__buf_free(b);
+    pgw__buf_init(b, PGW__TABLE_SQL_MAX);
+    return *kept != NULL;
+}
+
+pgw_status pgw__table_ddl(pgw *h, pgw_table *t, const pgw_table_spec *spec,
+                          const char *const state[2])
+{
+    pgw__buf b;
+    bool kept;
+
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    ddl_columns(&b, t, spec);
+    kept = ddl_keep(t, &b, &t->sql_columns);
+    for (int i = 0; kept && i < 2; i++) {
+        ddl_index(&b, t, spec, i, state[i]);
+        kept = ddl_keep(t, &b, &t->sql_index[i]);
+    }
+    if (kept) {
+        const char *const parts[] = {t->sql_columns, t->sql_index[0], t->sql_index[1]};
+
+        for (int i = 0; i < 3; i++) {
+            pgw__buf_text(&b, parts[i] != NULL ? parts[i] : "");
+            pgw__buf_text(&b, parts[i] != NULL ? ";\n" : "");
+        }
+        if (b.failed == 0) t->sql = pgw__table_keep(t, pgw__buf_str(&b));
+    }
+    pgw__buf_free(&b);
+    return t->sql != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+}
+
+const char *pgw_table_sql(const pgw_table *t)
+{
+    return t != NULL ? t->sql : "";
+}
+
+pgw_status pgw_table_init(pgw *h, const pgw_table *t)
+{
+    static const pgw__call call = {.flags = PGW__OWNED | PGW__WRITES};
+    pgw_status st = pgw__check_given(h, "t", t);
+
+    if (st == PGW_OK && (pgw__pq_in_txn(h) || pgw__pq_armed(h))) {
+        pgw__pq_arm(h, NULL, NULL);
+        st = pgw__pq_fail(h, PGW_EMISUSE,
+                          "the indexes cannot be made in a transaction or without blocking", NULL);
+    }
+    if (st == PGW_OK && t->sql_columns != NULL)
+        st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
+    for (int i = 0; st == PGW_OK && i < 2; i++)
+        if (t->sql_index[i] != NULL)
+            st = pgw__pq_text(h, "table_init_index", t->sql_index[i], &call);
+    return st;
+}

@@ -1,0 +1,360 @@
+/* table_lease: leases on rows of a caller's table. One statement for each verb, however many rows;
+ * the token is compared in the same statement that writes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "mem.h"
+#include "table_int.h"
+
+/* ---- claim ---- */
+
+/* One half of a claim: rows of the holder, or rows that are free. Its LIMIT holds because the CTE
+ * runs once, whatever plan is chosen for the rest. */
+static void lease_claim_candidates(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
+                                   int holder, int limit, bool own)
+{
+    pgw__buf_text(b, own ? "pgw_own AS MATERIALIZED (\nSELECT "
+                         : "pgw_free AS MATERIALIZED (\nSELECT ");
+    pgw__put_key(b, t);
+    pgw__buf_text(b, " FROM ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t WHERE ");
+    if (own) {
+        pgw__put_column(b, t->locked_by);
+        pgw__buf_text(b, " = ");
+        pgw__put_cast(b, holder, t->locked_by);
+        pgw__buf_text(b, " AND ");
+        pgw__put_column(b, t->expires_at);
+        pgw__buf_text(b, " > (SELECT pgw_at FROM pgw_now)");
+    } else {
+        pgw__put_expiry(b, t);
+        pgw__buf_text(b, " <= (SELECT pgw_at FROM pgw_now)");
+        pgw__put_fragment(b, " AND (", t->claimable, ")");
+    }
+    pgw__put_fragment(b, " AND (", o->where, ")");
+    pgw__buf_text(b, "\n ORDER BY ");
+    if (o->order != NULL) {
+        pgw__put_fragment(b, "", o->order, "");
+    } else {
+        if (!own) {
+            pgw__put_expiry(b, t);
+            pgw__buf_text(b, ", ");
+        }
+        pgw__put_key_order(b, t);
+    }
+    pgw__buf_text(b, " LIMIT ");
+    pgw__put_param(b, limit);
+    pgw__buf_text(b, "::pg_catalog.int8");
+    if (!own) pgw__buf_text(b, " - (SELECT pg_catalog.count(*) FROM pgw_own)");
+    pgw__buf_text(b, " FOR NO KEY UPDATE OF t SKIP LOCKED)");
+}
+
+static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const pgw__rows_ctx *ctx)
+{
+    const pgw_table *t = ctx->t;
+    const int holder = (int)o->values_count + 1, limit = holder + 1, lease = holder + 2;
+
+    pgw__buf_text(
+        b, "WITH pgw_now AS MATERIALIZED (SELECT pg_catalog.clock_timestamp() AS pgw_at),\n");
+    lease_claim_candidates(b, t, o, holder, limit, true);
+    pgw__buf_text(b, ",\n");
+    lease_claim_candidates(b, t, o, holder, limit, false);
+    pgw__buf_text(b,
+                  ",\npgw_taken AS MATERIALIZED (SELECT x.*, pg_catalog.row_number() OVER () AS "
+                  "pgw_i FROM (SELECT true AS "
+                  "pgw_kept, o.* FROM pgw_own o UNION ALL SELECT false, f.* FROM pgw_free f) x),\n"
+                  "pgw_done AS (UPDATE ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t SET ");
+    pgw__put_ident(b, t->locked_by->name);
+    pgw__buf_text(b, " = ");
+    pgw__put_cast(b, holder, t->locked_by);
+    pgw__buf_text(b, ", ");
+    pgw__put_ident(b, t->expires_at->name);
+    pgw__buf_text(b, " = (SELECT pgw_at FROM pgw_now) + ");
+    pgw__put_param(b, lease);
+    pgw__buf_text(b, "::pg_catalog.int8 * interval '1 millisecond', ");
+    pgw__put_ident(b, t->token->name);
+    pgw__buf_text(b, " = CASE WHEN c.pgw_kept THEN ");
+    pgw__put_column(b, t->token);
+    pgw__buf_text(b, " ELSE ");
+    pgw__put_next_token(b, t);
+    pgw__buf_text(b, " END\nFROM pgw_taken c WHERE ");
+    pgw__put_key_join(b, t, "c");
+    pgw__buf_text(b, "\nRETURNING c.pgw_i, ");
+    pgw__put_rows(b, ctx);
+    pgw__buf_text(b, ")\nSELECT * FROM pgw_done ORDER BY pgw_i");
+}
+
+static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
+                                    pgw_table_claim_opts *o, const pgw_table_claim_opts *opts,
+                                    char holder[PGW__HOLDER_MAX + 1])
+{
+    pgw_status st;
+
+    if (rows != NULL) *rows = NULL;
+    st = pgw__table_check_leases(h, t);
+    if (st == PGW_OK) st = pgw__check_given(h, "rows", rows);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->lease_ms", o->lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
+    if (st == PGW_OK) st = pgw__check_holder(h, &o->holder, o->holder, holder);
+    if (st == PGW_OK) st = pgw__table_check_values(h, o->values, o->values_count);
+    if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
+    return st;
+}
+
+/* The position comes first, so the reader of rows starts one column further. */
+pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
+                           const pgw_table_claim_opts *opts)
+{
+    pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+    char room[PGW__HOLDER_MAX + 1];
+    pgw_status st = lease_claim_check(h, rows, t, &o, opts, room);
+    pgw__param params[PGW__VALUES_MAX + 4];
+    pgw__buf b;
+
+    if (st != PGW_OK) return st;
+    {
+        const pgw__rows_ctx ctx = {.rows = rows,
+                                   .t = t,
+                                   .columns = o.columns,
+                                   .columns_count = o.columns_count,
+                                   .most = o.max,
+                                   .skip = 1,
+                                   .leased = true};
+        const pgw__call call = {.params = params,
+                                .read = pgw__rows_read,
+                                .ctx = &ctx,
+                                .ctx_size = sizeof(ctx),
+                                .flags = PGW__WRITES | PGW__RELAXED};
+        size_t p = pgw__put_values(params, o.values, o.values_count);
+
+        params[p++] = (pgw__param)P_VALUE(o.holder);
+        params[p++] = (pgw__param)P_INT8(o.max);
+        params[p++] = (pgw__param)P_INT8(o.lease_ms);
+        params[p] = (pgw__param)P_END;
+        pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+        lease_claim_text(&b, &o, &ctx);
+        return pgw__rows_drop(pgw__table_call(h, "table_claim", &b, &call), rows);
+    }
+}
+
+/* ---- extend, release, finish ---- */
+
+typedef enum lease_verb { LEASE_EXTEND, LEASE_RELEASE, LEASE_FINISH } lease_verb;
+
+typedef struct lease_ctx {
+    pgw_status *verdicts;
+    size_t n;
+} lease_ctx;
+
+/* Rows: place in the input from 1, found, ours, written. */
+static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const lease_ctx *in = ctx;
+    const int count = pgw__rows_count(rows);
+    char message[200];
+    size_t gone = 0, stale = 0, kept = 0;
+
+    if ((size_t)count != in->n)
+        return pgw__pq_fail(h, PGW_EPROTO, "the answer is not one row for each row asked", NULL);
+    for (int row = 0; row < count; row++) {
+        const int64_t at = pgw__rows_int(rows, row, 0);
+        const bool found = !pgw__rows_null(rows, row, 1);
+        const bool ours = pgw__rows_int(rows, row, 1) != 0;
+        const bool written = pgw__rows_int(rows, row, 2) != 0;
+        const pgw_status st = !found     ? PGW_ENOTFOUND
+                              : !ours    ? PGW_ELEASE
+                              : !written ? PGW_EPERM
+                                         : PGW_OK;
+
+        if (at < 1 || at > (int64_t)in->n)
+            return pgw__pq_fail(h, PGW_EPROTO, "the answer names a row that was not asked", NULL);
+        if (in->verdicts != NULL) in->verdicts[at - 1] = st;
+        gone += st == PGW_ENOTFOUND;
+        stale += st == PGW_ELEASE;
+        kept += st == PGW_EPERM;
+    }
+    if (gone + stale + kept == 0) return PGW_OK;
+    snprintf(message, sizeof(message),
+             "%zu of %zu rows refused: %zu with a lease that is not the current one, %zu gone, "
+             "%zu not written because of a trigger",
+             gone + stale + kept, in->n, stale, gone, kept);
+    return pgw__pq_fail(
+        h, PGW_ELEASE, message,
+        "write nothing more for these rows; in a transaction of yours, roll it back");
+}
+
+static void lease_set(pgw__buf *b, const pgw_table *t, lease_verb verb, const char *set, int lease)
+{
+    if (verb == LEASE_EXTEND) {
+        pgw__put_ident(b, t->expires_at->name);
+        pgw__buf_text(b, " = pg_catalog.clock_timestamp() + ");
+        pgw__put_param(b, lease);
+        pgw__buf_text(b, "::pg_catalog.int8 * interval '1 millisecond'");
+        return;
+    }
+    pgw__put_fragment(b, "", set, ", ");
+    if (verb == LEASE_FINISH && t->version != NULL) {
+        pgw__put_next_version(b, t);
+        pgw__buf_text(b, ", ");
+    }
+    pgw__put_free(b, t);
+}
+
+static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const char *set, int first)
+{
+    pgw__buf_text(b, "WITH pgw_ask AS MATERIALIZED (");
+    pgw__put_keys(b, t, first, true);
+    pgw__buf_text(b, "),\npgw_lock AS MATERIALIZED (SELECT a.pgw_i, ");
+    pgw__put_column(b, t->token);
+    pgw__buf_text(b, " IS NOT DISTINCT FROM a.pgw_token AS pgw_ours FROM pgw_ask a JOIN ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t ON ");
+    pgw__put_key_join(b, t, "a");
+    pgw__buf_text(b, " WHERE a.pgw_i = a.pgw_first ORDER BY ");
+    pgw__put_key_order(b, t);
+    pgw__buf_text(b, " FOR NO KEY UPDATE OF t),\npgw_done AS (UPDATE ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t SET ");
+    lease_set(b, t, verb, set, first + (int)t->key_count + 1);
+    pgw__buf_text(b, "\nFROM pgw_ask a JOIN pgw_lock l ON l.pgw_i = a.pgw_i AND l.pgw_ours WHERE ");
+    pgw__put_key_join(b, t, "a");
+    pgw__buf_text(b, " AND ");
+    pgw__put_column(b, t->token);
+    pgw__buf_text(b, " = a.pgw_token RETURNING a.pgw_i)\n"
+                     "SELECT a.pgw_i, l.pgw_ours, d.pgw_i IS NOT NULL FROM pgw_ask a "
+                     "LEFT JOIN pgw_lock l ON l.pgw_i = a.pgw_first "
+                     "LEFT JOIN pgw_done d ON d.pgw_i = a.pgw_first");
+}
+
+static pgw_status lease_call(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                             const pgw_row_ref *refs, size_t n, lease_verb verb, int64_t lease_ms,
+                             const char *set, const char *const *values, size_t values_count)
+{
+    static const char *const names[] = {"table_extend", "table_release", "table_finish"};
+    const lease_ctx ctx = {verdicts, n};
+    pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 3];
+    const pgw__call call = {.params = params,
+                            .read = lease_read,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__WRITES | (verb == LEASE_EXTEND ? PGW__RELAXED : 0)};
+    pgw__keys keys;
+    pgw__buf b;
+    int p;
+    pgw_status st = pgw__keys_make(h, &keys, t, n, true);
+
+    if (st != PGW_OK) return st;
+    for (size_t i = 0; i < n; i++) pgw__keys_set(&keys, t, i, refs[i].key, &refs[i].token);
+    for (size_t i = 0; verdicts != NULL && i < n; i++) verdicts[i] = PGW_EUNKNOWN;
+
+    p = (int)pgw__put_values(params, values, values_count);
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    lease_text(&b, t, verb, set, p + 1);
+    p = pgw__keys_params(&keys, t, params, p);
+    if (verb == LEASE_EXTEND) params[p++] = (pgw__param)P_INT8(lease_ms);
+    params[p] = (pgw__param)P_END;
+    st = pgw__table_call(h, names[verb], &b, &call);
+    pgw__keys_free(&keys);
+    return st;
+}
+
+static pgw_status lease_check(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n)
+{
+    pgw_status st = pgw__table_check_leases(h, t);
+
+    if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
+    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
+    for (size_t i = 0; st == PGW_OK && i < n; i++) st = pgw__table_check_key(h, t, refs[i].key);
+    return st;
+}
+
+pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                            const pgw_row_ref *refs, size_t n, int64_t lease_ms)
+{
+    pgw_status st = lease_check(h, t, refs, n);
+
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "lease_ms", lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
+    if (st != PGW_OK) return st;
+    return lease_call(h, verdicts, t, refs, n, LEASE_EXTEND, lease_ms, NULL, NULL, 0);
+}
+
+pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                             const pgw_row_ref *refs, size_t n)
+{
+    const pgw_status st = lease_check(h, t, refs, n);
+
+    if (st != PGW_OK) return st;
+    return lease_call(h, verdicts, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
+}
+
+pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                            const pgw_row_ref *refs, size_t n, const char *set,
+                            const char *const *values, size_t values_count)
+{
+    pgw_status st = lease_check(h, t, refs, n);
+
+    if (st == PGW_OK) st = pgw__check_given(h, "set", set);
+    if (st == PGW_OK) st = pgw__table_check_values(h, values, values_count);
+    if (st != PGW_OK) return st;
+    return lease_call(h, verdicts, t, refs, n, LEASE_FINISH, 0, set, values, values_count);
+}
+
+/* ---- reap ---- */
+
+typedef struct lease_reap_ctx {
+    int64_t *freed;
+} lease_reap_ctx;
+
+static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const lease_reap_ctx *in = ctx;
+
+    if (pgw__rows_count(rows) != 1)
+        return pgw__pq_fail(h, PGW_EPROTO, "a count did not come as one row", NULL);
+    if (in->freed != NULL) *in->freed = pgw__rows_int(rows, 0, 0);
+    return PGW_OK;
+}
+
+/* Rows that never had a lease lie in front of the index: the lower bound leaves them out. */
+pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
+{
+    const lease_reap_ctx ctx = {freed};
+    const pgw__param params[] = {P_INT8(batch), P_END};
+    const pgw__call call = {.params = params,
+                            .read = lease_read_reap,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__WRITES | PGW__RELAXED};
+    pgw_status st;
+    pgw__buf b;
+
+    if (freed != NULL) *freed = 0;
+    st = pgw__table_check_leases(h, t);
+    if (st == PGW_OK) st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
+    if (st != PGW_OK) return st;
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    pgw__buf_text(&b, "WITH pgw_over AS MATERIALIZED (SELECT ");
+    pgw__put_key(&b, t);
+    pgw__buf_text(&b, " FROM ");
+    pgw__put_table(&b, t);
+    pgw__buf_text(&b, " t WHERE ");
+    pgw__put_expiry(&b, t);
+    pgw__buf_text(&b, " > '-infinity'::pg_catalog.timestamptz AND ");
+    pgw__put_expiry(&b, t);
+    pgw__buf_text(&b, " <= (SELECT pg_catalog.clock_timestamp()) ORDER BY ");
+    pgw__put_expiry(&b, t);
+    pgw__buf_text(&b, " LIMIT $1::pg_catalog.int8 FOR NO KEY UPDATE OF t SKIP LOCKED),\n"
+                      "pgw_done AS (UPDATE ");
+    pgw__put_table(&b, t);
+    pgw__buf_text(&b, " t SET ");
+    pgw__put_free(&b, t);
+    pgw__buf_text(&b, " FROM pgw_over o WHERE ");
+    pgw__put_key_join(&b, t, "o");
+    pgw__buf_text(&b, " RETURNING 1)\nSELECT pg_catalog.count(*) FROM pgw_done");
+    return pgw__table_call(h, "table_reap", &b, &call);
+}

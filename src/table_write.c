@@ -1,0 +1,403 @@
+/* table_write: optimistic writes: what was read is written only if nobody else wrote meanwhile. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backoff.h"
+#include "mem.h"
+#include "name.h"
+#include "table_int.h"
+
+#define WRITE_PAUSE_BASE_MS 1
+#define WRITE_PAUSE_CAP_MS  200
+#define WRITE_TRIES_MAX     100000
+
+/* ---- read ---- */
+
+static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key,
+                            const char *const *columns, size_t columns_count)
+{
+    const pgw__rows_ctx ctx = {
+        .rows = rows, .t = t, .columns = columns, .columns_count = columns_count, .most = 1};
+    pgw__param params[PGW__KEY_COLUMNS + 1];
+    const pgw__call call = {
+        .params = params, .read = pgw__rows_read, .ctx = &ctx, .ctx_size = sizeof(ctx)};
+    size_t p = pgw__put_values(params, key, t->key_count);
+    pgw__buf b;
+    pgw_status st;
+
+    params[p] = (pgw__param)P_END;
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    pgw__buf_text(&b, "SELECT ");
+    pgw__put_rows(&b, &ctx);
+    pgw__buf_text(&b, " FROM ");
+    pgw__put_table(&b, t);
+    pgw__buf_text(&b, " t WHERE ");
+    pgw__put_key_is(&b, t, 1);
+    st = pgw__rows_drop(pgw__table_call(h, "table_get", &b, &call), rows);
+    if (st != PGW_EMPTY) return st;
+    return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no row with this key", NULL);
+}
+
+pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key,
+                         const char *const *columns, size_t columns_count)
+{
+    pgw_status st;
+
+    if (rows != NULL) *rows = NULL;
+    st = pgw__table_check(h, t);
+    if (st == PGW_OK) st = pgw__check_given(h, "rows", rows);
+    if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
+    if (st == PGW_OK) st = pgw__table_check_columns(h, t, columns, columns_count);
+    return st == PGW_OK ? write_get(h, rows, t, key, columns, columns_count) : st;
+}
+
+/* ---- write ---- */
+
+typedef struct write_ctx {
+    char *next; /* PGW_ROW_VERSION bytes, or NULL */
+} write_ctx;
+
+/* One row: the next version, NULL when nothing was written; is the row there? */
+static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const write_ctx *in = ctx;
+    const char *next;
+
+    if (pgw__rows_count(rows) != 1)
+        return pgw__pq_fail(h, PGW_EPROTO, "an update did not answer with one row", NULL);
+    next = pgw__rows_text(rows, 0, 0, NULL);
+    if (next != NULL) {
+        if (in->next != NULL) snprintf(in->next, PGW_ROW_VERSION, "%s", next);
+        return PGW_OK;
+    }
+    if (pgw__rows_int(rows, 0, 1) == 0)
+        return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no row with this key", NULL);
+    return pgw__pq_fail(h, PGW_ECONFLICT, "the row has another version: somebody else wrote first",
+                        "read the row again");
+}
+
+/* $1.. the values of cells, then those of the key, the version, and the operation id. */
+static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, size_t n, bool op)
+{
+    const int key = (int)n + 1, version = key + (int)t->key_count;
+
+    pgw__buf_text(b, "WITH pgw_done AS (UPDATE ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t SET ");
+    for (size_t i = 0; i < n; i++) {
+        pgw__buf_text(b, i > 0 ? ", " : "");
+        pgw__put_ident(b, cells[i].column);
+        pgw__buf_text(b, " = ");
+        pgw__put_param(b, (int)i + 1);
+    }
+    if (t->version != NULL) {
+        pgw__buf_text(b, ", ");
+        pgw__put_next_version(b, t);
+    }
+    pgw__buf_text(b, " WHERE ");
+    pgw__put_key_is(b, t, key);
+    pgw__buf_text(b, " AND ");
+    pgw__put_version_is(b, t, version);
+    pgw__buf_text(b, " RETURNING ");
+    pgw__put_version(b, t);
+    pgw__buf_text(b, " AS pgw_version)\nSELECT d.pgw_version, EXISTS (SELECT FROM ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t WHERE ");
+    pgw__put_key_is(b, t, key);
+    pgw__buf_text(b, ")");
+    if (op) {
+        pgw__buf_text(b, ", CASE WHEN d.pgw_version IS NOT NULL THEN ");
+        pgw__put_ident(b, t->home);
+        pgw__buf_text(b, ".table_operation(");
+        pgw__put_param(b, version + 1);
+        pgw__buf_text(b, ") END");
+    }
+    pgw__buf_text(b, " FROM (SELECT) one LEFT JOIN pgw_done d ON true");
+}
+
+static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const char *const *key,
+                               const char *version, const pgw_cell *cells, size_t n,
+                               const unsigned char *op)
+{
+    const write_ctx ctx = {next};
+    pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 3];
+    const pgw__call call = {.params = params,
+                            .read = write_read,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__WRITES};
+    size_t p = 0;
+    pgw__buf b;
+
+    while (p < n) params[p] = (pgw__param)P_VALUE(cells[p].value), p++;
+    p += pgw__put_values(params + p, key, t->key_count);
+    params[p++] = (pgw__param)P_VALUE(version);
+    if (op != NULL) params[p++] = (pgw__param)P_UUID(op);
+    params[p] = (pgw__param)P_END;
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    write_text(&b, t, cells, n, op != NULL);
+    return pgw__table_call(h, "table_update", &b, &call);
+}
+
+pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
+                            const char *const *key, const char *version, const pgw_cell *cells,
+                            size_t n)
+{
+    pgw_status st;
+
+    if (next != NULL) next[0] = '\0';
+    st = pgw__table_check_versions(h, t);
+    if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
+    if (st == PGW_OK) st = pgw__check_given(h, "version", version);
+    if (st == PGW_OK) st = pgw__check_given(h, "cells", cells);
+    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__VALUES_MAX);
+    for (size_t i = 0; st == PGW_OK && i < n; i++)
+        st = pgw__table_check_cell(h, t, cells[i].column);
+    return st == PGW_OK ? write_update(h, next, t, key, version, cells, n, NULL) : st;
+}
+
+/* ---- one row in the hands of a function ---- */
+
+struct pgw_edit {
+    pgw *h;
+    const pgw_table *t;
+    const pgw_rows *rows;
+    pgw_cell cells[PGW__VALUES_MAX]; /* columns are the caller's or the table's, values are ours */
+    size_t n;
+};
+
+/* Where a column stands among those that were set; edit->n: it was not. */
+static size_t edit_find(const pgw_edit *edit, const char *column)
+{
+    size_t i = 0;
+
+    while (i < edit->n && strcmp(edit->cells[i].column, column) != 0) i++;
+    return i;
+}
+
+static void edit_free(const char *value)
+{
+    pgw__mem_free((void *)(uintptr_t)value);
+}
+
+static const char *edit_name(const pgw_edit *edit, const char *column)
+{
+    for (size_t c = 0; c < pgw_rows_columns(edit->rows); c++)
+        if (strcmp(pgw_rows_name(edit->rows, c), column) == 0) return pgw_rows_name(edit->rows, c);
+    return NULL;
+}
+
+const char *pgw_edit_get(const pgw_edit *edit, const char *column)
+{
+    const size_t i = column != NULL ? edit_find(edit, column) : edit->n;
+
+    return i < edit->n ? edit->cells[i].value : pgw_rows_get(edit->rows, 0, column);
+}
+
+pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value)
+{
+    pgw_status st = pgw__table_check_cell(edit->h, edit->t, column);
+    char *copy;
+    size_t i;
+
+    if (st != PGW_OK) return st;
+    if (edit_name(edit, column) == NULL)
+        return pgw__pq_refuse(edit->h, "column", column, "one of those that were read");
+    i = edit_find(edit, column);
+    if (i == PGW__VALUES_MAX)
+        return pgw__pq_fail(edit->h, PGW_ELIMIT, "a row takes at most 32 columns at once", NULL);
+    copy = pgw__mem_dup(value);
+    if (copy == NULL && value != NULL) return pgw__pq_fail(edit->h, PGW_ENOMEM, NULL, NULL);
+    if (i < edit->n)
+        edit_free(edit->cells[i].value);
+    else
+        edit->n++;
+    edit->cells[i] = (pgw_cell){edit_name(edit, column), copy};
+    return PGW_OK;
+}
+
+/* Forgets what was set to what is there already. */
+static void edit_trim(pgw_edit *edit)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < edit->n; i++) {
+        const char *was = pgw_rows_get(edit->rows, 0, edit->cells[i].column);
+        const char *is = edit->cells[i].value;
+
+        if (was == is || (was != NULL && is != NULL && strcmp(was, is) == 0))
+            edit_free(is);
+        else
+            edit->cells[kept++] = edit->cells[i];
+    }
+    edit->n = kept;
+}
+
+static void edit_clear(pgw_edit *edit)
+{
+    while (edit->n > 0) edit_free(edit->cells[--edit->n].value);
+}
+
+/* ---- process ---- */
+
+typedef struct process {
+    pgw *h;
+    const pgw_table *t;
+    const char *const *key;
+    pgw_edit_fn *fn;
+    void *arg;
+    pgw_process_opts o;
+    const unsigned char *op; /* NULL: none can be kept */
+    bool unknown;            /* a try may have been applied, and may still be */
+} process;
+
+static pgw_status process_read_applied(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    if (pgw__rows_count(rows) != 1)
+        return pgw__pq_fail(h, PGW_EPROTO, "a question was not answered with one row", NULL);
+    **(bool **)ctx = pgw__rows_int(rows, 0, 0) != 0;
+    return PGW_OK;
+}
+
+static pgw_status process_applied(process *p, bool *applied)
+{
+    const pgw__param params[] = {P_UUID(p->op), P_END};
+    const pgw__call call = {.sql = PGW__SQL_TABLE_APPLIED,
+                            .params = params,
+                            .read = process_read_applied,
+                            .ctx = &applied,
+                            .ctx_size = sizeof(applied)};
+
+    *applied = false;
+    return pgw__pq_call(p->h, &call);
+}
+
+static pgw_status process_try(process *p)
+{
+    pgw_edit edit = {.h = p->h, .t = p->t};
+    pgw_rows *rows = NULL;
+    pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count);
+
+    if (st != PGW_OK) return st;
+    edit.rows = rows;
+    st = p->fn(&edit, p->arg);
+    if (st >= PGW_OK) {
+        edit_trim(&edit);
+        if (edit.n > 0)
+            st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
+                              edit.n, p->op);
+    } else if (pgw__pq_error_status(p->h) != st) {
+        pgw__pq_fail(p->h, st, "the function that edits the row returned an error", NULL);
+    }
+    edit_clear(&edit);
+    pgw_rows_free(rows);
+    return st;
+}
+
+/* One try, or the finding that an earlier one succeeded. PGW_REPEATED: before this call. */
+static pgw_status process_once(process *p)
+{
+    bool applied = false;
+    pgw_status st = PGW_OK;
+
+    if (p->unknown || p->o.op != NULL) st = process_applied(p, &applied);
+    if (st != PGW_OK) return st;
+    if (applied) return p->unknown ? PGW_OK : PGW_REPEATED;
+    st = process_try(p);
+    if (st == PGW_EEXISTS && p->op != NULL && !pgw__pq_in_txn(p->h)) {
+        /* the operation's own key? then it is applied since we asked */
+        char message[300];
+
+        snprintf(message, sizeof(message), "%s", pgw__pq_error_message(p->h));
+        if (process_applied(p, &applied) != PGW_OK) return PGW_EUNKNOWN;
+        if (applied) return p->unknown ? PGW_OK : PGW_REPEATED;
+        return pgw__pq_fail(p->h, PGW_EEXISTS, message, NULL);
+    }
+    return st;
+}
+
+static bool process_again(const process *p, pgw_status st, bool in_txn)
+{
+    if (st == PGW_ECONFLICT) return true;
+    if (in_txn) return false;
+    if (st == PGW_ERETRY) return true;
+    return p->op != NULL && (st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN));
+}
+
+static pgw_status process_run(process *p)
+{
+    const bool in_txn = pgw__pq_in_txn(p->h);
+    pgw__backoff pause;
+
+    pgw__backoff_init(&pause, WRITE_PAUSE_BASE_MS, WRITE_PAUSE_CAP_MS);
+    for (int tries = 1;; tries++) {
+        pgw_status st = process_once(p);
+        char message[160];
+
+        if (!process_again(p, st, in_txn)) return st;
+        p->unknown |= st == PGW_EUNKNOWN;
+        if (tries == p->o.tries) {
+            if (p->unknown)
+                return pgw__pq_fail(p->h, PGW_EUNKNOWN, "a try may have been applied",
+                                    "call again with the same operation id");
+            snprintf(message, sizeof(message), "given up after %d tries: others wrote each time",
+                     tries);
+            return pgw__pq_fail(p->h, PGW_ECONFLICT, message, "allow more tries, or lock the row");
+        }
+        st = pgw__pq_wait(p->h, pgw__backoff_next_ms(&pause), -1);
+        if (st == PGW_ECANCELED) return p->unknown ? PGW_EUNKNOWN : st;
+    }
+}
+
+static pgw_status process_check(process *p, unsigned char op[16], const char *names[PGW__ASKED_MAX])
+{
+    const char *fault;
+    pgw_status st = pgw__table_check_versions(p->h, p->t);
+
+    if (st == PGW_OK) st = pgw__table_check_key(p->h, p->t, p->key);
+    if (st == PGW_OK && p->fn == NULL) st = pgw__pq_refuse(p->h, "fn", NULL, "a function");
+    if (st == PGW_OK) st = pgw__check_int(p->h, "opts->tries", p->o.tries, 1, WRITE_TRIES_MAX);
+    if (st == PGW_OK) st = pgw__table_check_columns(p->h, p->t, p->o.columns, p->o.columns_count);
+    if (st == PGW_OK && pgw__pq_armed(p->h)) {
+        pgw__pq_arm(p->h, NULL, NULL);
+        st = pgw__pq_fail(p->h, PGW_EMISUSE, "this takes several round trips and cannot be armed",
+                          NULL);
+    }
+    if (st != PGW_OK) return st;
+    if (p->o.columns == NULL) {
+        st = pgw__check_count(p->h, "columns of the table", p->t->columns_count, 1, PGW__ASKED_MAX);
+        if (st != PGW_OK) return st;
+        for (size_t c = 0; c < p->t->columns_count; c++) names[c] = p->t->columns[c].name;
+        p->o.columns = names;
+        p->o.columns_count = p->t->columns_count;
+    }
+    if (p->o.op != NULL && p->t->home == NULL)
+        return pgw__pq_fail(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",
+                            "run `pgwork migrate`, and grant the role pgwork_worker or "
+                            "pgwork_producer");
+    if (p->t->home == NULL) return PGW_OK;
+    p->op = op;
+    if (p->o.op != NULL) {
+        fault = pgw__uuid_parse(op, p->o.op);
+        return fault == NULL ? PGW_OK : pgw__pq_refuse(p->h, "opts->op", p->o.op, "a UUID");
+    }
+    for (int half = 0; half < 2; half++) {
+        const uint64_t random = pgw__random_u64();
+
+        memcpy(op + 8 * half, &random, sizeof(random));
+    }
+    return PGW_OK;
+}
+
+pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key, pgw_edit_fn *fn,
+                             void *arg, const pgw_process_opts *opts)
+{
+    const pgw_process_opts defaults = PGW_PROCESS_OPTS_INIT;
+    process p = {.h = h, .t = t, .key = key, .fn = fn, .arg = arg, .o = defaults};
+    const char *names[PGW__ASKED_MAX];
+    unsigned char op[16];
+    pgw_status st = pgw__check_opts(h, "opts", &p.o, sizeof(p.o), opts);
+
+    if (st == PGW_OK) st = process_check(&p, op, names);
+    return st == PGW_OK ? process_run(&p) : st;
+}

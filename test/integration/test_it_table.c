@@ -1,0 +1,445 @@
+/* Describing a table of the caller's: what is accepted, what is refused and in which words, and the
+ * statements that add what is missing. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "oom.h"
+#include "pgtemp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static pgw *h;
+
+void setUp(void)
+{
+    pgw_conf *conf;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&h, conf), pgw_error_message(h)));
+    pgw_conf_free(conf);
+    pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+}
+
+void tearDown(void)
+{
+    pgw_close(h);
+    h = NULL;
+}
+
+static const char *const id[] = {"id"};
+
+static pgw_table_spec described(const char *table)
+{
+    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+
+    s.table = table, s.key = id, s.key_count = 1;
+    return s;
+}
+
+static pgw_table_spec leased(const char *table)
+{
+    pgw_table_spec s = described(table);
+
+    s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
+    return s;
+}
+
+static void must_open(const pgw_table_spec *s)
+{
+    pgw_table *t;
+
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &t, s), pgw_error_message(h)));
+    TEST_ASSERT_NOT_NULL(t);
+    pgw_table_free(t);
+}
+
+static void must_refuse(const pgw_table_spec *s, pgw_status st, const char *words)
+{
+    pgw_table *t = (pgw_table *)&t;
+
+    TEST_ASSERT_EQUAL_STRING(pgw_status_name(st), pgw_status_name(pgw_table_open(h, &t, s)));
+    TEST_ASSERT_NULL(t);
+    if (strstr(pgw_error_message(h), words) == NULL)
+        TEST_FAIL_MESSAGE(pgw_error_message(h));
+}
+
+#define LEASE_COLUMNS "locked_by text, expires_at timestamptz, token uuid"
+
+void test_a_plain_table_is_taken(void)
+{
+    pgw_table_spec s = leased("article");
+
+    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, " LEASE_COLUMNS ", version bigint NOT NULL DEFAULT 0)");
+    must_open(&s);
+    s.version = "version";
+    must_open(&s);
+    s.schema = "public";
+    must_open(&s);
+}
+
+void test_what_is_not_there_is_named(void)
+{
+    static const char *const nope[] = {"nope"};
+    pgw_table_spec s = described("article");
+
+    must_refuse(&s, PGW_ENOTFOUND, "table `public`.`article`: there is no such table");
+    s.schema = "elsewhere";
+    must_refuse(&s, PGW_ENOTFOUND, "table `elsewhere`.`article`: there is no such schema");
+    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY)");
+    s.schema = "public", s.key = nope;
+    must_refuse(&s, PGW_ENOTFOUND, "column `nope` of the key is not there");
+    s = described("Article");
+    must_refuse(&s, PGW_ENOTFOUND, "there is no such table");
+}
+
+void test_what_is_no_table_is_named(void)
+{
+    static const struct {
+        const char *name, *words;
+    } kinds[] = {{"v", "is a view"},
+                 {"m", "is a materialized view"},
+                 {"s", "is a sequence"},
+                 {"c", "is a composite type"},
+                 {"t_pkey", "is an index"},
+                 {"ruled", "has rules"},
+                 {"parent", "has children by inheritance"}};
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t;"
+                "CREATE MATERIALIZED VIEW m AS SELECT * FROM t; CREATE SEQUENCE s; CREATE TYPE c AS (id int);"
+                "CREATE TABLE ruled (id int PRIMARY KEY);"
+                "CREATE RULE r AS ON UPDATE TO ruled DO INSTEAD NOTHING;"
+                "CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child () INHERITS (parent)");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const pgw_table_spec s = described(kinds[i].name);
+
+        must_refuse(&s, PGW_EINVAL, kinds[i].words);
+    }
+}
+
+void test_a_foreign_table_is_refused(void)
+{
+    const pgw_table_spec s = described("f");
+
+    pgtemp_exec("CREATE FOREIGN DATA WRAPPER w; CREATE SERVER x FOREIGN DATA WRAPPER w;"
+                "CREATE FOREIGN TABLE f (id int) SERVER x");
+    must_refuse(&s, PGW_EINVAL, "is a foreign table");
+    pgtemp_exec("DROP FOREIGN DATA WRAPPER w CASCADE");
+}
+
+void test_a_temporary_table_is_refused(void)
+{
+    pgw_table_spec s = described("mine");
+
+    pgtemp_exec("CREATE TEMP TABLE mine (id int PRIMARY KEY)");
+    s.schema = pgtemp_value("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()");
+    must_refuse(&s, PGW_EINVAL, "is temporary");
+    pgtemp_exec("DROP TABLE pg_temp.mine");
+}
+
+void test_only_a_full_unique_key_will_do(void)
+{
+    static const char *const bad[] = {
+        "CREATE TABLE t (id int NOT NULL)",
+        "CREATE TABLE t (id int NOT NULL); CREATE INDEX ON t (id)",
+        "CREATE TABLE t (id int NOT NULL); CREATE UNIQUE INDEX ON t (id) WHERE id > 0",
+        "CREATE TABLE t (id int NOT NULL); CREATE UNIQUE INDEX ON t ((id + 0))",
+        "CREATE TABLE t (id int NOT NULL, b int NOT NULL); CREATE UNIQUE INDEX ON t (id, b)",
+        "CREATE TABLE t (id int NOT NULL UNIQUE DEFERRABLE)",
+        "CREATE TABLE t (id int NOT NULL, b int NOT NULL UNIQUE)",
+    };
+    const pgw_table_spec s = described("t");
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        pgtemp_exec("DROP TABLE IF EXISTS t");
+        pgtemp_exec(bad[i]);
+        must_refuse(&s, PGW_EINVAL, "no unique key over (`id`)");
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "unique index on exactly these columns"));
+    }
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int UNIQUE)");
+    must_refuse(&s, PGW_EINVAL, "column `id` of the key may be NULL");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int NOT NULL, b int); CREATE UNIQUE INDEX ON t (id) INCLUDE (b)");
+    must_open(&s);
+}
+
+void test_an_invalid_unique_index_is_no_key(void)
+{
+    const pgw_table_spec s = described("t");
+
+    pgtemp_exec("CREATE TABLE t (id int NOT NULL); CREATE UNIQUE INDEX t_id ON t (id);"
+                "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_id'::regclass");
+    must_refuse(&s, PGW_EINVAL, "no unique key");
+}
+
+void test_the_columns_of_a_composite_key_may_come_in_any_order(void)
+{
+    static const char *const ba[] = {"b", "a"}, *const aab[] = {"a", "a"}, *const abc[] = {"a", "b", "c"};
+    pgw_table_spec s = described("t");
+
+    pgtemp_exec("CREATE TABLE t (a int, b text, c int NOT NULL, PRIMARY KEY (a, b))");
+    s.key = ba, s.key_count = 2;
+    must_open(&s);
+    s.key = aab;
+    must_refuse(&s, PGW_EINVAL, "each column once");
+    s.key = abc, s.key_count = 3;
+    must_refuse(&s, PGW_EINVAL, "no unique key over (`a`, `b`, `c`)");
+}
+
+void test_roles_want_their_types(void)
+{
+    pgw_table_spec s = leased("t");
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, locked_by json, expires_at timestamptz, token uuid)");
+    must_refuse(&s, PGW_EINVAL, "column `locked_by` (locked_by) has the wrong type");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at timestamp, token uuid)");
+    must_refuse(&s, PGW_EINVAL, "column `expires_at` (expires_at) has the wrong type");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at timestamptz, token text)");
+    must_refuse(&s, PGW_EINVAL, "column `token` (token) has the wrong type");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text NOT NULL, expires_at timestamptz, token uuid)");
+    must_refuse(&s, PGW_EINVAL, "column `locked_by` has a role and is NOT NULL");
+    s = described("t"), s.version = "v";
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int)");
+    must_refuse(&s, PGW_EINVAL, "column `v` is the version and may be NULL");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL)");
+    must_refuse(&s, PGW_EINVAL, "column `v` (version) has the wrong type");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL GENERATED ALWAYS AS (id) STORED)");
+    must_refuse(&s, PGW_EINVAL, "column `v` has a role and is generated");
+    s.version = "id";
+    must_refuse(&s, PGW_EINVAL, "a column that is not in the key");
+    s = leased("t"), s.token = "locked_by";
+    must_refuse(&s, PGW_EINVAL, "another column for each role");
+    s = leased("t"), s.token = NULL;
+    must_refuse(&s, PGW_EINVAL, "`spec->token` is NULL");
+    s = leased("t"), s.locked_by = NULL;
+    must_refuse(&s, PGW_EINVAL, "`spec->locked_by` is NULL");
+}
+
+void test_a_role_without_rights_is_told(void)
+{
+    pgw_table_spec s = described("t");
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, a int); CREATE ROLE reader_t; GRANT USAGE ON SCHEMA public TO reader_t");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "role", "SET ROLE reader_t", &(pgw__call){0}));
+    must_refuse(&s, PGW_EPERM, "this role may not read it");
+    pgtemp_exec("GRANT SELECT ON t TO reader_t");
+    must_refuse(&s, PGW_EPERM, "this role may not write it");
+    pgtemp_exec("GRANT UPDATE (a) ON t TO reader_t");
+    must_open(&s);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
+    pgtemp_exec("DROP OWNED BY reader_t; DROP ROLE reader_t");
+}
+
+void test_arguments_are_checked(void)
+{
+    pgw_table_spec s = described("t");
+    pgw_table *t = NULL;
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(h, NULL, &s));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(h, &t, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(NULL, &t, &s));
+    s.table = NULL;
+    must_refuse(&s, PGW_EINVAL, "argument `spec->table` is NULL");
+    s.table = "";
+    must_refuse(&s, PGW_EINVAL, "argument `spec->table` is empty");
+    s.table = "\xff";
+    must_refuse(&s, PGW_EINVAL, "argument `spec->table` is not UTF-8");
+    s = described("t"), s.key_count = 0;
+    must_refuse(&s, PGW_EINVAL, "spec->key_count");
+    s.key_count = 9;
+    must_refuse(&s, PGW_EINVAL, "spec->key_count");
+    s = described("t"), s.key = NULL;
+    must_refuse(&s, PGW_EINVAL, "spec->key");
+    pgw_table_free(NULL);
+    TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(NULL));
+}
+
+/* ---- what is missing ---- */
+
+void test_missing_columns_and_indexes_are_proposed_and_made(void)
+{
+    pgw_table_spec s = leased("article");
+    pgw_table *t;
+
+    s.version = "version", s.claimable = "reviewed IS NULL -- not yet";
+    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, reviewed timestamptz)");
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL_STRING("table `public`.`article`: missing: `locked_by` (locked_by), `expires_at` (expires_at), "
+                             "`token` (token), `version` (version)", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_STRING(
+        "ALTER TABLE \"public\".\"article\"\n"
+        "    ADD COLUMN \"locked_by\" text,\n"
+        "    ADD COLUMN \"expires_at\" timestamptz,\n"
+        "    ADD COLUMN \"token\" uuid,\n"
+        "    ADD COLUMN \"version\" bigint NOT NULL DEFAULT 0;\n"
+        "CREATE INDEX CONCURRENTLY \"article_pgwork_lease\" ON \"public\".\"article\" "
+        "(COALESCE(\"expires_at\", '-infinity'::timestamptz), \"id\") WHERE (reviewed IS NULL -- not yet\n);\n"
+        "CREATE INDEX CONCURRENTLY \"article_pgwork_holder\" ON \"public\".\"article\" "
+        "(\"locked_by\") WHERE \"locked_by\" IS NOT NULL;\n",
+        pgw_table_sql(t));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_reap(h, NULL, t, 1));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
+    pgw_table_free(t);
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &t, &s), pgw_error_message(h)));
+    TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
+    pgw_table_free(t);
+}
+
+void test_a_ruined_index_is_made_anew(void)
+{
+    pgw_table_spec s = leased("t");
+    pgw_table *t;
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, " LEASE_COLUMNS ")");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
+    pgw_table_free(t);
+    pgtemp_exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_pgwork_lease'::regclass");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL_STRING("REINDEX INDEX CONCURRENTLY \"public\".\"t_pgwork_lease\";\n", pgw_table_sql(t));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
+    pgw_table_free(t);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
+    pgw_table_free(t);
+}
+
+void test_init_is_not_for_transactions(void)
+{
+    pgw_table_spec s = leased("t");
+    pgw_table *t;
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, " LEASE_COLUMNS ")");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_txn_begin(h));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_init(h, t));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_txn_rollback(h));
+    pgw_table_free(t);
+}
+
+/* ---- hostile names ---- */
+
+static const char *const hostile[] = {
+    "select",
+    "with space",
+    "Capital",
+    "quo\"te",
+    "\"",
+    "\"\"",
+    "'; DROP TABLE canary; --",
+    "\"; DROP TABLE canary; --",
+    "a\\b",
+    "$1",
+    "%s%n",
+    "new\nline",
+    "t",
+    "pgw_ask",
+    "\xc3\xa9t\xc3\xa9 \xe2\x80\xae \xf0\x9f\x92\xa5",
+    "63_bytes_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+};
+
+void test_hostile_names_are_taken_literally(void)
+{
+    pgtemp_exec("CREATE TABLE canary (a int)");
+    for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
+        const char *const name = hostile[i], *const key[] = {name};
+        pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+        pgw_table *t;
+        char sql[1024], *quoted = PQescapeIdentifier(pgtemp_conn(), name, strlen(name));
+        const char *const *asked = key, *row_key[] = {"7"};
+        const pgw_cell cell = {name, "8"};
+        pgw_rows *rows;
+
+        snprintf(sql, sizeof(sql), "CREATE SCHEMA %s; CREATE TABLE %s.%s (%s int PRIMARY KEY); INSERT INTO %s.%s VALUES (7)", quoted, quoted, quoted, quoted, quoted, quoted);
+        pgtemp_exec(sql);
+        s.schema = s.table = name, s.key = key, s.key_count = 1;
+        s.locked_by = "\"l\"", s.expires_at = "e'", s.token = "to ken";
+        TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_open(h, &t, &s)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
+        pgw_table_free(t);
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &t, &s), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
+
+        pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+        o.columns = asked, o.columns_count = 1;
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_claim(h, &rows, t, &o), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("7", pgw_rows_get(rows, 0, name));
+        const pgw_row_ref ref = pgw_rows_ref(rows, 0);
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_extend(h, NULL, t, &ref, 1, 1000), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_release(h, NULL, t, &ref, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+        pgw_rows_free(rows);
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_get(h, &rows, t, row_key, asked, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_update(h, NULL, t, row_key, pgw_rows_version(rows, 0), &cell, 1), pgw_error_message(h)));
+        pgw_rows_free(rows);
+        snprintf(sql, sizeof(sql), "SELECT %s FROM %s.%s", quoted, quoted, quoted);
+        TEST_ASSERT_EQUAL_INT64(8, pgtemp_number(sql));
+        snprintf(sql, sizeof(sql), "DROP SCHEMA %s CASCADE", quoted);
+        pgtemp_exec(sql);
+        pgw_table_free(t);
+        PQfreemem(quoted);
+    }
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
+}
+
+void test_a_name_of_64_bytes_is_another_table_to_the_server_and_refused(void)
+{
+    static const char name[] = "63_bytes_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxy";
+    const char *const key[] = {name};
+    pgw_table_spec s = described(name);
+
+    TEST_ASSERT_EQUAL(64, strlen(name));
+    pgtemp_exec("CREATE TABLE \"63_bytes_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" (id int PRIMARY KEY)");
+    must_refuse(&s, PGW_EINVAL, "argument `spec->table` is too long");
+    s = described("t"), s.schema = name;
+    must_refuse(&s, PGW_EINVAL, "argument `spec->schema` is too long");
+    s = described("t"), s.key = key;
+    must_refuse(&s, PGW_EINVAL, "argument `spec->key[i]` is too long");
+    s = leased("t"), s.token = name;
+    must_refuse(&s, PGW_EINVAL, "argument `spec->token` is too long");
+}
+
+/* ---- memory ---- */
+
+void test_open_survives_the_loss_of_each_allocation(void)
+{
+    pgw_table_spec s = leased("t");
+    pgw_status st = PGW_ENOMEM;
+    int n;
+
+    s.claimable = "a > 0";
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, a int)");
+    for (n = 0; n < 3; n++) { /* statements are prepared by now, so the count is steady */
+        pgw_table *t = NULL;
+
+        TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+        pgw_table_free(t);
+    }
+    pgw_close(h);
+    h = NULL;
+    oom_begin();
+    for (n = 0; n < 500 && st != PGW_ESCHEMA; n++) {
+        pgw_table *t = NULL;
+        pgw_conf *conf;
+
+        oom_fail(0);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+        pgw_conf_free(conf);
+        oom_fail(n + 1);
+        st = pgw_table_open(h, &t, &s);
+        if (st != PGW_ESCHEMA) {
+            TEST_ASSERT_EQUAL(PGW_ENOMEM, st);
+            TEST_ASSERT_NULL(t);
+        }
+        pgw_table_free(t);
+        pgw_close(h);
+        h = NULL;
+    }
+    oom_end();
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, st);
+    TEST_ASSERT_GREATER_THAN(10, n);
+}
