@@ -301,7 +301,7 @@ int cmd_work(cli *c, int argc, char **argv)
         {'j', "jobs", "N", "N commands at a time (1)", .number = &threads, .min = 1, .max = 1024},
         {'n', "max", "N", "end after N jobs", .big = &max, .min = 1, .max = INT64_MAX},
         {0, "once", NULL, "one job if there is one, then end", .flag = &once},
-        {0, "drain", NULL, "end when nothing is left", .flag = &drain},
+        {0, "drain", NULL, "end when nothing can be claimed now", .flag = &drain},
         {0, "lease", "TIME", "hold jobs so long at a time (as job or queue say)", .ms = &lease_ms,
          .min = 100, .max = 86400000},
         {0, "timeout", "TIME", "end a command that takes longer (0: don't)", .ms = &timeout_ms},

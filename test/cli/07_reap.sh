@@ -21,7 +21,6 @@ sleep 0.4
 code '--once brings delayed jobs in' 0 pgwork reap --once
 is 'in time' "$(state "$id")" 'ready 0'
 
-# a socket that listens as systemd does, if there is something that can listen
 pgwork reap --json >"$tmp/reap.out" 2>"$tmp/reap.err" &
 p=$! jobs_of_ours=$!
 until_true 20 grep -q reaping "$tmp/reap.err"
@@ -52,5 +51,19 @@ yes 'and the old one is kept' until_true 10 count_is "SELECT count(*) FROM pgwor
 kill -INT $p 2>/dev/null || :
 kill -TERM $p
 wait $p
-yes 'ends' true
+yes 'something that listens as systemd does' cc -o "$tmp/listen" "$top/test/cli/listen.c"
+for socket in "$tmp/notify" "@pgwork-cli-$$"; do
+    "$tmp/listen" "$socket" >"$tmp/heard" &
+    l=$! jobs_of_ours=$!
+    until_true 10 grep -q listening "$tmp/heard"
+    # from a shell that becomes pgwork, so that WATCHDOG_PID is right
+    NOTIFY_SOCKET=$socket WATCHDOG_USEC=200000 sh -c 'WATCHDOG_PID=$$ exec pgwork -q reap' &
+    p=$! jobs_of_ours="$l $!"
+    yes "READY=1 (${socket%${socket#?}})" until_true 20 grep -q '^READY=1$' "$tmp/heard"
+    yes 'WATCHDOG=1' until_true 20 grep -q '^WATCHDOG=1$' "$tmp/heard"
+    kill -TERM $p
+    wait $p
+    wait $l
+    is 'STOPPING=1, and nothing after it' "$(tail -n 1 "$tmp/heard")" STOPPING=1
+done
 exit 0
