@@ -967,7 +967,7 @@ typedef struct pgw_migration {
 /** Calls @p fn for each known and each applied migration, lowest first, until it returns non-zero; borrowed during the
  * call. For status and dry runs; a schema that is not there has nothing applied. */
 PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg);
-/** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless when repeated or run by two at once. *applied may be NULL. PGW_ESCHEMA: the schema is newer, or an applied file was changed. */
+/** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless when repeated or run by two at once. *applied may be NULL. Each statement, and the wait for another migrator, has the deadline of pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, or an applied file was changed. */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 /** @} */
 

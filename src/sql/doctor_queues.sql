@@ -5,16 +5,16 @@ WITH dead AS (
     SELECT j.queue, count(*) AS n, max(j.finished_at) AS last FROM pgwork.job j WHERE j.state = 'dead' GROUP BY j.queue
 ), found AS (
     SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(q.name)) AS finding,
-           format('When that is over: `pgwork queue resume %s`.', q.name) AS advice
+           format('When that is over: `pgwork queue resume %s`.', quote_literal(q.name)) AS advice
       FROM pgwork.queue q WHERE q.paused
     UNION ALL
     SELECT 1, 'queues', format('queue %s is being drained: it takes no jobs', quote_literal(q.name)),
-           format('When that is over: `pgwork queue resume %s`.', q.name)
+           format('When that is over: `pgwork queue resume %s`.', quote_literal(q.name))
       FROM pgwork.queue q WHERE q.draining
     UNION ALL
-    SELECT 1, 'dead letters', format('queue %s has %s dead letters, the last one died %s ago', quote_literal(d.queue), d.n,
+    SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.queue), d.n,
                                      date_trunc('second', clock_timestamp() - d.last)),
-           format('Read why with `pgwork jobs --queue %s --state dead`; then redrive or purge them.', d.queue)
+           format('Read why with `pgwork dead list %s`; then redrive or purge them.', quote_literal(d.queue))
       FROM dead d
 )
 SELECT grade, check_name, finding, advice FROM found

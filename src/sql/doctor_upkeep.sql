@@ -15,17 +15,17 @@ SELECT CASE WHEN alive > 0 THEN 0 ELSE 2 END, 'reaper',
             WHEN last IS NULL THEN 'no reaper has been seen in the last day'
             ELSE 'no reaper since ' || date_trunc('second', clock_timestamp() - last) END,
        CASE WHEN alive > 0 THEN ''
-            ELSE 'Start one (`pgwork reaper`) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
+            ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL
 SELECT CASE WHEN n > 0 THEN 2 ELSE 0 END, 'expired leases',
-       CASE WHEN n > 0 THEN format('%s leases ended more than a lease ago and were not taken back, the oldest since %s', n, date_trunc('second', clock_timestamp() - oldest))
+       CASE WHEN n > 0 THEN format('leases that ended long ago and were not taken back: %s, the oldest ended %s ago', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no lease is overdue' END,
-       CASE WHEN n > 0 THEN 'See that a reaper runs, then look into its log; `pgwork reap` takes them back now.' ELSE '' END
+       CASE WHEN n > 0 THEN 'See that a reaper runs, and look into its log; `pgwork reap --once` takes them back now.' ELSE '' END
   FROM expired
 UNION ALL
 SELECT CASE WHEN n > 0 THEN 2 ELSE 0 END, 'delayed jobs',
-       CASE WHEN n > 0 THEN format('%s delayed jobs are overdue, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
+       CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no delayed job is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END
   FROM late

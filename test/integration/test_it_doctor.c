@@ -99,8 +99,9 @@ void test_overdue_leases_and_delayed_jobs(void)
     pgtemp_exec(
         "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE nonce IS NOT NULL;"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
-    ASSERT_HAS("bad expired leases: 1 leases", visit(h)->text);
-    ASSERT_HAS("bad delayed jobs: 1 delayed jobs", visit(h)->text);
+    ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 1,",
+               visit(h)->text);
+    ASSERT_HAS("bad delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "overdue", true), h);
 }
 
@@ -117,7 +118,7 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
     ASSERT_HAS("note queues: queue 'ill' is paused", visit(h)->text);
     ASSERT_HAS("note queues: queue 'ill' is being drained", visit(h)->text);
-    ASSERT_HAS("note dead letters: queue 'ill' has 1 dead letters", visit(h)->text);
+    ASSERT_HAS("note dead letters: dead letters in queue 'ill': 1,", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "ill", true), h);
     ASSERT_HAS("good queues: ", visit(h)->text);
 }

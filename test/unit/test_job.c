@@ -384,7 +384,7 @@ void test_what_a_claim_refuses(void)
     BAD("`opts->queues` is NULL", o.queues = NULL);
     BAD("`opts->queues_count` is 0: allowed is 1 .. 64", o.queues_count = 0);
     BAD("`opts->queues_count` is 65", o.queues_count = 65);
-    BAD("`opts->queues[i]` has a control character", (o.queues = bad, o.queues_count = 2));
+    BAD("`opts->queues[1]` has a control character", (o.queues = bad, o.queues_count = 2));
     BAD("`opts->max` is 0: allowed is 1 .. 10000", o.max = 0);
     BAD("`opts->max` is 10001", o.max = 10001);
     BAD("`opts->lease_ms` is 5", o.lease_ms = 5);
@@ -707,7 +707,7 @@ void test_what_the_finishing_verbs_refuse(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 10001));
     ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, bad_output, 1));
-    ASSERT_SAYS("`outputs[i]`");
+    ASSERT_SAYS("`outputs[0]`");
     o.retry_ms = -2;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
     o.retry_ms = INT64_MAX;
