@@ -109,8 +109,9 @@ static void terminate(const char *pid)
 
 void test_R01_first_error_is_kept(void)
 {
-    w = wire_open();
-    TEST_ASSERT_EQUAL(PGW_OK, open_at(pgtemp_dsn(), NULL, NULL));
+    PGconn *conn;
+
+    open_direct();
     /* the session ends itself: 57P01, then a second result without any SQLSTATE */
     TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
     TEST_ASSERT_EQUAL_STRING("57P01", pgw_error_sqlstate(h));
@@ -121,6 +122,14 @@ void test_R01_first_error_is_kept(void)
                       ask("SELECT pg_terminate_backend(pg_backend_pid())::text", PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_STRING("57P01", pgw_error_sqlstate(h));
     TEST_ASSERT_TRUE(pgw_is_unknown(pgw_error_status(h)));
+    pgw_close(h);
+    /* a connection of the caller's is read to its end, and the later results do not hide the first
+     */
+    conn = pgtemp_connect();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
+    TEST_ASSERT_EQUAL_STRING("57P01", pgw_error_sqlstate(h));
+    PQfinish(conn);
 }
 
 void test_R02_a_crash_of_the_server_is_told_by_a_warning(void)
