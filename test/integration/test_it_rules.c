@@ -755,3 +755,73 @@ void test_a_session_killed_while_idle_is_replaced_without_a_riddle(void)
     TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (1)", PGW__WRITES, 0));
     TEST_ASSERT_EQUAL_INT64(2, pgw__pq_epoch(h));
 }
+
+/* Nothing was sent yet, so the write is simply sent over the next connection. */
+void test_a_session_lost_before_the_statement_is_replaced_without_a_riddle(void)
+{
+    static const char types[] = {'R', 'K', 'D',
+                                 '1'}; /* greeting, key, probe of the setup, prepare */
+    pgw__call call = {.sql = PGW__SQL_HANDLE_VERSION, .read = read_text, .flags = PGW__WRITES};
+
+    pgtemp_exec(
+        "CREATE SCHEMA pgwork; CREATE FUNCTION pgwork.version() RETURNS text LANGUAGE sql AS "
+        "$$ SELECT 'one' $$");
+    w = wire_open();
+    for (size_t i = 0; i < sizeof(types); i++) {
+        open_through_wire();
+        TEST_ASSERT_EQUAL(PGW_ECONN,
+                          ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
+        wire_at(w, types[i], 1, NULL, 0, WIRE_CUT);
+        TEST_ASSERT_EQUAL_MESSAGE(PGW_OK, pgw__pq_call(h, &call), pgw_error_message(h));
+        TEST_ASSERT_EQUAL_INT((int)i + 1, wire_orders(w));
+        TEST_ASSERT_EQUAL_STRING("one", text_read);
+        pgw_close(h);
+        h = NULL;
+    }
+    pgtemp_exec("DROP SCHEMA pgwork CASCADE");
+}
+
+void test_open_does_not_hide_a_session_lost_in_its_setup(void)
+{
+    w = wire_open();
+    wire_at(w, 'D', 1, NULL, 0, WIRE_CUT);
+    TEST_ASSERT_EQUAL(PGW_ECONN, open_at(wire_dsn(w), NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(1, wire_connections(w));
+}
+
+void test_a_server_that_is_silent_while_connecting_is_asked_again(void)
+{
+    w = wire_open();
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "connect.timeout_ms", "300"));
+    TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
+    wire_at(w, 'R', 1, NULL, 0, WIRE_SILENT);
+    TEST_ASSERT_EQUAL_STRING("there", answer("SELECT 'there'"));
+    TEST_ASSERT_EQUAL_INT(1, wire_orders(w));
+    TEST_ASSERT_EQUAL_INT(3, wire_connections(w));
+}
+
+void test_a_load_into_a_hole_is_bounded(void)
+{
+    static char rows[1 << 20];
+    pgw_status st = PGW_OK;
+
+    for (size_t i = 0; i + 4 <= sizeof(rows); i += 4) memcpy(rows + i, "1\tx\n", 4);
+    open_through_wire();
+    pgw_set_timeout(h, 300);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_copy_begin(h, "load", "COPY public.t FROM STDIN"));
+    wire_freeze(w, true);
+    for (int i = 0; i < 100 && st == PGW_OK; i++) st = pgw__pq_copy_data(h, rows, sizeof(rows));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, st);
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw__pq_copy_end(h, true)); /* it is over */
+    wire_freeze(w, false);
+    pgw_set_timeout(h, 0);
+    TEST_ASSERT_EQUAL_STRING("back", answer("SELECT 'back'"));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM t"));
+    /* and the server's refusal in the middle of a load is heard */
+    st = PGW_OK;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_copy_begin(h, "load", "COPY public.t FROM STDIN"));
+    for (int i = 0; i < 100 && st == PGW_OK; i++) st = pgw__pq_copy_data(h, rows, sizeof(rows));
+    if (st == PGW_OK) st = pgw__pq_copy_end(h, true);
+    TEST_ASSERT_EQUAL(PGW_EEXISTS, st);
+    TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
+}
