@@ -219,7 +219,7 @@ BEGIN
         IF setting.name = 'implicit_queues' THEN
             PERFORM pgwork._refuse_unless(setting.value IN ('on', 'off'), 'value', setting.value, 'on or off');
         ELSE
-            PERFORM pgwork._refuse_unless(setting.value ~ '^[0-9]{1,15}$', 'value', setting.value, 'milliseconds, 0 and up');
+            PERFORM pgwork._refuse_unless(CASE WHEN setting.value ~ '^[0-9]{1,15}$' THEN setting.value::bigint <= 3153600000000 END, 'value', setting.value, 'milliseconds, 0 .. 3153600000000');
         END IF;
         UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name RETURNING s.value INTO now_is;
     END IF;

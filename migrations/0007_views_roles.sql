@@ -58,7 +58,7 @@ DECLARE
 BEGIN
     FOR f IN SELECT p.oid::regprocedure AS call, p.proname AS name FROM pg_proc p WHERE p.pronamespace = s::regnamespace LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.call);
-        CONTINUE WHEN f.name LIKE '\_%';
+        CONTINUE WHEN starts_with(f.name, '_');
         FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
             CONTINUE WHEN to_regrole(who) IS NULL;
             IF who = 'pgwork_operator'
