@@ -1,0 +1,466 @@
+/* Upkeep, operators' verbs, and waking those who sleep. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PGconn *a, *b;
+static struct took job, jobs[3000];
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    b = kit_open();
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+static void fill(const char *queue, int n)
+{
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('%s', array_fill('1'::jsonb, ARRAY[%d]))",
+           queue, n);
+}
+
+static void spoil(const char *queue, int n)
+{
+    fill(queue, n);
+    TEST_ASSERT_EQUAL_INT(n, kit_claim(a, queue, n, jobs));
+    for (int i = 0; i < n; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", jobs + i, ", 'boom', 0, true"));
+}
+
+/* -- reap and promote ---------------------------------------------------------------------------
+ */
+
+void test_reap_goes_in_batches(void)
+{
+    fill("q", 25);
+    kit_claim(a, "q", 25, jobs);
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(10, kit_number(a, "SELECT returned FROM pgwork.reap('q', 10)"));
+    TEST_ASSERT_EQUAL_INT64(10, kit_number(a, "SELECT returned FROM pgwork.reap(NULL, 10)"));
+    TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "SELECT reaped FROM pgwork.maintain(10)"));
+    TEST_ASSERT_EQUAL_STRING("25 0 0 0 0", kit_places(a, "q"));
+    kit_refused(a, "PW001", "batch|0|1 .. 100000", "SELECT pgwork.reap(batch => 0)");
+    kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.reap('none')");
+}
+
+void test_reap_leaves_live_leases_alone(void)
+{
+    fill("q", 3);
+    kit_claim(a, "q", 2, jobs);
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", jobs, ""));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    TEST_ASSERT_EQUAL_STRING("stale", kit_say(a, "complete", jobs + 1, ""));
+}
+
+void test_reap_does_not_wait_for_a_holder_that_is_just_finishing(void)
+{
+    fill("q", 2);
+    kit_claim(a, "q", 2, jobs);
+    kit_expire(a, "q");
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT returned FROM pgwork.reap()"));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT returned FROM pgwork.reap()"));
+}
+
+/* A great batch may commit after jobs with later places were claimed: their leases lie behind it.
+ */
+void test_a_lease_behind_a_long_stretch_of_ready_jobs_is_reaped(void)
+{
+    PGconn *late = kit_open();
+    long long reaped = 0;
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(late, "BEGIN");
+    kit_do(late,
+           "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[12000]))");
+    kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_do(late, "COMMIT");
+    kit_expire(a, "q");
+    for (long long end = kit_ms() + 10000; reaped == 0 && kit_ms() < end; kit_sleep_ms(50))
+        reaped = kit_number(b, "SELECT reaped FROM pgwork.maintain()");
+    TEST_ASSERT_EQUAL_INT64(1, reaped);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(job.id, jobs[0].id);
+}
+
+void test_promote_brings_in_the_earliest_first_and_says_when_to_come_back(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    TEST_ASSERT_NULL(kit_text(a, "SELECT next_ms FROM pgwork.promote()"));
+    kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(g), delay_ms => 10000 * g, priority => 7) FROM "
+              "generate_series(3, 1, -1) g");
+    TEST_ASSERT_TRUE(kit_number(a, "SELECT next_ms FROM pgwork.promote()") > 5000);
+    TEST_ASSERT_TRUE(kit_number(a, "SELECT next_ms FROM pgwork.promote()") <= 10000);
+    kit_do(a, "UPDATE pgwork.delayed_job SET run_at = run_at - interval '1 h'");
+    TEST_ASSERT_EQUAL_STRING("(2,0)", kit_text(a, "SELECT p::text FROM pgwork.promote(2) p"));
+    TEST_ASSERT_EQUAL_STRING("(1,)", kit_text(a, "SELECT p::text FROM pgwork.promote(2) p"));
+    TEST_ASSERT_EQUAL_STRING(
+        "1,2,3",
+        kit_text(b, "SELECT string_agg(payload::text, ',') FROM pgwork.claim('{q}', 9, 'w')"));
+}
+
+void test_maintain_says_when_to_come_back(void)
+{
+    TEST_ASSERT_TRUE(kit_number(a, "SELECT next_ms FROM pgwork.maintain()") <= 1000);
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60)");
+    TEST_ASSERT_TRUE(kit_number(a, "SELECT next_ms FROM pgwork.maintain()") <= 60);
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 1) FROM generate_series(1, 20)");
+    kit_sleep_ms(5);
+    TEST_ASSERT_EQUAL_STRING(
+        "10 0", kit_text(a, "SELECT promoted || ' ' || next_ms FROM pgwork.maintain(10)"));
+}
+
+static void all_promote(PGconn *conn, int i, void *ctx)
+{
+    long long *sums = ctx;
+
+    while (strncmp(kit_places(conn, "q"), "400 ", 4) != 0)
+        sums[i] += kit_number(conn, "SELECT promoted FROM pgwork.promote(17)");
+}
+
+void test_many_promoters_bring_each_job_in_once(void)
+{
+    long long sums[3] = {0};
+
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[400]), delays_ms => "
+              "'{60000}')");
+    kit_due(a, "q");
+    kit_race(3, all_promote, sums);
+    TEST_ASSERT_EQUAL_INT64(400, sums[0] + sums[1] + sums[2]);
+    TEST_ASSERT_EQUAL_STRING("400 0 0 0 0", kit_places(a, "q"));
+}
+
+/* -- retention ----------------------------------------------------------------------------------
+ */
+
+void test_finished_jobs_are_kept_as_long_as_the_queue_says(void)
+{
+    fill("q", 1);
+    kit_claim(a, "q", 1, &job);
+    kit_say(a, "complete", &job, ", '{1}'");
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q")); /* not at all */
+    kit_do(a, "SELECT pgwork.queue_set('q', retention_ms => 3600000)");
+    fill("q", 3);
+    kit_claim(a, "q", 3, jobs);
+    kit_say(a, "complete", jobs, ", '{\"{\\\"a\\\": 1}\"}'");
+    kit_say(a, "complete", jobs + 1, "");
+    kit_say(a, "complete", jobs + 2, ", '{NULL}'");
+    TEST_ASSERT_EQUAL_STRING(
+        "{\"a\": 1}",
+        kit_text(a, "SELECT output FROM pgwork.job WHERE id = %lld AND state = 'done'",
+                 jobs[0].id));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.prune()"));
+    kit_do(a,
+           "UPDATE pgwork.done_job SET finished_at = finished_at - interval '2 h' WHERE id <> %lld",
+           jobs[1].id);
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.prune(1)"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.prune(1)"));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 1", kit_places(a, "q"));
+    kit_do(a, "SELECT pgwork.queue_set('q', retention_ms => 0)");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pruned FROM pgwork.maintain()"));
+}
+
+/* -- operators ----------------------------------------------------------------------------------
+ */
+
+void test_redrive_by_id_by_kind_and_all(void)
+{
+    long long id;
+
+    kit_do(a, "SELECT pgwork.enqueue('q', kind => k, priority => 3, key => k, max_attempts => 1) "
+              "FROM unnest('{a,b,b,c}'::text[]) k");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 9, jobs)); /* b once */
+    for (int i = 0; i < 3; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", jobs + i, ", 'boom'"));
+    id = jobs[0].id;
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.redrive('q', kind => 'x')"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.redrive('q', '{}')"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', '{%lld,0}')", id));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', kind => 'b')"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', batch => 5)"));
+    TEST_ASSERT_EQUAL_STRING("3 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 9, jobs));
+    TEST_ASSERT_EQUAL_INT(1, jobs[0].attempt); /* afresh */
+    TEST_ASSERT_EQUAL_INT(3, jobs[0].priority);
+    TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
+    kit_refused(a, "PW001", "batch|0", "SELECT pgwork.redrive('q', batch => 0)");
+}
+
+void test_dead_letters_are_purged_by_age(void)
+{
+    spoil("q", 3);
+    kit_do(a, "UPDATE pgwork.dead_job SET died_at = died_at - interval '1 h' WHERE id = %lld",
+           jobs[1].id);
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q', 60000)"));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q')"));
+    kit_refused(a, "PW001", "older_than_ms|-1", "SELECT pgwork.dead_purge('q', -1)");
+    kit_refused(a, "PW001", "older_than_ms", "SELECT pgwork.dead_purge('q', 9223372036854775807)");
+}
+
+void test_purge_by_state_never_takes_running_jobs(void)
+{
+    static const char *const states[] = {"ready", "delayed", "dead", "done"};
+
+    for (int round = 0; round < 2; round++) {
+        kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000)");
+        spoil("q", 2);
+        fill("q", 5);
+        kit_claim(a, "q", 3, jobs);
+        kit_say(a, "complete", jobs, "");
+        kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60000, key => 'k')");
+        TEST_ASSERT_EQUAL_STRING("2 2 1 2 1", kit_places(a, "q"));
+        if (round == 0) {
+            for (int i = 0; i < 4; i++)
+                TEST_ASSERT_EQUAL_INT64(
+                    i % 2 ? 1 : 2,
+                    kit_number(a, "SELECT pgwork.queue_purge('q', '%s')", states[i]));
+        } else {
+            TEST_ASSERT_EQUAL_INT64(6, kit_number(a, "SELECT pgwork.queue_purge('q', 'all')"));
+        }
+        TEST_ASSERT_EQUAL_STRING("0 2 0 0 0", kit_places(a, "q"));
+        TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
+        kit_say(a, "complete", jobs + 1, "");
+        kit_say(a, "complete", jobs + 2, "");
+        kit_do(a, "SELECT pgwork.queue_purge('q', 'done')");
+    }
+    kit_refused(a, "PW001", "state|'leased'|ready, delayed, dead, done or all",
+                "SELECT pgwork.queue_purge('q', 'leased')");
+}
+
+void test_drop_refuses_while_there_are_jobs(void)
+{
+    fill("q", 2);
+    kit_claim(a, "q", 1, &job);
+    kit_refused(a, "PW006", "'q'|still has jobs", "SELECT pgwork.queue_drop('q')");
+    TEST_ASSERT_EQUAL_STRING("1 1 0 0 0", kit_places(a, "q"));
+    kit_do(a, "SELECT pgwork.queue_drop('q', true)");
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.complete('q', '{%lld}', '{%s}')", job.id,
+                job.token);
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.queue_drop('q')");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.live_job"));
+    fill("q", 1); /* a new queue of the name has nothing of the old one */
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("gone", kit_say(a, "complete", &job, ""));
+}
+
+void test_depth_counts_up_to_what_is_asked(void)
+{
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q')");
+    fill("q", 30);
+    kit_claim(a, "q", 10, jobs);
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 1000) FROM generate_series(1, 7)");
+    TEST_ASSERT_EQUAL_STRING("20 10 7 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("2 10 7 0 0",
+                             kit_text(a, "SELECT concat_ws(' ', ready, leased, delayed, dead, "
+                                         "done) FROM pgwork.depth('q', 12)"));
+    TEST_ASSERT_EQUAL_STRING("5", kit_text(a, "SELECT delayed FROM pgwork.depth('q', 5)"));
+    kit_do(
+        a,
+        "UPDATE pgwork.live_job SET created_at = created_at - interval '1 h' WHERE nonce IS NULL");
+    TEST_ASSERT_EQUAL_INT64(3600, kit_number(a, "SELECT oldest_ms / 1000 FROM pgwork.depth('q')"));
+    kit_refused(a, "PW001", "at_most|0", "SELECT pgwork.depth('q', 0)");
+    TEST_ASSERT_EQUAL_STRING(
+        "q 20 10 7",
+        kit_text(a,
+                 "SELECT concat_ws(' ', queue, ready, leased, delayed) FROM pgwork.queue_stats"));
+}
+
+void test_queues_are_made_and_set_within_their_limits(void)
+{
+    static const char *const bad[] = {"lease_ms => 99",     "lease_ms => 86400001",
+                                      "max_attempts => 0",  "max_attempts => 1001",
+                                      "backoff_ms => -1",   "backoff_cap_ms => 31536000001",
+                                      "retention_ms => -1", "retention_ms => 9223372036854775807",
+                                      "max_bytes => 0",     "max_bytes => 268435457"};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(bad[i], " "), bad[i]);
+        kit_refused(a, "PW001", name, "SELECT pgwork.queue_create('q', %s)", bad[i]);
+    }
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.queue"));
+    kit_do(a, "SELECT pgwork.queue_create('q', lease_ms => 100, max_attempts => 3)");
+    kit_do(a, "SELECT pgwork.queue_create('q', max_attempts => 4), pgwork.queue_set('q', notify => "
+              "false), pgwork.queue_set('q')");
+    TEST_ASSERT_EQUAL_STRING("100 4 1000 f",
+                             kit_text(a, "SELECT concat_ws(' ', lease_ms, max_attempts, "
+                                         "backoff_ms, notify) FROM pgwork.queue_stats"));
+    kit_refused(a, "PW003", "no queue 'p'", "SELECT pgwork.queue_set('p', lease_ms => 100)");
+    kit_refused(a, "PW003", "no queue 'p'", "SELECT pgwork.queue_pause('p')");
+    kit_refused(a, "PW001", "queue", "SELECT pgwork.queue_create('')");
+}
+
+void test_settings_are_read_set_and_checked(void)
+{
+    TEST_ASSERT_EQUAL_STRING("on", kit_text(a, "SELECT pgwork.setting('implicit_queues')"));
+    TEST_ASSERT_EQUAL_STRING("off", kit_text(a, "SELECT pgwork.setting('implicit_queues', 'off')"));
+    TEST_ASSERT_EQUAL_STRING("off", kit_text(b, "SELECT pgwork.setting('implicit_queues')"));
+    kit_refused(a, "PW001", "value|'maybe'|on or off",
+                "SELECT pgwork.setting('implicit_queues', 'maybe')");
+    kit_refused(a, "PW001", "name|'x'|implicit_queues, op_retention_ms",
+                "SELECT pgwork.setting('x')");
+    kit_refused(a, "PW001", "name|NULL", "SELECT pgwork.setting(NULL)");
+    kit_refused(a, "PW001", "value|'-1'", "SELECT pgwork.setting('op_retention_ms', '-1')");
+    kit_refused(a, "PW001", "value|999999999999999",
+                "SELECT pgwork.setting('op_retention_ms', '999999999999999')");
+    kit_do(a, "SELECT pgwork.setting('op_retention_ms', '3153600000000'),"
+              " pgwork.setting('implicit_queues', 'on')");
+    fill("q", 1);
+    kit_do(a, "SELECT pgwork.prune()"); /* the greatest of them works */
+}
+
+void test_beats_and_their_limits(void)
+{
+    kit_do(a, "SELECT pgwork.beat('reaper', 'one'), pgwork.beat('reaper', 'one')");
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, "SELECT count(*) FROM pgwork.beat WHERE pid = pg_backend_pid()"));
+    kit_refused(a, "PW001", "role|''", "SELECT pgwork.beat('', 'one')");
+    kit_refused(a, "PW001", "name|NULL", "SELECT pgwork.beat('reaper', NULL)");
+}
+
+void test_claims_refuse_what_is_out_of_range(void)
+{
+    static const char *const bad[][2] = {
+        {"n|0|1 .. 10000", "'{q}', 0, 'w'"},
+        {"n|10001", "'{q}', 10001, 'w'"},
+        {"n|NULL", "'{q}', NULL, 'w'"},
+        {"n|-2147483648", "'{q}', -2147483648, 'w'"},
+        {"holder|NULL", "'{q}', 1, NULL"},
+        {"holder|''|1 to 255 bytes", "'{q}', 1, ''"},
+        {"holder|255", "'{q}', 1, repeat('h', 256)"},
+        {"lease_ms|99", "'{q}', 1, 'w', 99"},
+        {"lease_ms|86400001", "'{q}', 1, 'w', 86400001"},
+        {"queues|NULL", "NULL, 1, 'w'"},
+        {"queues|{}", "'{}', 1, 'w'"},
+        {"queues|1 to 64", "array_fill('q'::text, ARRAY[65]), 1, 'w'"}};
+
+    fill("q", 1);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        kit_refused(a, "PW001", bad[i][0], "SELECT pgwork.claim(%s)", bad[i][1]);
+    kit_claim(a, "q", 1, &job);
+    kit_refused(a, "PW001", "n|0",
+                "SELECT pgwork.complete_and_claim('q', '{%lld}', '{%s}', 0, 'w')", job.id,
+                job.token);
+    TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q")); /* nor was it completed */
+    kit_refused(a, "PW001", "lease_ms|99", "SELECT pgwork.extend('q', '{%lld}', '{%s}', 99)",
+                job.id, job.token);
+    kit_refused(a, "PW001", "retry_ms|-1", "SELECT pgwork.fail('q', '{%lld}', '{%s}', 'x', -1)",
+                job.id, job.token);
+    kit_refused(a, "PW001", "delay_ms|NULL", "SELECT pgwork.snooze('q', '{%lld}', '{%s}', NULL)",
+                job.id, job.token);
+    kit_refused(a, "PW001", "delay_ms|9223372036854775807",
+                "SELECT pgwork.snooze('q', '{%lld}', '{%s}', 9223372036854775807)", job.id,
+                job.token);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+}
+
+void test_complete_and_claim_in_one_call(void)
+{
+    fill("q", 3);
+    kit_claim(a, "q", 2, jobs);
+    kit_say(a, "release", jobs + 1, "");
+    TEST_ASSERT_EQUAL_STRING(kit_text(a, "SELECT '%lld 0 stale f, %lld 1  t, %lld 1  t'",
+                                      jobs[1].id, jobs[1].id, jobs[1].id + 1),
+                             kit_text(a,
+                                      "SELECT string_agg(concat_ws(' ', id, attempt, kind, token "
+                                      "IS NOT NULL), ', ') FROM pgwork.complete_and_claim("
+                                      "'q', '{%lld,%lld}', '{%s,%s}', 5, 'w')",
+                                      jobs[0].id, jobs[1].id, jobs[0].token, jobs[1].token));
+    TEST_ASSERT_EQUAL_STRING("0 2 0 0 0", kit_places(a, "q"));
+}
+
+/* -- waking -------------------------------------------------------------------------------------
+ */
+
+/* What a listener hears within a generous time, or at once when nothing is expected. */
+static const char *heard(PGconn *conn, int wait)
+{
+    static char text[300];
+    PGnotify *note = NULL;
+
+    for (long long end = kit_ms() + (wait ? 10000 : 0);;) {
+        kit_do(conn, "SELECT 1"); /* notifications come before the answer */
+        note = PQnotifies(conn);
+        if (note || kit_ms() >= end) break;
+        kit_sleep_ms(5);
+    }
+    if (!note) return "";
+    snprintf(text, sizeof(text), "%s %s", note->relname, note->extra);
+    PQfreemem(note);
+    return text;
+}
+
+void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
+{
+    PGconn *watch = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('other')");
+    kit_do(a, "LISTEN pgwork_wake_pgwork");
+    kit_put(b, "q");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0)); /* nobody sleeps */
+    kit_do(a, "SELECT pgwork.idle('{q}')");
+    kit_put(b, "other");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_put(b, "q");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_do(b, "SELECT pgwork.enqueue_many('q', '{1,2,3}')"); /* one for all */
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_do(b, "SELECT pgwork.queue_set('q', notify => false)");
+    kit_put(b, "q");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_do(b, "SELECT pgwork.queue_set('q', notify => true)");
+    kit_do(b, "BEGIN");
+    kit_put(b, "q");
+    kit_do(b, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_do(a, "SELECT pgwork.awake('{q}')");
+    kit_put(b, "q");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(watch, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"));
+}
+
+void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)
+{
+    fill("q", 3);
+    kit_claim(b, "q", 3, jobs);
+    kit_do(b, "SELECT pgwork.enqueue('q', delay_ms => 60000)");
+    kit_do(a, "LISTEN pgwork_wake_pgwork; SELECT pgwork.idle('{q}')");
+    kit_say(b, "release", jobs, "");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    kit_say(b, "fail", jobs + 1, ", 'boom', 0");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    kit_say(b, "snooze", jobs + 2, ", 60000");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_due(b, "q");
+    kit_do(b, "SELECT pgwork.promote()");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    kit_claim(b, "q", 1, jobs);
+    kit_expire(b, "q");
+    kit_do(b, "SELECT pgwork.reap()");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    kit_do(b, "SELECT pgwork.queue_resume('q')");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    kit_claim(b, "q", 1, jobs);
+    kit_say(b, "fail", jobs, ", 'boom', 0, true");
+    TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
+    kit_do(b, "SELECT pgwork.redrive('q')");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+}
