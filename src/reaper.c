@@ -108,11 +108,12 @@ static bool reaper_hopeless(pgw_status st)
 
 static void reaper_note(pgw_reaper *r, pgw_status st)
 {
-    const char *story = pgw_error_message(r->h);
+    const char *hint = pgw_error_hint(r->h);
 
-    snprintf(r->error, sizeof(r->error), "%s", story);
+    snprintf(r->error, sizeof(r->error), "%s%s%s", pgw_error_message(r->h),
+             *hint != '\0' ? ": " : "", hint);
     PGW__LOG(pgw__conf_log(r->conf), reaper_hopeless(st) ? PGW_ERROR : PGW_WARN, REAPER_ROOM, "%s",
-             story);
+             r->error);
 }
 
 static void reaper_hang_up(pgw_reaper *r)

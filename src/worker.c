@@ -81,7 +81,7 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
     w->hands = pgw__mem_zero(hands, sizeof(w->hands[0]));
     for (i = 0; w->hands != NULL && i < hands; i++) {
         w->hands[i].worker = w;
-        w->hands[i].tasks = pgw__mem_zero((size_t)w->batch, sizeof(w->hands[i].tasks[0]));
+        w->hands[i].tasks = pgw__mem_zero((size_t)w->batch, sizeof(pgw_task *));
         if (w->hands[i].tasks == NULL) return false;
         w->hands_count = i + 1;
     }
@@ -221,7 +221,12 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 
 static void worker_call_failed(pgw_worker *w, pgw_status st)
 {
-    worker_trouble(w, st, pgw_error_message(w->h));
+    const char *hint = pgw_error_hint(w->h);
+    char story[sizeof(w->error)];
+
+    snprintf(story, sizeof(story), "%s%s%s", pgw_error_message(w->h), *hint != '\0' ? ": " : "",
+             hint);
+    worker_trouble(w, st, story);
 }
 
 /* A call went well. Whatever the old session knew is gone if this is a new one. */

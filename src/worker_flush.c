@@ -21,7 +21,7 @@ bool pgw__worker_flush_init(pgw_worker *w)
     const int room = most > w->flush_jobs ? most : w->flush_jobs;
 
     w->room = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
-    w->out = pgw__mem_zero(w->room, sizeof(w->out[0]));
+    w->out = pgw__mem_zero(w->room, sizeof(pgw_task *));
     w->refs = pgw__mem_zero(w->room, sizeof(w->refs[0]));
     w->verdicts = pgw__mem_zero(w->room, sizeof(w->verdicts[0]));
     w->outputs = pgw__mem_zero(w->room, sizeof(w->outputs[0]));
@@ -239,7 +239,7 @@ static size_t flush_take(pgw_worker *w)
     if (w->done.count > 0) w->done_since = pgw__clock_ms();
     pthread_mutex_unlock(&w->lock);
 
-    qsort(w->out, n, sizeof(w->out[0]), flush_compare);
+    qsort(w->out, n, sizeof(pgw_task *), flush_compare);
     for (i = 0; i < n; i++) {
         w->refs[i] = w->out[i]->ref;
         w->outputs[i] = w->out[i]->output;

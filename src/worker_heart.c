@@ -18,7 +18,7 @@ bool pgw__worker_heart_init(pgw_worker *w)
 {
     pgw__beats *b = &w->beats;
 
-    b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->tasks[0]));
+    b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(pgw_task *));
     b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
     b->verdicts = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->verdicts[0]));
     b->sent_at = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->sent_at[0]));
@@ -134,7 +134,7 @@ static pgw_status heart_send_all(pgw_worker *w, pgw *h)
     pgw_status st = PGW_OK;
     size_t i, n;
 
-    qsort(b->tasks, b->count, sizeof(b->tasks[0]), heart_order);
+    qsort(b->tasks, b->count, sizeof(pgw_task *), heart_order);
     for (i = 0; i < b->count; i += n) {
         for (n = 1; i + n < b->count && heart_together(b->tasks[i], b->tasks[i + n]); n++) continue;
         if (st >= 0 || st == PGW_ENOTFOUND)

@@ -427,6 +427,12 @@ const char *pgw_error_message(const pgw *h)
 {
     return h->message;
 }
+const char *pgw_error_hint(const pgw *h)
+{
+    (void)h;
+    return "";
+}
+
 const char *pgw_error_sqlstate(const pgw *h)
 {
     return h->sqlstate;
