@@ -143,20 +143,27 @@ char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT])
     return text;
 }
 
-pgw_status pgw_token_parse(pgw_token *token, const char *text)
+pgw_token pgw__job_token(const unsigned char bytes[16])
 {
-    const pgw_token none = {0, 0};
-    unsigned char bytes[16];
+    pgw_token token = {0, 0};
     int i;
 
-    if (token == NULL) return PGW_EINVAL;
-    *token = none;
-    if (text == NULL || pgw__uuid_parse(bytes, text) != NULL) return PGW_EINVAL;
     for (i = 0; i < 8; i++) {
-        token->number = token->number << 8 | bytes[i];
-        token->nonce = token->nonce << 8 | bytes[8 + i];
+        token.number = token.number << 8 | bytes[i];
+        token.nonce = token.nonce << 8 | bytes[8 + i];
     }
-    return PGW_OK;
+    return token;
+}
+
+pgw_status pgw_token_parse(pgw_token *token, const char *text)
+{
+    unsigned char bytes[16] = {0}; /* stays so when text is no token */
+    const char *fault;
+
+    if (token == NULL) return PGW_EINVAL;
+    fault = pgw__uuid_parse(bytes, text);
+    *token = pgw__job_token(bytes);
+    return fault == NULL ? PGW_OK : PGW_EINVAL;
 }
 
 /* ---- what the verbs share ---- */

@@ -50,14 +50,16 @@ typedef enum pgw__job_column {
     PGW__JOB_COLUMNS
 } pgw__job_column;
 
-/* Makes one block of rows[first .. first + count). PGW_ENOMEM, PGW_ELIMIT (more than size_t holds).
- */
+/* Makes one block of rows[first .. first + count). PGW_ENOMEM. */
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
                           const pgw__job_column *columns);
 
 /* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
  * know. */
 pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col);
+
+/* A token from the 16 bytes of its UUID. */
+pgw_token pgw__job_token(const unsigned char bytes[16]);
 
 /* Ids and tokens of refs as columns. One allocation, caller frees `ids` with pgw__mem_free. */
 typedef struct pgw__job_refs {

@@ -95,16 +95,12 @@ static void row_tags(pgw_job *job, row_cursor *at, const pgw__rows *rows, int ro
     job->tags_count = n > 0 ? (size_t)n : 0;
 }
 
-static void row_token(pgw_token *token, const pgw__rows *rows, int row, int col)
+static pgw_token row_token(const pgw__rows *rows, int row, int col)
 {
     unsigned char bytes[16] = {0};
-    int i;
 
     if (!pgw__rows_null(rows, row, col)) pgw__rows_uuid(rows, row, col, bytes);
-    for (i = 0; i < 8; i++) {
-        token->number = token->number << 8 | bytes[i];
-        token->nonce = token->nonce << 8 | bytes[8 + i];
-    }
+    return pgw__job_token(bytes);
 }
 
 static void row_copy(pgw_job *job, row_cursor *at, const pgw__rows *rows, int row,
@@ -133,7 +129,7 @@ static void row_copy(pgw_job *job, row_cursor *at, const pgw__rows *rows, int ro
         case ROW_ID: *(int64_t *)field = pgw__rows_int(rows, row, col); break;
         case ROW_TIME: *(int64_t *)field = pgw__rows_time_us(rows, row, col); break;
         case ROW_SIZE: *(size_t *)field = (size_t)pgw__rows_int(rows, row, col); break;
-        case ROW_TOKEN: row_token(field, rows, row, col); break;
+        case ROW_TOKEN: *(pgw_token *)field = row_token(rows, row, col); break;
         }
     }
 }
