@@ -369,6 +369,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         job->tags_count = tags.count;
         code = enqueue_check(&e, scope, policy, &a);
         if (code == CLI_DONE) code = enqueue_run(&e, &a);
+        free((void *)(uintptr_t)job->body);
     }
     free(tags.at);
     return code;
