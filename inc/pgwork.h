@@ -1121,6 +1121,99 @@ PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
 PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit);
 /** @} */
 
+/* ------------------------------------------------------------------------------------------- */
+/** @name Semaphores @{
+ * At most so many permits of a name are out at any instant, over all machines. A permit is held for
+ * a limited time and proven by its token, as a job's lease is:
+ *
+ *                acquire: token                     release
+ *     (free) ------------------------> OUT ----------------------> (free)
+ *        ^                             | ^
+ *        |   ttl over, session ended   | |  extend: later end, same token
+ *        +-----------------------------+ +--
+ *
+ * A permit whose time is over is gone at that moment: pgw_sema_extend() says PGW_ELEASE, also when
+ * nobody has taken it yet. So extend at a third of the ttl, and stop the work that needs the permit
+ * when told PGW_ELEASE. How many there are can be changed while they are out (pgw_sema_resize);
+ * what is out beyond the new number goes away as it comes back, and nothing is granted before that.
+ *
+ * Names as for locks: UTF-8, 1 to 255 bytes. These verbs need an opened handle, outside of a
+ * transaction (else PGW_EMISUSE); all of them but the `session` option work behind a pooler in
+ * transaction mode. A wait cannot be armed by pgw_async(). PGW_ENOTFOUND: no such semaphore. */
+
+/** Makes it, with 1 .. 10,000 permits (operator). Does nothing when it is there with as many;
+ * PGW_EEXISTS: with another number. */
+PGW_API pgw_status pgw_sema_create(pgw *h, const char *name, int permits);
+/** (Operator.) */
+PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
+/** (Operator.) PGW_ELOCKED: permits are out, and @p force is false. Forced, their holders learn it
+ * at their next extend: PGW_ENOTFOUND. */
+PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
+
+typedef struct pgw_sema_opts {
+    size_t struct_size;
+    int n;              /* permits, all or none; 1 .. 10,000 */
+    int64_t timeout_ms; /* wait so long; 0: try; -1: until stopped */
+    int64_t ttl_ms;     /* they are ours for so long; 100 .. 86,400,000 */
+    const char *holder; /* who; NULL: property `holder` (host:pid) */
+    bool session;       /* they come back at once when this session ends, not only after ttl_ms */
+} pgw_sema_opts;
+/* clang-format off */
+#define PGW_SEMA_OPTS_INIT {sizeof(pgw_sema_opts), 1, 0, 30000, NULL, false}
+/* clang-format on */
+
+/**
+ * Takes permits under one token, all or none. @p opts may be NULL. Those who wait are served in the
+ * order of their coming, whatever they ask for, so a request for many is not starved by those for
+ * one; a try (timeout_ms 0) does not pass those who wait. Behind a pooler in transaction mode there
+ * is no queue: there waiting is polling, in no order. After 30 s in the queue a waiter goes to its
+ * end. The first notify of the handle's stop ends the wait.
+ *
+ * PGW_ELOCKED: not enough were free, or somebody waits in front. PGW_ELIMIT: n is more than there
+ * are. PGW_ECANCELED: stopped. PGW_EPOOLED: `session` needs one. PGW_EUNKNOWN: they may be out,
+ * until ttl_ms is over.
+ *
+ *     pgw_token token;
+ *     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
+ *     o.timeout_ms = 5000;
+ *     if (pgw_sema_acquire(h, &token, "licences", &o) == PGW_OK) {
+ *         render();
+ *         pgw_sema_release(h, "licences", token);
+ *     }
+ */
+PGW_API pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name,
+                                    const pgw_sema_opts *opts);
+/** They end @p ttl_ms from now. PGW_ELEASE: their time was over, they are lost. */
+PGW_API pgw_status pgw_sema_extend(pgw *h, const char *name, pgw_token token, int64_t ttl_ms);
+/** PGW_ELEASE: somebody else has them by now, or nobody; what was done under them may have been one
+ * too many. */
+PGW_API pgw_status pgw_sema_release(pgw *h, const char *name, pgw_token token);
+
+typedef struct pgw_sema_info {
+    size_t struct_size;
+    const char *name;            /* borrowed during the callback; NULL from pgw_sema_status() */
+    int permits, taken, waiting; /* taken may be more than permits after a resize */
+} pgw_sema_info;
+PGW_API pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name);
+/** Calls @p fn for each semaphore by name until it returns non-zero. PGW_EMPTY: none. */
+PGW_API pgw_status pgw_semas_each(pgw *h, int (*fn)(const pgw_sema_info *info, void *arg),
+                                  void *arg);
+
+typedef struct pgw_sema_grant {
+    size_t struct_size;
+    uint64_t number; /* of its token; the nonce is the holder's secret */
+    const char *holder;
+    int64_t taken_us, until_us; /* server's clock */
+    int permits;
+    int pid; /* they end with this session of the server; 0: only by time */
+} pgw_sema_grant;
+/** Calls @p fn for each grant that is out, the oldest first, until it returns non-zero; borrowed
+ * during the call. PGW_EMPTY: none. */
+PGW_API pgw_status pgw_sema_grants_each(pgw *h, const char *name,
+                                        int (*fn)(const pgw_sema_grant *grant, void *arg),
+                                        void *arg);
+/** @} */
+
 #ifdef __cplusplus
 }
 #endif

@@ -42,6 +42,17 @@ pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_
     return check_fault(h, argument, fault, allowed);
 }
 
+pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text)
+{
+    const char *fault = text == NULL      ? "is NULL"
+                        : text[0] == '\0' ? "is empty"
+                                          : pgw__text_fault(text, PGW__ANY_NAME_MAX);
+
+    if (h == NULL) return PGW_EINVAL;
+    if (fault == NULL) return PGW_OK;
+    return check_fault(h, argument, fault, "UTF-8 of 1 to 255 bytes");
+}
+
 pgw_status pgw__check_queue(pgw *h, const char *queue)
 {
     return pgw__check_name(h, "queue", queue, PGW__QUEUE_MAX);

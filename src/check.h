@@ -14,6 +14,7 @@
 #define PGW__TAGS_MAX      32
 #define PGW__TAG_MAX       255
 #define PGW__HOLDER_MAX    255
+#define PGW__ANY_NAME_MAX  255
 #define PGW__LEASE_MIN_MS  100
 #define PGW__LEASE_MAX_MS  86400000
 #define PGW__DELAY_MAX_MS  INT64_C(315360000000) /* ten years */
@@ -22,6 +23,8 @@
 pgw_status pgw__check_handle(pgw *h);
 pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
 pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max);
+/* Of a lock or a semaphore: any UTF-8 of 1 to 255 bytes. */
+pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text);
 pgw_status pgw__check_queue(pgw *h,
                             const char *queue); /* handle and name: the first line of most verbs */
 pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);

@@ -10,7 +10,6 @@
 #include "check.h"
 #include "clock.h"
 #include "mem.h"
-#include "name.h"
 #include "pq.h"
 
 #define LOCK_NAME_MAX    255
@@ -69,21 +68,6 @@ static bool lock_is_known(pgw *h, const char *name)
 
 /* ---- what callers may pass ---- */
 
-/* Any text will do that the server can hold. */
-static pgw_status lock_check_name(pgw *h, const char *name)
-{
-    char text[120];
-    const char *fault = name == NULL      ? "is NULL"
-                        : name[0] == '\0' ? "is empty"
-                                          : pgw__text_fault(name, LOCK_NAME_MAX);
-
-    if (h == NULL) return PGW_EINVAL;
-    if (fault == NULL) return PGW_OK;
-    snprintf(text, sizeof(text), "argument `name` %.40s: allowed is UTF-8 of 1 to %d bytes", fault,
-             LOCK_NAME_MAX);
-    return pgw__pq_fail(h, PGW_EINVAL, text, NULL);
-}
-
 static pgw_status lock_check_armed(pgw *h)
 {
     if (!pgw__pq_armed(h)) return PGW_OK;
@@ -93,7 +77,7 @@ static pgw_status lock_check_armed(pgw *h)
 
 static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
 {
-    pgw_status st = lock_check_name(h, name);
+    pgw_status st = pgw__check_any_name(h, "name", name);
 
     if (st == PGW_OK) st = pgw__check_int(h, "mode", (int64_t)mode, PGW_EXCLUSIVE, PGW_SHARED);
     if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, -1, LOCK_TIMEOUT_MAX);
@@ -356,7 +340,7 @@ pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name)
 
     if (is_free != NULL) *is_free = false;
     st = pgw__check_given(h, "is_free", is_free);
-    if (st == PGW_OK) st = lock_check_name(h, name);
+    if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = lock_check_armed(h);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }
@@ -404,7 +388,7 @@ pgw_status pgw_locks_each(pgw *h, const char *name, int (*fn)(const pgw_lock_inf
                             .ctx_size = sizeof(ctx)};
     pgw_status st = h == NULL ? PGW_EINVAL : PGW_OK;
 
-    if (st == PGW_OK && name != NULL) st = lock_check_name(h, name);
+    if (st == PGW_OK && name != NULL) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
     if (st == PGW_OK) st = lock_check_armed(h);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
@@ -446,7 +430,7 @@ pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
 
     if (who != NULL) memset(who, 0, sizeof(*who));
     st = pgw__check_given(h, "who", who);
-    if (st == PGW_OK) st = lock_check_name(h, name);
+    if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = pgw_locks_each(h, name, lock_take_holder, &find);
     return st == PGW_OK && !find.found ? PGW_EMPTY : st;
 }

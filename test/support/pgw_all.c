@@ -32,6 +32,7 @@
 #include "../../src/queue.c"
 #include "../../src/reap.c"
 #include "../../src/reaper.c"
+#include "../../src/sema.c"
 #include "../../src/sql.c"
 #include "../../src/status.c"
 #include "../../src/stop.c"

@@ -1,0 +1,413 @@
+-- 0009: counting semaphores: at most so many permits are out at any instant, each for a limited time.
+--
+-- A permit is a row of its own, so that those who come and go do not queue for a counter. A grant is one or
+-- more permits under one token (number, then nonce, as for jobs); the low bits of the number say at which
+-- permit to look for it.
+--
+-- Three advisory locks per semaphore:
+--   gate   shared by everybody while they take, extend or return, until their transaction ends; exclusive for
+--          who changes how many permits there are. So nobody works with a number that is changing.
+--   count  exclusive, for grants while more permits are out than there are (after a resize down): only
+--          then the permits that are out are counted, by one at a time.
+--   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
+--          order of the server. Who does not wait passes only while nobody holds it: so a request for many permits is
+--          not starved by those for one, and one session polls, not all.
+
+CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
+
+CREATE TABLE pgwork.semaphore (
+    id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name       text COLLATE "C" NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 255),
+    permits    integer NOT NULL CHECK (permits BETWEEN 1 AND 10000),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Free: nonce IS NULL, or its time is over, or it ends with a session that has ended. No column but the key
+-- is indexed, so to take and to return are HOT updates.
+CREATE TABLE pgwork.permit (
+    number      bigint,
+    nonce       bigint,
+    until       timestamptz,
+    taken_at    timestamptz,
+    semaphore   integer NOT NULL,
+    slot        integer NOT NULL,
+    size        integer,            -- permits of the grant
+    session     integer,            -- pid, when the grant ends with the session at the latest
+    holder      text,
+    PRIMARY KEY (semaphore, slot)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+CREATE FUNCTION pgwork._semaphore(name text) RETURNS pgwork.semaphore
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.semaphore;
+BEGIN
+    SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = _semaphore.name;
+    IF NOT FOUND THEN
+        PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
+        RAISE EXCEPTION 'there is no semaphore %', quote_literal(left(name, 80))
+            USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() makes one; names are case-sensitive';
+    END IF;
+    RETURN s;
+END $$;
+
+-- A grant that ends with its session holds this lock for as long as the session lives: no reuse of process
+-- numbers can fake that, and to see it takes no privilege.
+CREATE FUNCTION pgwork._grant_key(number bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.grant:' || number::text, 0);
+
+CREATE FUNCTION pgwork._grant_lives(number bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM pgwork._advisory(pgwork._grant_key(number)) a WHERE a.granted)
+$$;
+
+-- Permits of sessions that have ended are free at once; returns how many.
+CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    dead integer := 0;
+BEGIN
+    IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.session IS NOT NULL) THEN
+        WITH alive AS MATERIALIZED (
+            SELECT a.key FROM pgwork._advisory() a WHERE a.granted
+        ), d AS MATERIALIZED (
+            SELECT p.slot, p.number FROM pgwork.permit p
+             WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.session IS NOT NULL
+               AND pgwork._grant_key(p.number) NOT IN (SELECT key FROM alive)
+             ORDER BY p.slot FOR UPDATE SKIP LOCKED
+        )
+        UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
+          FROM d WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.slot = d.slot AND p.number = d.number;
+        GET DIAGNOSTICS dead = ROW_COUNT;
+    END IF;
+    RETURN dead;
+END $$;
+
+-- n free permits, locked for this transaction; fewer when there are fewer. Who wants one skips what others are just
+-- taking; who wants several waits for them (a moment, and in the order of slots, so never in a circle).
+CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer) RETURNS integer[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    IF n = 1 THEN
+        RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
+                      WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
+                        AND (p.nonce IS NULL OR p.until <= clock_timestamp())
+                      ORDER BY p.slot LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
+    RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
+                  WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
+                    AND (p.nonce IS NULL OR p.until <= clock_timestamp())
+                  ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
+END $$;
+
+-- While more are out than there are, only a count can tell what is free, and nobody may change it meanwhile.
+CREATE FUNCTION pgwork._permits_in_excess(semaphore integer, permits integer) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = _permits_in_excess.semaphore AND p.slot > permits) THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_advisory_xact_lock(pgwork._lock('sema.count', semaphore));
+    RETURN true;
+END $$;
+
+-- Takes n permits, or none. Under the gate. next_ms: when the first of those that are out will be over.
+CREATE FUNCTION pgwork._permits_take(semaphore integer, n integer, ttl_ms bigint, holder text, session boolean,
+    OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.semaphore;
+    slots integer[];
+    fresh bigint;
+    noise text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
+    salt bigint := ('x' || left(noise, 8) || right(noise, 8))::bit(64)::bigint;
+    ends timestamptz;
+BEGIN
+    SELECT * INTO s FROM pgwork.semaphore t WHERE t.id = _permits_take.semaphore;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the semaphore was dropped' USING ERRCODE = 'PW003';
+    ELSIF n > s.permits THEN
+        RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
+            USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
+    END IF;
+    IF pgwork._permits_in_excess(s.id, s.permits) THEN
+        PERFORM pgwork._permits_of_the_dead(s.id);
+        DELETE FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits AND (p.nonce IS NULL OR p.until <= clock_timestamp());
+        IF (SELECT count(*) FROM pgwork.permit p
+             WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) + n <= s.permits THEN
+            slots := pgwork._permits_free(s.id, s.permits, n);
+        END IF;
+    ELSE
+        slots := pgwork._permits_free(s.id, s.permits, n);
+        IF cardinality(slots) < n AND pgwork._permits_of_the_dead(s.id) > 0 THEN
+            slots := pgwork._permits_free(s.id, s.permits, n);
+        END IF;
+    END IF;
+    IF cardinality(slots) = n THEN
+        fresh := nextval('pgwork.semaphore_grant') * 16384 + slots[1];
+        IF session THEN
+            PERFORM pg_advisory_lock_shared(pgwork._grant_key(fresh));
+        END IF;
+        ends := clock_timestamp() + ttl_ms * interval '1 ms';
+        UPDATE pgwork.permit p
+           SET number = fresh, nonce = salt, until = ends, taken_at = clock_timestamp(), size = n,
+               session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder
+         WHERE p.semaphore = s.id AND p.slot = ANY (slots);
+        token := (lpad(to_hex(fresh), 16, '0') || lpad(to_hex(salt), 16, '0'))::uuid;
+        until := ends;
+    ELSE
+        next_ms := coalesce((SELECT greatest(1, ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000)::bigint)
+                               FROM pgwork.permit p
+                              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()), 1);
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._sema_check(n integer, ttl_ms bigint, holder text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF n BETWEEN 1 AND 10000 AND ttl_ms BETWEEN 100 AND 86400000 AND octet_length(coalesce(holder, '')) <= 255 THEN
+        RETURN;
+    END IF;
+    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
+    PERFORM pgwork._refuse_unless(ttl_ms BETWEEN 100 AND 86400000, 'ttl_ms', ttl_ms::text, '100 .. 86400000');
+    PERFORM pgwork._refuse('holder', holder, 'up to 255 bytes: who');
+END $$;
+
+CREATE FUNCTION pgwork.sema_acquire(name text, n integer DEFAULT 1, ttl_ms bigint DEFAULT 30000, holder text DEFAULT NULL,
+    session boolean DEFAULT false, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.semaphore := pgwork._semaphore(name);
+BEGIN
+    PERFORM pgwork._sema_check(n, ttl_ms, holder);
+    IF NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.turn', s.id)) THEN
+        RETURN; -- somebody is in front
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
+END $$;
+
+-- The turn is given up with the permits in hand, not at commit, so that the next one does not wait for our disk;
+-- the rows are locked until then.
+CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean,
+    OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+DECLARE
+    s pgwork.semaphore := pgwork._semaphore(name);
+    key bigint := pgwork._lock('sema.turn', s.id);
+BEGIN
+    PERFORM pgwork._sema_check(n, ttl_ms, holder);
+    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
+    IF NOT turn THEN
+        turn := pgwork._advisory_take(key, false, false, wait_ms);
+        IF NOT turn THEN
+            RETURN;
+        END IF;
+        PERFORM set_config('lock_timeout', '0', true);
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
+    IF token IS NOT NULL THEN
+        PERFORM pg_advisory_unlock(key);
+    END IF;
+EXCEPTION
+    WHEN lock_not_available THEN
+        PERFORM pgwork._unlock_if_held(key);
+        token := NULL;
+        next_ms := NULL;
+    WHEN query_canceled OR OTHERS THEN
+        PERFORM pgwork._unlock_if_held(key);
+        RAISE;
+END $$;
+
+CREATE FUNCTION pgwork.sema_leave(name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.semaphore;
+BEGIN
+    SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_leave.name;
+    RETURN FOUND AND pgwork._unlock_if_held(pgwork._lock('sema.turn', s.id));
+END $$;
+
+-- The permits of a token, locked in the order of slots; NULL: they are somebody else's by now, or nobody's.
+CREATE FUNCTION pgwork._permits_of(semaphore integer, token uuid) RETURNS integer[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    no bigint := pgwork.token_number(token);
+    salt bigint := ('x' || right(replace(token::text, '-', ''), 16))::bit(64)::bigint;
+    first integer := no & 16383;
+    many integer;
+    slots integer[];
+BEGIN
+    SELECT p.size INTO many FROM pgwork.permit p
+     WHERE p.semaphore = _permits_of.semaphore AND p.slot = first AND p.number = no AND p.nonce = salt;
+    IF FOUND THEN
+        slots := ARRAY(SELECT p.slot FROM pgwork.permit p
+                        WHERE p.semaphore = _permits_of.semaphore AND p.slot >= first AND p.number = no AND p.nonce = salt
+                        ORDER BY p.slot LIMIT many FOR NO KEY UPDATE);
+        IF cardinality(slots) = many THEN
+            RETURN slots;
+        END IF;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- A permit whose time is over is gone, also when nobody has taken it yet: it may not count any more.
+CREATE FUNCTION pgwork.sema_extend(name text, token uuid, ttl_ms bigint DEFAULT 30000) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.semaphore := pgwork._semaphore(name);
+    slots integer[];
+    ends timestamptz;
+BEGIN
+    PERFORM pgwork._sema_check(1, ttl_ms, NULL);
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._permits_in_excess(s.id, (SELECT t.permits FROM pgwork.semaphore t WHERE t.id = s.id));
+    slots := pgwork._permits_of(s.id, token);
+    IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1] AND p.until > clock_timestamp()
+                  AND (p.session IS NULL OR pgwork._grant_lives(p.number))) THEN
+        ends := clock_timestamp() + ttl_ms * interval '1 ms';
+        UPDATE pgwork.permit p SET until = ends WHERE p.semaphore = s.id AND p.slot = ANY (slots);
+    END IF;
+    RETURN ends;
+END $$;
+
+-- A hint for who waits at the head of the queue, delivered at commit. Whoever comes to the head later sees what we
+-- did: it has to wait for the turn, which we hold shared until then.
+CREATE FUNCTION pgwork._sema_wake(semaphore integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.turn', semaphore)) THEN
+        PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), semaphore::text);
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork.sema_release(name text, token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.semaphore := pgwork._semaphore(name);
+    slots integer[];
+    owner integer;
+    most integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    slots := pgwork._permits_of(s.id, token);
+    IF slots IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT p.session INTO owner FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1];
+    IF owner = pg_backend_pid() THEN
+        PERFORM pg_advisory_unlock_shared(pgwork._grant_key(pgwork.token_number(token)));
+    END IF;
+    SELECT t.permits INTO most FROM pgwork.semaphore t WHERE t.id = s.id;
+    UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
+     WHERE p.semaphore = s.id AND p.slot = ANY (slots) AND p.slot <= most;
+    IF slots[cardinality(slots)] > most THEN
+        DELETE FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = ANY (slots) AND p.slot > most;
+    END IF;
+    PERFORM pgwork._sema_wake(s.id);
+    RETURN true;
+END $$;
+
+CREATE FUNCTION pgwork._sema_check_permits(permits integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(permits BETWEEN 1 AND 10000, 'permits', permits::text, '1 .. 10000');
+END $$;
+
+CREATE FUNCTION pgwork.sema_create(name text, permits integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.semaphore;
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
+    PERFORM pgwork._sema_check_permits(permits);
+    INSERT INTO pgwork.semaphore AS t (name, permits) VALUES (sema_create.name, sema_create.permits) ON CONFLICT DO NOTHING RETURNING t.* INTO s;
+    IF FOUND THEN
+        INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, s.permits) g;
+        RETURN;
+    END IF;
+    s := pgwork._semaphore(name);
+    IF s.permits <> sema_create.permits THEN
+        RAISE EXCEPTION 'semaphore % is there, with % permits', quote_literal(left(name, 80)), s.permits
+            USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes how many there are';
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork.sema_resize(name text, permits integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.semaphore := pgwork._semaphore(name);
+BEGIN
+    PERFORM pgwork._sema_check_permits(permits);
+    PERFORM pg_advisory_xact_lock(pgwork._lock('sema.gate', s.id));
+    UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
+    INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, sema_resize.permits) g ON CONFLICT DO NOTHING;
+    PERFORM pgwork._permits_of_the_dead(s.id);
+    DELETE FROM pgwork.permit p
+     WHERE p.semaphore = s.id AND p.slot > sema_resize.permits AND (p.nonce IS NULL OR p.until <= clock_timestamp());
+    PERFORM pgwork._sema_wake(s.id);
+END $$;
+
+CREATE FUNCTION pgwork.sema_drop(name text, force boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.semaphore := pgwork._semaphore(name);
+BEGIN
+    PERFORM pg_advisory_xact_lock(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._permits_of_the_dead(s.id);
+    IF NOT force AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
+        RAISE EXCEPTION 'permits of semaphore % are out', quote_literal(left(name, 80))
+            USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders will be told at the next extend';
+    END IF;
+    DELETE FROM pgwork.permit p WHERE p.semaphore = s.id;
+    DELETE FROM pgwork.semaphore t WHERE t.id = s.id;
+    PERFORM pgwork._sema_wake(s.id);
+END $$;
+
+CREATE FUNCTION pgwork.sema_list(name text DEFAULT NULL) RETURNS TABLE (name text, permits integer, taken integer, waiting integer)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH a AS MATERIALIZED (SELECT * FROM pgwork._advisory())
+    SELECT s.name, s.permits,
+           (SELECT count(*)::integer FROM pgwork.permit p
+             WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
+               AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted))),
+           (SELECT count(*)::integer FROM a WHERE a.key = pgwork._lock('sema.turn', s.id) AND NOT a.shared)
+      FROM pgwork.semaphore s WHERE $1 IS NULL OR s.name = $1
+     ORDER BY s.name
+$$;
+
+CREATE FUNCTION pgwork.sema_holders(name text) RETURNS TABLE (number bigint, permits integer, holder text, taken_at timestamptz, until timestamptz,
+    pid integer)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), min(p.until), min(p.session)
+      FROM pgwork.permit p
+     WHERE p.semaphore = (SELECT s.id FROM pgwork.semaphore s WHERE s.name = $1) AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
+       AND (p.session IS NULL OR pgwork._grant_lives(p.number))
+     GROUP BY p.number ORDER BY min(p.taken_at), p.number
+$$;
+
+COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
+COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
+COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
+COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before.';
+COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced.';
+COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none, without waiting. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
+COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave().';
+COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
+COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a token end ttl_ms from now; returns when. NULL: their time was over, they are lost.';
+COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now.';
+COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, how many are out, how many sessions wait; of one semaphore or all.';
+COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are out; pid: they end with that session.';
+
+SELECT pgwork._grant();
+SELECT pgwork._grant_also('pgwork_worker', ARRAY['sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders']);

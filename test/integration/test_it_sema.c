@@ -1,0 +1,764 @@
+/* Semaphores with real sessions and real processes: never more out than there are, whatever
+ * happens. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "oom.h"
+#include "pgtemp.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LONG_MS    20000 /* more than any wait that goes well */
+#define CONTENDERS 64
+
+void setUp(void)
+{
+    pgtemp_migrate();
+}
+
+void tearDown(void)
+{
+    pgw_set_allocator(NULL);
+}
+
+static pgw *try_open(void)
+{
+    pgw_conf *conf;
+    pgw *h = NULL;
+
+    if (pgw_conf_new(&conf) != PGW_OK) return NULL;
+    pgw_conf_set(conf, "dsn", pgtemp_dsn());
+    pgw_conf_set(conf, "schema.check", "off"); /* pgtemp keeps no book of migrations */
+    pgw_open(&h, conf);
+    pgw_conf_free(conf);
+    return h;
+}
+
+static pgw *opened(void)
+{
+    pgw *h = try_open();
+
+    TEST_ASSERT_NOT_NULL(h);
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_message(h));
+    return h;
+}
+
+static void expect(pgw *h, pgw_status expected, pgw_status got)
+{
+    char text[1200];
+
+    snprintf(text, sizeof(text), "%s, not %s: %s", pgw_status_name(expected), pgw_status_name(got),
+             pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(expected, got, text);
+}
+
+static pgw_status take(pgw *h, pgw_token *token, const char *name, int n, int64_t timeout_ms,
+                       int64_t ttl_ms, bool session)
+{
+    pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
+
+    o.n = n, o.timeout_ms = timeout_ms, o.ttl_ms = ttl_ms, o.session = session;
+    return pgw_sema_acquire(h, token, name, &o);
+}
+
+static pgw_token taken(pgw *h, const char *name, int n)
+{
+    pgw_token token;
+
+    expect(h, PGW_OK, take(h, &token, name, n, 0, 3600000, false));
+    TEST_ASSERT_TRUE(token.number != 0);
+    return token;
+}
+
+static void refused(pgw *h, const char *name, int n, int64_t timeout_ms)
+{
+    pgw_token token = {1, 1};
+
+    expect(h, PGW_ELOCKED, take(h, &token, name, n, timeout_ms, 3600000, false));
+    TEST_ASSERT_TRUE(token.number == 0 && token.nonce == 0);
+}
+
+static void status(pgw *h, const char *name, int permits, int out, int waiting)
+{
+    pgw_sema_info info;
+
+    expect(h, PGW_OK, pgw_sema_status(h, &info, name));
+    TEST_ASSERT_EQUAL_INT(permits, info.permits);
+    TEST_ASSERT_EQUAL_INT(out, info.taken);
+    if (waiting >= 0) TEST_ASSERT_EQUAL_INT(waiting, info.waiting);
+}
+
+static pgw_status read_number(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    (void)h;
+    **(int64_t **)ctx = pgw__rows_int(rows, 0, 0);
+    return PGW_OK;
+}
+
+/* In the session of the handle itself. */
+static int64_t ask(pgw *h, const char *sql)
+{
+    int64_t n = -1, *out = &n;
+    const pgw__call call = {.read = read_number, .ctx = &out, .ctx_size = sizeof(out)};
+
+    return pgw__pq_text(h, "ask", sql, &call) == PGW_OK ? n : -1;
+}
+
+static const char session_locks[] =
+    "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+
+static int reaped(pid_t pid)
+{
+    int st;
+
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &st, 0));
+    return WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+}
+
+/* ---- one after the other ---- */
+
+void test_permits_go_out_and_come_back(void)
+{
+    pgw *h = opened(), *other = opened();
+    pgw_token a, b;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "three", 3));
+    expect(h, PGW_OK, pgw_sema_create(h, "three", 3));
+    expect(h, PGW_EEXISTS, pgw_sema_create(h, "three", 4));
+    a = taken(h, "three", 2);
+    refused(other, "three", 2, 0);
+    TEST_ASSERT_EQUAL_STRING("not enough permits are free", pgw_error_message(other));
+    status(h, "three", 3, 2, 0); /* none of the two */
+    b = taken(other, "three", 1);
+    TEST_ASSERT_TRUE(a.nonce != b.nonce && a.number != b.number);
+    refused(h, "three", 1, 0);
+    refused(h, "three", 1, 30);
+    expect(h, PGW_OK, pgw_sema_extend(h, "three", a, 5000));
+    expect(h, PGW_OK, pgw_sema_release(h, "three", a));
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "three", a));
+    expect(h, PGW_ELEASE, pgw_sema_extend(h, "three", a, 5000));
+    status(h, "three", 3, 1, 0);
+    a = taken(h, "three", 2);
+    expect(other, PGW_OK, pgw_sema_release(other, "three", b));
+    expect(other, PGW_ELOCKED, pgw_sema_drop(h, "three", false));
+    expect(h, PGW_OK, pgw_sema_drop(h, "three", true));
+    expect(h, PGW_ENOTFOUND, pgw_sema_extend(h, "three", a, 5000));
+    expect(h, PGW_ENOTFOUND, pgw_sema_drop(h, "three", false));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    pgw_close(h);
+    pgw_close(other);
+}
+
+void test_a_token_of_before_is_refused(void)
+{
+    pgw *h = opened();
+    pgw_token a, b, wrong;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "fenced", 1));
+    a = taken(h, "fenced", 1);
+    pgtemp_exec("UPDATE pgwork.permit SET until = clock_timestamp() - interval '1 s' WHERE nonce "
+                "IS NOT NULL");
+    expect(h, PGW_ELEASE, pgw_sema_extend(h, "fenced", a, 5000)); /* though nobody has taken it */
+    b = taken(h, "fenced", 1);
+    TEST_ASSERT_TRUE(b.number > a.number);
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "fenced", a));
+    wrong = b, wrong.nonce++;
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "fenced", wrong));
+    wrong = b, wrong.number++;
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "fenced", wrong));
+    status(h, "fenced", 1, 1, 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "fenced", b));
+    expect(h, PGW_OK, pgw_sema_drop(h, "fenced", false));
+    pgw_close(h);
+}
+
+void test_what_callers_may_not_pass(void)
+{
+    pgw *h = opened();
+    pgw_token token;
+    pgw_sema_info info;
+    char longest[257];
+
+    expect(h, PGW_EINVAL, pgw_sema_create(h, "", 1));
+    expect(h, PGW_EINVAL, pgw_sema_create(h, NULL, 1));
+    expect(h, PGW_EINVAL, pgw_sema_create(h, "x", 0));
+    expect(h, PGW_EINVAL, pgw_sema_create(h, "x", 10001));
+    memset(longest, 's', sizeof(longest));
+    longest[256] = '\0';
+    expect(h, PGW_EINVAL, pgw_sema_create(h, longest, 1));
+    longest[255] = '\0';
+    expect(h, PGW_OK, pgw_sema_create(h, longest, 1));
+    expect(h, PGW_OK, pgw_sema_release(h, longest, taken(h, longest, 1)));
+    expect(h, PGW_OK, pgw_sema_drop(h, longest, false));
+    expect(h, PGW_ENOTFOUND, pgw_sema_acquire(h, &token, "nowhere", NULL));
+    expect(h, PGW_ENOTFOUND, pgw_sema_status(h, &info, "nowhere"));
+    expect(h, PGW_ENOTFOUND, pgw_sema_resize(h, "nowhere", 3));
+    expect(h, PGW_EINVAL, pgw_sema_acquire(h, NULL, "x", NULL));
+    expect(h, PGW_EINVAL, take(h, &token, "x", 0, 0, 1000, false));
+    expect(h, PGW_EINVAL, take(h, &token, "x", 1, -2, 1000, false));
+    expect(h, PGW_EINVAL, take(h, &token, "x", 1, 0, 99, false));
+    expect(h, PGW_EINVAL, take(h, &token, "x", 1, 0, 86400001, false));
+    expect(h, PGW_EINVAL, pgw_sema_extend(h, "x", token, 0));
+    expect(h, PGW_OK, pgw_sema_create(h, "two", 2));
+    expect(h, PGW_ELIMIT, take(h, &token, "two", 3, -1, 1000, false));
+    expect(h, PGW_OK, pgw_sema_drop(h, "two", false));
+    pgw_close(h);
+}
+
+void test_any_text_is_a_name(void)
+{
+    static const char *const names[] = {"'",        "'; DROP TABLE pgwork.permit; --", "\"", "\\",
+                                        "a\nb\x01", "\xf0\x9f\x94\x92 \xe2\x82\xac",   "%s"};
+    pgw *h = opened();
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        expect(h, PGW_OK, pgw_sema_create(h, names[i], 1));
+        expect(h, PGW_OK, pgw_sema_release(h, names[i], taken(h, names[i], 1)));
+        expect(h, PGW_OK, pgw_sema_drop(h, names[i], false));
+    }
+    pgw_close(h);
+}
+
+static int note_name(const pgw_sema_info *info, void *arg)
+{
+    strncat(arg, info->name, 50);
+    return strcmp(info->name, "b") == 0;
+}
+
+static int note_grant(const pgw_sema_grant *grant, void *arg)
+{
+    *(pgw_sema_grant *)arg = *grant;
+    TEST_ASSERT_EQUAL_STRING("me", grant->holder);
+    return 0;
+}
+
+void test_what_is_out_can_be_seen(void)
+{
+    pgw *h = opened();
+    pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
+    pgw_sema_grant grant;
+    pgw_token token;
+    char names[200] = "";
+
+    expect(h, PGW_EMPTY, pgw_semas_each(h, note_name, names));
+    expect(h, PGW_OK, pgw_sema_create(h, "b", 5));
+    expect(h, PGW_OK, pgw_sema_create(h, "c", 5));
+    expect(h, PGW_OK, pgw_sema_create(h, "a", 5));
+    expect(h, PGW_OK, pgw_semas_each(h, note_name, names));
+    TEST_ASSERT_EQUAL_STRING("ab", names);
+    expect(h, PGW_EMPTY, pgw_sema_grants_each(h, "a", note_grant, &grant));
+    o.n = 3, o.holder = "me", o.session = true;
+    expect(h, PGW_OK, pgw_sema_acquire(h, &token, "a", &o));
+    expect(h, PGW_OK, pgw_sema_grants_each(h, "a", note_grant, &grant));
+    TEST_ASSERT_TRUE(grant.number == token.number);
+    TEST_ASSERT_EQUAL_INT(3, grant.permits);
+    TEST_ASSERT_EQUAL_INT64(ask(h, "SELECT pg_backend_pid()"), grant.pid);
+    TEST_ASSERT_EQUAL_INT64(30000, (grant.until_us - grant.taken_us + 500) / 1000);
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, session_locks));
+    expect(h, PGW_OK, pgw_sema_release(h, "a", token));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    expect(h, PGW_EINVAL, pgw_semas_each(h, NULL, NULL));
+    expect(h, PGW_EINVAL, pgw_sema_grants_each(h, "a", NULL, NULL));
+    pgtemp_exec("DELETE FROM pgwork.semaphore; DELETE FROM pgwork.permit");
+    pgw_close(h);
+}
+
+/* ---- more out than there are ---- */
+
+void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
+{
+    pgw *h = opened();
+    pgw_token tokens[6], one;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "shrink", 6));
+    for (int i = 0; i < 6; i++) tokens[i] = taken(h, "shrink", 1);
+    expect(h, PGW_OK, pgw_sema_resize(h, "shrink", 3));
+    status(h, "shrink", 3, 6, 0);
+    expect(h, PGW_OK,
+           pgw_sema_release(h, "shrink", tokens[0])); /* 5 out: the low ones come back first */
+    refused(h, "shrink", 1, 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", tokens[1]));
+    refused(h, "shrink", 1, 0);
+    expect(h, PGW_OK, pgw_sema_extend(h, "shrink", tokens[5], 3600000));
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", tokens[2]));
+    refused(h, "shrink", 1, 0); /* 3 out of 3 */
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", tokens[4]));
+    one = taken(h, "shrink", 1);
+    refused(h, "shrink", 1, 0);
+    status(h, "shrink", 3, 3, 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", one));
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", tokens[3]));
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", tokens[5]));
+    TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM pgwork.permit"));
+    one = taken(h, "shrink", 3);
+    expect(h, PGW_OK, pgw_sema_resize(h, "shrink", 5));
+    tokens[0] = taken(h, "shrink", 2);
+    refused(h, "shrink", 1, 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", one));
+    expect(h, PGW_OK, pgw_sema_release(h, "shrink", tokens[0]));
+    expect(h, PGW_OK, pgw_sema_drop(h, "shrink", false));
+    pgw_close(h);
+}
+
+/* ---- waiting ---- */
+
+typedef struct waiter {
+    pgw *h;
+    const char *name;
+    pgw_token token;
+    int n;
+    pgw_status st;
+} waiter;
+
+static void *wait_for_permits(void *arg)
+{
+    waiter *w = arg;
+
+    w->st = take(w->h, &w->token, w->name, w->n, LONG_MS, 3600000, false);
+    return NULL;
+}
+
+static bool are_waiting(pgw *h, const char *name, int n)
+{
+    pgw_sema_info info = {.waiting = 0};
+
+    for (int i = 0; i < LONG_MS / 10 && info.waiting != n; i++) {
+        if (i > 0) (void)poll(NULL, 0, 10);
+        if (pgw_sema_status(h, &info, name) != PGW_OK) return false;
+    }
+    return info.waiting == n;
+}
+
+void test_who_waits_for_many_is_not_passed_by_those_for_one(void)
+{
+    pgw *h = opened();
+    waiter many = {opened(), "queue", {0, 0}, 3, PGW_EMPTY},
+           one = {opened(), "queue", {0, 0}, 1, PGW_EMPTY};
+    pthread_t threads[2];
+    pgw_token a, b;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "queue", 3));
+    a = taken(h, "queue", 1);
+    b = taken(h, "queue", 1);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[0], NULL, wait_for_permits, &many));
+    TEST_ASSERT_TRUE(are_waiting(h, "queue", 1));
+    refused(h, "queue", 1, 0); /* one is free, and not for us */
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[1], NULL, wait_for_permits, &one));
+    TEST_ASSERT_TRUE(are_waiting(h, "queue", 2));
+    expect(h, PGW_OK, pgw_sema_release(h, "queue", a));
+    status(h, "queue", 3, 1, 2);
+    expect(h, PGW_OK, pgw_sema_release(h, "queue", b));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(threads[0], NULL));
+    expect(many.h, PGW_OK, many.st);
+    status(h, "queue", 3, 3, -1);
+    expect(h, PGW_OK, pgw_sema_release(h, "queue", many.token));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(threads[1], NULL));
+    expect(one.h, PGW_OK, one.st);
+    status(h, "queue", 3, 1, 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "queue", one.token)); /* from any session */
+    expect(h, PGW_OK, pgw_sema_drop(h, "queue", false));
+    pgw_close(h);
+    pgw_close(one.h);
+    pgw_close(many.h);
+}
+
+void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
+{
+    pgw *h = opened();
+    waiter w = {opened(), "grow", {0, 0}, 1, PGW_EMPTY};
+    pthread_t thread;
+    pgw_token token;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "grow", 1));
+    expect(h, PGW_OK, take(h, &token, "grow", 1, 0, 3600000, false));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_permits, &w));
+    TEST_ASSERT_TRUE(are_waiting(h, "grow", 1));
+    expect(h, PGW_OK, pgw_sema_resize(h, "grow", 2));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    expect(w.h, PGW_OK, w.st);
+    expect(h, PGW_OK, pgw_sema_extend(h, "grow", token, 150));
+    expect(w.h, PGW_OK, take(w.h, &token, "grow", 1, LONG_MS, 3600000, false)); /* after 150 ms */
+    expect(h, PGW_OK, pgw_sema_drop(h, "grow", true));
+    pgw_close(h);
+    pgw_close(w.h);
+}
+
+static void *stop_soon(void *arg)
+{
+    void **in = arg;
+    bool ok = are_waiting(in[0], "stopped", 1);
+
+    pgw_stop_notify(in[1]);
+    return ok ? in : NULL;
+}
+
+void test_a_stop_ends_the_wait_and_gives_the_turn_away(void)
+{
+    pgw *h = opened(), *waits = opened(), *observer = opened();
+    pgw_stop *stop;
+    void *in[2] = {observer, NULL}, *ok;
+    pthread_t thread;
+    pgw_token a, b;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
+    in[1] = stop;
+    expect(h, PGW_OK, pgw_sema_create(h, "stopped", 2));
+    a = taken(h, "stopped", 1);
+    pgw_set_stop(waits, stop);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, stop_soon, in));
+    expect(waits, PGW_ECANCELED, take(waits, &b, "stopped", 2, -1, 3600000, false));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, &ok));
+    TEST_ASSERT_NOT_NULL(ok);
+    TEST_ASSERT_EQUAL_INT64(0, ask(waits, session_locks));
+    b = taken(h, "stopped", 1);
+    expect(h, PGW_OK, pgw_sema_release(h, "stopped", a));
+    expect(h, PGW_OK, pgw_sema_release(h, "stopped", b));
+    expect(h, PGW_OK, pgw_sema_drop(h, "stopped", false));
+    pgw_close(h);
+    pgw_close(waits);
+    pgw_close(observer);
+    pgw_stop_free(stop);
+}
+
+/* ---- holders that die ---- */
+
+static pid_t holder_process(const char *name, bool session, int64_t ttl_ms, int64_t *backend)
+{
+    int fds[2];
+    pid_t pid;
+
+    TEST_ASSERT_EQUAL_INT(0, pipe(fds));
+    pid = fork();
+    if (pid == 0) {
+        pgw *h = try_open();
+        pgw_token token;
+        int64_t own = ask(h, "SELECT pg_backend_pid()");
+
+        close(fds[0]);
+        if (take(h, &token, name, 1, 0, ttl_ms, session) != PGW_OK) _exit(1);
+        (void)!write(fds[1], &own, sizeof(own));
+        for (;;) (void)pause();
+    }
+    close(fds[1]);
+    TEST_ASSERT_EQUAL_INT(sizeof(*backend), (int)read(fds[0], backend, sizeof(*backend)));
+    close(fds[0]);
+    return pid;
+}
+
+void test_the_permit_of_a_dead_session_comes_back_at_once_if_asked_so(void)
+{
+    pgw *h = opened();
+    int64_t backend;
+    pgw_token token;
+    pid_t pid;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "dead", 1));
+    pid = holder_process("dead", true, 3600000, &backend);
+    refused(h, "dead", 1, 0);
+    kill(pid, SIGKILL);
+    TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
+    expect(h, PGW_OK, take(h, &token, "dead", 1, LONG_MS, 3600000, false));
+    expect(h, PGW_OK, pgw_sema_release(h, "dead", token));
+
+    pid = holder_process("dead", false, 500, &backend);
+    refused(h, "dead", 1, 0);
+    kill(pid, SIGKILL);
+    TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
+    expect(h, PGW_OK, take(h, &token, "dead", 1, LONG_MS, 3600000, false)); /* after its ttl */
+    expect(h, PGW_OK, pgw_sema_release(h, "dead", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "dead", false));
+    pgw_close(h);
+}
+
+void test_a_new_session_does_not_bring_the_permits_of_the_old_one_back(void)
+{
+    pgw *h = opened();
+    pgw_token token;
+    char sql[100];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "session", 2));
+    expect(h, PGW_OK, take(h, &token, "session", 2, 0, 3600000, true));
+    expect(h, PGW_OK, pgw_sema_extend(h, "session", token, 3600000));
+    snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%d, 10000)",
+             (int)ask(h, "SELECT pg_backend_pid()"));
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value(sql));
+    expect(h, PGW_ELEASE, pgw_sema_extend(h, "session", token, 3600000));
+    status(h, "session", 2, 0, 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "session", taken(h, "session", 2)));
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "session", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "session", false));
+    pgw_close(h);
+}
+
+/* ---- where it can be had ---- */
+
+void test_behind_a_pooler_waiting_is_polling(void)
+{
+    pgw *h = opened(), *holder = opened();
+    pgw_token token;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "pooled", 1));
+    h->pooled = true; /* as the probe finds it: see the tests of the room pq */
+    expect(h, PGW_EPOOLED, take(h, &token, "pooled", 1, 0, 1000, true));
+    expect(h, PGW_OK, pgw_sema_release(h, "pooled", taken(h, "pooled", 1)));
+    expect(holder, PGW_OK, take(holder, &token, "pooled", 1, 0, 200, false));
+    refused(h, "pooled", 1, 20);
+    expect(h, PGW_OK, take(h, &token, "pooled", 1, LONG_MS, 1000, false));
+    expect(h, PGW_OK, pgw_sema_release(h, "pooled", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "pooled", false));
+    pgw_close(h);
+    pgw_close(holder);
+}
+
+static void note_status(pgw *h, pgw_status st, void *arg)
+{
+    (void)h;
+    *(pgw_status *)arg = st;
+}
+
+void test_a_try_can_be_armed_and_a_wait_not(void)
+{
+    pgw *h = opened();
+    pgw_status st = PGW_AGAIN;
+    pgw_token token;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "armed", 1));
+    pgw_async(h, note_status, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, take(h, &token, "armed", 1, 10, 1000, false));
+    pgw_async(h, note_status, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_AGAIN, take(h, &token, "armed", 1, 0, 1000, false));
+    while (pgw_step(h, 0) == PGW_AGAIN) {
+        struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
+
+        (void)poll(&p, 1, 1000);
+    }
+    expect(h, PGW_OK, st);
+    TEST_ASSERT_TRUE(token.number > 0);
+    expect(h, PGW_OK, pgw_sema_release(h, "armed", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "armed", false));
+    pgw_close(h);
+}
+
+void test_neither_attached_nor_in_a_transaction_nor_in_a_child(void)
+{
+    struct pg_conn *conn = pgtemp_connect();
+    pgw *h = opened(), *attached;
+    pgw_token token;
+    pid_t pid;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "where", 1));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&attached, conn, NULL));
+    expect(attached, PGW_EMISUSE, take(attached, &token, "where", 1, 0, 1000, false));
+    pgw_close(attached);
+    PQfinish(conn);
+    expect(h, PGW_OK, pgw__pq_begin(h));
+    expect(h, PGW_EMISUSE, take(h, &token, "where", 1, 0, 1000, false));
+    expect(h, PGW_EMISUSE, pgw_sema_release(h, "where", token));
+    expect(h, PGW_OK, pgw__pq_rollback(h));
+    token = taken(h, "where", 1);
+    pid = fork();
+    if (pid == 0) _exit(pgw_sema_release(h, "where", token) == PGW_EMISUSE ? 0 : 1);
+    TEST_ASSERT_EQUAL_INT(0, reaped(pid));
+    expect(h, PGW_OK, pgw_sema_release(h, "where", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "where", false));
+    pgw_close(h);
+}
+
+/* ---- many ---- */
+
+/* Takes 1 to 3 permits, writes down when they were granted and when it is about to return them. */
+static int contend(int rounds, unsigned seed)
+{
+    pgw *h = try_open();
+
+    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
+    for (int i = 0; i < rounds; i++) {
+        char sql[300];
+        pgw_token token;
+        int n;
+
+        seed = seed * 1103515245u + 12345u;
+        n = 1 + (int)((seed >> 16) % 3);
+        if (take(h, &token, "busy", n, -1, 60000, (seed & 0x100000) != 0) != PGW_OK) return 2;
+        snprintf(sql, sizeof(sql),
+                 "INSERT INTO public.held SELECT number, taken_at, NULL, permits FROM "
+                 "pgwork.sema_holders('busy') "
+                 "WHERE number = %lld RETURNING 1",
+                 (long long)token.number);
+        if (ask(h, sql) != 1) return 3;
+        snprintf(sql, sizeof(sql),
+                 "UPDATE public.held SET went = clock_timestamp() WHERE number = %lld RETURNING 1",
+                 (long long)token.number);
+        if (ask(h, sql) != 1) return 4;
+        if (pgw_sema_release(h, "busy", token) != PGW_OK) return 5;
+    }
+    pgw_close(h);
+    return 0;
+}
+
+/* Changes the number of permits all the time, and writes down when each number was in force. */
+static int resize(volatile sig_atomic_t *over)
+{
+    pgw *h = try_open();
+
+    for (int i = 0; !*over; i++) {
+        char sql[200];
+        const int permits = 3 + i % 6;
+
+        snprintf(
+            sql, sizeof(sql),
+            "INSERT INTO public.sizes (began, permits) VALUES (clock_timestamp(), %d) RETURNING 1",
+            permits);
+        if (ask(h, sql) != 1) return 1;
+        if (pgw_sema_resize(h, "busy", permits) != PGW_OK) return 2;
+        if (ask(h, "UPDATE public.sizes SET ended = clock_timestamp() WHERE ended IS NULL "
+                   "RETURNING 1") != 1)
+            return 3;
+        (void)poll(NULL, 0, 15);
+    }
+    pgw_close(h);
+    return 0;
+}
+
+static volatile sig_atomic_t over;
+
+static void on_term(int sig)
+{
+    (void)sig;
+    over = 1;
+}
+
+static void run_contenders(int count, int rounds)
+{
+    pid_t pids[CONTENDERS];
+
+    for (int i = 0; i < count; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) _exit(contend(rounds, (unsigned)i + 1));
+        TEST_ASSERT_GREATER_THAN_INT(0, pids[i]);
+    }
+    for (int i = 0; i < count; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    TEST_ASSERT_EQUAL_INT64(count * rounds, pgtemp_number("SELECT count(went) FROM public.held"));
+}
+
+static const char tables[] =
+    "DROP TABLE IF EXISTS public.held, public.sizes;"
+    "CREATE TABLE public.held (number bigint PRIMARY KEY, came timestamptz, went timestamptz, "
+    "permits int);"
+    "CREATE TABLE public.sizes (began timestamptz, ended timestamptz, permits int)";
+
+void test_contenders_never_have_more_than_there_are(void)
+{
+    pgw *h = opened();
+
+    pgtemp_exec(tables);
+    expect(h, PGW_OK, pgw_sema_create(h, "busy", 5));
+    run_contenders(CONTENDERS, 4);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number(
+               "SELECT count(*) FROM public.held x WHERE (SELECT sum(y.permits) FROM public.held y "
+               "WHERE y.came <= x.came AND y.went >= x.came) > 5"));
+    status(h, "busy", 5, 0, 0);
+    expect(h, PGW_OK, pgw_sema_drop(h, "busy", false));
+    pgw_close(h);
+}
+
+void test_nor_while_their_number_changes(void)
+{
+    pgw *h = opened();
+    pid_t pid;
+
+    pgtemp_exec(tables);
+    pgtemp_exec("INSERT INTO public.sizes VALUES ('-infinity', '-infinity', 8)");
+    expect(h, PGW_OK, pgw_sema_create(h, "busy", 8));
+    over = 0;
+    signal(SIGTERM, on_term);
+    pid = fork();
+    if (pid == 0) _exit(resize(&over));
+    run_contenders(16, 12);
+    kill(pid, SIGTERM);
+    TEST_ASSERT_EQUAL_INT(0, reaped(pid));
+    signal(SIGTERM, SIG_DFL);
+    TEST_ASSERT_GREATER_THAN_INT64(5, pgtemp_number("SELECT count(*) FROM public.sizes"));
+    /* at a grant: what is out, and the largest number that may have been in force */
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number(
+               "SELECT count(*) FROM public.held x "
+               "WHERE (SELECT sum(y.permits) FROM public.held y WHERE y.came <= x.came AND y.went "
+               ">= x.came) > "
+               "(SELECT max(s.permits) FROM public.sizes s WHERE s.began <= x.came AND s.ended >= "
+               "(SELECT max(t.ended) FROM public.sizes t WHERE t.ended <= x.came))"));
+    pgtemp_exec("DELETE FROM pgwork.semaphore; DELETE FROM pgwork.permit");
+    pgw_close(h);
+}
+
+static int race(int rounds, unsigned seed)
+{
+    pgw *h = try_open();
+    int got = 0;
+
+    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
+    for (int i = 0; i < rounds; i++) {
+        pgw_token token;
+        pgw_status st;
+
+        seed = seed * 1103515245u + 12345u;
+        st = take(h, &token, "race", 1 + (int)(seed >> 20) % 2, (int64_t)(seed >> 16) % 5, 60000,
+                  false);
+        if (st == PGW_OK) {
+            if (pgw_sema_release(h, "race", token) != PGW_OK) return 2;
+            got++;
+        } else if (st != PGW_ELOCKED) {
+            return 3;
+        }
+        if (ask(h, session_locks) != 0) return 4; /* the turn was kept */
+    }
+    pgw_close(h);
+    return got > 0 ? 0 : 5;
+}
+
+void test_a_timeout_that_races_a_grant_leaves_nothing_behind(void)
+{
+    pgw *h = opened();
+    pid_t pids[6];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "race", 2));
+    for (int i = 0; i < 6; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) _exit(race(400, (unsigned)i + 1));
+    }
+    for (int i = 0; i < 6; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    status(h, "race", 2, 0, 0);
+    expect(h, PGW_OK, pgw_sema_drop(h, "race", false));
+    pgw_close(h);
+}
+
+/* ---- memory ---- */
+
+void test_without_memory_nothing_is_out(void)
+{
+    pgw *h;
+    pgw_token token;
+    pgw_status st = PGW_ENOMEM;
+
+    oom_begin();
+    h = opened();
+    expect(h, PGW_OK, pgw_sema_create(h, "oom", 1));
+    for (int n = 1; st == PGW_ENOMEM; n++) {
+        oom_fail(n);
+        st = take(h, &token, "oom", 1, 0, 3600000, true);
+        oom_fail(0);
+        status(h, "oom", 1, st == PGW_OK, 0);
+    }
+    expect(h, PGW_OK, st);
+    expect(h, PGW_OK, pgw_sema_release(h, "oom", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "oom", false));
+    pgw_close(h);
+    oom_end();
+}
