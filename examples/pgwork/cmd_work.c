@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ typedef struct work {
     char *const *command;
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
-    volatile sig_atomic_t broken; /* errno of a command that cannot be started any more */
+    atomic_int broken; /* errno of a command that cannot be started any more */
 } work;
 
 /* -- the environment of a command ----------------------------------------------------------- */
@@ -151,8 +151,10 @@ static pgw_verdict work_unstarted(work *w, pgw_task *task, int failed)
         return work_failed(w, task, PGW_DEAD, "too long for the command's arguments", NULL);
     }
     if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE) {
+        char what[64];
+        snprintf(what, sizeof what, "the command cannot be started now (errno %d)", failed);
         pgw_task_set_delay(task, 1000);
-        return work_failed(w, task, PGW_SNOOZE, strerror(failed), NULL);
+        return work_failed(w, task, PGW_SNOOZE, what, NULL);
     }
     w->broken = failed;
     pgw_stop_notify(w->c->stop); /* the next job would fare no better */
