@@ -92,7 +92,8 @@ static void cronexpr_expect(cronexpr_reader *r, const char *at, const char *fmt,
     vsnprintf(expected, sizeof(expected), fmt, args);
     va_end(args);
     cronexpr_found(found, at);
-    f->at = (int)(at - r->text) + 1;
+    f->at = 1;
+    for (const char *p = r->text; p < at; p++) f->at += ((unsigned char)*p & 0xc0) != 0x80;
     if (r->where != NULL) {
         snprintf(f->text, sizeof(f->text), "at %d (%s) stands %s, expected %s", f->at, r->where,
                  found, expected);

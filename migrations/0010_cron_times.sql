@@ -1,0 +1,361 @@
+-- 0010: cron expressions, and when they come next. Computed here and nowhere else, because the zones are the
+-- server's. Two rules make clock changes harmless; W is what a wall clock in the zone shows, in whole seconds.
+--   wild     (the minute's or the hour's field begins with *)  comes whenever W matches: not in a gap, twice in an
+--            overlap, as the time goes by.
+--   fixed    (all others)  comes when W first shows a matching time or a later one: for a time in a gap right after
+--            it, for a time in an overlap at its first pass.
+
+-- ---- expressions ---------------------------------------------------------------------------------------------
+
+-- Sets of numbers: bit n (from the left, from 0) is n. any_*: the field begins with *.
+CREATE TYPE pgwork._cron AS (
+    second      bit(60),
+    minute      bit(60),
+    hour        bit(60),
+    day         bit(60),
+    month       bit(60),
+    weekday     bit(60),
+    any_day     boolean,
+    any_weekday boolean,
+    wild        boolean,
+    every_s     integer -- @every: the rest is NULL
+);
+
+CREATE FUNCTION pgwork._cron_fault(expression text, at integer, field text, expected text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    c text := substr(expression, at, 1);
+    word text := left(substring(substr(expression, at) FROM '^@?[A-Za-z0-9]*' COLLATE "C"), 20);
+BEGIN
+    RAISE EXCEPTION 'argument expression is %: at %', quote_literal(left(expression, 80)),
+        at || coalesce(' (' || field || ')', '') || ' stands '
+           || CASE WHEN c = '' THEN 'the end'
+                   WHEN ascii(c) >= 128 THEN 'a character beyond ASCII'
+                   WHEN ascii(c) < 32 OR ascii(c) = 127 THEN 'a control character'
+                   WHEN word = '' THEN '"' || c || '"'
+                   ELSE '"' || word || '"' END
+           || ', expected ' || expected
+        USING ERRCODE = 'PW001', HINT = 'minute hour day month weekday, each * or lists of n, n-n, with /step; @daily ...; or @every 90s';
+END $$;
+
+-- Reads the field that begins at i; i moves to the next one. kind: 1 second .. 6 weekday.
+CREATE FUNCTION pgwork._cron_field(expression text, kind integer, INOUT i integer, OUT bits bit(60), OUT star boolean)
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    field CONSTANT text := ('{second,minute,hour,day of month,month,weekday}'::text[])[kind];
+    least_is CONSTANT integer := ('{0,0,0,1,1,0}'::integer[])[kind];
+    most CONSTANT integer := ('{59,59,23,31,12,7}'::integer[])[kind];
+    names CONSTANT text[] := CASE kind WHEN 5 THEN '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}'::text[]
+                                       WHEN 6 THEN '{sun,mon,tue,wed,thu,fri,sat}'::text[] END;
+    allowed CONSTANT text := least_is || ' .. ' || most || CASE kind WHEN 5 THEN ' or jan .. dec' WHEN 6 THEN ' or sun .. sat' ELSE '' END;
+    word text;
+    range integer[]; -- from, to
+    step integer;
+BEGIN
+    bits := repeat('0', 60)::bit(60);
+    star := substr(expression, i, 1) = '*';
+    LOOP
+        range := '{}';
+        step := 1;
+        IF substr(expression, i, 1) = '*' THEN
+            range := ARRAY[least_is, CASE kind WHEN 6 THEN 6 ELSE most END];
+            i := i + 1;
+        ELSE
+            LOOP
+                word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
+                range := range || coalesce(least_is - 1 + array_position(names, lower(word)),
+                                           CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer END, -1);
+                IF range[cardinality(range)] NOT BETWEEN least_is AND most THEN
+                    PERFORM pgwork._cron_fault(expression, i, field, CASE cardinality(range) WHEN 1 THEN '* or ' ELSE '' END || allowed);
+                ELSIF range[2] < range[1] THEN
+                    PERFORM pgwork._cron_fault(expression, i, field, range[1] || ' .. ' || most || ': a range goes up');
+                END IF;
+                i := i + length(word);
+                EXIT WHEN cardinality(range) = 2 OR substr(expression, i, 1) <> '-';
+                i := i + 1;
+            END LOOP;
+        END IF;
+        IF cardinality(range) = 2 AND substr(expression, i, 1) = '/' THEN
+            i := i + 1;
+            word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
+            step := CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer ELSE 0 END;
+            IF step NOT BETWEEN 1 AND most THEN
+                PERFORM pgwork._cron_fault(expression, i, field, 'a step of 1 .. ' || most);
+            END IF;
+            i := i + length(word);
+        END IF;
+        IF substr(expression, i, 1) NOT IN ('', ',', ' ', E'\t') THEN
+            PERFORM pgwork._cron_fault(expression, i, field, CASE WHEN substr(expression, i, 1) = '/' THEN 'a range or * before a step'
+                                                                  ELSE ', or the field''s end' END);
+        END IF;
+        FOR v IN range[1] .. coalesce(range[2], range[1]) BY step LOOP
+            bits := set_bit(bits, CASE WHEN kind = 6 THEN v % 7 ELSE v END, 1);
+        END LOOP;
+        EXIT WHEN substr(expression, i, 1) <> ',';
+        i := i + 1;
+    END LOOP;
+    i := i + length(substring(substr(expression, i) FROM E'^[ \t]*'));
+END $$;
+
+CREATE FUNCTION pgwork._cron_every(expression text, at integer) RETURNS integer
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    i integer := at;
+    part text[];
+    total bigint := 0;
+BEGIN
+    LOOP
+        part := regexp_match(substr(expression, i), '^([0-9]{1,9})([smhdwSMHDW])');
+        IF part IS NULL THEN
+            PERFORM pgwork._cron_fault(expression, i, NULL, 'a time such as 90s, 1h30m or 2d');
+        END IF;
+        total := total + part[1]::bigint * CASE lower(part[2]) WHEN 's' THEN 1 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 WHEN 'd' THEN 86400 ELSE 604800 END;
+        i := i + length(part[1]) + 1;
+        EXIT WHEN substr(expression, i, 1) IN ('', ' ', E'\t');
+    END LOOP;
+    IF total NOT BETWEEN 1 AND 31622400 THEN
+        PERFORM pgwork._cron_fault(expression, at, NULL, '1s .. 366d');
+    END IF;
+    i := i + length(substring(substr(expression, i) FROM E'^[ \t]*'));
+    IF i <= length(expression) THEN
+        PERFORM pgwork._cron_fault(expression, i, NULL, 'the end');
+    END IF;
+    RETURN total;
+END $$;
+
+-- PW001 says where the expression is wrong and what was expected there. src/cronexpr.c says the same without a server.
+CREATE FUNCTION pgwork._cron_parse(expression text, OUT e pgwork._cron)
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    i integer := 1 + length(substring(expression FROM E'^[ \t]*'));
+    text_is text := expression;
+    name text;
+    n integer;
+    day_at integer;
+    star boolean;
+BEGIN
+    IF expression IS NULL THEN
+        PERFORM pgwork._refuse('expression', NULL, 'a cron expression');
+    ELSIF octet_length(expression) > 255 THEN
+        PERFORM pgwork._cron_fault(expression, 256, NULL, 'the end: 255 bytes are the limit');
+    END IF;
+    IF substr(expression, i, 1) = '@' THEN
+        name := substring(substr(expression, i + 1) FROM '^[A-Za-z0-9]*' COLLATE "C");
+        text_is := CASE lower(name) WHEN 'yearly' THEN '0 0 1 1 *' WHEN 'annually' THEN '0 0 1 1 *' WHEN 'monthly' THEN '0 0 1 * *'
+                                    WHEN 'weekly' THEN '0 0 * * 0' WHEN 'daily' THEN '0 0 * * *' WHEN 'midnight' THEN '0 0 * * *'
+                                    WHEN 'hourly' THEN '0 * * * *' END;
+        IF text_is IS NULL AND lower(name) <> 'every' THEN
+            PERFORM pgwork._cron_fault(expression, i, NULL, '@yearly @monthly @weekly @daily @hourly or @every');
+        END IF;
+        i := i + 1 + length(name);
+        n := i + length(substring(substr(expression, i) FROM E'^[ \t]*'));
+        IF text_is IS NULL THEN
+            e.every_s := pgwork._cron_every(expression, n);
+            RETURN;
+        ELSIF n <= length(expression) THEN
+            PERFORM pgwork._cron_fault(expression, n, NULL, 'the end');
+        END IF;
+        i := 1;
+    END IF;
+
+    n := cardinality(regexp_split_to_array(trim(both E' \t' FROM text_is), E'[ \t]+')) - (trim(both E' \t' FROM text_is) = '')::integer;
+    IF n < 5 THEN
+        PERFORM pgwork._cron_fault(expression, length(expression) + 1, NULL, '5 or 6 fields, not ' || n);
+    ELSIF n > 6 THEN
+        PERFORM pgwork._cron_fault(expression, 1 + length(substring(expression FROM E'^[ \t]*(?:[^ \t]+[ \t]+){6}')), NULL,
+                                   'the end: 5 or 6 fields, not ' || n);
+    END IF;
+    e.second := set_bit(repeat('0', 60)::bit(60), 0, 1);
+    IF n = 6 THEN
+        SELECT f.i, f.bits INTO i, e.second FROM pgwork._cron_field(text_is, 1, i) f;
+    END IF;
+    SELECT f.i, f.bits, f.star INTO i, e.minute, e.wild FROM pgwork._cron_field(text_is, 2, i) f;
+    SELECT f.i, f.bits, f.star INTO i, e.hour, star FROM pgwork._cron_field(text_is, 3, i) f;
+    e.wild := e.wild OR star;
+    day_at := i;
+    SELECT f.i, f.bits, f.star INTO i, e.day, e.any_day FROM pgwork._cron_field(text_is, 4, i) f;
+    SELECT f.i, f.bits INTO i, e.month FROM pgwork._cron_field(text_is, 5, i) f;
+    SELECT f.i, f.bits, f.star INTO i, e.weekday, e.any_weekday FROM pgwork._cron_field(text_is, 6, i) f;
+
+    -- Days 1 to 29 are in every month (29 February in leap years), 30 not in February, 31 in seven months.
+    IF (e.any_day OR e.any_weekday) AND position(B'1' IN substring(e.day FOR 30)) = 0
+       AND NOT (get_bit(e.day, 30) = 1 AND position(B'1' IN set_bit(e.month, 2, 0)) > 0)
+       AND NOT (get_bit(e.day, 31) = 1 AND position(B'1' IN e.month & rpad('0101010110101', 60, '0')::bit(60)) > 0) THEN
+        PERFORM pgwork._cron_fault(expression, day_at, 'day of month', 'a day that one of these months has');
+    END IF;
+END $$;
+
+-- ---- the next time -------------------------------------------------------------------------------------------
+
+-- The next number of the set from n on; NULL: none.
+CREATE FUNCTION pgwork._cron_bit(bits bit(60), n integer) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN nullif(position(B'1' IN substring(bits FROM n + 1)), 0) + n - 1;
+
+-- The next matching time on the wall clock, as if there were no zones. Found within 40 years: 29 February on a
+-- given weekday, over a year 2100.
+CREATE FUNCTION pgwork._cron_local(e pgwork._cron, after timestamp) RETURNS timestamp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    t timestamp := after + interval '1 s';
+    d date := t::date;
+    h integer := extract(hour FROM t);
+    m integer := extract(minute FROM t);
+    s integer := pgwork._cron_bit(e.second, extract(second FROM t)::integer);
+    month integer;
+BEGIN
+    -- The time of day, from t on: s, m, h as an odometer.
+    IF get_bit(e.hour, h) = 0 OR get_bit(e.minute, m) = 0 OR s IS NULL THEN
+        s := pgwork._cron_bit(e.second, 0);
+        m := CASE WHEN get_bit(e.hour, h) = 1 THEN pgwork._cron_bit(e.minute, m + 1) END;
+        IF m IS NULL THEN
+            m := pgwork._cron_bit(e.minute, 0);
+            h := pgwork._cron_bit(e.hour, h + 1);
+            IF h IS NULL THEN
+                h := pgwork._cron_bit(e.hour, 0);
+                d := d + 1;
+            END IF;
+        END IF;
+    END IF;
+    -- The day; a later one than that of t begins with the first time.
+    LOOP
+        month := extract(month FROM d);
+        IF get_bit(e.month, month) = 0 THEN
+            d := date_trunc('month', d::timestamp)::date + interval '1 month';
+        ELSIF e.any_day OR e.any_weekday THEN
+            EXIT WHEN get_bit(e.day, extract(day FROM d)::integer) = 1 AND get_bit(e.weekday, extract(dow FROM d)::integer) = 1;
+            d := d + 1;
+        ELSE
+            EXIT WHEN get_bit(e.day, extract(day FROM d)::integer) = 1 OR get_bit(e.weekday, extract(dow FROM d)::integer) = 1;
+            d := d + 1;
+        END IF;
+        IF d > t + interval '41 years' THEN
+            RAISE EXCEPTION 'no time matches' USING ERRCODE = 'PW001';
+        END IF;
+    END LOOP;
+    IF d > t::date THEN
+        h := pgwork._cron_bit(e.hour, 0);
+        m := pgwork._cron_bit(e.minute, 0);
+        s := pgwork._cron_bit(e.second, 0);
+    END IF;
+    RETURN d + make_time(h, m, s);
+END $$;
+
+-- The first instant after a at which the zone's offset is no longer that of a; it is up to b. No zone has had two
+-- changes within three days, or one of more than 24 hours.
+CREATE FUNCTION pgwork._cron_shift(zone text, a timestamptz, b timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    offset_is interval := (a AT TIME ZONE zone) - (a AT TIME ZONE 'UTC');
+    middle timestamptz;
+BEGIN
+    WHILE b - a > interval '1 s' LOOP
+        middle := a + floor(extract(epoch FROM b - a) / 2) * interval '1 s';
+        IF (middle AT TIME ZONE zone) - (middle AT TIME ZONE 'UTC') = offset_is THEN
+            a := middle;
+        ELSE
+            b := middle;
+        END IF;
+    END LOOP;
+    RETURN b;
+END $$;
+
+-- The instants at which the clock shows a local time: the first and the last (two in an overlap). In a gap, both
+-- are the instant after it.
+CREATE FUNCTION pgwork._cron_at(zone text, local timestamp, OUT first timestamptz, OUT last timestamptz, OUT gap boolean)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shown timestamp;
+BEGIN
+    -- The server takes the later one of two, and in a gap the offset before it.
+    last := local AT TIME ZONE zone;
+    shown := last AT TIME ZONE zone;
+    gap := shown <> local;
+    IF gap THEN
+        last := pgwork._cron_shift(zone, last - (shown - local), last);
+        first := last;
+    ELSE
+        first := last - interval '26 hours';
+        first := last - (((first AT TIME ZONE zone) - (first AT TIME ZONE 'UTC')) - ((last AT TIME ZONE zone) - (last AT TIME ZONE 'UTC')));
+        IF first > last OR first AT TIME ZONE zone <> local THEN
+            first := last;
+        END IF;
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork._cron_after(e pgwork._cron, zone text, after timestamptz, anchor timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    local timestamp;
+    here record;
+    again timestamptz; -- the first match of an overlap's second pass
+BEGIN
+    IF e.every_s IS NOT NULL THEN
+        RETURN anchor + (floor(extract(epoch FROM after - anchor) / e.every_s) + 1) * e.every_s * interval '1 s';
+    END IF;
+    after := date_trunc('second', after);
+    local := after AT TIME ZONE zone;
+    IF e.wild THEN
+        SELECT * INTO here FROM pgwork._cron_at(zone, local);
+        IF here.last > after THEN
+            again := pgwork._cron_shift(zone, after, here.last);
+            SELECT a.last INTO again FROM pgwork._cron_at(zone, pgwork._cron_local(e, (again AT TIME ZONE zone) - interval '1 s')) a;
+        END IF;
+    END IF;
+    LOOP
+        local := pgwork._cron_local(e, local);
+        SELECT * INTO here FROM pgwork._cron_at(zone, local);
+        IF NOT e.wild THEN
+            IF here.first > after THEN
+                RETURN here.first;
+            END IF;
+            -- Shown before the clock went back: on from the highest time that was shown.
+            local := (pgwork._cron_shift(zone, here.first, after) - interval '1 s') AT TIME ZONE zone;
+        ELSIF here.gap THEN
+            local := (here.first AT TIME ZONE zone) - interval '1 s';
+        ELSE
+            RETURN least(again, CASE WHEN here.first > after THEN here.first ELSE here.last END);
+        END IF;
+    END LOOP;
+END $$;
+
+CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- Half of what a timestamp can hold: nothing computed from it is out of range.
+    PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
+END $$;
+
+CREATE FUNCTION pgwork.cron_next(expression text, zone text DEFAULT 'UTC', after timestamptz DEFAULT clock_timestamp(),
+    anchor timestamptz DEFAULT '1970-01-01 UTC') RETURNS timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    RETURN pgwork._cron_after(pgwork._cron_parse(expression), zone, after, anchor);
+END $$;
+
+CREATE FUNCTION pgwork.cron_times(expression text, zone text DEFAULT 'UTC', n integer DEFAULT 10, after timestamptz DEFAULT clock_timestamp(),
+    anchor timestamptz DEFAULT '1970-01-01 UTC') RETURNS TABLE (at timestamptz, local text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    e pgwork._cron := pgwork._cron_parse(expression);
+    ahead interval;
+BEGIN
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
+    at := after;
+    FOR i IN 1 .. n LOOP
+        at := pgwork._cron_after(e, zone, at, anchor);
+        ahead := (at AT TIME ZONE zone) - (at AT TIME ZONE 'UTC');
+        local := to_char(at AT TIME ZONE zone, 'Dy YYYY-MM-DD HH24:MI:SS')
+                 || CASE WHEN ahead < interval '0' THEN ' -' ELSE ' +' END
+                 || to_char(greatest(ahead, -ahead), CASE WHEN extract(second FROM ahead) = 0 THEN 'HH24:MI' ELSE 'HH24:MI:SS' END);
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+COMMENT ON FUNCTION pgwork.cron_next(text, text, timestamptz, timestamptz) IS 'The first time after `after` at which an expression comes in a zone; anchor: the phase of @every.';
+COMMENT ON FUNCTION pgwork.cron_times(text, text, integer, timestamptz, timestamptz) IS 'The next n times of an expression, and what a clock in the zone shows then.';
+
+SELECT pgwork._grant();
+SELECT pgwork._grant_also('pgwork_worker', ARRAY['cron_next', 'cron_times']);
