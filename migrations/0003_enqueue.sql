@@ -1,15 +1,18 @@
 -- 0003: producers. A job exists from the commit of the transaction that enqueued it.
 
 -- Where a live job lies, by its id. (PL/pgSQL keeps its plan; an SQL function would be planned at every call.)
+-- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
+-- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint) RETURNS TABLE (lane smallint, pos bigint, leased boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM generate_series(0, 19) l
-     CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                          WHERE j.queue = _find.queue AND j.lane = l AND j.pos = _find.id AND j.id IS NULL) j
+    SELECT j.lane, j.pos, j.nonce IS NOT NULL
+      FROM (SELECT _find.queue AS queue, l::smallint AS lane, _find.id AS pos FROM generate_series(0, 19) l OFFSET 0) p
+      JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
         RETURN QUERY
@@ -21,7 +24,7 @@ END $$;
 CREATE FUNCTION pgwork._put(q pgwork.queue, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
     max_attempts integer, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint, place bigint,
     OUT id bigint, OUT outcome text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     flags smallint := 0;
@@ -46,8 +49,8 @@ BEGIN
                     USING ERRCODE = 'PW005', HINT = 'it is job ' || taken.id;
             ELSIF key_policy = 'replace' THEN
                 UPDATE pgwork.live_job j SET payload = _put.payload, body = _put.body
-                  FROM pgwork._find(q.id, taken.id) f
-                 WHERE j.queue = q.id AND j.lane = f.lane AND j.pos = f.pos AND j.nonce IS NULL;
+                  FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
+                 WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.nonce IS NULL;
                 IF NOT FOUND THEN
                     UPDATE pgwork.delayed_job j SET payload = _put.payload, body = _put.body
                      WHERE j.queue = q.id AND j.id = taken.id;
@@ -136,7 +139,7 @@ CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text
     priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL, key_scope text DEFAULT 'unfinished',
     key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL, OUT id bigint, OUT outcome text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
@@ -186,7 +189,7 @@ CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] D
     max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL, tags text[] DEFAULT NULL, keys text[] DEFAULT NULL,
     key_scope text DEFAULT 'unfinished', key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL)
 RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;

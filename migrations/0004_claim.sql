@@ -161,7 +161,7 @@ BEGIN
 
         IF any_flag & 4 <> 0 THEN -- unique keys that last until the claim
             DELETE FROM pgwork.unique_key u USING unnest(ctids) c (ctid) JOIN pgwork.live_job j ON j.ctid = c.ctid
-             WHERE j.flags & 4 <> 0 AND u.queue = q.id AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
+             WHERE j.flags & 4 <> 0 AND u.queue = ANY (ARRAY[j.queue]) AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
         END IF;
 
         stamp_text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle

@@ -10,7 +10,7 @@ BEGIN
     END IF;
 END $$;
 
--- THE FENCE: takes leased jobs away from where they lie, if the caller holds them.
+-- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. (Joined as in _find().)
 CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork.live_job
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -18,10 +18,10 @@ SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_g
 BEGIN
     RETURN QUERY
     DELETE FROM pgwork.live_job j
-     USING (SELECT u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
+     USING (SELECT _take.queue, u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
               FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
-             ORDER BY 2 OFFSET 0) t -- one order for all: no deadlocks
-     WHERE j.queue = _take.queue AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+             ORDER BY 3 OFFSET 0) t -- one order for all: no deadlocks
+     WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
        AND coalesce(j.id, j.pos) = t.id
     RETURNING j.*;
 END $$;
@@ -84,10 +84,10 @@ BEGIN
         -- The same fence as in _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
-             USING (SELECT u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
+             USING (SELECT q.id AS queue, u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
                       FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
-                     ORDER BY 2 OFFSET 0) t -- one order for all: no deadlocks
-             WHERE j.queue = q.id AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+                     ORDER BY 3 OFFSET 0) t -- one order for all: no deadlocks
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
                AND coalesce(j.id, j.pos) = t.id
             RETURNING t.id, j.flags, j.key
         )
@@ -95,7 +95,8 @@ BEGIN
           INTO accepted, keyed, keys FROM t;
     END IF;
     IF keyed IS NOT NULL THEN
-        DELETE FROM pgwork.unique_key u USING unnest(keyed, keys) k (id, key) WHERE u.queue = q.id AND u.key = k.key AND u.id = k.id AND u.free_after IS NULL;
+        DELETE FROM pgwork.unique_key u USING (SELECT q.id AS queue, k.* FROM unnest(keyed, keys) k (id, key) OFFSET 0) k
+         WHERE u.queue = ANY (ARRAY[k.queue]) AND u.key = k.key AND u.id = k.id AND u.free_after IS NULL;
     END IF;
     IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
         RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
@@ -120,10 +121,10 @@ BEGIN
     WITH e AS (
         UPDATE pgwork.live_job j
            SET lease_until = clock_timestamp() + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
-          FROM (SELECT u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
+          FROM (SELECT q.id AS queue, u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
                   FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
-                 ORDER BY 2 OFFSET 0) t
-         WHERE j.queue = q.id AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+                 ORDER BY 3 OFFSET 0) t
+         WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
            AND coalesce(j.id, j.pos) = t.id
         RETURNING t.id, j.flags, j.lease_until
     )
@@ -146,7 +147,8 @@ RETURN random() * least(cap_ms, base_ms * 2.0 ^ least(attempt - 1, 40)) * interv
 --          delayed    later
 CREATE FUNCTION pgwork._redeem(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text,
     OUT accepted bigint[], OUT died bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     refund integer := CASE WHEN verb IN ('snooze', 'release') THEN 1 ELSE 0 END;
@@ -185,7 +187,7 @@ BEGIN
     ), freed AS (
         DELETE FROM pgwork.unique_key u USING t
          WHERE t.fate IN ('dead', 'cancelled') AND t.flags & 12 <> 0
-           AND u.queue = t.queue AND u.key = t.key AND u.id = t.job AND u.free_after IS NULL
+           AND u.queue = ANY (ARRAY[t.queue]) AND u.key = t.key AND u.id = t.job AND u.free_after IS NULL
     )
     SELECT array_agg(t.job), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready')
       INTO accepted, died, returned FROM t;

@@ -83,7 +83,8 @@ END $$;
 
 CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
@@ -104,7 +105,7 @@ BEGIN
              WHERE d.queue = q.id AND d.run_at <= clock_timestamp()
              ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE SKIP LOCKED
         ), t AS (
-            DELETE FROM pgwork.delayed_job d USING due WHERE d.queue = q.id AND d.id = due.id RETURNING d.*
+            DELETE FROM pgwork.delayed_job d USING due WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
         ), n AS (
             INSERT INTO pgwork.live_job (created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
             SELECT s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
@@ -131,7 +132,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
