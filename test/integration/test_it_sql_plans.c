@@ -1,0 +1,257 @@
+/* The hot statements have one good plan each, whatever the planner believes about the tables. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PGconn *a;
+static char plans[1 << 19];
+
+static void set_autovacuum(const char *on)
+{
+    kit_do(a,
+           "ALTER TABLE pgwork.live_job SET (autovacuum_enabled = %s);"
+           "ALTER TABLE pgwork.delayed_job SET (autovacuum_enabled = %s);"
+           "ALTER TABLE pgwork.unique_key SET (autovacuum_enabled = %s)",
+           on, on, on);
+}
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    set_autovacuum("off"); /* statistics are as each test makes them */
+}
+
+void tearDown(void)
+{
+    set_autovacuum("on");
+    kit_end();
+}
+
+/* -- looking at plans
+ * ------------------------------------------------------------------------------ */
+
+static void collect(void *context, const char *message)
+{
+    size_t length = strlen(plans);
+
+    (void)context;
+    snprintf(plans + length, sizeof(plans) - length, "%s", message);
+}
+
+/* A new session that tells the plan of every statement, also of those within functions. */
+static PGconn *explaining(void)
+{
+    PGconn *conn = kit_open();
+
+    kit_do(conn, "LOAD 'auto_explain'");
+    kit_do(conn, "SET auto_explain.log_min_duration = 0");
+    kit_do(conn, "SET auto_explain.log_nested_statements = on");
+    kit_do(conn, "SET auto_explain.log_level = notice");
+    kit_do(conn, "SET client_min_messages = notice");
+    PQsetNoticeProcessor(conn, collect, NULL);
+    *plans = 0;
+    return conn;
+}
+
+static void fail_with(const char *what, const char *at)
+{
+    static char text[1500];
+    const char *start = at;
+
+    while (start > plans && at - start < 700) start--;
+    snprintf(text, sizeof(text), "%s: %.1400s", what, start);
+    TEST_FAIL_MESSAGE(text);
+}
+
+/* Wherever an index is used, its condition names all these columns. */
+static void check_index(const char *use, const char *index, const char *const *columns)
+{
+    const char *at = plans;
+    char using[64];
+
+    snprintf(using, sizeof(using), "%s %s ", use, index);
+    while ((at = strstr(at, using))) {
+        const char *cond, *end;
+
+        at += strlen(using);
+        end = strchr(at, '\n');
+        cond = end ? strstr(end, "Index Cond:") : NULL;
+        if (!cond || (size_t)(cond - end) != 1 + strspn(end + 1, " "))
+            fail_with("no condition", at);
+        end = strchr(cond, '\n');
+        for (int i = 0; columns[i]; i++) {
+            const char *column = strstr(cond, columns[i]);
+
+            if (!column || (end && column > end)) fail_with(columns[i], at);
+        }
+    }
+}
+
+static void check_plans(const char *must)
+{
+    static const char *const tables[] = {"live_job", "delayed_job", "unique_key"};
+    static const char *const place[] = {"queue", "lane", "pos", NULL};
+    static const char *const head[] = {"queue", "lane", NULL}; /* with a limit of one */
+    static const char *const key[] = {"queue", "key", NULL};
+    static const char *const moved[] = {"queue", "id", NULL};
+    static const char *const uses[] = {"using", "Bitmap Index Scan on"};
+    char scan[64];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(scan, sizeof(scan), "Seq Scan on %s", tables[i]);
+        if (strstr(plans, scan)) fail_with(scan, strstr(plans, scan));
+    }
+    for (int i = 0; i < 2; i++) {
+        check_index(uses[i], "live_job_place", strstr(plans, "l (lane, i)") ? head : place);
+        check_index(uses[i], "unique_key_pkey", key);
+        check_index(uses[i], "live_job_moved", moved);
+        check_index(uses[i], "delayed_job_pkey", moved);
+    }
+    if (!strstr(plans, must)) fail_with(must, plans + strlen(plans));
+    *plans = 0;
+}
+
+#define PLACE "using live_job_place on live_job"
+
+/* Claim, finish, cancel and enqueue, in two sessions each, with a queue that has jobs of all sorts.
+ */
+static void check_all(void)
+{
+    for (int round = 0; round < 2; round++) {
+        PGconn *conn = explaining();
+        struct took jobs[60];
+        int got = kit_claim(conn, "q", 50, jobs);
+
+        TEST_ASSERT_TRUE(got >= 5);
+        check_plans("Tid Scan on live_job");
+        TEST_ASSERT_TRUE(kit_claim(conn, "q,p", 1, jobs + got) == 1);
+        check_plans("Tid Scan on live_job");
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "extend", jobs, ""));
+        check_plans(PLACE);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "complete", jobs, ""));
+        check_plans(PLACE);
+        TEST_ASSERT_EQUAL_STRING("gone", kit_say(conn, "complete", jobs, ""));
+        check_plans(PLACE);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "fail", jobs + 1, ", 'boom', 0"));
+        check_plans(PLACE);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "snooze", jobs + 2, ", 60000"));
+        check_plans(PLACE);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "release", jobs + 3, ""));
+        check_plans(PLACE);
+        kit_do(conn, "SELECT pgwork.cancel('q', '{%lld,%lld,%lld}')", jobs[2].id, jobs[3].id,
+               jobs[4].id);
+        check_plans(PLACE);
+        kit_do(conn, "SELECT pgwork.enqueue('q', key => 'mine'), pgwork.enqueue('q', key => "
+                     "'mine', key_policy => 'replace')");
+        check_plans(PLACE);
+        kit_do(conn, "SELECT pgwork.reap('p')");
+        check_plans(PLACE);
+        kit_close(conn);
+    }
+}
+
+/* 'q' with n ready jobs among n keys, half of which go at the claim; 'p' with one job. */
+static void fill(int n)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', key => 'key ' || g, key_scope => CASE g %% 2 WHEN 0 THEN "
+              "'ready' ELSE 'unfinished' END)"
+              " FROM generate_series(1, 200) g");
+    kit_do(a, "SELECT pgwork.enqueue('p')");
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]))",
+           n);
+    kit_do(a,
+           "INSERT INTO pgwork.unique_key SELECT q.id, 'many ' || g, 0 FROM pgwork.queue q, "
+           "generate_series(1, %d) g ON CONFLICT DO NOTHING",
+           n);
+    kit_do(a,
+           "INSERT INTO pgwork.delayed_job (run_at, queue, priority) SELECT now() + '1 day', q.id, "
+           "0 FROM pgwork.queue q, generate_series(1, %d)",
+           n / 2);
+}
+
+static void analyze(void)
+{
+    kit_do(a, "ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.unique_key, pgwork.queue");
+}
+
+static void forget_statistics(void)
+{
+    kit_do(a, "TRUNCATE pgwork.live_job, pgwork.delayed_job, pgwork.unique_key");
+    kit_do(a, "VACUUM pgwork.live_job");
+    kit_do(a, "DELETE FROM pg_statistic WHERE starelid::regclass::text ~ '^pgwork\\.'");
+}
+
+void test_F54_without_statistics(void)
+{
+    forget_statistics();
+    fill(500);
+    check_all();
+}
+
+void test_F54_with_statistics_of_an_empty_table(void)
+{
+    forget_statistics();
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    analyze();
+    fill(60000);
+    check_all();
+}
+
+void test_F54_with_fresh_statistics_of_many_rows_and_of_rows_long_gone(void)
+{
+    forget_statistics();
+    fill(60000);
+    analyze();
+    check_all();
+    kit_do(a, "SELECT pgwork.queue_purge('q', 'all')");
+    fill(300);
+    check_all();
+}
+
+/* A session keeps its plans: those made on an empty table serve when it has grown. */
+void test_F54_with_plans_made_when_the_table_was_empty(void)
+{
+    PGconn *conn = explaining();
+    struct took jobs[10];
+
+    forget_statistics();
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "VACUUM pgwork.live_job"); /* now it is known to be empty */
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(conn, "q", 10, jobs));
+    kit_put(conn, "q");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(conn, "q", 10, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "complete", jobs, ""));
+    fill(20000);
+    *plans = 0;
+    TEST_ASSERT_EQUAL_INT(10, kit_claim(conn, "q", 10, jobs));
+    check_plans("Tid Scan on live_job");
+    for (int i = 0; i < 5; i++) {
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "complete", jobs + i, ""));
+        check_plans(PLACE);
+    }
+}
+
+/* Otherwise each claim would write to the indexes. (A few may find their page full.) */
+void test_claims_are_hot_updates(void)
+{
+    static const char counts[] =
+        "SELECT n_tup_upd * 1000000 + n_tup_hot_upd FROM pg_stat_user_tables"
+        " WHERE relid = 'pgwork.live_job'::regclass";
+    struct took jobs[100];
+    long long before, after;
+
+    forget_statistics(); /* and rows */
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[100]))");
+    kit_do(a, "SELECT pg_stat_force_next_flush()");
+    before = kit_number(a, counts);
+    for (int i = 0; i < 10; i++) TEST_ASSERT_EQUAL_INT(10, kit_claim(a, "q", 10, jobs));
+    kit_do(a, "SELECT pg_stat_force_next_flush()");
+    after = kit_number(a, counts);
+    TEST_ASSERT_EQUAL_INT64(100, after / 1000000 - before / 1000000);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(90, after % 1000000 - before % 1000000);
+}
