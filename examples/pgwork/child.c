@@ -50,6 +50,12 @@ static bool pipes_open_one(int fd[2], int ours)
     return true;
 }
 
+/* Whoever reads from a terminal has to be in its foreground group, which is ours. */
+static bool child_has_group(const child *c)
+{
+    return !c->plain || isatty(STDIN_FILENO) == 0;
+}
+
 static int child_spawn(const child *c, const pipes *p, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
@@ -62,15 +68,15 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
         posix_spawn_file_actions_destroy(&files);
         return failed;
     }
-    posix_spawn_file_actions_adddup2(&files, p->in[0], STDIN_FILENO);
-    if (c->keep) posix_spawn_file_actions_adddup2(&files, p->out[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, p->err[1], STDERR_FILENO);
+    if (p->in[0] >= 0) posix_spawn_file_actions_adddup2(&files, p->in[0], STDIN_FILENO);
+    if (p->out[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->out[1], STDOUT_FILENO);
+    if (p->err[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->err[1], STDERR_FILENO);
     /* signals as a shell would give them, and a group of its own: Ctrl-C is for us, and the whole
      * family can be ended at once */
     sigemptyset(&none);
     sigfillset(&all);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
-                                        POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attr, (short)((child_has_group(c) ? POSIX_SPAWN_SETPGROUP : 0) |
+                                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
@@ -86,8 +92,8 @@ static int child_start(const child *c, pipes *p, pid_t *pid)
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     int failed = 0;
     pthread_mutex_lock(&one_at_a_time);
-    if (!pipes_open_one(p->in, 1) || !pipes_open_one(p->err, 0) ||
-        (c->keep && !pipes_open_one(p->out, 0))) {
+    if (!c->plain && (!pipes_open_one(p->in, 1) || !pipes_open_one(p->err, 0) ||
+                      (c->keep && !pipes_open_one(p->out, 0)))) {
         failed = errno;
     }
     if (!failed) failed = child_spawn(c, p, pid);
@@ -175,11 +181,12 @@ static void child_mend_error(child *c)
 static void child_end(child *c, pid_t pid, int64_t *kill_at)
 {
     int64_t now = text_tick_ms();
+    pid_t whom = child_has_group(c) ? -pid : pid;
     if (*kill_at == 0) {
-        kill(-pid, SIGTERM);
+        kill(whom, SIGTERM);
         *kill_at = now + c->grace_ms;
     }
-    if (now >= *kill_at) kill(-pid, SIGKILL);
+    if (now >= *kill_at) kill(whom, SIGKILL);
 }
 
 int child_run(child *c)
@@ -218,7 +225,7 @@ int child_run(child *c)
     child_read_error(c, &p.err[0]);
     pipes_close_all(&p);
     child_mend_error(c);
-    if (c->signaled) kill(-pid, SIGKILL); /* what is left of the family */
+    if (c->signaled && child_has_group(c)) kill(-pid, SIGKILL); /* what is left of the family */
     return 0;
 }
 

@@ -16,6 +16,7 @@ typedef struct child {
     char *const *argv, *const *envp;
     const char *input; /* for its stdin */
     size_t input_size;
+    bool plain;                /* stdin, stdout and stderr are ours: nothing is fed or read */
     size_t keep;               /* bytes kept of the begin of stdout; 0: stdout is ours */
     int wake_fd;               /* readable: ask signals(); -1: ask now and then */
     int (*signals)(void *arg); /* not 0: end the child */

@@ -20,7 +20,9 @@ enum {
     CLI_PERM = 5,    /* the role may not, or the server is read-only or pooled */
     CLI_UNKNOWN = 6, /* the answer was lost: applied or not, nobody knows */
     CLI_CANCEL = 7,  /* extended, but somebody cancelled the job */
-    CLI_OTHER = 8    /* anything else: an error of the server, no memory, output not written */
+    CLI_OTHER = 8,   /* anything else: an error of the server, no memory, output not written */
+    CLI_LOST = 74,   /* lock and sem run: lost while the command ran, which was ended */
+    CLI_HELD = 75    /* lock and sem run: not obtained, the command was not started */
 };
 
 /* Words that were given one after the other. */
@@ -104,6 +106,9 @@ int cmd_retry(cli *c, int argc, char **argv);
 int cmd_dead(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
 int cmd_doctor(cli *c, int argc, char **argv);
+int cmd_lock(cli *c, int argc, char **argv);
+int cmd_locks(cli *c, int argc, char **argv);
+int cmd_sem(cli *c, int argc, char **argv);
 /* clang-format on */
 
 #endif

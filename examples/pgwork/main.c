@@ -32,6 +32,9 @@ static const verb commands[] = {
     {"dead", "list, redrive or purge dead letters", cmd_dead},
     {"stats", "counts of every queue", cmd_stats},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
+    {"lock", "run a command under a named lock, as flock does", cmd_lock},
+    {"locks", "who holds and who waits for locks", cmd_locks},
+    {"sem", "create, acquire, extend, release, resize, drop, list, run", cmd_sem},
     {"help", "this text, or that of a command", cmd_help},
     {"version", "the version", cmd_version},
     {NULL, NULL, NULL}};
@@ -71,7 +74,8 @@ static int overview(void)
         "  6  the answer was lost: applied or not, nobody knows\n"
         "  7  extended, but somebody cancelled the job\n"
         "  8  anything else: an error of the server, no memory, output not written\n"
-        "  126, 127  work: the command cannot be started, is not there\n"
+        "  74, 75    lock, sem run: lost while the command ran; not obtained\n"
+        "  126, 127  work, lock, sem run: the command cannot be started, is not there\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);
 }

@@ -34,6 +34,7 @@ void test_numbers_are_never_changed(void)
         {PGW_ELEASE, -10},   {PGW_ELOCKED, -11},  {PGW_EEXISTS, -12}, {PGW_ENOTFOUND, -13},
         {PGW_ESCHEMA, -14},  {PGW_EPERM, -15},    {PGW_ELIMIT, -16},  {PGW_EDB, -17},
         {PGW_EPROTO, -18},   {PGW_EUNKNOWN, -19}, {PGW_EPAUSED, -20}, {PGW_EPOOLED, -21},
+        {PGW_EHELD, -22},
     };
     const size_t n = sizeof(promised) / sizeof(promised[0]);
 
@@ -74,7 +75,7 @@ void test_every_status_tells_its_name_and_text(void)
 
 void test_numbers_that_are_no_status(void)
 {
-    static const int strangers[] = {7, 100, -22, -1000, 2147483647, -2147483647 - 1};
+    static const int strangers[] = {7, 100, -23, -1000, 2147483647, -2147483647 - 1};
 
     for (size_t i = 0; i < sizeof(strangers) / sizeof(strangers[0]); i++) {
         pgw_status st = (pgw_status)strangers[i];

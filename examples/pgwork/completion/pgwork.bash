@@ -7,13 +7,13 @@ _pgwork_queues() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel retry dead stats doctor help version"
+        cancel retry dead stats doctor lock locks sem help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i words=0 IFS=$' \t\n'
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        --) [[ $command = work ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
+        --) [[ $command = work || $command = lock || $command = sem ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
         -d | --dsn-file | --schema | -X | --set) ((i++)) ;;
         -*) ;;
         *)
@@ -76,6 +76,17 @@ _pgwork() {
         esac
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
+    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --" queue= ;;
+    locks) queue= ;;
+    sem)
+        verbs="create acquire extend release resize drop list run" queue=
+        case $verb in
+        acquire) own="--permits -w --wait -n --no-wait --ttl --holder" ;;
+        run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --" ;;
+        extend) own="--ttl" ;;
+        drop) own="--force" ;;
+        esac
+        ;;
     help) own="" verbs=$commands queue= ;;
     doctor | version) queue= ;;
     esac

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork lock, pgwork locks: flock(1) over the network, and who holds what.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "guard.h"
+#include "opts.h"
+#include "out.h"
+#include "signals.h"
+#include "text.h"
+
+static bool lock_holds(void *arg)
+{
+    return pgw_lock_is_held(arg);
+}
+
+static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
+{
+    guard g = {.c = c,
+               .command = a->command,
+               .what = "lock",
+               .wake_fd = pgw_lock_watch(lock),
+               .holds = lock_holds,
+               .arg = lock,
+               .grace_ms = grace_ms};
+    char fence[24];
+    snprintf(fence, sizeof fence, "%lld", (long long)pgw_lock_fence(lock));
+    setenv("PGWORK_LOCK", a->at[0], 1);
+    setenv("PGWORK_FENCE", fence, 1);
+    int code = guard_run(&g);
+    pgw_status st = pgw_lock_release(lock);
+    if (st == PGW_OK || code == CLI_LOST) return code;
+    return cli_fail(CLI_LOST, "it may not have been alone", "the lock was lost while %s ran",
+                    a->command[0]);
+}
+
+int cmd_lock(cli *c, int argc, char **argv)
+{
+    bool shared = false, no_wait = false;
+    int64_t wait_ms = -1, grace_ms = 5000;
+    int held = CLI_HELD;
+    const opt opts[] = {
+        {'s', "shared", NULL, "together with others that share (alone)", .flag = &shared},
+        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &wait_ms},
+        {'n', "no-wait", NULL, "do not wait", .flag = &no_wait},
+        {'E', "held-code", "N", "exit code when it is held by somebody else (75)", .number = &held,
+         .min = 0, .max = 255},
+        {0, "grace", "TIME", "between TERM and KILL when the lock is lost (5s)", .ms = &grace_ms},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "lock [-s] [-w TIME | -n] [-E N] NAME -- COMMAND [ARG...]",
+        .about =
+            "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
+            "a file. The lock is free when the command ends, and when this process, its machine\n"
+            "or its connection dies; then the command is ended, too. It finds the lock's name\n"
+            "in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
+        .more = "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
+                "126, 127: the command cannot be started, is not there.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+        .command = true,
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (!a.command) return cli_fail(CLI_USAGE, NULL, "%s: which command? -- COMMAND", c->command);
+    if ((code = guard_find(a.command)) != CLI_DONE) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    pgw_set_stop(c->h, c->stop);
+    pgw_lock *lock;
+    pgw_status st = pgw_lock_acquire(c->h, &lock, a.at[0], shared ? PGW_SHARED : PGW_EXCLUSIVE,
+                                     no_wait ? 0 : wait_ms);
+    return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
+}
+
+/* -- locks ---------------------------------------------------------------------------------- */
+
+typedef struct locks {
+    bool json;
+    table rows;
+} locks;
+
+static int locks_each(const pgw_lock_info *l, void *arg)
+{
+    locks *in = arg;
+    if (in->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "lock", l->name);
+        out_text(&o, "state", l->held ? "held" : "waits");
+        out_text(&o, "mode", l->shared ? "shared" : "exclusive");
+        out_int(&o, "pid", l->pid);
+        out_text(&o, "application", l->application);
+        out_text(&o, "user", l->user);
+        out_text(&o, "client", l->client);
+        out_time(&o, "since", l->since_us);
+        out_int(&o, "fence", l->fence);
+        out_end(&o);
+        return 0;
+    }
+    char since[TEXT_TIME];
+    table_text(&in->rows, l->name);
+    table_text(&in->rows, l->held ? "held" : "waits");
+    table_text(&in->rows, l->shared ? "shared" : "exclusive");
+    table_int(&in->rows, l->pid);
+    table_text(&in->rows, l->application);
+    table_text(&in->rows, l->user);
+    table_text(&in->rows, l->client);
+    table_text(&in->rows, l->since_us ? text_time(since, l->since_us) : NULL);
+    table_int(&in->rows, l->fence);
+    return 0;
+}
+
+int cmd_locks(cli *c, int argc, char **argv)
+{
+    static const opt opts[] = {{.name = NULL}};
+    static const usage use = {
+        .synopsis = "locks [NAME]",
+        .about = "Who holds a lock, and who waits for it in which order; without NAME: all locks.\n"
+                 "PID is the server's process: pg_terminate_backend(PID) takes the lock away.",
+        .more = "Exit code 1: nobody holds or waits.",
+        .max = 1,
+    };
+    static const char *const headings[] = {"LOCK", "STATE",  "MODE",  "PID>",  "APPLICATION",
+                                           "USER", "CLIENT", "SINCE", "FENCE>"};
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    locks l = {.json = c->json};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_locks_each(c->h, a.count ? a.at[0] : NULL, locks_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY) cli_say(c, "nobody holds or waits");
+    return cli_finish(cli_code(st));
+}

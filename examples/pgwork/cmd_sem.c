@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork sem: at most so many at a time, over all machines.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guard.h"
+#include "opts.h"
+#include "out.h"
+#include "signals.h"
+#include "text.h"
+
+#define SEM_TTL_MIN 100
+#define SEM_TTL_MAX 86400000
+
+static int sem_number(int *permits, const char *word)
+{
+    int64_t n;
+    if (!text_to_int(&n, word) || n < 1 || n > 10000)
+        return cli_fail(CLI_USAGE, NULL, "'%s' is no number of permits: allowed is 1 to 10000",
+                        word);
+    *permits = (int)n;
+    return CLI_DONE;
+}
+
+static int sem_token(pgw_token *token, const char *word)
+{
+    if (pgw_token_parse(token, word) == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints one", "'%s' is no token", word);
+}
+
+/* -- how many there are --------------------------------------------------------------------- */
+
+static int sem_size(cli *c, int argc, char **argv, const usage *use,
+                    pgw_status (*apply)(pgw *, const char *, int))
+{
+    static const opt none[] = {{.name = NULL}};
+    args a;
+    int permits, code = opts_parse(c, &a, use, none, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = sem_number(&permits, a.at[1])) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return apply(c->h, a.at[0], permits) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int sem_create(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "sem create NAME PERMITS",
+        .about = "Makes a semaphore; does nothing when it is there with as many permits.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME PERMITS",
+    };
+    return sem_size(c, argc, argv, &use, pgw_sema_create);
+}
+
+static int sem_resize(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "sem resize NAME PERMITS",
+        .about = "Changes how many permits there are, also while they are out: what is out beyond\n"
+                 "the new number goes away as it comes back, and nothing is granted before.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME PERMITS",
+    };
+    return sem_size(c, argc, argv, &use, pgw_sema_resize);
+}
+
+static int sem_drop(cli *c, int argc, char **argv)
+{
+    bool force = false;
+    const opt opts[] = {{0, "force", NULL, "also while permits are out", .flag = &force},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "sem drop NAME [--force]",
+        .about = "Removes a semaphore; refuses while permits are out.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_sema_drop(c->h, a.at[0], force) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+/* -- permits -------------------------------------------------------------------------------- */
+
+typedef struct sem {
+    cli *c;
+    const char *name;
+    pgw_sema_opts o;
+    pgw_token token;
+    int64_t extend_at; /* on the clock that is never set */
+    bool no_wait;
+} sem;
+
+static int sem_open(sem *s)
+{
+    int code = signals_install(s->c);
+    if (code != CLI_DONE) return code;
+    if ((code = cli_open(s->c, false)) != CLI_DONE) return code;
+    pgw_set_stop(s->c->h, s->c->stop);
+    return CLI_DONE;
+}
+
+static pgw_status sem_take(sem *s)
+{
+    if (s->no_wait) s->o.timeout_ms = 0;
+    pgw_status st = pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
+    s->extend_at = text_tick_ms() + s->o.ttl_ms / 3;
+    return st;
+}
+
+static int sem_acquire(cli *c, int argc, char **argv)
+{
+    sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
+    s.o.timeout_ms = -1;
+    const opt opts[] = {
+        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
+        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms},
+        {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
+        {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
+         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
+        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "sem acquire NAME [--permits N] [-w TIME | -n] [--ttl TIME]",
+        .about = "Takes permits and prints their token, for scripts.",
+        .more = "Exit code 75: not enough are free.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    s.name = a.at[0];
+    if ((code = sem_open(&s)) != CLI_DONE) return code;
+    pgw_status st = sem_take(&s);
+    if (st != PGW_OK) return guard_refused(c, st, CLI_HELD);
+    char token[PGW_TOKEN_TEXT];
+    pgw_token_format(s.token, token);
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "semaphore", s.name);
+        out_text(&o, "token", token);
+        out_int(&o, "permits", s.o.n);
+        out_end(&o);
+    } else {
+        puts(token);
+    }
+    return cli_finish(CLI_DONE);
+}
+
+static int sem_extend(cli *c, int argc, char **argv)
+{
+    int64_t ttl_ms = 30000;
+    const opt opts[] = {{0, "ttl", "TIME", "for so long from now (30s)", .ms = &ttl_ms,
+                         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "sem extend NAME TOKEN [--ttl TIME]",
+        .about = "Keeps permits longer. Exit code 1: their time was over, they are lost.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME TOKEN",
+    };
+    args a;
+    pgw_token token;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_sema_extend(c->h, a.at[0], token, ttl_ms) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int sem_release(cli *c, int argc, char **argv)
+{
+    static const opt none[] = {{.name = NULL}};
+    static const usage use = {
+        .synopsis = "sem release NAME TOKEN",
+        .about = "Returns permits. Exit code 1: their time was over, somebody else may have them.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME TOKEN",
+    };
+    args a;
+    pgw_token token;
+    int code = opts_parse(c, &a, &use, none, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_sema_release(c->h, a.at[0], token) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+/* -- run ------------------------------------------------------------------------------------ */
+
+/* Extended at a third of the time, so that two failures in a row do no harm. */
+static bool sem_holds(void *arg)
+{
+    sem *s = arg;
+    if (text_tick_ms() < s->extend_at) return true;
+    pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
+    s->extend_at = text_tick_ms() + s->o.ttl_ms / (st == PGW_OK ? 3 : 12);
+    return st != PGW_ELEASE && st != PGW_ENOTFOUND;
+}
+
+static int sem_run(cli *c, int argc, char **argv)
+{
+    sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
+    int64_t grace_ms = 5000;
+    int held = CLI_HELD;
+    s.o.timeout_ms = -1;
+    const opt opts[] = {
+        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
+        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms},
+        {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
+        {'E', "held-code", "N", "exit code when not enough are free (75)", .number = &held,
+         .min = 0, .max = 255},
+        {0, "ttl", "TIME", "free so long after a death that nobody sees (30s)", .ms = &s.o.ttl_ms,
+         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
+        {0, "grace", "TIME", "between TERM and KILL when they are lost (5s)", .ms = &grace_ms},
+        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "sem run NAME [--permits N] [-w TIME | -n] [-E N] -- COMMAND [ARG...]",
+        .about =
+            "Runs a command while holding permits, which come back when it ends, and when this\n"
+            "process or its connection dies; then the command is ended, too. It finds the\n"
+            "token in PGWORK_TOKEN.",
+        .more = "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
+                "126, 127: the command cannot be started, is not there.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+        .command = true,
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (!a.command) return cli_fail(CLI_USAGE, NULL, "%s: which command? -- COMMAND", c->command);
+    if ((code = guard_find(a.command)) != CLI_DONE) return code;
+    s.name = a.at[0];
+    if ((code = sem_open(&s)) != CLI_DONE) return code;
+    bool pooled;
+    if (pgw_is_pooled(c->h, &pooled) != PGW_OK) return cli_fail_at(c->h);
+    s.o.session = !pooled;
+    pgw_status st = sem_take(&s);
+    if (st != PGW_OK) return guard_refused(c, st, held);
+    char token[PGW_TOKEN_TEXT];
+    setenv("PGWORK_TOKEN", pgw_token_format(s.token, token), 1);
+    guard g = {.c = c,
+               .command = a.command,
+               .what = "permit",
+               .wake_fd = -1,
+               .holds = sem_holds,
+               .arg = &s,
+               .grace_ms = grace_ms};
+    code = guard_run(&g);
+    pgw_set_stop(c->h, NULL);
+    st = pgw_sema_release(c->h, s.name, s.token);
+    if (st == PGW_OK || code == CLI_LOST) return code;
+    cli_fail_at(c->h);
+    return st == PGW_ELEASE || st == PGW_ENOTFOUND ? CLI_LOST : code;
+}
+
+/* -- list ----------------------------------------------------------------------------------- */
+
+typedef struct listing {
+    const char *name;
+    bool json;
+    table rows;
+} listing;
+
+static int sem_each(const pgw_sema_info *s, void *arg)
+{
+    listing *l = arg;
+    if (l->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "semaphore", s->name);
+        out_int(&o, "permits", s->permits);
+        out_int(&o, "taken", s->taken);
+        out_int(&o, "waiting", s->waiting);
+        out_end(&o);
+        return 0;
+    }
+    table_text(&l->rows, s->name);
+    table_int(&l->rows, s->permits);
+    table_int(&l->rows, s->taken);
+    table_int(&l->rows, s->waiting);
+    return 0;
+}
+
+static int sem_each_grant(const pgw_sema_grant *g, void *arg)
+{
+    listing *l = arg;
+    if (l->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "semaphore", l->name);
+        out_int(&o, "number", (int64_t)g->number);
+        out_int(&o, "permits", g->permits);
+        out_text(&o, "holder", g->holder);
+        out_time(&o, "taken", g->taken_us);
+        out_time(&o, "until", g->until_us);
+        out_int(&o, "pid", g->pid);
+        out_end(&o);
+        return 0;
+    }
+    char time[TEXT_TIME];
+    table_int(&l->rows, (int64_t)g->number);
+    table_int(&l->rows, g->permits);
+    table_text(&l->rows, g->holder);
+    table_text(&l->rows, text_time(time, g->taken_us));
+    table_text(&l->rows, text_time(time, g->until_us));
+    table_int(&l->rows, g->pid);
+    return 0;
+}
+
+static int sem_list(cli *c, int argc, char **argv)
+{
+    static const opt none[] = {{.name = NULL}};
+    static const usage use = {
+        .synopsis = "sem list [NAME]",
+        .about =
+            "All semaphores; with NAME: the grants of one that are out. PID: they end with that\n"
+            "process of the server; 0: only with their time.",
+        .more = "Exit code 1: none.",
+        .max = 1,
+    };
+    static const char *const all[] = {"SEMAPHORE", "PERMITS>", "TAKEN>", "WAITING>"},
+                             *const one[] = {"NUMBER>", "PERMITS>", "HOLDER",
+                                             "TAKEN",   "UNTIL",    "PID>"};
+    args a;
+    int code = opts_parse(c, &a, &use, none, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    listing l = {.name = a.count ? a.at[0] : NULL, .json = c->json};
+    pgw_status st;
+    if (l.name) {
+        pgw_sema_info info;
+        table_begin(&l.rows, one, sizeof one / sizeof *one);
+        st = pgw_sema_status(c->h, &info, l.name);
+        if (st == PGW_OK) st = pgw_sema_grants_each(c->h, l.name, sem_each_grant, &l);
+    } else {
+        table_begin(&l.rows, all, sizeof all / sizeof *all);
+        st = pgw_semas_each(c->h, sem_each, &l);
+    }
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY) cli_say(c, l.name ? "no permits are out" : "there are no semaphores");
+    return cli_finish(cli_code(st));
+}
+
+int cmd_sem(cli *c, int argc, char **argv)
+{
+    static const verb verbs[] = {
+        {"create", "", sem_create},   {"acquire", "", sem_acquire}, {"extend", "", sem_extend},
+        {"release", "", sem_release}, {"resize", "", sem_resize},   {"drop", "", sem_drop},
+        {"list", "", sem_list},       {"run", "", sem_run},         {NULL, NULL, NULL}};
+    static const usage use = {
+        .synopsis = "sem create|resize NAME PERMITS\nsem drop NAME [--force]\nsem list [NAME]\n"
+                    "sem run NAME [OPTIONS] -- COMMAND [ARG...]\nsem acquire NAME [OPTIONS]\n"
+                    "sem extend|release NAME TOKEN",
+        .about =
+            "Counting semaphores: at most so many permits are out at a time, over all machines.\n\n"
+            "  create    a new one\n"
+            "  resize    another number of permits\n"
+            "  drop      remove it\n"
+            "  list      all of them, or who has permits of one\n"
+            "  run       run a command while holding permits\n"
+            "  acquire   take permits and print their token, for scripts\n"
+            "  extend    keep them longer\n"
+            "  release   return them",
+        .more = "`pgwork sem run --help` tells the options of a verb.",
+        .missing = "create, acquire, extend, release, resize, drop, list or run",
+    };
+    return opts_dispatch(c, &use, verbs, NULL, argc, argv);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: PostgreSQL */
+#include "guard.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "child.h"
+#include "signals.h"
+
+extern char **environ;
+
+enum { GUARD_LOST = 1, GUARD_STOPPED = 2 };
+
+static int guard_cannot_start(const char *command, int error)
+{
+    return cli_fail(error == ENOENT ? 127 : 126, NULL, "cannot start %s: %s", command,
+                    strerror(error));
+}
+
+int guard_find(char **command)
+{
+    int missing = child_find(command[0]);
+    return missing ? guard_cannot_start(command[0], missing) : CLI_DONE;
+}
+
+static int guard_signals(void *arg)
+{
+    guard *g = arg;
+    if (!g->holds(g->arg)) return GUARD_LOST;
+    return pgw_stop_count(g->c->stop) > 0 ? GUARD_STOPPED : 0;
+}
+
+int guard_run(guard *g)
+{
+    child ch = {.argv = g->command,
+                .envp = environ,
+                .plain = true,
+                .wake_fd = g->wake_fd,
+                .signals = guard_signals,
+                .arg = g,
+                .grace_ms = g->grace_ms};
+    int failed = child_run(&ch);
+    if (failed) return guard_cannot_start(g->command[0], failed);
+    if (ch.signaled == GUARD_LOST) {
+        return cli_fail(CLI_LOST, "somebody else may hold it by now",
+                        "the %s was lost: %s was ended", g->what, g->command[0]);
+    }
+    return WIFEXITED(ch.status) ? WEXITSTATUS(ch.status) : 128 + WTERMSIG(ch.status);
+}
+
+int guard_refused(const cli *c, pgw_status st, int code)
+{
+    int by_signal = st == PGW_ECANCELED ? signals_code() : 0;
+    if (by_signal) return by_signal;
+    int told = cli_fail_at(c->h);
+    return st == PGW_ELOCKED ? code : told;
+}

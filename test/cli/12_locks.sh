@@ -1,0 +1,89 @@
+# Locks and semaphores: as flock, over the network.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+
+# eventually CMD...: at last, within ten seconds
+eventually() {
+    n=0
+    until "$@" >/dev/null 2>&1; do
+        n=$((n + 1))
+        [ $n -lt 100 ] || return 1
+        sleep 0.1
+    done
+}
+held() { pgwork locks "$1" | grep -q held; }
+out_of() { [ "$(pgwork --json sem list | sed -n "s/.*\"semaphore\":\"$1\".*\"taken\":\([0-9]*\).*/\1/p")" = "$2" ]; }
+
+code 'the exit code is the command'"'"'s' 7 pgwork lock a -- sh -c 'exit 7'
+code 'a signal is 128 and its number' 143 pgwork lock a -- sh -c 'kill -TERM $$'
+is 'stdin and stdout are ours' "$(echo hello | pgwork lock a -- cat)" hello
+is 'the lock and its fence are in the environment' "$(pgwork lock a -- sh -c 'test "$PGWORK_FENCE" -gt 1 && echo "$PGWORK_LOCK"')" a
+one=$(pgwork lock a -- printenv PGWORK_FENCE)
+two=$(pgwork lock a -- printenv PGWORK_FENCE)
+yes 'the fence grows' test "$two" -gt "$one"
+refused 'no such command' 127 'cannot start' pgwork lock a -- /no/such/thing
+refused 'which command' 2 'which command' pgwork lock a
+refused 'which lock' 2 'missing: NAME' pgwork lock -- true
+code 'nobody holds' 1 pgwork locks
+
+pgwork lock a -- sleep 60 &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+yes 'somebody holds' eventually held a
+refused 'held, and no wait' 75 'held by somebody else' pgwork lock -n a -- true
+refused 'held, and a short wait' 75 'held by somebody else' pgwork lock -w 100ms a -- true
+refused 'held, with a code of our own' 9 'held by somebody else' pgwork lock -n -E 9 a -- true
+refused 'held, for a shared one too' 75 'held by somebody else' pgwork lock -n -s a -- true
+code 'locks' 0 pgwork locks a
+yes 'locks tells the holder' grep -q '^a  *held  *exclusive' "$tmp/out"
+code 'locks --json' 0 pgwork --json locks
+json 'locks --json is JSON' "$tmp/out"
+kill -TERM $holder
+wait $holder
+is 'TERM ends the command as well' $? 143
+yes 'and the lock is free' eventually pgwork lock -n a -- true
+
+pgwork lock lost -- sleep 60 2>"$tmp/lost" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+yes 'held once more' eventually held lost
+sql "SELECT pg_terminate_backend(pid) FROM pgwork.lock_list('lost')" >/dev/null
+wait $holder
+is 'a lost lock ends the command' $? 74
+yes 'and says so' grep -q 'the lock was lost' "$tmp/lost"
+
+pgwork lock -s both -- sh -c 'pgwork lock -n -s both -- true && ! pgwork lock -n both -- true' 2>/dev/null
+is 'shared ones go together' $? 0
+
+code 'sem create' 0 pgwork sem create s 2
+code 'sem create again' 0 pgwork sem create s 2
+refused 'sem create with another number' 1 'is there' pgwork sem create s 3
+refused 'no number' 2 'no number of permits' pgwork sem create s many
+refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
+token=$(pgwork sem acquire s)
+code 'sem acquire --json' 0 pgwork --json sem acquire s
+json 'sem acquire --json is JSON' "$tmp/out"
+refused 'all are out' 75 'not enough permits' pgwork sem acquire -n s
+refused 'all are out, after a while' 75 'not enough permits' pgwork sem run -w 100ms s -- true
+code 'sem list' 0 pgwork sem list
+yes 'sem list counts' grep -q '^s  *2  *2  *0' "$tmp/out"
+code 'sem list NAME' 0 pgwork sem list s
+code 'sem list NAME --json' 0 pgwork --json sem list s
+json 'sem list NAME --json is JSON' "$tmp/out"
+code 'sem extend' 0 pgwork sem extend s "$token" --ttl 1h
+code 'sem release' 0 pgwork sem release s "$token"
+refused 'sem release twice' 1 'lost' pgwork sem release s "$token"
+refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
+refused 'no token' 2 'no token' pgwork sem release s abc
+refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
+code 'sem run' 5 pgwork sem run s -- sh -c 'test -n "$PGWORK_TOKEN" && exit 5'
+yes 'and its permit is back' out_of s 1
+pgwork sem run s -- sleep 15 2>"$tmp/lost" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+yes 'sem run holds' eventually out_of s 2
+kill -KILL $holder
+wait $holder 2>/dev/null
+yes 'a killed holder gives it back at once' eventually out_of s 1
+code 'sem resize' 0 pgwork sem resize s 1
+refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
+code 'sem drop --force' 0 pgwork sem drop s --force
+code 'no semaphores' 1 pgwork sem list
+exit 0
