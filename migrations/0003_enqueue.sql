@@ -322,7 +322,7 @@ BEGIN
             ELSIF FOUND THEN
                 DELETE FROM pgwork.live_job j
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NULL
-                RETURNING coalesce(j.id, j.pos) AS id, j.created_at, j.lane / 2 AS priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
+                RETURNING coalesce(j.id, j.pos) AS id, j.created_at, (j.lane / 2)::smallint AS priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
                 status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
             ELSE
                 DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one
