@@ -1,0 +1,325 @@
+/* A random walk of four sessions beside a model of what should be there: each job in exactly one
+ * place, in the state and with the attempts that the model says. PGW_SEED repeats a walk. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SESSIONS = 4, JOBS = 4000, STEPS = 1500, WALKS = 2, MAX_ATTEMPTS = 3 };
+
+enum state { READY, LEASED, DELAYED, DEAD, DONE, CANCELLED, GONE, STATES };
+
+static const char *const state_names[] = {"ready", "leased", "delayed",
+                                          "dead",  "done",   "cancelled"};
+
+struct job {
+    long long id;
+    enum state state;
+    int attempt, asked; /* to be cancelled */
+    struct took held;   /* the claim that counts, when leased */
+    struct took stale;  /* one that does not */
+};
+
+static PGconn *session[SESSIONS];
+static struct job jobs[JOBS];
+static int count;
+static uint64_t seed;
+
+void setUp(void)
+{
+    kit_begin();
+    for (int i = 0; i < SESSIONS; i++) session[i] = kit_open();
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+static unsigned any(unsigned n) /* 0 .. n-1 */
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(seed >> 33) % n;
+}
+
+static PGconn *anyone(void)
+{
+    return session[any(SESSIONS)];
+}
+
+/* Some job in the state; NULL: none. */
+static struct job *some(enum state state)
+{
+    for (int i = 0, at = count ? (int)any((unsigned)count) : 0; i < count; i++)
+        if (jobs[(at + i) % count].state == state) return &jobs[(at + i) % count];
+    return NULL;
+}
+
+static struct job *by_id(long long id)
+{
+    for (int i = 0; i < count; i++)
+        if (jobs[i].id == id) return &jobs[i];
+    TEST_FAIL_MESSAGE("a job that nobody enqueued");
+    return NULL;
+}
+
+static void leave(struct job *job, enum state state, int attempt)
+{
+    job->stale = job->held;
+    job->state = state;
+    job->attempt = attempt;
+}
+
+/* -- the verbs, on both sides --------------------------------------------------------------------
+ */
+
+static void put(void)
+{
+    int n = 1 + (int)any(4), delayed = any(4) == 0;
+    PGresult *res = kit_rows(anyone(),
+                             "SELECT id FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, "
+                             "ARRAY[%d]), priorities => '{%u}', delays_ms => %s)",
+                             n, any(3), delayed ? "'{3600000}'" : "NULL");
+
+    TEST_ASSERT_EQUAL_INT(n, PQntuples(res));
+    TEST_ASSERT_TRUE(count + n <= JOBS);
+    for (int i = 0; i < n; i++) {
+        memset(&jobs[count], 0, sizeof(jobs[count]));
+        jobs[count].id = strtoll(PQgetvalue(res, i, 0), NULL, 10);
+        jobs[count++].state = delayed ? DELAYED : READY;
+    }
+    PQclear(res);
+}
+
+static void claim(void)
+{
+    struct took got[8];
+    int n = kit_claim(anyone(), "q", 1 + (int)any(8), got);
+
+    for (int i = 0; i < n; i++) {
+        struct job *job = by_id(got[i].id);
+
+        TEST_ASSERT_EQUAL_INT(READY, job->state);
+        TEST_ASSERT_EQUAL_INT(job->attempt + 1, got[i].attempt);
+        leave(job, LEASED, got[i].attempt);
+        job->held = got[i];
+    }
+}
+
+static void finish(void)
+{
+    struct job *job = some(LEASED);
+    const char *verb;
+
+    if (!job) return;
+    switch (any(6)) {
+    case 0:
+    case 1:
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(anyone(), "complete", &job->held, ""));
+        leave(job, DONE, job->attempt);
+        return;
+    case 2:
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(anyone(), "fail", &job->held, ", 'boom', 0, true"));
+        leave(job, DEAD, job->attempt);
+        return;
+    case 3: {
+        int later = (int)any(2);
+
+        TEST_ASSERT_EQUAL_STRING(
+            "ok", kit_say(anyone(), "fail", &job->held, later ? ", 'boom'" : ", 'boom', 0"));
+        leave(job,
+              job->asked                     ? CANCELLED
+              : job->attempt >= MAX_ATTEMPTS ? DEAD
+              : later                        ? DELAYED
+                                             : READY,
+              job->attempt);
+        return;
+    }
+    default:
+        verb = any(2) ? "release" : "snooze";
+        TEST_ASSERT_EQUAL_STRING(
+            "ok", kit_say(anyone(), verb, &job->held, *verb == 's' ? ", 3600000" : ""));
+        leave(job, job->asked ? CANCELLED : *verb == 's' ? DELAYED : READY, job->attempt - 1);
+    }
+}
+
+static void extend(void)
+{
+    struct job *job = some(LEASED);
+
+    if (job)
+        TEST_ASSERT_EQUAL_STRING(job->asked ? "cancel" : "ok",
+                                 kit_say(anyone(), "extend", &job->held, ""));
+}
+
+/* A holder that lost its job tries again. */
+static void meddle(void)
+{
+    static const char *const verbs[][2] = {
+        {"complete", ""}, {"fail", ", 'late'"}, {"release", ""}, {"snooze", ", 0"}, {"extend", ""}};
+    unsigned verb = any(5);
+
+    if (!count) return;
+    struct job *job = &jobs[any((unsigned)count)];
+
+    if (!job->stale.id) return;
+    TEST_ASSERT_EQUAL_STRING(job->state == READY || job->state == LEASED || job->state == DELAYED ||
+                                     job->state == DEAD
+                                 ? "stale"
+                                 : "gone",
+                             kit_say(anyone(), verbs[verb][0], &job->stale, verbs[verb][1]));
+}
+
+static void cancel(void)
+{
+    static const char *const said[] = {"cancelled", "requested", "cancelled", "gone",
+                                       "gone",      "gone",      "gone"};
+
+    if (!count) return;
+    struct job *job = &jobs[any((unsigned)count)];
+
+    TEST_ASSERT_EQUAL_STRING(
+        said[job->state],
+        kit_text(anyone(), "SELECT status FROM pgwork.cancel('q', '{%lld}')", job->id));
+    if (job->state == LEASED) job->asked = 1;
+    if (job->state == READY || job->state == DELAYED) job->state = CANCELLED;
+}
+
+static void reap(void)
+{
+    int lost = 0;
+
+    kit_expire(session[0], "q");
+    for (int i = 0; i < count; i++) {
+        if (jobs[i].state != LEASED) continue;
+        lost++;
+        leave(&jobs[i],
+              jobs[i].asked                     ? CANCELLED
+              : jobs[i].attempt >= MAX_ATTEMPTS ? DEAD
+                                                : READY,
+              jobs[i].attempt);
+    }
+    TEST_ASSERT_EQUAL_INT64(lost,
+                            kit_number(anyone(), "SELECT returned + died FROM pgwork.reap('q')"));
+}
+
+static void promote(void)
+{
+    int due = 0;
+
+    kit_due(session[0], "q");
+    for (int i = 0; i < count; i++) {
+        if (jobs[i].state != DELAYED) continue;
+        due++;
+        jobs[i].state = READY;
+    }
+    TEST_ASSERT_EQUAL_INT64(due, kit_number(anyone(), "SELECT promoted FROM pgwork.promote()"));
+}
+
+static void redrive(void)
+{
+    struct job *job = some(DEAD);
+
+    if (!job) return;
+    TEST_ASSERT_EQUAL_INT64(1,
+                            kit_number(anyone(), "SELECT pgwork.redrive('q', '{%lld}')", job->id));
+    job->state = READY;
+    job->attempt = job->asked = 0;
+}
+
+static void purge(void)
+{
+    enum state state = any(2) ? READY : DONE;
+    int gone = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (jobs[i].state != state && (state != DONE || jobs[i].state != CANCELLED)) continue;
+        gone++;
+        jobs[i].state = GONE;
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        gone, kit_number(anyone(), "SELECT pgwork.queue_purge('q', '%s')", state_names[state]));
+}
+
+/* A claim, or a finish, that is rolled back has never been. */
+static void undo(void)
+{
+    PGconn *conn = anyone();
+    struct job *job = some(LEASED);
+    struct took got[8];
+
+    kit_do(conn, "BEGIN");
+    kit_claim(conn, "q", 8, got);
+    if (job)
+        TEST_ASSERT_EQUAL_STRING("ok",
+                                 kit_say(conn, any(2) ? "complete" : "release", &job->held, ""));
+    kit_put(conn, "q");
+    kit_do(conn, "ROLLBACK");
+}
+
+/* -- the walk ------------------------------------------------------------------------------------
+ */
+
+static void check(void)
+{
+    PGresult *res = kit_rows(
+        session[0], "SELECT id, state, attempt FROM pgwork.job WHERE queue = 'q' ORDER BY id");
+    int there = 0, at = 0;
+
+    for (int i = 0; i < count; i++) there += jobs[i].state != GONE;
+    TEST_ASSERT_EQUAL_INT(there,
+                          PQntuples(res)); /* so none is in two places, and none in no place */
+    for (int i = 0; i < count; i++) {
+        if (jobs[i].state == GONE) continue;
+        TEST_ASSERT_EQUAL_INT64(jobs[i].id, strtoll(PQgetvalue(res, at, 0), NULL, 10));
+        TEST_ASSERT_EQUAL_STRING(state_names[jobs[i].state], PQgetvalue(res, at, 1));
+        TEST_ASSERT_EQUAL_INT(jobs[i].attempt, strtol(PQgetvalue(res, at, 2), NULL, 10));
+        at++;
+    }
+    PQclear(res);
+}
+
+static void walk(void)
+{
+    static void (*const verbs[])(void) = {put,    put,     claim,   claim,  claim,  finish,
+                                          finish, finish,  extend,  meddle, meddle, cancel,
+                                          reap,   promote, redrive, undo};
+
+    count = 0;
+    kit_do(session[0],
+           "SELECT pgwork.queue_create('q', max_attempts => %d, retention_ms => 3600000, "
+           "backoff_ms => 3600000,"
+           " backoff_cap_ms => 3600000)",
+           MAX_ATTEMPTS);
+    for (int step = 0; step < STEPS; step++) {
+        verbs[any(sizeof(verbs) / sizeof(verbs[0]))]();
+        if (any(200) == 0) purge();
+        if (step % 50 == 0) check();
+    }
+    check();
+    for (long long end = kit_ms() + 20000;
+         some(READY) && kit_ms() < end;) { /* all that is ready can be had */
+        claim();
+        while (some(LEASED)) finish();
+    }
+    TEST_ASSERT_NULL(some(READY));
+    check();
+}
+
+void test_a_random_walk_agrees_with_the_model(void)
+{
+    const char *given = getenv("PGW_SEED");
+
+    for (int i = 0; i < (given ? 1 : WALKS); i++) {
+        seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)i;
+        printf("PGW_SEED=%" PRIu64 "\n", seed);
+        fflush(stdout);
+        walk();
+        kit_do(session[0], "SELECT pgwork.queue_drop('q', true)");
+    }
+}
