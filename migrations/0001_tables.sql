@@ -7,7 +7,7 @@
 --
 --   lane   2 * priority + 1, or 2 * priority for jobs handed back: older, so in front
 --   id     the pos of the first placement; NULL while the job still lies there
---   nonce  random, one per claim; NULL: ready. Token = pos and lane, then nonce.
+--   token  its claim's: pos and lane, then 64 random bits; NULL: ready
 
 DO $$
 DECLARE
@@ -62,7 +62,7 @@ CREATE SEQUENCE pgwork.place AS bigint MAXVALUE 288230376151711743;
 
 CREATE TABLE pgwork.live_job (
     pos          bigint NOT NULL DEFAULT nextval('pgwork.place'),
-    nonce        bigint,
+    token        uuid,
     lease_until  timestamptz,
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     queue        integer NOT NULL,
@@ -169,7 +169,7 @@ CREATE TABLE pgwork.beat (
 );
 
 COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private and change without notice.';
-COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (nonce IS NULL) or leased.';
+COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
 COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

@@ -129,9 +129,9 @@ BEGIN
     IF state IN ('ready', 'all') THEN
         -- Rows that a claim holds just now are skipped: they are as good as leased.
         WITH t AS MATERIALIZED (
-            SELECT j.ctid FROM pgwork.live_job j WHERE j.queue = q.id AND j.nonce IS NULL FOR UPDATE SKIP LOCKED
+            SELECT j.ctid FROM pgwork.live_job j WHERE j.queue = q.id AND j.token IS NULL FOR UPDATE SKIP LOCKED
         ), d AS (
-            DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.nonce IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key
+            DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.token IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key
         ), k AS (
             DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
         )
@@ -192,8 +192,8 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for exact counts');
     -- One scan from the front: leased jobs lie before the ready ones of their lane.
-    SELECT count(*) FILTER (WHERE s.nonce IS NULL), count(s.nonce) INTO ready, leased
-      FROM (SELECT j.nonce FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most) s;
+    SELECT count(*) FILTER (WHERE s.token IS NULL), count(s.token) INTO ready, leased
+      FROM (SELECT j.token FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most) s;
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
@@ -201,7 +201,7 @@ BEGIN
     SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.created_at)) * 1000)::bigint) INTO oldest_ms
       FROM generate_series(0, 19) l
      CROSS JOIN LATERAL (SELECT j.created_at FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l AND j.nonce IS NULL ORDER BY j.pos LIMIT 1) h;
+                          WHERE j.queue = q.id AND j.lane = l AND j.token IS NULL ORDER BY j.pos LIMIT 1) h;
     oldest_ms := coalesce(oldest_ms, 0);
 END $$;
 

@@ -10,13 +10,13 @@ SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_g
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT j.lane, j.pos, j.nonce IS NOT NULL
+    SELECT j.lane, j.pos, j.token IS NOT NULL
       FROM (SELECT _find.queue AS queue, l::smallint AS lane, _find.id AS pos FROM generate_series(0, 19) l OFFSET 0) p
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
         RETURN QUERY
-        SELECT j.lane, j.pos, j.nonce IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id;
+        SELECT j.lane, j.pos, j.token IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id;
     END IF;
 END $$;
 
@@ -50,7 +50,7 @@ BEGIN
             ELSIF key_policy = 'replace' THEN
                 UPDATE pgwork.live_job j SET payload = _put.payload, body = _put.body
                   FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
-                 WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.nonce IS NULL;
+                 WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.token IS NULL;
                 IF NOT FOUND THEN
                     UPDATE pgwork.delayed_job j SET payload = _put.payload, body = _put.body
                      WHERE j.queue = q.id AND j.id = taken.id;
@@ -317,11 +317,11 @@ BEGIN
             SELECT * INTO place FROM pgwork._find(q.id, one);
             IF FOUND AND place.leased THEN
                 UPDATE pgwork.live_job j SET flags = j.flags | 1
-                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NOT NULL;
+                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL;
                 status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
             ELSIF FOUND THEN
                 DELETE FROM pgwork.live_job j
-                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.nonce IS NULL
+                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NULL
                 RETURNING coalesce(j.id, j.pos) AS id, j.created_at, (j.lane / 2)::smallint AS priority, j.attempt, j.kind, j.key, j.tags, j.payload INTO gone;
                 status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
             ELSE

@@ -1,19 +1,10 @@
 -- 0004: claims. Never a job under a live lease, never more than n, the lowest priority number first,
 -- then the oldest; jobs that an open transaction holds are skipped, not waited for.
 
--- A token is the claim's number (pos * 32 + lane: grows with every placement of a job), then its nonce.
-CREATE FUNCTION pgwork._token(pos bigint, lane smallint, nonce bigint) RETURNS uuid
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (lpad(to_hex(pos * 32 + lane), 16, '0') || lpad(to_hex(nonce), 16, '0'))::uuid;
-
+-- A token is the claim's number (pos * 32 + lane: grows with every placement of a job), then 64 random bits.
 CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
-
--- A token as 128 bits: substring 1 to 64 is the number, 65 to 128 the nonce. One conversion for both.
-CREATE FUNCTION pgwork._token_bits(token uuid) RETURNS bit(128)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ('x' || replace(token::text, '-', ''))::bit(128);
 
 -- What a session remembers of a queue between claims, so that a claim needs not walk over the
 -- remains of all jobs before it while vacuum is held back. Only a hint, in a custom setting of the
@@ -69,7 +60,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
     SELECT (j.lane::bigint << 58) + j.pos
       FROM unnest(pgwork._lanes(priorities)) WITH ORDINALITY l (lane, i)
      CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
-                          WHERE j.queue = _head.queue AND j.lane = l.lane AND j.nonce IS NULL ORDER BY j.pos LIMIT 1) j
+                          WHERE j.queue = _head.queue AND j.lane = l.lane AND j.token IS NULL ORDER BY j.pos LIMIT 1) j
      ORDER BY l.i LIMIT 1
 $$;
 
@@ -100,8 +91,7 @@ DECLARE
     first_pos bigint;
     last_pos bigint;
     alone integer;
-    stamp bigint;
-    stamp_text text;
+    stamp text;
     until timestamptz;
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
@@ -138,7 +128,7 @@ BEGIN
               INTO ctids, got, any_flag, first_lane, last_lane, first_pos, last_pos
               FROM (SELECT j.* FROM unnest(lanes, marks) AS l (lane, mark)
                      CROSS JOIN LATERAL (SELECT j.ctid, j.lane, j.pos, j.flags FROM pgwork.live_job j
-                                          WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.nonce IS NULL
+                                          WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL
                                           ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
                      LIMIT wanted) c;
             EXIT WHEN full_scan OR got = wanted OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
@@ -164,17 +154,16 @@ BEGIN
              WHERE j.flags & 4 <> 0 AND u.queue = ANY (ARRAY[j.queue]) AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
         END IF;
 
-        stamp_text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
-        stamp_text := left(stamp_text, 8) || right(stamp_text, 8);
-        stamp := ('x' || stamp_text)::bit(64)::bigint;
+        stamp := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
+        stamp := left(stamp, 8) || right(stamp, 8);
         until := clock_timestamp();
         RETURN QUERY
         UPDATE pgwork.live_job j
-           SET nonce = stamp, holder = claim.holder, attempt = j.attempt + 1,
+           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
                lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
           FROM unnest(ctids) c (ctid) -- a nested loop over it: the rows come in the order of the claim
-         WHERE j.ctid = c.ctid AND j.nonce IS NULL
-        RETURNING q.name, coalesce(j.id, j.pos), (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp_text)::uuid, j.attempt::integer,
+         WHERE j.ctid = c.ctid AND j.token IS NULL
+        RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer,
                   coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
                   j.created_at, j.lease_until, until;
 

@@ -18,10 +18,9 @@ SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_g
 BEGIN
     RETURN QUERY
     DELETE FROM pgwork.live_job j
-     USING (SELECT _take.queue, u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
-              FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
-             ORDER BY 3 OFFSET 0) t -- one order for all: no deadlocks
-     WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+     USING (SELECT _take.queue, u.id, u.token, pgwork.token_number(u.token) AS number
+              FROM unnest(ids, tokens) u (id, token) ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
+     WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
        AND coalesce(j.id, j.pos) = t.id
     RETURNING j.*;
 END $$;
@@ -84,10 +83,9 @@ BEGIN
         -- The same fence as in _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
-             USING (SELECT q.id AS queue, u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
-                      FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
-                     ORDER BY 3 OFFSET 0) t -- one order for all: no deadlocks
-             WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+             USING (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
+                      FROM unnest(ids, tokens) u (id, token) ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
                AND coalesce(j.id, j.pos) = t.id
             RETURNING t.id, j.flags, j.key
         )
@@ -121,10 +119,9 @@ BEGIN
     WITH e AS (
         UPDATE pgwork.live_job j
            SET lease_until = clock_timestamp() + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
-          FROM (SELECT q.id AS queue, u.id, substring(u.bits from 1 for 64)::bit(64)::bigint AS number, substring(u.bits from 65)::bit(64)::bigint AS nonce
-                  FROM (SELECT u.id, pgwork._token_bits(u.token) AS bits FROM unnest(ids, tokens) u (id, token) OFFSET 0) u
-                 ORDER BY 3 OFFSET 0) t
-         WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.nonce = t.nonce
+          FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
+                  FROM unnest(ids, tokens) u (id, token) ORDER BY u.token OFFSET 0) t
+         WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
            AND coalesce(j.id, j.pos) = t.id
         RETURNING t.id, j.flags, j.lease_until
     )

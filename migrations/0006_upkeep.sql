@@ -18,9 +18,9 @@ DECLARE
     now_is timestamptz := clock_timestamp();
 BEGIN
     LOOP
-        SELECT count(*), count(s.nonce), max(s.pos), array_agg(s.pos) FILTER (WHERE s.nonce IS NOT NULL AND s.lease_until < now_is)
+        SELECT count(*), count(s.token), max(s.pos), array_agg(s.pos) FILTER (WHERE s.token IS NOT NULL AND s.lease_until < now_is)
           INTO rows_seen, leases, last_pos, found_places
-          FROM (SELECT j.pos, j.nonce, j.lease_until FROM pgwork.live_job j
+          FROM (SELECT j.pos, j.token, j.lease_until FROM pgwork.live_job j
                  WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos > after ORDER BY j.pos LIMIT chunk) s;
         places := places || coalesce(found_places, '{}');
         EXIT WHEN rows_seen < chunk OR leases = 0 AND NOT whole OR cardinality(places) >= batch;
@@ -31,11 +31,11 @@ BEGIN
     END IF;
     -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
     RETURN QUERY
-    SELECT coalesce(j.id, j.pos), pgwork._token(j.pos, j.lane, j.nonce)
+    SELECT coalesce(j.id, j.pos), j.token
       FROM unnest(places[1:batch]) p (pos)
      CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
                           WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
-                            AND j.nonce IS NOT NULL AND j.lease_until < now_is
+                            AND j.token IS NOT NULL AND j.lease_until < now_is
                             FOR UPDATE SKIP LOCKED) j;
 END $$;
 

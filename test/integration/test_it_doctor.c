@@ -94,10 +94,10 @@ void test_overdue_leases_and_delayed_jobs(void)
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "overdue", &later, NULL), h);
     ASSERT_HAS("good delayed jobs: ", visit(h)->text);
     pgtemp_exec(
-        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE nonce IS NOT NULL");
+        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE token IS NOT NULL");
     ASSERT_HAS("good expired leases: ", visit(h)->text);
     pgtemp_exec(
-        "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE nonce IS NOT NULL;"
+        "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL;"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
     ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 1,",
                visit(h)->text);

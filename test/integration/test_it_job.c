@@ -776,7 +776,7 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
         TEST_ASSERT_TRUE((st == PGW_OK) == (batch != NULL));
         pgw_batch_free(batch);
         oom_fail(0);
-        sql("UPDATE pgwork.live_job SET nonce = NULL WHERE nonce IS NOT NULL AND queue = (SELECT "
+        sql("UPDATE pgwork.live_job SET token = NULL WHERE token IS NOT NULL AND queue = (SELECT "
             "id FROM pgwork.queue WHERE name = 'oom')");
     }
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);

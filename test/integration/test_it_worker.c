@@ -43,9 +43,9 @@ static void first_time(void)
 {
     must(pgw_migrate_up(h, NULL));
     pgtemp_exec(
-        "CREATE TABLE audit (id bigint, nonce bigint);"
+        "CREATE TABLE audit (id bigint, token uuid);"
         "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
-        "INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.nonce); RETURN NULL; END "
+        "INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.token); RETURN NULL; END "
         "$$;"
         "CREATE TRIGGER audit AFTER DELETE ON pgwork.live_job FOR EACH ROW EXECUTE FUNCTION "
         "audit();");
@@ -188,7 +188,7 @@ static void all_done_once(long long n)
     snprintf(sql, sizeof(sql), "SELECT count(*) FROM pgwork.job WHERE queue = '%s'", queue);
     TEST_ASSERT_EQUAL_INT64(n, pgtemp_number(sql));
     snprintf(sql, sizeof(sql),
-             "SELECT count(*) FROM (SELECT id, count(*) AS ends, count(DISTINCT nonce) AS tokens "
+             "SELECT count(*) FROM (SELECT id, count(*) AS ends, count(DISTINCT token) AS tokens "
              "FROM audit GROUP BY id) a "
              "JOIN pgwork.job j USING (id) WHERE j.queue = '%s' AND (a.ends <> j.attempt OR "
              "a.tokens <> a.ends)",

@@ -291,7 +291,7 @@ void kit_expire(PGconn *conn, const char *queue)
 {
     kit_do(conn,
            "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s'"
-           " WHERE nonce IS NOT NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
+           " WHERE token IS NOT NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
            queue);
 }
 
