@@ -43,7 +43,7 @@ fill() {
 
 # top_up N: as many ready jobs as at the beginning, so that every round starts alike
 top_up() {
-    have=$(sql -c "SELECT least((SELECT count(*) FROM onetable.job WHERE state = 0), (SELECT count(*) FROM pgwork.live_job WHERE nonce IS NULL), (SELECT count(*) FROM lim.row))")
+    have=$(sql -c "SELECT least((SELECT count(*) FROM onetable.job WHERE state = 0), (SELECT count(*) FROM pgwork.live_job WHERE token IS NULL), (SELECT count(*) FROM lim.row))")
     while [ "$have" -lt "$1" ]; do fill 50000; have=$((have + 50000)); done
 }
 

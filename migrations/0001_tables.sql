@@ -54,6 +54,7 @@ CREATE TABLE pgwork.queue (
     draining       boolean NOT NULL DEFAULT false, -- no enqueues
     notify         boolean NOT NULL DEFAULT true,  -- wake sleeping workers
     priorities     integer NOT NULL DEFAULT 1,     -- bit p: priority p has been used; spares claims empty lanes
+    suspects       boolean NOT NULL DEFAULT false, -- jobs wait whose holder died; the reaper keeps it true to the facts
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -68,7 +69,7 @@ CREATE TABLE pgwork.live_job (
     queue        integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1,
     attempt      smallint NOT NULL DEFAULT 0,
-    flags        smallint NOT NULL DEFAULT 0, -- 1 cancel asked, 2 its holder died: claim it alone, 4 key until claimed, 8 key until finished
+    flags        smallint NOT NULL DEFAULT 0, -- 1 cancel asked, 2 its holder died: claim it alone, 4 has a unique key to free at its end
     max_attempts smallint,                    -- NULL: as the queue says
     lease_ms     integer,                     -- NULL: as the claim, else the queue says
     id           bigint,
@@ -146,7 +147,8 @@ CREATE TABLE pgwork.unique_key (
     queue      integer NOT NULL,
     key        text NOT NULL,
     id         bigint NOT NULL,
-    free_after timestamptz, -- scope period; NULL: freed by the job's claim or end
+    free_after timestamptz, -- scope period; NULL: freed by the job's end
+    while_ready boolean NOT NULL DEFAULT false, -- scope ready: free, too, while the job does not wait
     PRIMARY KEY (queue, key)
 );
 CREATE INDEX unique_key_free ON pgwork.unique_key (queue, free_after) WHERE free_after IS NOT NULL;

@@ -29,6 +29,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off 
 DECLARE
     flags smallint := 0;
     taken pgwork.unique_key;
+    waits boolean;
+    until timestamptz := CASE WHEN key_scope = 'period' THEN clock_timestamp() + key_period_ms * interval '1 ms' END;
 BEGIN
     -- The transaction's id before the first place: whoever sees a place number used can find its transaction running.
     PERFORM pg_current_xact_id();
@@ -37,13 +39,23 @@ BEGIN
     IF key IS NOT NULL THEN
         LOOP
             -- Waits for a racing producer of the same key to commit or roll back. A period that is over counts as free.
-            INSERT INTO pgwork.unique_key AS u (queue, key, id, free_after)
-            VALUES (q.id, _put.key, _put.id, CASE WHEN key_scope = 'period' THEN clock_timestamp() + key_period_ms * interval '1 ms' END)
-            ON CONFLICT ON CONSTRAINT unique_key_pkey DO UPDATE SET id = excluded.id, free_after = excluded.free_after
+            INSERT INTO pgwork.unique_key AS u (queue, key, id, free_after, while_ready)
+            VALUES (q.id, _put.key, _put.id, until, key_scope = 'ready')
+            ON CONFLICT ON CONSTRAINT unique_key_pkey
+            DO UPDATE SET id = excluded.id, free_after = excluded.free_after, while_ready = excluded.while_ready
                 WHERE u.free_after <= clock_timestamp();
             EXIT WHEN FOUND;
             SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = _put.key;
             CONTINUE WHEN NOT FOUND; -- freed in between
+            waits := EXISTS (SELECT FROM pgwork._find(q.id, taken.id) f WHERE NOT f.leased)
+                  OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = taken.id);
+            IF taken.while_ready AND NOT waits THEN
+                -- Its job was claimed, which frees it: no claim has to look after keys. Whoever comes first has it.
+                UPDATE pgwork.unique_key u SET id = _put.id, free_after = until, while_ready = key_scope = 'ready'
+                 WHERE u.queue = q.id AND u.key = _put.key AND u.id = taken.id;
+                EXIT WHEN FOUND;
+                CONTINUE;
+            END IF;
             IF key_policy = 'error' THEN
                 RAISE EXCEPTION 'queue % has a job with this unique key', quote_literal(q.name)
                     USING ERRCODE = 'PW005', HINT = 'it is job ' || taken.id;
@@ -65,7 +77,7 @@ BEGIN
             id := taken.id;
             RETURN;
         END LOOP;
-        flags := CASE key_scope WHEN 'ready' THEN 4 WHEN 'unfinished' THEN 8 ELSE 0 END;
+        flags := CASE WHEN key_scope = 'period' THEN 0 ELSE 4 END;
     END IF;
     IF due > clock_timestamp() THEN
         INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, flags, max_attempts, lease_ms, kind, key, tags, payload, body)

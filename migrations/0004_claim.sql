@@ -6,52 +6,55 @@ CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
 
--- What a session remembers of a queue between claims, so that a claim needs not walk over the
--- remains of all jobs before it while vacuum is held back. Only a hint, in a custom setting of the
--- session: lost with it, rolled back with the claim, and overruled by a scan from the start when it
--- finds too little, and once a second at least (at most a twentieth of the time goes into that).
---   [1] when the last full scan was, ms    [2] what it cost, ms    [3] when `next` was noted, ms
---   [4] the lanes, as queue.priorities     [5..] per lane: start after `mark`; then per lane: `next`
--- A mark is taken over from `next` after 20 ms: time for the commits of producers that drew lower places.
+-- What a session remembers of a queue between claims, so that a claim needs not walk over the remains of all
+-- jobs before it while vacuum is held back. Only a hint, in a custom setting of the session: lost with it, rolled back
+-- with the claim, and checked by a look from the start when a claim finds too little, and once a second at
+-- least (at most a twentieth of the time goes into that).
+--   [1] when it last looked from the start, ms   [2] what that cost, ms   [3] when `next` was noted, ms
+--   [4] queue.priorities, hence the lanes        [5..] a mark per lane: nothing is expected up to it; then `next` per lane
+-- `next` becomes the mark after 20 ms: time for the commits of producers that drew lower places.
 CREATE FUNCTION pgwork._lanes(priorities integer) RETURNS smallint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE priorities WHEN 1 THEN '{0,1}'::smallint[]
        ELSE ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l) END;
 
-CREATE FUNCTION pgwork._remember(queue integer, priorities integer, hint bigint[], full_scan boolean, now_ms bigint,
-    first_lane smallint, last_lane smallint, first_pos bigint, last_pos bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._look(queue integer, priorities integer, hint bigint[], now_ms bigint, from_start boolean) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
-    hot smallint[] := pgwork._lanes(priorities);
-    k integer := cardinality(hot);
-    at integer := array_position(hot, first_lane);
+    lanes smallint[] := pgwork._lanes(priorities);
+    k integer := cardinality(lanes);
+    issued bigint := (SELECT s.last_value - (NOT s.is_called)::integer FROM pgwork.place s);
+    heads bigint[];
+    seen integer;
 BEGIN
-    IF full_scan AND first_lane IS NOT NULL AND (at IS NULL OR first_lane / 2 <> last_lane / 2) THEN
-        -- Rows came in by COPY, which notes no priorities: rare, so one look at all of them.
-        UPDATE pgwork.queue t SET priorities = s.seen
-          FROM (SELECT t.priorities | bit_or(1 << (l / 2)) AS seen
-                  FROM generate_series(0, 19) l, pgwork.queue t
-                 WHERE t.id = _remember.queue
-                   AND (t.priorities >> (l / 2) & 1 = 1 OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = t.id AND j.lane = l))
-                 GROUP BY t.priorities) s
-         WHERE t.id = _remember.queue AND t.priorities <> s.seen;
-    END IF;
-    IF full_scan THEN
+    IF from_start THEN
+        SELECT array_agg(h.pos ORDER BY l.lane), priorities | coalesce(bit_or(1 << (l.lane / 2)) FILTER (WHERE h.pos IS NOT NULL), 0)
+          INTO heads, seen
+          FROM generate_series(0, 19) l (lane)
+          LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
+                              WHERE j.queue = _look.queue AND j.lane = l.lane AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
+        IF seen <> priorities THEN -- rows came in by COPY, which notes no priorities
+            UPDATE pgwork.queue t SET priorities = t.priorities | seen WHERE t.id = _look.queue;
+        END IF;
         hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, priorities]
                 || coalesce(hint[5:4 + 2 * k], array_fill(0::bigint, ARRAY[2 * k]));
-        IF first_lane = last_lane AND at IS NOT NULL THEN -- what lay before a mark pulls it back
-            hint[4 + at] := least(hint[4 + at], first_pos - 1);
-            hint[4 + k + at] := least(hint[4 + k + at], first_pos - 1);
-        ELSIF first_lane IS NOT NULL THEN
-            hint := hint[1:4] || array_fill(0::bigint, ARRAY[2 * k]);
-        END IF;
+        FOR i IN 1 .. k LOOP -- what lies before a mark pulls it back
+            hint[4 + i] := least(hint[4 + i], heads[lanes[i] + 1] - 1);
+            hint[4 + k + i] := least(hint[4 + k + i], heads[lanes[i] + 1] - 1);
+        END LOOP;
     ELSE
+        SELECT array_agg(h.pos ORDER BY l.i) INTO heads
+          FROM unnest(lanes, hint[5 + k:4 + 2 * k]) WITH ORDINALITY l (lane, mark, i)
+          LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
+                              WHERE j.queue = _look.queue AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
         hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k] || hint[5 + k:4 + 2 * k];
-        IF first_lane = last_lane THEN
-            hint[4 + k + at] := greatest(hint[4 + k + at], last_pos);
-        END IF;
+        FOR i IN 1 .. k LOOP
+            hint[4 + k + i] := greatest(hint[4 + k + i], least(heads[i] - 1, issued));
+        END LOOP;
     END IF;
     PERFORM set_config('pgwork.hint_' || queue, hint::text, false);
+    RETURN hint;
 END $$;
 
 -- Sort key of a queue's first ready job among queues: priority, then age.
@@ -80,17 +83,9 @@ DECLARE
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
     memory text;
     hint bigint[];
-    k integer;          -- lanes that the hint speaks of
-    full_scan boolean;
     lanes smallint[];
-    marks bigint[];
-    ctids tid[];
-    any_flag smallint;
-    first_lane smallint;
-    last_lane smallint;
-    first_pos bigint;
-    last_pos bigint;
-    alone integer;
+    k integer;
+    alone boolean;
     stamp text;
     until timestamptz;
 BEGIN
@@ -113,62 +108,53 @@ BEGIN
         k := cardinality(lanes);
         memory := current_setting('pgwork.hint_' || q.id, true);
         hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
-        IF cardinality(hint) <> 4 + 2 * k OR hint[4] <> q.priorities THEN
-            hint := NULL;
+        IF hint IS NULL OR cardinality(hint) <> 4 + 2 * k OR hint[4] <> q.priorities THEN
+            hint := pgwork._look(q.id, q.priorities, NULL, now_ms, true);
+        ELSIF now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]) THEN
+            hint := pgwork._look(q.id, q.priorities, hint, now_ms, true);
+        ELSIF now_ms NOT BETWEEN hint[3] AND hint[3] + 20 THEN
+            hint := pgwork._look(q.id, q.priorities, hint, now_ms, false);
         END IF;
-        full_scan := hint IS NULL OR now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]);
-        marks := hint[5:4 + k];
+        alone := false;
         LOOP
-            IF full_scan THEN
-                lanes := '{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19}';
-                marks := '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}';
+            IF q.suspects THEN
+                -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
+                SELECT c.flags & 2 <> 0 INTO alone
+                  FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                 CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
+                                      WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL
+                                      ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
+                 LIMIT 1;
+                IF alone THEN
+                    wanted := 1;
+                END IF;
             END IF;
-            -- LIMIT stands above nothing but this scan, and the update below goes by ctid: no plan takes more than n.
-            SELECT array_agg(c.ctid), count(*), bit_or(c.flags), min(c.lane), max(c.lane), min(c.pos), max(c.pos)
-              INTO ctids, got, any_flag, first_lane, last_lane, first_pos, last_pos
-              FROM (SELECT j.* FROM unnest(lanes, marks) AS l (lane, mark)
-                     CROSS JOIN LATERAL (SELECT j.ctid, j.lane, j.pos, j.flags FROM pgwork.live_job j
-                                          WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL
-                                          ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
-                     LIMIT wanted) c;
-            EXIT WHEN full_scan OR got = wanted OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
-            full_scan := true;
+            stamp := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
+            stamp := left(stamp, 8) || right(stamp, 8);
+            until := clock_timestamp();
+            -- Picked under the limit first, then updated by ctid: no plan takes more than n. The update is a nested
+            -- loop over what was picked, so the rows come in order.
+            RETURN QUERY
+            WITH c AS MATERIALIZED (
+                SELECT j.ctid AS at FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                 CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
+                                      WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND (j.flags & 2 = 0 OR alone)
+                                      ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
+                 LIMIT wanted
+            )
+            UPDATE pgwork.live_job j
+               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+              FROM c WHERE j.ctid = c.at AND j.token IS NULL
+            RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer,
+                      coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
+                      j.created_at, j.lease_until, until;
+            GET DIAGNOSTICS got = ROW_COUNT;
+            wanted := wanted - got;
+            EXIT WHEN wanted = 0 OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
+            hint := pgwork._look(q.id, q.priorities, hint, now_ms, true);
         END LOOP;
-
-        IF any_flag & 2 <> 0 THEN
-            -- A job whose last holder died is claimed alone: should it be the killer, it takes no others along.
-            SELECT min(c.i) INTO alone FROM unnest(ctids) WITH ORDINALITY c (ctid, i) JOIN pgwork.live_job j ON j.ctid = c.ctid WHERE j.flags & 2 <> 0;
-            got := greatest(1, alone - 1);
-            ctids := ctids[1:got];
-            wanted := got; -- and from no other queue either
-            last_lane := NULL; -- the rest stays: let the hint pass nobody
-        END IF;
-
-        IF full_scan OR got > 0 AND now_ms >= hint[3] + 20 THEN
-            PERFORM pgwork._remember(q.id, q.priorities, hint, full_scan, now_ms, first_lane, last_lane, first_pos, last_pos);
-        END IF;
-        CONTINUE WHEN got = 0;
-
-        IF any_flag & 4 <> 0 THEN -- unique keys that last until the claim
-            DELETE FROM pgwork.unique_key u USING unnest(ctids) c (ctid) JOIN pgwork.live_job j ON j.ctid = c.ctid
-             WHERE j.flags & 4 <> 0 AND u.queue = ANY (ARRAY[j.queue]) AND u.key = j.key AND u.id = coalesce(j.id, j.pos) AND u.free_after IS NULL;
-        END IF;
-
-        stamp := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
-        stamp := left(stamp, 8) || right(stamp, 8);
-        until := clock_timestamp();
-        RETURN QUERY
-        UPDATE pgwork.live_job j
-           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-          FROM unnest(ctids) c (ctid) -- a nested loop over it: the rows come in the order of the claim
-         WHERE j.ctid = c.ctid AND j.token IS NULL
-        RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer,
-                  coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
-                  j.created_at, j.lease_until, until;
-
-        wanted := wanted - got;
-        EXIT WHEN wanted <= 0;
+        EXIT WHEN wanted = 0; -- or alone
     END LOOP;
 END $$;
 

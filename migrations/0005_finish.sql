@@ -53,7 +53,7 @@ BEGIN
           FROM t LEFT JOIN unnest(ids, outputs) o (id, output) ON o.id = t.job
         ON CONFLICT DO NOTHING
     )
-    SELECT array_agg(t.job), array_agg(t.job) FILTER (WHERE t.flags & 12 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 12 <> 0)
+    SELECT array_agg(t.job), array_agg(t.job) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
       INTO accepted, keyed, keys FROM t;
 END $$;
 
@@ -89,7 +89,7 @@ BEGIN
                AND coalesce(j.id, j.pos) = t.id
             RETURNING t.id, j.flags, j.key
         )
-        SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 12 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 12 <> 0)
+        SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
           INTO accepted, keyed, keys FROM t;
     END IF;
     IF keyed IS NOT NULL THEN
@@ -173,17 +173,17 @@ BEGIN
         ON CONFLICT DO NOTHING
     ), ready AS (
         INSERT INTO pgwork.live_job (created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
-        SELECT t.created_at, t.queue, t.lane / 2 * 2, t.charged, t.flags & 8 | CASE WHEN verb = 'reap' THEN 2 ELSE 0 END, t.max_attempts, t.lease_ms,
+        SELECT t.created_at, t.queue, t.lane / 2 * 2, t.charged, t.flags & 4 | CASE WHEN verb = 'reap' THEN 2 ELSE 0 END, t.max_attempts, t.lease_ms,
                t.job, t.kind, t.key, coalesce(why, t.error), t.tags, t.payload, t.body
           FROM t WHERE t.fate = 'ready' ORDER BY t.job
     ), delayed AS (
         INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, attempt, flags, max_attempts, lease_ms, kind, key, error, tags, payload, body)
         SELECT clock_timestamp() + coalesce(delay_ms * interval '1 ms', pgwork._backoff(t.attempt, q.backoff_ms, q.backoff_cap_ms)),
-               t.job, t.created_at, t.queue, t.lane / 2, t.charged, t.flags & 8, t.max_attempts, t.lease_ms, t.kind, t.key, coalesce(why, t.error), t.tags, t.payload, t.body
+               t.job, t.created_at, t.queue, t.lane / 2, t.charged, t.flags & 4, t.max_attempts, t.lease_ms, t.kind, t.key, coalesce(why, t.error), t.tags, t.payload, t.body
           FROM t WHERE t.fate = 'delayed'
     ), freed AS (
         DELETE FROM pgwork.unique_key u USING t
-         WHERE t.fate IN ('dead', 'cancelled') AND t.flags & 12 <> 0
+         WHERE t.fate IN ('dead', 'cancelled') AND t.flags & 4 <> 0
            AND u.queue = ANY (ARRAY[t.queue]) AND u.key = t.key AND u.id = t.job AND u.free_after IS NULL
     )
     SELECT array_agg(t.job), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready')

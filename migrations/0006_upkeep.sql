@@ -43,12 +43,13 @@ END $$;
 -- claimed. So a session looks at whole lanes once a second, if that costs less than a twentieth of the time;
 -- noted as {when, cost} in ms in a custom setting.
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
     lot record;
     l smallint;
+    any_suspect boolean;
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
     last bigint[] := CASE WHEN current_setting('pgwork.reap', true) ~ '^[{][0-9]{1,17},[0-9]{1,17}[}]$'
                           THEN current_setting('pgwork.reap', true)::bigint[] ELSE '{0,0}' END;
@@ -71,12 +72,17 @@ BEGIN
                 returned := returned + lot.n - lot.died;
                 died := died + lot.died;
             END IF;
-            IF returned + died >= batch THEN
-                RETURN;
-            END IF;
+            EXIT WHEN returned + died >= batch;
         END LOOP;
+        -- Claims take a job of a dead holder only where this says that there are some.
+        any_suspect := EXISTS (SELECT FROM unnest(pgwork._lanes(q.priorities)) l
+                             CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+                                                  WHERE j.queue = q.id AND j.lane = l AND l % 2 = 0 AND j.token IS NULL AND j.flags & 2 <> 0
+                                                  LIMIT 1) j);
+        UPDATE pgwork.queue t SET suspects = any_suspect WHERE t.id = q.id AND t.suspects <> any_suspect;
+        EXIT WHEN returned + died >= batch;
     END LOOP;
-    IF whole AND queue IS NULL THEN
+    IF whole AND queue IS NULL AND returned + died < batch THEN
         PERFORM set_config('pgwork.reap', ARRAY[now_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms]::text, false);
     END IF;
 END $$;

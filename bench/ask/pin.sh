@@ -23,7 +23,7 @@ for who in pgwork onetable; do
         pgbench -n -M prepared -c 4 -j 1 -T "$pin_seconds" -P $((pin_seconds / 5)) -D n=100 -D ids={} -D tokens={} -f "$out/claim.$who.pgbench" >"$out/pin.$who.$pin.txt" 2>&1
         wait $feeder
         case $who in
-        pgwork) left=$(sql -c 'SELECT count(*) FROM pgwork.live_job WHERE nonce IS NULL'); size=$(sql -c "SELECT pg_total_relation_size('pgwork.live_job') / 1048576.0") ;;
+        pgwork) left=$(sql -c 'SELECT count(*) FROM pgwork.live_job WHERE token IS NULL'); size=$(sql -c "SELECT pg_total_relation_size('pgwork.live_job') / 1048576.0") ;;
         onetable) left=$(sql -c 'SELECT count(*) FROM onetable.job WHERE state = 0'); size=$(sql -c "SELECT pg_total_relation_size('onetable.job') / 1048576.0") ;;
         esac
         result pin "jobs left behind after $pin_seconds s at 10,000/s, snapshot held: $pin" $who "$left" jobs

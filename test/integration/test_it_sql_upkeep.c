@@ -270,7 +270,7 @@ void test_depth_counts_up_to_what_is_asked(void)
     TEST_ASSERT_EQUAL_STRING("5", kit_text(a, "SELECT delayed FROM pgwork.depth('q', 5)"));
     kit_do(
         a,
-        "UPDATE pgwork.live_job SET created_at = created_at - interval '1 h' WHERE nonce IS NULL");
+        "UPDATE pgwork.live_job SET created_at = created_at - interval '1 h' WHERE token IS NULL");
     TEST_ASSERT_EQUAL_INT64(3600, kit_number(a, "SELECT oldest_ms / 1000 FROM pgwork.depth('q')"));
     kit_refused(a, "PW001", "at_most|0", "SELECT pgwork.depth('q', 0)");
     TEST_ASSERT_EQUAL_STRING(
