@@ -33,7 +33,7 @@ BEGIN
           INTO heads, seen
           FROM generate_series(0, 19) l (lane)
           LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
-                              WHERE j.queue = _look.queue AND j.lane = l.lane AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
+                              WHERE j.queue = _look.queue AND j.lane = l.lane AND j.pos > 0 AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
         IF seen <> priorities THEN -- rows came in by COPY, which notes no priorities
             UPDATE pgwork.queue t SET priorities = t.priorities | seen WHERE t.id = _look.queue;
         END IF;

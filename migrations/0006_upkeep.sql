@@ -77,7 +77,7 @@ BEGIN
         -- Claims take a job of a dead holder only where this says that there are some.
         any_suspect := EXISTS (SELECT FROM unnest(pgwork._lanes(q.priorities)) l
                              CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                                                  WHERE j.queue = q.id AND j.lane = l AND l % 2 = 0 AND j.token IS NULL AND j.flags & 2 <> 0
+                                                  WHERE j.queue = q.id AND j.lane = l AND l % 2 = 0 AND j.pos > 0 AND j.token IS NULL AND j.flags & 2 <> 0
                                                   LIMIT 1) j);
         UPDATE pgwork.queue t SET suspects = any_suspect WHERE t.id = q.id AND t.suspects <> any_suspect;
         EXIT WHEN returned + died >= batch;

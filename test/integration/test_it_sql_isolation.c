@@ -54,7 +54,7 @@ static const char *const story[] = {
     "INSERT INTO held SELECT 3, m.* FROM pgwork.claim('{s}', 13, 'w') m",
     "SELECT string_agg(concat_ws(':', id - (SELECT base FROM first), priority, attempt), ' ') FROM "
     "held WHERE lot = 3",
-    "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s' WHERE nonce IS "
+    "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s' WHERE token IS "
     "NOT NULL",
     "SELECT concat_ws(' ', reaped, died, promoted, pruned) FROM pgwork.maintain(5)",
     "SELECT concat_ws(' ', returned, died) FROM pgwork.reap()",
