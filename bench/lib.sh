@@ -60,10 +60,10 @@ SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text,
 SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);
 S
     script claim.onetable <<'S'
-SELECT coalesce(ids::text, '{}') ids, coalesce(tokens::text, '{}') tokens FROM onetable.complete_and_claim(:ids, :tokens, :n) \gset
+SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM onetable.complete_and_claim(:ids, :tokens, :n) \gset
 S
     script claim.onetable-apart <<'S'
-SELECT coalesce(ids::text, '{}') ids, coalesce(tokens::text, '{}') tokens FROM onetable.claim(:n) \gset
+SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM onetable.claim(:n) \gset
 SELECT onetable.complete(:ids, :tokens);
 S
     script claim.limit <<'S'

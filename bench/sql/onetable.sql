@@ -20,20 +20,19 @@ CREATE FUNCTION onetable.enqueue(n int, bytes int) RETURNS bigint LANGUAGE sql A
     SELECT count(*) FROM i
 $$;
 
-CREATE FUNCTION onetable.claim(n int, OUT ids bigint[], OUT tokens bigint[]) LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+CREATE FUNCTION onetable.claim(n int) RETURNS TABLE (id bigint, token bigint, attempt smallint, priority smallint, kind text, payload jsonb, lease_until timestamptz)
+LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     stamp bigint := (random() * 9e18)::bigint + 1;
 BEGIN
+    RETURN QUERY
     WITH p AS MATERIALIZED (
         SELECT id FROM onetable.job WHERE state = 0 AND run_at <= clock_timestamp()
          ORDER BY priority, run_at, id LIMIT n FOR UPDATE SKIP LOCKED
-    ), u AS (
-        UPDATE onetable.job j SET state = 1, attempt = attempt + 1, token = stamp, lease_until = clock_timestamp() + interval '30 s'
-          FROM p WHERE j.id = p.id RETURNING j.id, j.payload
     )
-    SELECT array_agg(id), array_agg(stamp) INTO ids, tokens FROM u;
+    UPDATE onetable.job j SET state = 1, attempt = j.attempt + 1, token = stamp, lease_until = clock_timestamp() + interval '30 s'
+      FROM p WHERE j.id = p.id RETURNING j.id, j.token, j.attempt, j.priority, j.kind, j.payload, j.lease_until;
 END $$;
 
 CREATE FUNCTION onetable.complete(ids bigint[], tokens bigint[]) RETURNS bigint LANGUAGE plpgsql
@@ -47,8 +46,9 @@ BEGIN
 END $$;
 
 -- Both in one call, as pgwork can.
-CREATE FUNCTION onetable.complete_and_claim(done_ids bigint[], done_tokens bigint[], n int, OUT ids bigint[], OUT tokens bigint[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION onetable.complete_and_claim(done_ids bigint[], done_tokens bigint[], n int)
+RETURNS TABLE (id bigint, token bigint, attempt smallint, priority smallint, kind text, payload jsonb, lease_until timestamptz) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM onetable.complete(done_ids, done_tokens);
-    SELECT c.ids, c.tokens INTO ids, tokens FROM onetable.claim(n) c;
+    RETURN QUERY SELECT * FROM onetable.claim(n);
 END $$;
