@@ -645,6 +645,7 @@ PGW_API void pgw_worker_free(pgw_worker *w);
 typedef struct pgw_reap_stats {
     size_t struct_size;
     int64_t ticks, reaped, died, promoted, pruned, errors;
+    int64_t freed; /* rows of the users' tables, by pgw_reaper_run() */
 } pgw_reap_stats;
 
 /** One pass on @p h: does what is due in bounded batches, adds to @p stats (may be NULL; `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0: at once, there is more). PGW_EINVAL: property `holder`. */
@@ -953,6 +954,31 @@ typedef struct pgw_table_lock_opts {
  * After an error the transaction has failed: roll it back.
  */
 PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t, const pgw_table_lock_opts *opts);
+
+/* ---- tables the reaper looks after (operator) ---- */
+/**
+ * Writes the table's name and roles down, so that pgw_tables_reap() and every running reaper (once
+ * a second) free its expired rows. Registering grants nothing: the reaper's role needs SELECT and
+ * UPDATE on the table, and the table's triggers run with the reaper's rights, so register only tables
+ * whose owner you trust. Repeating it is harmless.
+ */
+PGW_API pgw_status pgw_table_register(pgw *h, const pgw_table *t);
+/** PGW_ENOTFOUND: is not registered. */
+PGW_API pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table);
+typedef struct pgw_table_info {
+    size_t struct_size;
+    const char *schema, *table, *locked_by, *expires_at, *token;
+    const char *error; /* why the reaper could not do its work the last time; "": it could */
+    int64_t reaped_us; /* when rows were freed last; 0: never */
+} pgw_table_info;
+/** Calls @p fn for each registered table; borrowed during the call. PGW_EMPTY: none. */
+PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg), void *arg);
+/**
+ * One pass over all registered tables, at most @p batch rows of each. What is wrong with one table
+ * is noted with it and does not stop the others. Also deletes old operation ids. @p freed may be
+ * NULL. PGW_EMISUSE: on an attached handle, or in a transaction.
+ */
+PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */

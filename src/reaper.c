@@ -17,8 +17,10 @@
 #include "pq.h"
 #include "wake.h"
 
-#define REAPER_ROOM     "reaper"
-#define REAPER_STUCK_MS 10 /* there is more to do, and another reaper is at it */
+#define REAPER_ROOM      "reaper"
+#define REAPER_ROWS_MAX  10000
+#define REAPER_TABLES_MS 1000 /* between looks at the users' tables */
+#define REAPER_STUCK_MS  10   /* there is more to do, and another reaper is at it */
 
 struct pgw_reaper {
     pgw_conf *conf;
@@ -27,6 +29,7 @@ struct pgw_reaper {
     pgw *h; /* NULL: not open */
     pgw_stop *stop;
     bool ready; /* a tick went well */
+    int64_t tables_due;
     pgw_reap_stats stats;
     char error[512];
 
@@ -162,6 +165,20 @@ static int64_t reaper_work(const pgw_reap_stats *s)
     return s->reaped + s->died + s->promoted + s->pruned;
 }
 
+/* Rows of the users' tables. There is no hurry: a claim takes what has expired without us. A schema
+ * that is older than these tables, or a role that may not see them, leaves the queues served. */
+static pgw_status reaper_tables(pgw_reaper *r)
+{
+    int64_t freed = 0, batch = pgw__conf_int(r->conf, "reaper.batch");
+    pgw_status st;
+
+    if (pgw__deadline_left_ms(r->tables_due) > 0) return PGW_OK;
+    r->tables_due = pgw__deadline_in(REAPER_TABLES_MS);
+    st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
+    r->stats.freed += freed;
+    return st == PGW_ESCHEMA || st == PGW_EPERM ? PGW_OK : st;
+}
+
 /* One tick. *wait_ms says when to come back. */
 static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
 {
@@ -170,6 +187,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
 
     if (st >= 0) {
         st = pgw_reaper_tick(r->h, &r->stats, wait_ms);
+        if (st >= 0) st = reaper_tables(r);
         if (st < 0 && st != PGW_ECANCELED) reaper_note(r, st);
     }
     if (st < 0) {

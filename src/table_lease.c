@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mem.h"
+#include "ask.h"
 #include "table_int.h"
 
 /* ---- claim ---- */
@@ -157,9 +157,9 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
     const int count = pgw__rows_count(rows);
     char message[200];
     size_t gone = 0, stale = 0, kept = 0;
+    const pgw_status shape = pgw__ask_rows(h, rows, in->n);
 
-    if ((size_t)count != in->n)
-        return pgw__pq_fail(h, PGW_EPROTO, "the answer is not one row for each row asked", NULL);
+    if (shape != PGW_OK) return shape;
     for (int row = 0; row < count; row++) {
         const int64_t at = pgw__rows_int(rows, row, 0);
         const bool found = !pgw__rows_null(rows, row, 1);
@@ -171,7 +171,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
                                          : PGW_OK;
 
         if (at < 1 || at > (int64_t)in->n)
-            return pgw__pq_fail(h, PGW_EPROTO, "the answer names a row that was not asked", NULL);
+            return pgw__ask_misfit(h, "the answer names a row that was not asked for");
         if (in->verdicts != NULL) in->verdicts[at - 1] = st;
         gone += st == PGW_ENOTFOUND;
         stale += st == PGW_ELEASE;
@@ -313,11 +313,10 @@ typedef struct lease_reap_ctx {
 static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const lease_reap_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
 
-    if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a count did not come as one row", NULL);
-    if (in->freed != NULL) *in->freed = pgw__rows_int(rows, 0, 0);
-    return PGW_OK;
+    if (st == PGW_OK && in->freed != NULL) *in->freed = pgw__rows_int(rows, 0, 0);
+    return st;
 }
 
 /* Rows that never had a lease lie in front of the index: the lower bound leaves them out. */

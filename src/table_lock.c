@@ -1,5 +1,5 @@
 /* table_lock: row locks until the end of a transaction, taken in the order of the keys. */
-#include "mem.h"
+#include "ask.h"
 #include "table_int.h"
 
 static const char *const table_lock_words[] = {
@@ -49,12 +49,10 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
 
 static pgw_status table_lock_read_old(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    int64_t *old = *(int64_t **)ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
 
-    if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a setting did not come as one row", NULL);
-    *old = pgw__rows_int(rows, 0, 0);
-    return PGW_OK;
+    if (st == PGW_OK) **(int64_t **)ctx = pgw__rows_int(rows, 0, 0);
+    return st;
 }
 
 static pgw_status table_lock_timeout(pgw *h, int64_t timeout_ms, int64_t *old)
@@ -147,7 +145,9 @@ pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_ELOCKED)
         return pgw__pq_fail(h, PGW_ETIMEDOUT, "rows are locked by somebody else",
                             "roll the transaction back, then try again");
-    if (st < PGW_OK) return st; /* the transaction has failed, and the setting with it */
+    if (st < PGW_OK && st != PGW_ENOMEM)
+        return st; /* the transaction has failed, and the setting with it */
     back = table_lock_timeout(h, old, &ours);
-    return back == PGW_OK ? st : pgw__rows_drop(back, rows);
+    if (back != PGW_OK) return pgw__rows_drop(back, rows);
+    return st == PGW_ENOMEM ? pgw__pq_fail(h, st, NULL, NULL) : st;
 }

@@ -3,6 +3,7 @@
  * copies. */
 #include <string.h>
 
+#include "ask.h"
 #include "mem.h"
 #include "table_int.h"
 
@@ -128,7 +129,7 @@ pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx)
 
     if (count == 0) return PGW_EMPTY;
     if (in->most > 0 && count > in->most)
-        return pgw__pq_fail(h, PGW_EPROTO, "the answer has more rows than were asked for", NULL);
+        return pgw__ask_misfit(h, "the answer has more rows than were asked for");
     *in->rows = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));
     return *in->rows != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
 }

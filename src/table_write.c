@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
 #include "backoff.h"
 #include "mem.h"
 #include "name.h"
@@ -61,10 +62,10 @@ typedef struct write_ctx {
 static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const write_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
     const char *next;
 
-    if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "an update did not answer with one row", NULL);
+    if (st != PGW_OK) return st;
     next = pgw__rows_text(rows, 0, 0, NULL);
     if (next != NULL) {
         if (in->next != NULL) snprintf(in->next, PGW_ROW_VERSION, "%s", next);
@@ -253,10 +254,10 @@ typedef struct process {
 
 static pgw_status process_read_applied(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a question was not answered with one row", NULL);
-    **(bool **)ctx = pgw__rows_int(rows, 0, 0) != 0;
-    return PGW_OK;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    if (st == PGW_OK) **(bool **)ctx = pgw__rows_int(rows, 0, 0) != 0;
+    return st;
 }
 
 static pgw_status process_applied(process *p, bool *applied)

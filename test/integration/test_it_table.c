@@ -61,8 +61,7 @@ static void must_refuse(const pgw_table_spec *s, pgw_status st, const char *word
 
     TEST_ASSERT_EQUAL_STRING(pgw_status_name(st), pgw_status_name(pgw_table_open(h, &t, s)));
     TEST_ASSERT_NULL(t);
-    if (strstr(pgw_error_message(h), words) == NULL)
-        TEST_FAIL_MESSAGE(pgw_error_message(h));
+    if (strstr(pgw_error_message(h), words) == NULL) TEST_FAIL_MESSAGE(pgw_error_message(h));
 }
 
 #define LEASE_COLUMNS "locked_by text, expires_at timestamptz, token uuid"
@@ -71,7 +70,8 @@ void test_a_plain_table_is_taken(void)
 {
     pgw_table_spec s = leased("article");
 
-    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, " LEASE_COLUMNS ", version bigint NOT NULL DEFAULT 0)");
+    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, " LEASE_COLUMNS
+                ", version bigint NOT NULL DEFAULT 0)");
     must_open(&s);
     s.version = "version";
     must_open(&s);
@@ -106,11 +106,13 @@ void test_what_is_no_table_is_named(void)
                  {"ruled", "has rules"},
                  {"parent", "has children by inheritance"}};
 
-    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t;"
-                "CREATE MATERIALIZED VIEW m AS SELECT * FROM t; CREATE SEQUENCE s; CREATE TYPE c AS (id int);"
-                "CREATE TABLE ruled (id int PRIMARY KEY);"
-                "CREATE RULE r AS ON UPDATE TO ruled DO INSTEAD NOTHING;"
-                "CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child () INHERITS (parent)");
+    pgtemp_exec(
+        "CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t;"
+        "CREATE MATERIALIZED VIEW m AS SELECT * FROM t; CREATE SEQUENCE s; CREATE TYPE c AS (id "
+        "int);"
+        "CREATE TABLE ruled (id int PRIMARY KEY);"
+        "CREATE RULE r AS ON UPDATE TO ruled DO INSTEAD NOTHING;"
+        "CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child () INHERITS (parent)");
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         const pgw_table_spec s = described(kinds[i].name);
 
@@ -159,7 +161,8 @@ void test_only_a_full_unique_key_will_do(void)
     }
     pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int UNIQUE)");
     must_refuse(&s, PGW_EINVAL, "column `id` of the key may be NULL");
-    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int NOT NULL, b int); CREATE UNIQUE INDEX ON t (id) INCLUDE (b)");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int NOT NULL, b int); CREATE UNIQUE INDEX ON t "
+                "(id) INCLUDE (b)");
     must_open(&s);
 }
 
@@ -174,7 +177,8 @@ void test_an_invalid_unique_index_is_no_key(void)
 
 void test_the_columns_of_a_composite_key_may_come_in_any_order(void)
 {
-    static const char *const ba[] = {"b", "a"}, *const aab[] = {"a", "a"}, *const abc[] = {"a", "b", "c"};
+    static const char *const ba[] = {"b", "a"}, *const aab[] = {"a", "a"},
+                             *const abc[] = {"a", "b", "c"};
     pgw_table_spec s = described("t");
 
     pgtemp_exec("CREATE TABLE t (a int, b text, c int NOT NULL, PRIMARY KEY (a, b))");
@@ -190,20 +194,25 @@ void test_roles_want_their_types(void)
 {
     pgw_table_spec s = leased("t");
 
-    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, locked_by json, expires_at timestamptz, token uuid)");
+    pgtemp_exec(
+        "CREATE TABLE t (id int PRIMARY KEY, locked_by json, expires_at timestamptz, token uuid)");
     must_refuse(&s, PGW_EINVAL, "column `locked_by` (locked_by) has the wrong type");
-    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at timestamp, token uuid)");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at "
+                "timestamp, token uuid)");
     must_refuse(&s, PGW_EINVAL, "column `expires_at` (expires_at) has the wrong type");
-    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at timestamptz, token text)");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at "
+                "timestamptz, token text)");
     must_refuse(&s, PGW_EINVAL, "column `token` (token) has the wrong type");
-    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text NOT NULL, expires_at timestamptz, token uuid)");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, locked_by text NOT NULL, "
+                "expires_at timestamptz, token uuid)");
     must_refuse(&s, PGW_EINVAL, "column `locked_by` has a role and is NOT NULL");
     s = described("t"), s.version = "v";
     pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int)");
     must_refuse(&s, PGW_EINVAL, "column `v` is the version and may be NULL");
     pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL)");
     must_refuse(&s, PGW_EINVAL, "column `v` (version) has the wrong type");
-    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL GENERATED ALWAYS AS (id) STORED)");
+    pgtemp_exec("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL GENERATED ALWAYS "
+                "AS (id) STORED)");
     must_refuse(&s, PGW_EINVAL, "column `v` has a role and is generated");
     s.version = "id";
     must_refuse(&s, PGW_EINVAL, "a column that is not in the key");
@@ -219,7 +228,8 @@ void test_a_role_without_rights_is_told(void)
 {
     pgw_table_spec s = described("t");
 
-    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, a int); CREATE ROLE reader_t; GRANT USAGE ON SCHEMA public TO reader_t");
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, a int); CREATE ROLE reader_t; GRANT USAGE ON "
+                "SCHEMA public TO reader_t");
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "role", "SET ROLE reader_t", &(pgw__call){0}));
     must_refuse(&s, PGW_EPERM, "this role may not read it");
     pgtemp_exec("GRANT SELECT ON t TO reader_t");
@@ -264,8 +274,10 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
     s.version = "version", s.claimable = "reviewed IS NULL -- not yet";
     pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, reviewed timestamptz)");
     TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
-    TEST_ASSERT_EQUAL_STRING("table `public`.`article`: missing: `locked_by` (locked_by), `expires_at` (expires_at), "
-                             "`token` (token), `version` (version)", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_STRING(
+        "table `public`.`article`: missing: `locked_by` (locked_by), `expires_at` (expires_at), "
+        "`token` (token), `version` (version)",
+        pgw_error_message(h));
     TEST_ASSERT_EQUAL_STRING(
         "ALTER TABLE \"public\".\"article\"\n"
         "    ADD COLUMN \"locked_by\" text,\n"
@@ -273,7 +285,8 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
         "    ADD COLUMN \"token\" uuid,\n"
         "    ADD COLUMN \"version\" bigint NOT NULL DEFAULT 0;\n"
         "CREATE INDEX CONCURRENTLY \"article_pgwork_lease\" ON \"public\".\"article\" "
-        "(COALESCE(\"expires_at\", '-infinity'::timestamptz), \"id\") WHERE (reviewed IS NULL -- not yet\n);\n"
+        "(COALESCE(\"expires_at\", '-infinity'::timestamptz), \"id\") WHERE (reviewed IS NULL -- "
+        "not yet\n);\n"
         "CREATE INDEX CONCURRENTLY \"article_pgwork_holder\" ON \"public\".\"article\" "
         "(\"locked_by\") WHERE \"locked_by\" IS NOT NULL;\n",
         pgw_table_sql(t));
@@ -295,9 +308,11 @@ void test_a_ruined_index_is_made_anew(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
     pgw_table_free(t);
-    pgtemp_exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_pgwork_lease'::regclass");
+    pgtemp_exec(
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_pgwork_lease'::regclass");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
-    TEST_ASSERT_EQUAL_STRING("REINDEX INDEX CONCURRENTLY \"public\".\"t_pgwork_lease\";\n", pgw_table_sql(t));
+    TEST_ASSERT_EQUAL_STRING("REINDEX INDEX CONCURRENTLY \"public\".\"t_pgwork_lease\";\n",
+                             pgw_table_sql(t));
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
@@ -351,7 +366,10 @@ void test_hostile_names_are_taken_literally(void)
         const pgw_cell cell = {name, "8"};
         pgw_rows *rows;
 
-        snprintf(sql, sizeof(sql), "CREATE SCHEMA %s; CREATE TABLE %s.%s (%s int PRIMARY KEY); INSERT INTO %s.%s VALUES (7)", quoted, quoted, quoted, quoted, quoted, quoted);
+        snprintf(sql, sizeof(sql),
+                 "CREATE SCHEMA %s; CREATE TABLE %s.%s (%s int PRIMARY KEY); INSERT INTO %s.%s "
+                 "VALUES (7)",
+                 quoted, quoted, quoted, quoted, quoted, quoted);
         pgtemp_exec(sql);
         s.schema = s.table = name, s.key = key, s.key_count = 1;
         s.locked_by = "\"l\"", s.expires_at = "e'", s.token = "to ken";
@@ -366,12 +384,17 @@ void test_hostile_names_are_taken_literally(void)
         TEST_ASSERT_EQUAL_STRING("", (pgw_table_claim(h, &rows, t, &o), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING("7", pgw_rows_get(rows, 0, name));
         const pgw_row_ref ref = pgw_rows_ref(rows, 0);
-        TEST_ASSERT_EQUAL_STRING("", (pgw_table_extend(h, NULL, t, &ref, 1, 1000), pgw_error_message(h)));
-        TEST_ASSERT_EQUAL_STRING("", (pgw_table_release(h, NULL, t, &ref, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING(
+            "", (pgw_table_extend(h, NULL, t, &ref, 1, 1000), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("",
+                                 (pgw_table_release(h, NULL, t, &ref, 1), pgw_error_message(h)));
         TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
         pgw_rows_free(rows);
-        TEST_ASSERT_EQUAL_STRING("", (pgw_table_get(h, &rows, t, row_key, asked, 1), pgw_error_message(h)));
-        TEST_ASSERT_EQUAL_STRING("", (pgw_table_update(h, NULL, t, row_key, pgw_rows_version(rows, 0), &cell, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING(
+            "", (pgw_table_get(h, &rows, t, row_key, asked, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING(
+            "", (pgw_table_update(h, NULL, t, row_key, pgw_rows_version(rows, 0), &cell, 1),
+                 pgw_error_message(h)));
         pgw_rows_free(rows);
         snprintf(sql, sizeof(sql), "SELECT %s FROM %s.%s", quoted, quoted, quoted);
         TEST_ASSERT_EQUAL_INT64(8, pgtemp_number(sql));
@@ -390,7 +413,8 @@ void test_a_name_of_64_bytes_is_another_table_to_the_server_and_refused(void)
     pgw_table_spec s = described(name);
 
     TEST_ASSERT_EQUAL(64, strlen(name));
-    pgtemp_exec("CREATE TABLE \"63_bytes_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" (id int PRIMARY KEY)");
+    pgtemp_exec("CREATE TABLE \"63_bytes_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" "
+                "(id int PRIMARY KEY)");
     must_refuse(&s, PGW_EINVAL, "argument `spec->table` is too long");
     s = described("t"), s.schema = name;
     must_refuse(&s, PGW_EINVAL, "argument `spec->schema` is too long");

@@ -40,6 +40,7 @@
 #include "../../src/table_ddl.c"
 #include "../../src/table_lease.c"
 #include "../../src/table_lock.c"
+#include "../../src/table_registry.c"
 #include "../../src/table_rows.c"
 #include "../../src/table_text.c"
 #include "../../src/table_write.c"

@@ -1,0 +1,100 @@
+-- 0011: what is stored for tables of the users': which of them a reaper looks after, and the operation
+-- ids that make an optimistic write happen once. No function here touches such a table: that is done by
+-- the library with the rights of its own session, never by a function with the rights of an owner.
+
+CREATE TABLE pgwork.leased_table (
+    schema_name text COLLATE "C" NOT NULL,
+    table_name  text COLLATE "C" NOT NULL,
+    key         text[] NOT NULL,
+    locked_by   text NOT NULL,
+    expires_at  text NOT NULL,
+    token       text NOT NULL,
+    reaped_at   timestamptz, -- rows were freed
+    error       text NOT NULL DEFAULT '',
+    PRIMARY KEY (schema_name, table_name)
+);
+
+CREATE TABLE pgwork.table_operation (
+    op uuid PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX table_operation_at ON pgwork.table_operation (at);
+
+-- ---- operation ids ----
+
+CREATE FUNCTION pgwork.table_operation(op uuid) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pgwork.table_operation VALUES (op) RETURNING true
+$$;
+
+CREATE FUNCTION pgwork.table_applied(op uuid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM pgwork.table_operation t WHERE t.op = table_applied.op)
+$$;
+
+CREATE FUNCTION pgwork.table_prune(batch integer DEFAULT 1000) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    pruned bigint;
+    keep_ms bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
+BEGIN
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    DELETE FROM pgwork.table_operation t
+     WHERE t.ctid = ANY (ARRAY(SELECT o.ctid FROM pgwork.table_operation o
+                                WHERE o.at < clock_timestamp() - keep_ms * interval '1 ms'
+                                ORDER BY o.at LIMIT batch FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    RETURN pruned;
+END $$;
+
+-- ---- tables under a reaper's care ----
+
+CREATE FUNCTION pgwork.table_register(schema_name text, table_name text, key text[], locked_by text, expires_at text, token text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    name text;
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(cardinality(key), 0) BETWEEN 1 AND 8, 'key', key::text, '1 to 8 columns');
+    FOREACH name IN ARRAY ARRAY[schema_name, table_name, locked_by, expires_at, token] || key LOOP
+        PERFORM pgwork._refuse_unless(coalesce(octet_length(name), 0) BETWEEN 1 AND 63, 'name', name, '1 to 63 bytes');
+    END LOOP;
+    INSERT INTO pgwork.leased_table AS t VALUES (schema_name, table_name, key, locked_by, expires_at, token)
+        ON CONFLICT ON CONSTRAINT leased_table_pkey DO UPDATE
+       SET key = excluded.key, locked_by = excluded.locked_by, expires_at = excluded.expires_at, token = excluded.token, error = '';
+END $$;
+
+CREATE FUNCTION pgwork.table_unregister(schema_name text, table_name text) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH gone AS (DELETE FROM pgwork.leased_table t
+                   WHERE t.schema_name = table_unregister.schema_name AND t.table_name = table_unregister.table_name RETURNING 1)
+    SELECT EXISTS (SELECT FROM gone)
+$$;
+
+CREATE FUNCTION pgwork.table_list() RETURNS SETOF pgwork.leased_table
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM pgwork.leased_table t ORDER BY t.schema_name, t.table_name
+$$;
+
+-- Written down only when there is news.
+CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE pgwork.leased_table t
+       SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000)
+     WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
+       AND (freed > 0 OR t.error <> left(table_reaped.error, 1000))
+$$;
+
+COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
+COMMENT ON TABLE pgwork.table_operation IS 'Operation ids of optimistic writes, so that none is applied twice; kept as long as op_retention_ms says.';
+COMMENT ON FUNCTION pgwork.table_operation(uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already.';
+COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Has the transaction that noted this operation id committed?';
+COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that are no longer kept; how many.';
+COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers run with these: register only tables whose owner you trust.';
+COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
+COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text) IS 'What a reaper notes after its pass over a table.';
+
+SELECT pgwork._grant();
+SELECT pgwork._grant_also('pgwork_worker', ARRAY['table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped']);
+SELECT pgwork._grant_also('pgwork_producer', ARRAY['table_operation', 'table_applied']);

@@ -1,0 +1,222 @@
+/* table_registry: tables that a reaper looks after. What is registered are names only; the work is
+ * done here, with the rights of the reaper's session and by the same statements that everybody
+ * uses, so nobody gains rights by registering a table. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ask.h"
+#include "mem.h"
+#include "table_int.h"
+
+pgw_status pgw_table_register(pgw *h, const pgw_table *t)
+{
+    const char *key[PGW__KEY_COLUMNS];
+    pgw_status st = pgw__table_check_leases(h, t);
+
+    if (st != PGW_OK) return st;
+    for (size_t k = 0; k < t->key_count; k++) key[k] = t->key[k].column->name;
+    {
+        const pgw__param params[] = {P_TEXT(t->schema),
+                                     P_TEXT(t->name),
+                                     P_ARRAY(TEXT, key, t->key_count),
+                                     P_TEXT(t->locked_by->name),
+                                     P_TEXT(t->expires_at->name),
+                                     P_TEXT(t->token->name),
+                                     P_END};
+
+        return pgw__ask(h, PGW__SQL_TABLE_REGISTER, params);
+    }
+}
+
+static pgw_status registry_read_gone(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    (void)ctx;
+    if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
+    return pgw__pq_fail(h, PGW_ENOTFOUND, "this table is not registered", NULL);
+}
+
+pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table)
+{
+    const pgw__param params[] = {P_TEXT(schema), P_TEXT(table), P_END};
+    const pgw__call call = {.sql = PGW__SQL_TABLE_UNREGISTER,
+                            .params = params,
+                            .read = registry_read_gone,
+                            .flags = PGW__WRITES};
+    pgw_status st = pgw__check_given(h, "schema", schema);
+
+    if (st == PGW_OK) st = pgw__check_given(h, "table", table);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+/* ---- the list ---- */
+
+typedef struct registry_each {
+    int (*fn)(const pgw_table_info *info, void *arg);
+    void *arg;
+} registry_each;
+
+static pgw_table_info registry_info(const pgw__rows *rows, int row)
+{
+    return (pgw_table_info){
+        .struct_size = sizeof(pgw_table_info),
+        .schema = pgw__rows_text(rows, row, 0, NULL),
+        .table = pgw__rows_text(rows, row, 1, NULL),
+        .locked_by = pgw__rows_text(rows, row, 2, NULL),
+        .expires_at = pgw__rows_text(rows, row, 3, NULL),
+        .token = pgw__rows_text(rows, row, 4, NULL),
+        .error = pgw__rows_text(rows, row, 6, NULL),
+        .reaped_us = pgw__rows_time_us(rows, row, 7),
+    };
+}
+
+static pgw_status registry_read_each(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const registry_each *each = ctx;
+    const int count = pgw__rows_count(rows);
+    int stop = 0;
+
+    (void)h;
+    for (int row = 0; row < count && stop == 0; row++) {
+        const pgw_table_info info = registry_info(rows, row);
+
+        stop = each->fn(&info, each->arg);
+    }
+    return count > 0 ? PGW_OK : PGW_EMPTY;
+}
+
+pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg), void *arg)
+{
+    const registry_each ctx = {fn, arg};
+    const pgw__call call = {.sql = PGW__SQL_TABLE_EACH,
+                            .read = registry_read_each,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx)};
+    pgw_status st = pgw__check_handle(h);
+
+    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+/* ---- the reaper's pass ---- */
+
+typedef struct registry_entry {
+    pgw_table_spec spec;
+    const char *key[PGW__KEY_COLUMNS];
+} registry_entry;
+
+/* The list outlives the answer it came from; the names are kept by a table that is no table. */
+typedef struct registry {
+    pgw_table *names;
+    registry_entry *entries;
+    int count;
+} registry;
+
+static const char *registry_keep(registry *r, const char *text, size_t n)
+{
+    char name[PGW__IDENT_MAX + 1];
+
+    if (text == NULL) return NULL;
+    if (n > PGW__IDENT_MAX) n = PGW__IDENT_MAX;
+    memcpy(name, text, n);
+    name[n] = '\0';
+    return pgw__table_keep(r->names, name);
+}
+
+static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    registry *r = *(registry **)ctx;
+    const int count = pgw__rows_count(rows);
+    bool kept = true;
+
+    if (count == 0) return PGW_EMPTY;
+    r->entries = pgw__mem_zero((size_t)count, sizeof(*r->entries));
+    r->names = pgw__mem_zero(1, sizeof(*r->names));
+    if (r->entries == NULL || r->names == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    for (int row = 0; row < count; row++) {
+        registry_entry *e = &r->entries[row];
+        pgw_table_spec *s = &e->spec;
+        const char **const to[] = {&s->schema, &s->table, &s->locked_by, &s->expires_at, &s->token};
+        pgw__bytes items[PGW__KEY_COLUMNS];
+        const int n = pgw__rows_array(rows, row, 5, items, PGW__KEY_COLUMNS);
+
+        *s = (pgw_table_spec)PGW_TABLE_SPEC_INIT;
+        for (int i = 0; i < 5; i++) {
+            size_t size;
+            const char *text = pgw__rows_text(rows, row, i, &size);
+
+            *to[i] = registry_keep(r, text, size);
+            kept = kept && *to[i] != NULL;
+        }
+        s->key = e->key;
+        s->key_count = n < 0 ? 0 : n > PGW__KEY_COLUMNS ? PGW__KEY_COLUMNS : (size_t)n;
+        for (size_t k = 0; k < s->key_count; k++) {
+            e->key[k] = registry_keep(r, items[k].p, items[k].n);
+            kept = kept && e->key[k] != NULL;
+        }
+    }
+    r->count = count;
+    return kept ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+}
+
+static void registry_free(registry *r)
+{
+    pgw_table_free(r->names);
+    pgw__mem_free(r->entries);
+}
+
+/* What is wrong with the table is noted; what is wrong with the session or with us is returned. */
+static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int64_t *freed)
+{
+    char error[600] = "";
+    pgw_table *t;
+    pgw_status st = pgw_table_open(h, &t, &e->spec);
+
+    *freed = 0;
+    if (st == PGW_OK) st = pgw_table_reap(h, freed, t, batch);
+    pgw_table_free(t);
+    if (st == PGW_ECONN || st == PGW_ECANCELED || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
+    if (st != PGW_OK) snprintf(error, sizeof(error), "%s", pgw__pq_error_message(h));
+    {
+        const pgw__param params[] = {P_TEXT(e->spec.schema), P_TEXT(e->spec.table), P_INT8(*freed),
+                                     P_TEXT(error), P_END};
+
+        return pgw__ask(h, PGW__SQL_TABLE_REAPED, params);
+    }
+}
+
+pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
+{
+    registry r = {NULL, NULL, 0}, *to = &r;
+    const pgw__call call = {.sql = PGW__SQL_TABLE_EACH,
+                            .read = registry_read,
+                            .ctx = &to,
+                            .ctx_size = sizeof(to),
+                            .flags = PGW__OWNED};
+    pgw_status st;
+
+    if (freed != NULL) *freed = 0;
+    st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
+    if (st == PGW_OK && (pgw__pq_in_txn(h) || pgw__pq_armed(h))) {
+        pgw__pq_arm(h, NULL, NULL);
+        st = pgw__pq_fail(h, PGW_EMISUSE,
+                          "each table is a transaction of its own, with several "
+                          "round trips",
+                          NULL);
+    }
+    if (st == PGW_OK) st = pgw__pq_call(h, &call);
+    for (int i = 0; st == PGW_OK && i < r.count; i++) {
+        int64_t n;
+
+        st = registry_reap(h, &r.entries[i], batch, &n);
+        if (st == PGW_OK && freed != NULL) *freed += n;
+    }
+    registry_free(&r);
+    if (st == PGW_OK || st == PGW_EMPTY) {
+        const pgw__param params[] = {P_INT4(batch), P_END};
+
+        st = pgw__ask(h, PGW__SQL_TABLE_PRUNE, params);
+    }
+    return st;
+}

@@ -1,0 +1,273 @@
+/* Registered tables: the reaper frees their expired rows, and what is wrong with one does not stop
+ * the others. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "oom.h"
+#include "pgtemp.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static pgw *h;
+
+static pgw_conf *conf_of(void)
+{
+    pgw_conf *conf;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
+    return conf;
+}
+
+static pgw *opened(void)
+{
+    pgw_conf *conf = conf_of();
+    pgw *new;
+
+    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&new, conf), pgw_error_message(new)));
+    pgw_conf_free(conf);
+    return new;
+}
+
+static void must(pgw_status st)
+{
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("PGW_OK", pgw_status_name(st), pgw_error_message(h));
+}
+
+static pgw_table *described(const char *name)
+{
+    static const char *const key[] = {"k 1", "k2"};
+    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+    pgw_table *t;
+
+    s.table = name, s.key = key, s.key_count = 2;
+    s.locked_by = "who", s.expires_at = "until", s.token = "token";
+    must(pgw_table_open(h, &t, &s));
+    return t;
+}
+
+/* Three tables with five expired rows and one leased row each. */
+static void tables(void)
+{
+    static const char *const names[] = {"one", "Two \"2\"", "three"};
+
+    for (size_t i = 0; i < 3; i++) {
+        char sql[1024], *q = PQescapeIdentifier(pgtemp_conn(), names[i], strlen(names[i]));
+        pgw_table *t;
+
+        snprintf(sql, sizeof(sql),
+                 "CREATE TABLE %s (\"k 1\" int, k2 text, who text, until timestamptz, token uuid, "
+                 "PRIMARY KEY (k2, \"k 1\"));"
+                 "INSERT INTO %s SELECT i, 'x', 'anna', clock_timestamp() - interval '1 s', "
+                 "gen_random_uuid() FROM generate_series(1, 5) i;"
+                 "INSERT INTO %s VALUES (6, 'x', 'anna', clock_timestamp() + interval '1 hour', "
+                 "gen_random_uuid()), (7, 'x', NULL, NULL, NULL)",
+                 q, q, q);
+        pgtemp_exec(sql);
+        PQfreemem(q);
+        t = described(names[i]);
+        must(pgw_table_register(h, t));
+        must(pgw_table_register(h, t));
+        pgw_table_free(t);
+    }
+}
+
+void setUp(void)
+{
+    pgtemp_migrate();
+    pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public; TRUNCATE pgwork.leased_table, "
+                "pgwork.table_operation");
+    h = opened();
+}
+
+void tearDown(void)
+{
+    pgw_close(h);
+}
+
+static int note(const pgw_table_info *info, void *arg)
+{
+    char *text = arg;
+
+    snprintf(text + strlen(text), 4000 - strlen(text), "%s.%s %s %s %s %s %s\n", info->schema,
+             info->table, info->locked_by, info->expires_at, info->token,
+             info->reaped_us > 0 ? "reaped" : "never", info->error);
+    return 0;
+}
+
+static int stop_at_once(const pgw_table_info *info, void *arg)
+{
+    return ++*(int *)arg;
+}
+
+void test_registered_tables_are_listed_and_freed(void)
+{
+    char list[4000] = "";
+    int64_t freed;
+    int seen = 0;
+
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_tables_each(h, note, list));
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(0, freed);
+    tables();
+    must(pgw_tables_each(h, stop_at_once, &seen));
+    TEST_ASSERT_EQUAL(1, seen);
+    must(pgw_tables_reap(h, &freed, 3));
+    TEST_ASSERT_EQUAL_INT64(9, freed);
+    must(pgw_tables_reap(h, &freed, 3));
+    TEST_ASSERT_EQUAL_INT64(6, freed);
+    must(pgw_tables_reap(h, NULL, 3));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM \"Two \"\"2\"\"\" WHERE who IS NOT NULL"));
+    must(pgw_tables_each(h, note, list));
+    TEST_ASSERT_EQUAL_STRING("public.Two \"2\" who until token reaped \npublic.one who until token "
+                             "reaped \npublic.three who until token reaped \n",
+                             list);
+    must(pgw_table_unregister(h, "public", "one"));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_unregister(h, "public", "one"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_unregister(h, NULL, "one"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_tables_each(h, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_tables_reap(h, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_register(h, NULL));
+}
+
+void test_a_table_that_cannot_be_served_says_why_and_stops_nobody(void)
+{
+    char list[4000] = "";
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("DROP TABLE one; ALTER TABLE three RENAME until TO til");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(5, freed);
+    must(pgw_tables_each(h, note, list));
+    TEST_ASSERT_NOT_NULL(strstr(
+        list, "public.one who until token never table `public`.`one`: there is no such table\n"));
+    TEST_ASSERT_NOT_NULL(strstr(list, "public.three who until token never table `public`.`three`: "
+                                      "missing: `until` (expires_at)\n"));
+    pgtemp_exec("ALTER TABLE three RENAME til TO until");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(5, freed);
+    TEST_ASSERT_EQUAL_STRING(
+        "", pgtemp_value("SELECT error FROM pgwork.leased_table WHERE table_name = 'three'"));
+}
+
+/* The reaper's rights are its own: registering gives it none. */
+void test_a_reaper_without_rights_on_the_table_says_so(void)
+{
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("DROP ROLE IF EXISTS plain_reaper; CREATE ROLE plain_reaper IN ROLE pgwork_worker");
+    must(pgw__pq_text(h, "role", "SET ROLE plain_reaper", &(pgw__call){0}));
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(0, freed);
+    TEST_ASSERT_EQUAL_INT64(
+        3,
+        pgtemp_number(
+            "SELECT count(*) FROM pgwork.leased_table WHERE error ~ 'this role may not read it'"));
+    pgtemp_exec("GRANT USAGE ON SCHEMA public TO plain_reaper; GRANT SELECT, UPDATE ON one TO "
+                "plain_reaper");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(5, freed);
+    TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_unregister(h, "public", "one"));
+    must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
+    pgtemp_exec("DROP OWNED BY plain_reaper; DROP ROLE plain_reaper");
+}
+
+/* Whoever registers by SQL can name anything: it is a name to us, and nothing else. */
+void test_hostile_registrations_do_nothing(void)
+{
+    pgtemp_exec("CREATE TABLE canary (a int);"
+                "SELECT pgwork.table_register('public', 't\"; DROP TABLE canary; --', '{\"a\\\"; "
+                "DROP TABLE canary; --\"}', 'a''b', 'x) OR true --', 'tok');"
+                "SELECT pgwork.table_register('pg_catalog', 'pg_class', '{oid}', 'relname', "
+                "'relowner', 'reltype')");
+    must(pgw_tables_reap(h, NULL, 100));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
+    TEST_ASSERT_EQUAL_INT64(
+        2, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error <> ''"));
+    TEST_ASSERT_EQUAL(
+        PGRES_FATAL_ERROR,
+        PQresultStatus(PQexec(
+            pgtemp_conn(),
+            "SELECT pgwork.table_register('public', repeat('x', 64), '{a}', 'a', 'b', 'c')")));
+}
+
+void test_old_operation_ids_are_forgotten(void)
+{
+    pgtemp_exec("INSERT INTO pgwork.table_operation SELECT gen_random_uuid(), clock_timestamp() - "
+                "i * interval '1 hour' FROM generate_series(0, 99) i");
+    must(pgw_tables_reap(h, NULL, 50));
+    TEST_ASSERT_EQUAL_INT64(50, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+    must(pgw_tables_reap(h, NULL, 50));
+    TEST_ASSERT_EQUAL_INT64(24, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+}
+
+void test_it_is_not_for_transactions_and_attached_handles(void)
+{
+    pgw *mine;
+
+    must(pgw_txn_begin(h));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_tables_reap(h, NULL, 10));
+    must(pgw_txn_rollback(h));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, pgtemp_conn(), NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_tables_reap(mine, NULL, 10));
+    pgw_close(mine);
+}
+
+static pgw_stop *stop;
+
+static void *reap(void *reaper)
+{
+    return pgw_reaper_run(reaper, stop) == PGW_OK ? NULL : reaper;
+}
+
+void test_a_running_reaper_frees_them(void)
+{
+    pgw_conf *conf = conf_of();
+    pgw_reaper *reaper;
+    pthread_t thread;
+    void *bad;
+
+    tables();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(&reaper, conf));
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, reap, reaper));
+    for (int i = 0; i < 3000 && pgtemp_number("SELECT count(*) FROM one WHERE who IS NOT NULL") > 1;
+         i++)
+        poll(NULL, 0, 10);
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM one WHERE who IS NOT NULL"));
+    pgw_stop_notify(stop);
+    pthread_join(thread, &bad);
+    TEST_ASSERT_NULL(bad);
+    pgw_reaper_free(reaper);
+    pgw_stop_free(stop);
+    pgw_conf_free(conf);
+}
+
+void test_reaping_survives_the_loss_of_each_allocation(void)
+{
+    pgw_status st = PGW_ENOMEM;
+    int n;
+
+    tables();
+    tearDown();
+    oom_begin();
+    h = opened();
+    for (n = 1; st == PGW_ENOMEM; n++) {
+        oom_fail(n);
+        st = pgw_tables_reap(h, NULL, 10);
+    }
+    oom_fail(0);
+    must(st);
+    TEST_ASSERT_GREATER_THAN(20, n);
+    tearDown();
+    oom_end();
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error <> ''"));
+    h = opened();
+}
