@@ -982,6 +982,148 @@ PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
+/** @name Schedules @{
+ * Many machines run the same program; each tick of a schedule happens once, on one of them. Any number of
+ * schedulers may be at work, none of them leads, and all times are the server's.
+ *
+ *     minute hour day month weekday       each * or a list of n, n-n, with /step; jan .. dec, sun .. sat, 7 is Sunday
+ *     second minute hour day month weekday
+ *     @yearly @monthly @weekly @daily @hourly
+ *     @every 90s                          also 1h30m, 2d, 1w; counted from the creation of the schedule
+ *
+ * A tick comes on the days that match day and weekday when one of the two begins with *, else on those that
+ * match either. When clocks change: an expression whose minute or hour begins with * follows the clock, so
+ * it has no tick in the hour that is left out and comes in both passes of one that is repeated; any other
+ * comes once, right after a gap that swallowed its time, and in the first pass of a repeated hour.
+ *
+ * A tick is either a job, enqueued by whoever calls pgw_cron_tick() (a reaper does) in the transaction that
+ * notes the tick as decided; or, when the schedule names no queue, a lease that pgw_cron_claim_due() gives to
+ * one node, and to another one if that does not finish within the timeout. doc/schedules.md has the rules. */
+
+/** What becomes of ticks that were found later than `grace_ms`, because nobody was there. */
+typedef enum pgw_misfire {
+    PGW_MISFIRE_ONCE, /* one for all of them: the latest */
+    PGW_MISFIRE_SKIP, /* none */
+    PGW_MISFIRE_ALL   /* each, oldest first, but only the latest `misfire_max` */
+} pgw_misfire;
+
+typedef struct pgw_cron_opts {
+    size_t struct_size;
+    const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC */
+    const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
+    const pgw_new *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
+                          * delay_ms. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
+                          * no tick adds a job while that of another is unfinished */
+    pgw_misfire misfire;
+    int misfire_max;     /* 1 .. 1000 */
+    int64_t grace_ms;    /* up to a day: a tick so late is not missed yet */
+    int64_t jitter_ms;   /* up to an hour: each tick up to so much later, always the same for one tick; keep it
+                          * below the distance of two ticks */
+    int64_t timeout_ms;  /* 100 .. a week: a node holds a tick so long */
+} pgw_cron_opts;
+/* clang-format off */
+#define PGW_CRON_OPTS_INIT {sizeof(pgw_cron_opts), NULL, NULL, NULL, PGW_MISFIRE_ONCE, 100, 60000, 0, 300000}
+/* clang-format on */
+
+/** Is this an expression? Needs no server. PGW_EINVAL: @p fault (of @p size bytes; may be NULL) says where it is
+ * wrong and what was expected there: `at 5 (day of month) stands "32", expected * or 1 .. 31`. */
+PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t size);
+
+/** Tells the next @p n times (1 .. 10,000) of @p expression in @p zone (NULL: UTC) after @p after_us (0: now), until
+ * @p fn returns non-zero: the instant, and what a clock shows there ("Sun 2026-03-29 03:00:00 +02:00"; borrowed
+ * during the call, in which no verb may be called on @p h). @every counts from 1970. PGW_EINVAL. */
+PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us, int n,
+                                 int (*fn)(int64_t at_us, const char *local, void *arg), void *arg);
+
+/**
+ * Makes a schedule (operator); when it is there, makes it what is said here, so that every machine may say it
+ * when it starts. The plan stays as it is when expression and zone do. Names are like those of queues.
+ * @p next_us (may be NULL) takes the time of the next tick. PGW_EINVAL names the field; for an expression, the
+ * place in it.
+ *
+ *     pgw_new job = PGW_NEW_INIT;
+ *     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+ *     job.kind = "report", o.job = &job, o.queue = "mail", o.zone = "Europe/Berlin";
+ *     pgw_cron_create(h, NULL, "daily report", "30 6 * * mon-fri", &o);
+ */
+PGW_API pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule, const char *expression, const pgw_cron_opts *opts);
+/** No more ticks; one that is held goes on. PGW_ENOTFOUND, as from each verb that names a schedule. */
+PGW_API pgw_status pgw_cron_pause(pgw *h, const char *schedule);
+/** Planned afresh from now: what fell into the pause is not made up for. */
+PGW_API pgw_status pgw_cron_resume(pgw *h, const char *schedule);
+/** Changes nothing but the name. PGW_EEXISTS: it is taken. */
+PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new_name);
+/** Who holds its tick is told PGW_ELEASE. */
+PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
+/** A tick out of turn, also of a paused schedule: the plan stays. *job_id (may be NULL): its job, or 0 when it waits for a
+ * node to claim it. PGW_EPAUSED: the queue is drained. */
+PGW_API pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule);
+
+typedef struct pgw_cron_info {
+    size_t struct_size;
+    const char *name, *expression, *zone;
+    const char *queue; /* NULL: a node holds the tick */
+    const char *kind, *payload, *key;
+    pgw_misfire misfire;
+    int misfire_max, priority;
+    int64_t grace_ms, jitter_ms, timeout_ms;
+    bool paused;
+    int64_t next_us, last_us; /* the next tick, and the last one that happened; 0: none */
+    const char *holder;       /* of the tick that runs, since and until when; NULL: none */
+    int64_t since_us, until_us;
+    int attempt;
+    const char *error; /* why it does not run (a zone that is gone, a queue that takes nothing), or NULL */
+    int64_t error_us;
+} pgw_cron_info;
+/** Calls @p fn for each schedule by name (or for one: @p schedule not NULL) until it returns non-zero; borrowed during the
+ * call, in which no verb may be called on @p h. PGW_EMPTY: none. */
+PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule, int (*fn)(const pgw_cron_info *info, void *arg), void *arg);
+
+/** Enqueues the jobs of all ticks that are due; pgw_reaper_tick() does it too. *fired: how many; *next_ms: when to come
+ * back (0: at once, there is more; -1: no schedule). Either may be NULL. A schedule that fails, fails alone:
+ * its error is noted, and it is tried again after ten seconds. */
+PGW_API pgw_status pgw_cron_tick(pgw *h, int64_t *fired, int64_t *next_ms);
+
+typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
+/**
+ * Makes this @p node (1 .. 255 bytes; NULL: property `holder`) the one that runs a due tick, of @p schedules (n of them,
+ * up to 64; n = 0: all without a queue). First come ticks whose node ran out of time: the token grows, and the node
+ * that was late is refused from then on. One tick of a schedule is held at a time. After `max_attempts` nodes
+ * (of the job; 10) a tick is given up. *tick: caller owns (free with pgw_tick_free). PGW_EMPTY: none is due; @p next_ms
+ * (may be NULL) then says when to ask again, a minute at most.
+ *
+ *     for (;;) {
+ *         pgw_status st = pgw_cron_claim_due(h, &tick, &next_ms, NULL, NULL, 0);
+ *         if (st == PGW_OK) {
+ *             const char *error = run(pgw_tick_schedule(tick), pgw_tick_slot_us(tick));
+ *             pgw_cron_finish(h, pgw_tick_token(tick), error); // PGW_ELEASE: it took too long
+ *             pgw_tick_free(tick);
+ *         } else wait(next_ms);
+ *     }
+ */
+PGW_API pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node, const char *const *schedules, size_t n);
+/* What is done with a tick that is held: PGW_ELEASE once another node has got it, or the schedule is gone. A late call
+ * is accepted as long as nobody took it away. */
+/** The tick is over; with an @p error (text kept with it) or without (NULL). */
+PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
+/** Still at it: @p timeout_ms from now (0: as the schedule says). @p until_us may be NULL. */
+PGW_API pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms);
+/** Not done after all: another node may have it at once, no attempt charged. */
+PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
+
+/* Strings are borrowed until pgw_tick_free(); NULL where there is none. */
+PGW_API const char *pgw_tick_schedule(const pgw_tick *tick);
+PGW_API int64_t pgw_tick_slot_us(const pgw_tick *tick); /* when it was due */
+PGW_API pgw_token pgw_tick_token(const pgw_tick *tick); /* its number grows with every claim of the schedule: a fence for what the tick writes */
+PGW_API int pgw_tick_attempt(const pgw_tick *tick);     /* 1: the first node */
+PGW_API int64_t pgw_tick_until_us(const pgw_tick *tick);
+PGW_API const char *pgw_tick_kind(const pgw_tick *tick);
+PGW_API const char *pgw_tick_payload(const pgw_tick *tick); /* JSON text */
+PGW_API const void *pgw_tick_body(const pgw_tick *tick, size_t *size);
+PGW_API void pgw_tick_free(pgw_tick *tick);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
 /** @name Migrations (owner) @{
  * On a handle from pgw_open() with `schema.check` off: there is nothing to check yet. Never armed. */
 typedef struct pgw_migration {

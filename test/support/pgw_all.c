@@ -5,6 +5,8 @@
 #include "../../src/check.c"
 #include "../../src/clock.c"
 #include "../../src/conf.c"
+#include "../../src/cron.c"
+#include "../../src/cron_hold.c"
 #include "../../src/cronexpr.c"
 #include "../../src/doctor.c"
 #include "../../src/handle.c"

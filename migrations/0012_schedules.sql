@@ -1,0 +1,530 @@
+-- 0012: schedules. A farm of machines, any number of schedulers, no leader: a tick is decided under the lock of
+-- its schedule's row, in the transaction that enqueues the job or hands the tick to a node.
+--
+--   slot     the instant a tick is due, a whole second; (schedule, slot) is decided once
+--   base     decided up to here: the next tick is the first one after it
+--   next_*   computed from base: planned once, and again when due and once an hour, because rules of zones change
+
+CREATE TABLE pgwork.schedule (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
+    expression   text NOT NULL,
+    zone         text NOT NULL,
+    anchor       timestamptz NOT NULL,               -- the phase of @every
+    misfire      text NOT NULL DEFAULT 'once'        CHECK (misfire IN ('skip', 'once', 'all')),
+    misfire_max  integer NOT NULL DEFAULT 100        CHECK (misfire_max BETWEEN 1 AND 1000),
+    grace_ms     bigint NOT NULL DEFAULT 60000       CHECK (grace_ms BETWEEN 0 AND 86400000),
+    jitter_ms    bigint NOT NULL DEFAULT 0           CHECK (jitter_ms BETWEEN 0 AND 3600000),
+    timeout_ms   bigint NOT NULL DEFAULT 300000      CHECK (timeout_ms BETWEEN 100 AND 604800000),
+    -- what a tick is: a job in this queue; NULL: a node holds the tick
+    queue        text,
+    kind         text NOT NULL DEFAULT '',
+    payload      jsonb,
+    body         bytea,
+    priority     smallint NOT NULL DEFAULT 0,
+    max_attempts smallint,
+    lease_ms     integer,
+    tags         text[],
+    key          text,
+    -- the plan
+    paused       boolean NOT NULL DEFAULT false,
+    base         timestamptz NOT NULL,
+    next_slot    timestamptz,
+    next_at      timestamptz NOT NULL DEFAULT '-infinity', -- the slot and its jitter; after an error: when to try again
+    planned_at   timestamptz NOT NULL DEFAULT '-infinity',
+    asked        timestamptz,                        -- a tick out of turn, for the next node that asks
+    last_slot    timestamptz,
+    last_at      timestamptz,
+    error        text,                               -- why it does not run: a zone that is gone, a queue that takes nothing
+    error_at     timestamptz,
+    -- the tick that is held
+    slot         timestamptz,
+    token        uuid UNIQUE,
+    holder       text,
+    since        timestamptz,
+    until        timestamptz,
+    attempt      integer NOT NULL DEFAULT 0,
+    fence        bigint NOT NULL DEFAULT 0,          -- claims ever; the token's number
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+CREATE INDEX schedule_next ON pgwork.schedule (next_at) WHERE NOT paused;
+
+-- Decided ticks, the newest 100 of each schedule.
+CREATE TABLE pgwork.tick (
+    schedule    bigint NOT NULL REFERENCES pgwork.schedule ON DELETE CASCADE,
+    slot        timestamptz NOT NULL,
+    at          timestamptz NOT NULL, -- when it was decided
+    job         bigint,               -- the job's id; NULL: held by a node
+    attempt     integer NOT NULL DEFAULT 0,
+    holder      text,
+    finished_at timestamptz,
+    error       text,
+    PRIMARY KEY (schedule, slot)
+);
+
+COMMENT ON TABLE pgwork.schedule IS 'Schedules: what they are, when they come next, and who holds their tick. Written by the functions only.';
+COMMENT ON TABLE pgwork.tick IS 'The newest ticks of each schedule.';
+
+CREATE FUNCTION pgwork._schedule(name text) RETURNS pgwork.schedule
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule;
+BEGIN
+    SELECT * INTO s FROM pgwork.schedule t WHERE t.name = _schedule.name FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no schedule %', coalesce(quote_literal(left(name, 80)), 'NULL')
+            USING ERRCODE = 'PW003', HINT = 'pgwork.cron_create() makes one; names are case-sensitive';
+    END IF;
+    RETURN s;
+END $$;
+
+CREATE FUNCTION pgwork._check_schedule_name(argument text, name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]', argument, name,
+                                  '1 to 200 bytes without control characters');
+END $$;
+
+-- next_slot and next_at from base. The jitter of a slot is always the same.
+CREATE FUNCTION pgwork._cron_plan(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    s.next_slot := pgwork._cron_after(e, s.zone, s.base, s.anchor);
+    s.next_at := s.next_slot + CASE WHEN s.jitter_ms > 0
+        THEN (hashtextextended(s.id || ':' || extract(epoch FROM s.next_slot)::bigint, 0) & 9223372036854775807) % (s.jitter_ms + 1) * interval '1 ms'
+        ELSE interval '0' END;
+    s.planned_at := at;
+END $$;
+
+-- The last slot before `before` and after `bound`; NULL: none. Steps back in doubling strides, then halves.
+CREATE FUNCTION pgwork._cron_before(e pgwork._cron, zone text, anchor timestamptz, before timestamptz, bound timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    stride interval := '1 s';
+    slot timestamptz;
+    behind timestamptz := before; -- no slot lies between here and before
+    here timestamptz;
+    after timestamptz;
+BEGIN
+    LOOP
+        here := greatest(behind - stride, bound);
+        slot := pgwork._cron_after(e, zone, here, anchor);
+        EXIT WHEN slot < before;
+        IF here <= bound THEN
+            RETURN NULL;
+        END IF;
+        behind := here;
+        stride := stride * 2;
+    END LOOP;
+    LOOP
+        after := pgwork._cron_after(e, zone, slot, anchor);
+        EXIT WHEN after >= before;
+        slot := after;
+        here := slot + (behind - slot) / 2;
+        after := pgwork._cron_after(e, zone, here, anchor);
+        IF after < before THEN
+            slot := after;
+        ELSE
+            behind := here;
+        END IF;
+    END LOOP;
+    RETURN slot;
+END $$;
+
+-- What is due at `at`, by the misfire policy: next_slot and next_at of the tick to run; next_at > at: none yet.
+CREATE FUNCTION pgwork._cron_due(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    grace interval := s.grace_ms * interval '1 ms';
+    slot timestamptz;
+    older timestamptz;
+BEGIN
+    s := pgwork._cron_plan(s, e, at);
+    IF s.next_at >= at - grace THEN
+        RETURN; -- on time, or not yet
+    ELSIF s.misfire = 'skip' THEN
+        s.base := greatest(s.base, at - grace - (s.jitter_ms + 1000) * interval '1 ms');
+        LOOP
+            s := pgwork._cron_plan(s, e, at);
+            EXIT WHEN s.next_at >= at - grace;
+            s.base := s.next_slot;
+        END LOOP;
+        RETURN;
+    END IF;
+    slot := at + interval '1 us';
+    FOR i IN 1 .. CASE s.misfire WHEN 'all' THEN s.misfire_max ELSE 1 END LOOP
+        older := pgwork._cron_before(e, s.zone, s.anchor, slot, s.next_slot);
+        EXIT WHEN older IS NULL;
+        slot := older;
+    END LOOP;
+    IF older IS NOT NULL THEN -- there are more than the policy allows: on with those
+        s.next_slot := older;
+    END IF;
+    s.next_at := at;
+END $$;
+
+CREATE FUNCTION pgwork.cron_create(name text, expression text, zone text DEFAULT 'UTC', queue text DEFAULT NULL,
+    payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL, priority integer DEFAULT 0,
+    max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
+    misfire text DEFAULT 'once', misfire_max integer DEFAULT 100, grace_ms bigint DEFAULT 60000, jitter_ms bigint DEFAULT 0,
+    timeout_ms bigint DEFAULT 300000) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    e pgwork._cron := pgwork._cron_parse(expression);
+    s pgwork.schedule;
+    at timestamptz := clock_timestamp();
+    zone_is text := (SELECT z.name FROM pg_timezone_names z WHERE lower(z.name) = lower(zone) LIMIT 1);
+BEGIN
+    PERFORM pgwork._check_schedule_name('name', name);
+    PERFORM pgwork._refuse_unless(zone_is IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
+    IF queue IS NOT NULL THEN
+        PERFORM pgwork._check_queue_name(queue);
+    END IF;
+    PERFORM pgwork._check_new(NULL, NULL, kind, priority, max_attempts, lease_ms, tags, key);
+    PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'up to 30: a tick adds two');
+    PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
+    PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1 .. 1000');
+    PERFORM pgwork._refuse_unless(grace_ms BETWEEN 0 AND 86400000, 'grace_ms', grace_ms::text, '0 .. 86400000 (a day)');
+    PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
+    PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
+    INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base) VALUES (name, expression, zone_is, date_trunc('second', at), at)
+    ON CONFLICT ON CONSTRAINT schedule_name_key DO NOTHING;
+    s := pgwork._schedule(name);
+    IF s.expression <> expression OR s.zone <> zone_is THEN
+        s.base := at; -- planned afresh
+        s.anchor := date_trunc('second', at);
+    END IF;
+    s.expression := expression;
+    s.zone := zone_is;
+    s.jitter_ms := jitter_ms;
+    s := pgwork._cron_plan(s, e, at);
+    UPDATE pgwork.schedule t
+       SET expression = s.expression, zone = s.zone, anchor = s.anchor, base = s.base, next_slot = s.next_slot, next_at = s.next_at,
+           planned_at = s.planned_at, misfire = cron_create.misfire, misfire_max = cron_create.misfire_max, grace_ms = cron_create.grace_ms,
+           jitter_ms = cron_create.jitter_ms, timeout_ms = cron_create.timeout_ms, queue = cron_create.queue, kind = coalesce(cron_create.kind, ''),
+           payload = cron_create.payload, body = cron_create.body, priority = coalesce(cron_create.priority, 0),
+           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key,
+           error = NULL, error_at = NULL
+     WHERE t.id = s.id;
+    RETURN s.next_slot;
+END $$;
+
+CREATE FUNCTION pgwork.cron_pause(name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule := pgwork._schedule(name);
+BEGIN
+    UPDATE pgwork.schedule t SET paused = true WHERE t.id = s.id AND NOT t.paused;
+END $$;
+
+CREATE FUNCTION pgwork.cron_resume(name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule := pgwork._schedule(name);
+BEGIN
+    IF s.paused THEN
+        s.base := clock_timestamp(); -- what fell into the pause was not wanted
+        s := pgwork._cron_plan(s, pgwork._cron_parse(s.expression), s.base);
+        UPDATE pgwork.schedule t SET paused = false, base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
+                                     error = NULL, error_at = NULL
+         WHERE t.id = s.id;
+    END IF;
+END $$;
+
+CREATE FUNCTION pgwork.cron_rename(name text, new_name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule := pgwork._schedule(name);
+BEGIN
+    PERFORM pgwork._check_schedule_name('new_name', new_name);
+    UPDATE pgwork.schedule t SET name = new_name WHERE t.id = s.id;
+EXCEPTION WHEN unique_violation THEN
+    RAISE EXCEPTION 'there is a schedule % already', quote_literal(new_name) USING ERRCODE = 'PW005';
+END $$;
+
+CREATE FUNCTION pgwork.cron_drop(name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule := pgwork._schedule(name);
+BEGIN
+    DELETE FROM pgwork.schedule t WHERE t.id = s.id;
+END $$;
+
+-- ---- ticks ---------------------------------------------------------------------------------------------------
+
+-- The tick's row: false when this slot was decided before, as after a clock that was set back.
+CREATE FUNCTION pgwork._cron_decide(s pgwork.schedule, slot timestamptz, at timestamptz) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO pgwork.tick (schedule, slot, at) VALUES (s.id, _cron_decide.slot, _cron_decide.at) ON CONFLICT ON CONSTRAINT tick_pkey DO NOTHING;
+    RETURN FOUND;
+END $$;
+
+CREATE FUNCTION pgwork._cron_trim(schedule bigint) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pgwork.tick t
+     WHERE t.schedule = $1 AND t.slot <= (SELECT o.slot FROM pgwork.tick o WHERE o.schedule = $1 ORDER BY o.slot DESC OFFSET 100 LIMIT 1)
+$$;
+
+CREATE FUNCTION pgwork._cron_enqueue(s pgwork.schedule, slot timestamptz) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    id bigint;
+BEGIN
+    SELECT e.id INTO id
+      FROM pgwork.enqueue(s.queue, s.payload, s.kind, s.body, s.priority, NULL, NULL, s.max_attempts, s.lease_ms,
+                          coalesce(s.tags, '{}') || ('schedule=' || s.name)
+                          || ('slot=' || to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key) e;
+    UPDATE pgwork.tick t SET job = id WHERE t.schedule = s.id AND t.slot = _cron_enqueue.slot;
+    RETURN id;
+END $$;
+
+-- Enqueues what is due of one schedule, whose row the caller has locked; returns how many. Whoever holds a unique
+-- key in an open transaction is not waited for: the schedule is tried again.
+CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+    e pgwork._cron := pgwork._cron_parse(s.expression);
+    fired bigint := 0;
+BEGIN
+    s := pgwork._cron_due(s, e, at);
+    WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < room LOOP
+        IF pgwork._cron_decide(s, s.next_slot, at) THEN
+            PERFORM pgwork._cron_enqueue(s, s.next_slot);
+            fired := fired + 1;
+        END IF;
+        s.base := s.next_slot;
+        s.last_slot := s.next_slot;
+        s.last_at := at;
+        s := pgwork._cron_plan(s, e, at);
+    END LOOP;
+    UPDATE pgwork.schedule t SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
+                                 last_slot = s.last_slot, last_at = s.last_at, error = NULL, error_at = NULL
+     WHERE t.id = s.id;
+    IF fired > 0 THEN
+        PERFORM pgwork._cron_trim(s.id);
+    END IF;
+    RETURN fired;
+END $$;
+
+-- A schedule that fails, fails alone, and is tried again in ten seconds.
+CREATE FUNCTION pgwork._cron_failed(schedule bigint, error text, at timestamptz) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE pgwork.schedule t SET error = left($2, 1000), error_at = $3, next_at = $3 + interval '10 s', planned_at = $3 WHERE t.id = $1
+$$;
+
+-- Tests give `at`; everybody else has the server's clock.
+CREATE FUNCTION pgwork._cron_tick(batch integer, at timestamptz, OUT fired bigint, OUT next_ms bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule;
+BEGIN
+    fired := 0;
+    FOR s IN
+        SELECT * FROM pgwork.schedule t
+         WHERE NOT t.paused AND (t.queue IS NOT NULL AND t.next_at <= at OR t.planned_at < at - interval '1 hour')
+         ORDER BY t.next_at LIMIT batch FOR UPDATE SKIP LOCKED
+    LOOP
+        BEGIN
+            fired := fired + pgwork._cron_fire(s, at, batch - fired);
+        EXCEPTION WHEN OTHERS THEN
+            PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
+        END;
+        EXIT WHEN fired >= batch;
+    END LOOP;
+    -- What is due and not fired is in the hands of another scheduler: a moment will do.
+    SELECT CASE WHEN fired >= batch THEN 0 ELSE greatest(10, ceil(extract(epoch FROM min(t.next_at) - at) * 1000)) END INTO next_ms
+      FROM pgwork.schedule t WHERE NOT t.paused AND t.queue IS NOT NULL HAVING count(*) > 0;
+END $$;
+
+CREATE FUNCTION pgwork.cron_tick(batch integer DEFAULT 1000, OUT fired bigint, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    SELECT t.fired, t.next_ms INTO fired, next_ms FROM pgwork._cron_tick(batch, clock_timestamp()) t;
+END $$;
+
+CREATE FUNCTION pgwork.cron_run(name text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule := pgwork._schedule(name);
+    at timestamptz := clock_timestamp();
+BEGIN
+    IF s.queue IS NULL THEN
+        UPDATE pgwork.schedule t SET asked = at WHERE t.id = s.id;
+        RETURN NULL;
+    END IF;
+    PERFORM pgwork._cron_decide(s, at, at), pgwork._cron_trim(s.id);
+    RETURN pgwork._cron_enqueue(s, at);
+END $$;
+
+-- ---- ticks that a node holds ---------------------------------------------------------------------------------
+
+-- Gives one due tick to a node: first one whose holder ran out of time, under a higher fence; else a new one.
+CREATE FUNCTION pgwork._cron_claim(node text, schedules text[], at timestamptz, OUT schedule text, OUT slot timestamptz, OUT token uuid,
+    OUT attempt integer, OUT until timestamptz, OUT kind text, OUT payload jsonb, OUT body bytea, OUT next_ms bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.schedule;
+    e pgwork._cron;
+BEGIN
+    LOOP
+        SELECT * INTO s FROM pgwork.schedule t
+         WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))
+           AND CASE WHEN t.slot IS NOT NULL THEN t.until <= at ELSE t.asked IS NOT NULL OR NOT t.paused AND t.next_at <= at END
+         ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN
+            UPDATE pgwork.tick t SET finished_at = at, error = format('given up: %s holders ran out of time', s.attempt)
+             WHERE t.schedule = s.id AND t.slot = s.slot;
+            UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,
+                                         error = format('the tick of %s was given up: %s holders ran out of time', s.slot, s.attempt), error_at = at
+             WHERE t.id = s.id;
+            CONTINUE;
+        ELSIF s.slot IS NULL THEN
+            BEGIN
+                e := pgwork._cron_parse(s.expression);
+                IF s.asked IS NULL THEN
+                    s := pgwork._cron_due(s, e, at);
+                    IF s.next_at <= at THEN
+                        s.slot := s.next_slot;
+                        s.base := s.next_slot;
+                    END IF;
+                ELSE
+                    s.slot := s.asked;
+                    s.asked := NULL;
+                END IF;
+                s := pgwork._cron_plan(s, e, at);
+                IF s.slot IS NOT NULL AND NOT pgwork._cron_decide(s, s.slot, at) THEN
+                    s.slot := NULL;
+                END IF;
+                s.attempt := 0;
+                s.error := NULL;
+            EXCEPTION WHEN OTHERS THEN
+                PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
+                CONTINUE;
+            END;
+        END IF;
+        IF s.slot IS NOT NULL THEN
+            s.attempt := s.attempt + 1;
+            s.fence := s.fence + 1;
+            s.token := (lpad(to_hex(s.fence), 16, '0') || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid;
+            s.until := at + s.timeout_ms * interval '1 ms';
+            s.last_slot := s.slot;
+            s.last_at := at;
+            UPDATE pgwork.tick t SET attempt = s.attempt, holder = node WHERE t.schedule = s.id AND t.slot = s.slot;
+            PERFORM pgwork._cron_trim(s.id);
+        END IF;
+        UPDATE pgwork.schedule t
+           SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at, asked = s.asked, error = s.error,
+               error_at = CASE WHEN s.error IS NOT NULL THEN t.error_at END, last_slot = s.last_slot, last_at = s.last_at, slot = s.slot,
+               token = s.token, holder = CASE WHEN s.slot IS NOT NULL THEN node END, since = CASE WHEN s.slot IS NOT NULL THEN at END,
+               until = s.until, attempt = s.attempt, fence = s.fence
+         WHERE t.id = s.id;
+        IF s.slot IS NOT NULL THEN
+            SELECT s.name, s.slot, s.token, s.attempt, s.until, s.kind, s.payload, s.body
+              INTO schedule, slot, token, attempt, until, kind, payload, body;
+            EXIT;
+        END IF;
+    END LOOP;
+    -- Once a minute at least: schedules come and go.
+    SELECT least(60000, greatest(10, ceil(extract(epoch FROM m.due - at) * 1000))) INTO next_ms
+      FROM (SELECT min(CASE WHEN t.slot IS NOT NULL THEN t.until WHEN t.asked IS NOT NULL THEN at WHEN NOT t.paused THEN t.next_at END) AS due
+              FROM pgwork.schedule t WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))) m
+     WHERE m.due IS NOT NULL;
+END $$;
+
+CREATE FUNCTION pgwork.cron_claim(node text, schedules text[] DEFAULT NULL, OUT schedule text, OUT slot timestamptz, OUT token uuid,
+    OUT attempt integer, OUT until timestamptz, OUT kind text, OUT payload jsonb, OUT body bytea, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(node) BETWEEN 1 AND 255, 'node', node, '1 to 255 bytes');
+    SELECT c.* INTO schedule, slot, token, attempt, until, kind, payload, body, next_ms
+      FROM pgwork._cron_claim(node, schedules, clock_timestamp()) c;
+END $$;
+
+CREATE FUNCTION pgwork.cron_extend(token uuid, timeout_ms bigint DEFAULT NULL) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    later timestamptz;
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(cron_extend.timeout_ms, 100) BETWEEN 100 AND 604800000, 'timeout_ms', cron_extend.timeout_ms::text, '100 .. 604800000 (a week)');
+    UPDATE pgwork.schedule t SET until = clock_timestamp() + coalesce(cron_extend.timeout_ms, t.timeout_ms) * interval '1 ms'
+     WHERE t.token = cron_extend.token AND t.slot IS NOT NULL
+    RETURNING t.until INTO later;
+    RETURN later;
+END $$;
+
+CREATE FUNCTION pgwork.cron_finish(token uuid, error text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.schedule;
+BEGIN
+    SELECT * INTO s FROM pgwork.schedule t WHERE t.token = cron_finish.token FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE pgwork.tick t SET finished_at = clock_timestamp(), error = left(cron_finish.error, 8000) WHERE t.schedule = s.id AND t.slot = s.slot;
+    UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0 WHERE t.id = s.id;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION pgwork.cron_release(token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    UPDATE pgwork.schedule t SET until = clock_timestamp(), attempt = t.attempt - 1, token = NULL, holder = NULL, since = NULL
+     WHERE t.token = cron_release.token;
+    RETURN FOUND;
+END $$;
+
+-- ---- upkeep --------------------------------------------------------------------------------------------------
+
+-- Wherever a reaper runs, schedules do.
+ALTER FUNCTION pgwork.maintain(integer) SECURITY INVOKER;
+ALTER FUNCTION pgwork.maintain(integer) RENAME TO _maintain_jobs;
+CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    due_ms bigint;
+BEGIN
+    SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
+    SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms INTO reaped, died, promoted, pruned, next_ms FROM pgwork._maintain_jobs(batch) m;
+    next_ms := least(next_ms, due_ms);
+END $$;
+
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap() and prune() as far as each is due; call it again after next_ms.';
+COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
+    'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time; that stays when expression and zone do.';
+COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
+COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
+COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
+COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; whoever holds its tick is told that the token is stale.';
+COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, and NULL is returned.';
+COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
+COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
+    'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again.';
+COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
+COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. False: it was given to another node.';
+COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';
+
+SELECT pgwork._grant();
+SELECT pgwork._grant_also('pgwork_worker', ARRAY['maintain', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release']);
+DO $$
+DECLARE
+    s text := split_part('pgwork.', '.', 1);
+    who text;
+BEGIN
+    FOREACH who IN ARRAY ARRAY['pgwork_worker', 'pgwork_operator'] LOOP
+        CONTINUE WHEN to_regrole(who) IS NULL;
+        EXECUTE format('REVOKE ALL ON FUNCTION %I._maintain_jobs(integer) FROM %I', s, who);
+        IF who = 'pgwork_operator' THEN
+            EXECUTE format('GRANT SELECT ON %1$I.schedule, %1$I.tick TO %2$I', s, who);
+        END IF;
+    END LOOP;
+END $$;

@@ -1,0 +1,4 @@
+-- Planned afresh from now.
+-- params: name text
+-- returns: void
+SELECT pgwork.cron_resume($1)

@@ -1,0 +1,867 @@
+/* Schedules against a real server: every slot once under many schedulers, takeover from the dead,
+ * misfires, pauses, errors that stay alone. Time is given to the server's internal functions where
+ * years have to pass. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "oom.h"
+#include "itpgw.h"
+#include "pgtemp.h"
+
+#if __has_include(<libpq-fe.h>)
+#include <libpq-fe.h>
+#else
+#include <postgresql/libpq-fe.h>
+#endif
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pgw *h;
+
+void setUp(void)
+{
+    h = it_open();
+    pgtemp_exec(
+        "DELETE FROM pgwork.schedule; SELECT pgwork.queue_drop(name, true) FROM pgwork.queue");
+}
+
+void tearDown(void)
+{
+    pgw_close(h);
+    h = NULL;
+}
+
+#define OK(call) ASSERT_ST(PGW_OK, call, h)
+
+/* Plans from the given instant, as if the schedule had been made then. */
+static void planned_from(const char *name, const char *instant)
+{
+    char sql[400];
+
+    snprintf(sql, sizeof(sql),
+             "UPDATE pgwork.schedule SET base = '%s', anchor = '%s', next_at = '-infinity' WHERE "
+             "name = '%s'",
+             instant, instant, name);
+    pgtemp_exec(sql);
+}
+
+/* One pass of a scheduler whose clock shows this. */
+static long long tick_at(const char *instant)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "SELECT fired FROM pgwork._cron_tick(100000, '%s')", instant);
+    return pgtemp_number(sql);
+}
+
+/* Which slots have become jobs, in order. */
+static const char *slots(void)
+{
+    return pgtemp_value("SELECT string_agg(substring(tags[array_length(tags, 1)] FROM 6), ' ' "
+                        "ORDER BY id) FROM pgwork.job");
+}
+
+static void create(const char *name, const char *expression, pgw_cron_opts *o)
+{
+    OK(pgw_cron_create(h, NULL, name, expression, o));
+}
+
+/* ---- what a tick is ---- */
+
+void test_a_tick_is_a_job_as_the_schedule_says(void)
+{
+    static const char *const tags[] = {"eu", "daily"};
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    int64_t next = 0;
+
+    job.kind = "report", job.payload = "{\"to\": \"all\"}", job.body = "\0x", job.body_size = 2;
+    job.priority = 3, job.max_attempts = 7, job.lease_ms = 5000, job.tags = tags,
+    job.tags_count = 2;
+    o.job = &job, o.queue = "mail", o.zone = "europe/berlin";
+    OK(pgw_cron_create(h, &next, "report", "0 6 * * *", &o));
+    TEST_ASSERT_EQUAL_INT64(
+        next, pgtemp_number(
+                  "SELECT extract(epoch FROM next_slot)::bigint * 1000000 FROM pgwork.schedule"));
+    TEST_ASSERT_EQUAL_STRING("Europe/Berlin", pgtemp_value("SELECT zone FROM pgwork.schedule"));
+    planned_from("report", "2026-06-01 00:00 UTC");
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-06-01 03:59:59.999 UTC"));
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-06-01 04:00 UTC"));
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-06-01 04:00 UTC"));
+    TEST_ASSERT_EQUAL_STRING(
+        "report|{\"to\": \"all\"}|3|7|{eu,daily,schedule=report,slot=2026-06-01T04:00:00Z}|2",
+        pgtemp_value("SELECT concat_ws('|', kind, payload, priority, max_attempts, tags, "
+                     "body_bytes) FROM pgwork.job WHERE queue = 'mail'"));
+    TEST_ASSERT_EQUAL_STRING("2026-06-01 04:00:00|1",
+                             pgtemp_value("SELECT slot AT TIME ZONE 'UTC' || '|' || (job = (SELECT "
+                                          "id FROM pgwork.job)::bigint)::int FROM pgwork.tick"));
+}
+
+void test_the_reaper_ticks(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+    int64_t next_ms = -1, fired = -1;
+
+    OK(pgw_cron_tick(h, &fired, &next_ms));
+    TEST_ASSERT_EQUAL_INT64(-1, next_ms);
+    o.queue = "q";
+    create("s", "@every 1s", &o);
+    planned_from("s", "now");
+    pgtemp_exec("SELECT pg_sleep(1.2)");
+    OK(pgw_reaper_tick(h, &stats, &next_ms));
+    TEST_ASSERT_TRUE(pgtemp_number("SELECT count(*) FROM pgwork.job") >= 1);
+    TEST_ASSERT_TRUE(next_ms >= 0 && next_ms <= 1000);
+    OK(pgw_cron_tick(h, &fired, &next_ms));
+    TEST_ASSERT_TRUE(next_ms >= 0 && next_ms <= 1000);
+}
+
+void test_a_key_keeps_ticks_from_piling_up(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    job.key = "sync", o.job = &job, o.queue = "q";
+    create("s", "* * * * *", &o);
+    planned_from("s", "2026-01-01 00:00:30 UTC");
+    tick_at("2026-01-01 00:01 UTC");
+    tick_at("2026-01-01 00:02 UTC");
+    TEST_ASSERT_EQUAL_STRING("2026-01-01T00:01:00Z", slots());
+    TEST_ASSERT_EQUAL_INT64(
+        2, pgtemp_number("SELECT count(*) FROM pgwork.tick WHERE job IS NOT NULL"));
+}
+
+/* ---- once ---- */
+
+/* Eight schedulers, real clocks, ten schedules of one tick a second: every slot once. */
+void test_eight_schedulers_fire_each_slot_once(void)
+{
+    enum { SCHEDULERS = 8, SCHEDULES = 25, SECONDS = 8 };
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pid_t pids[SCHEDULERS];
+
+    o.queue = "q";
+    for (int i = 0; i < SCHEDULES; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "s%d", i);
+        create(name, i % 2 == 0 ? "* * * * * *" : "@every 1s", &o);
+    }
+    pgtemp_exec("UPDATE pgwork.schedule SET base = date_trunc('second', clock_timestamp()), anchor "
+                "= date_trunc('second', clock_timestamp())");
+    for (int i = 0; i < SCHEDULERS; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            pgw *mine = it_open();
+            const int64_t end = pgw__clock_ms() + SECONDS * 1000;
+
+            while (pgw__clock_ms() < end) {
+                int64_t next_ms;
+
+                if (pgw_cron_tick(mine, NULL, &next_ms) != PGW_OK) _exit(1);
+                poll(NULL, 0, next_ms < 1 ? 1 : next_ms > 20 ? 20 : (int)next_ms);
+            }
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < SCHEDULERS; i++) {
+        int status;
+
+        TEST_ASSERT_EQUAL_INT(pids[i], waitpid(pids[i], &status, 0));
+        TEST_ASSERT_EQUAL_INT(0, status);
+    }
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM (SELECT FROM pgwork.job GROUP "
+                                             "BY tags HAVING count(*) > 1) twice"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM (SELECT tags[1] AS s, tags[2] AS slot, "
+                         "substring(tags[2] FROM 6)::timestamptz - lag(substring(tags[2] FROM "
+                         "6)::timestamptz) OVER (PARTITION BY tags[1] ORDER BY tags[2]) AS apart "
+                         "FROM pgwork.job) t WHERE apart <> interval '1 s'"));
+    TEST_ASSERT_TRUE(pgtemp_number("SELECT count(*) FROM pgwork.job") >= SCHEDULES * (SECONDS - 1));
+    TEST_ASSERT_EQUAL_INT64(SCHEDULES,
+                            pgtemp_number("SELECT count(DISTINCT tags[1]) FROM pgwork.job"));
+    TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule WHERE error IS NOT NULL"));
+}
+
+void test_a_clock_set_back_fires_nothing_twice(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q";
+    create("s", "* * * * *", &o);
+    planned_from("s", "2026-01-01 00:00:30 UTC");
+    tick_at("2026-01-01 00:01:01 UTC");
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:00:59 UTC"));
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:01:30 UTC"));
+    planned_from("s", "2026-01-01 00:00:30 UTC"); /* as by a pause and a resume */
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:02:00 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01T00:01:00Z 2026-01-01T00:02:00Z", slots());
+}
+
+/* ---- misfires ---- */
+
+static void outage(const char *expression, pgw_misfire policy, int most, const char *until,
+                   const char *expected)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    pgtemp_exec(
+        "DELETE FROM pgwork.schedule; SELECT pgwork.queue_drop(name, true) FROM pgwork.queue");
+    o.queue = "q", o.misfire = policy, o.misfire_max = most;
+    create("s", expression, &o);
+    planned_from("s", "2026-01-01 00:00 UTC");
+    tick_at(until);
+    TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
+    if (expected == NULL) {
+        TEST_ASSERT_NULL(slots());
+    } else {
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(expected, slots(), until);
+    }
+    TEST_ASSERT_EQUAL_INT64(0, tick_at(until)); /* all has been decided */
+}
+
+void test_what_was_missed_follows_the_policy(void)
+{
+    /* on time, within the grace of a minute: all the same */
+    outage("*/20 * * * * *", PGW_MISFIRE_ONCE, 1, "2026-01-01 00:00:45 UTC",
+           "2026-01-01T00:00:20Z 2026-01-01T00:00:40Z");
+    outage("*/20 * * * * *", PGW_MISFIRE_SKIP, 1, "2026-01-01 00:00:45 UTC",
+           "2026-01-01T00:00:20Z 2026-01-01T00:00:40Z");
+    outage("*/20 * * * * *", PGW_MISFIRE_ALL, 1, "2026-01-01 00:00:45 UTC",
+           "2026-01-01T00:00:20Z 2026-01-01T00:00:40Z");
+    outage("0 1 * * *", PGW_MISFIRE_SKIP, 1, "2026-01-01 01:01:00 UTC",
+           "2026-01-01T01:00:00Z");                                                /* just */
+    outage("0 1 * * *", PGW_MISFIRE_SKIP, 1, "2026-01-01 01:01:00.001 UTC", NULL); /* no more */
+    outage("0 1 * * *", PGW_MISFIRE_ONCE, 1, "2026-01-01 01:01:00.001 UTC", "2026-01-01T01:00:00Z");
+    /* a few minutes */
+    outage("* * * * *", PGW_MISFIRE_SKIP, 1, "2026-01-01 00:04:30 UTC", "2026-01-01T00:04:00Z");
+    outage("* * * * *", PGW_MISFIRE_ONCE, 1, "2026-01-01 00:04:30 UTC", "2026-01-01T00:04:00Z");
+    outage("* * * * *", PGW_MISFIRE_ALL, 2, "2026-01-01 00:04:30 UTC",
+           "2026-01-01T00:03:00Z 2026-01-01T00:04:00Z");
+    outage("* * * * *", PGW_MISFIRE_ALL, 4, "2026-01-01 00:04:30 UTC",
+           "2026-01-01T00:01:00Z 2026-01-01T00:02:00Z 2026-01-01T00:03:00Z 2026-01-01T00:04:00Z");
+    outage("* * * * *", PGW_MISFIRE_ALL, 1000, "2026-01-01 00:03:00 UTC",
+           "2026-01-01T00:01:00Z 2026-01-01T00:02:00Z 2026-01-01T00:03:00Z");
+    /* a day, a month, a year */
+    outage("30 2 * * *", PGW_MISFIRE_ONCE, 1, "2026-01-05 12:00 UTC", "2026-01-05T02:30:00Z");
+    outage("30 2 * * *", PGW_MISFIRE_SKIP, 1, "2026-01-05 12:00 UTC", NULL);
+    outage("30 2 * * *", PGW_MISFIRE_ALL, 3, "2026-02-05 12:00 UTC",
+           "2026-02-03T02:30:00Z 2026-02-04T02:30:00Z 2026-02-05T02:30:00Z");
+    outage("* * * * * *", PGW_MISFIRE_ALL, 3, "2027-01-01 00:00:00 UTC",
+           "2026-12-31T23:59:58Z 2026-12-31T23:59:59Z 2027-01-01T00:00:00Z");
+    outage("* * * * * *", PGW_MISFIRE_ONCE, 1, "2027-01-01 00:00:00.5 UTC", "2027-01-01T00:00:00Z");
+    outage("@every 1h1m", PGW_MISFIRE_ALL, 2, "2027-01-01 00:00:00 UTC",
+           "2026-12-31T22:35:00Z 2026-12-31T23:36:00Z");
+    outage("* * * * * mon", PGW_MISFIRE_ONCE, 1, "2026-12-31 00:00:00 UTC", "2026-12-28T23:59:59Z");
+    outage("0 0 29 2 *", PGW_MISFIRE_ALL, 5, "2037-01-01 00:00:00 UTC",
+           "2028-02-29T00:00:00Z 2032-02-29T00:00:00Z 2036-02-29T00:00:00Z");
+}
+
+void test_an_outage_of_a_year_is_made_up_for_exactly(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q", o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 1000, o.zone = "Europe/Berlin";
+    create("s", "30 1,2 * * *", &o);
+    planned_from("s", "2026-01-01 00:00 UTC");
+    TEST_ASSERT_EQUAL_INT64(2 * 365, tick_at("2026-12-31 23:00 UTC"));
+    TEST_ASSERT_EQUAL_INT64(2 * 365, pgtemp_number("SELECT count(DISTINCT tags) FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_INT64(
+        100, pgtemp_number("SELECT count(*) FROM pgwork.tick")); /* the newest are kept */
+    TEST_ASSERT_EQUAL_STRING("2026-12-31 01:30:00",
+                             pgtemp_value("SELECT max(slot) AT TIME ZONE 'UTC' FROM pgwork.tick"));
+}
+
+void test_a_batch_bounds_what_is_made_up_for_at_once(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q", o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 1000;
+    create("s", "* * * * *", &o);
+    planned_from("s", "2026-01-01 00:00 UTC");
+    for (int i = 0; i < 3; i++)
+        TEST_ASSERT_EQUAL_STRING(i < 2 ? "4 0" : "2 60000",
+                                 pgtemp_value("SELECT fired || ' ' || next_ms FROM "
+                                              "pgwork._cron_tick(4, '2026-01-01 00:10:00 UTC')"));
+    TEST_ASSERT_EQUAL_INT64(10, pgtemp_number("SELECT count(DISTINCT tags) FROM pgwork.job"));
+}
+
+/* ---- jitter ---- */
+
+void test_jitter_is_decided_once_per_slot(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q", o.jitter_ms = 30000;
+    create("s", "* * * * *", &o);
+    for (int i = 0; i < 2; i++) {
+        pgtemp_exec("CREATE TEMP TABLE IF NOT EXISTS seen (slot timestamptz, late interval)");
+        planned_from("s", "2026-01-01 00:00:30 UTC");
+        pgtemp_exec("DO $$ DECLARE s pgwork.schedule; BEGIN SELECT * INTO s FROM pgwork.schedule; "
+                    "FOR i IN 1 .. 200 LOOP "
+                    "s := pgwork._cron_plan(s, pgwork._cron_parse(s.expression), now()); INSERT "
+                    "INTO seen VALUES (s.next_slot, s.next_at - s.next_slot); "
+                    "s.base := s.next_slot; END LOOP; END $$");
+    }
+    TEST_ASSERT_EQUAL_INT64(400, pgtemp_number("SELECT count(*) FROM seen"));
+    TEST_ASSERT_EQUAL_INT64(200,
+                            pgtemp_number("SELECT count(*) FROM (SELECT DISTINCT * FROM seen) s"));
+    TEST_ASSERT_EQUAL_INT64(
+        0,
+        pgtemp_number("SELECT count(*) FROM seen WHERE late NOT BETWEEN '0' AND interval '30 s'"));
+    TEST_ASSERT_TRUE(pgtemp_number("SELECT count(DISTINCT late) FROM seen") > 150);
+    TEST_ASSERT_TRUE(
+        pgtemp_number("SELECT extract(epoch FROM max(late) - min(late))::int FROM seen") > 20);
+    planned_from("s", "2026-01-01 00:00:30 UTC");
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:01:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01T00:01:00Z", slots());
+}
+
+/* ---- what can be said about a schedule ---- */
+
+void test_saying_it_again_changes_no_plan(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    int64_t first, again;
+
+    o.queue = "q";
+    OK(pgw_cron_create(h, &first, "s", "@every 1h", &o));
+    pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '30 min', anchor = anchor - "
+                "interval '30 min'");
+    o.misfire = PGW_MISFIRE_ALL;
+    OK(pgw_cron_create(h, &again, "s", "@every 1h", &o));
+    TEST_ASSERT_EQUAL_INT64(first - INT64_C(1800000000), again);
+    TEST_ASSERT_EQUAL_STRING("all", pgtemp_value("SELECT misfire FROM pgwork.schedule"));
+    OK(pgw_cron_create(h, &again, "s", "@every 2h", &o));
+    TEST_ASSERT_TRUE(again >= first + INT64_C(3600000000));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
+}
+
+void test_pause_and_resume(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    int64_t job = -1;
+
+    o.queue = "q";
+    create("s", "* * * * *", &o);
+    OK(pgw_cron_pause(h, "s"));
+    OK(pgw_cron_pause(h, "s"));
+    planned_from("s", "2026-01-01 00:00 UTC");
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 01:00 UTC"));
+    OK(pgw_cron_run(h, &job, "s"));
+    TEST_ASSERT_EQUAL_INT64(job, pgtemp_number("SELECT id FROM pgwork.job"));
+    OK(pgw_cron_resume(h, "s"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT (next_slot > clock_timestamp())::int FROM pgwork.schedule"));
+    OK(pgw_cron_tick(h, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.job"));
+}
+
+static int keep_info(const pgw_cron_info *info, void *arg)
+{
+    char *text = arg;
+
+    sprintf(text + strlen(text), "%s %s %s %s %d %s|", info->name, info->expression, info->zone,
+            info->queue != NULL ? info->queue : "-", (int)info->misfire,
+            info->paused ? "paused" : "on");
+    return 0;
+}
+
+void test_rename_drop_and_list(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    char text[500] = "";
+
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_crons_each(h, NULL, keep_info, text));
+    o.queue = "q", o.misfire = PGW_MISFIRE_SKIP;
+    create("b", "@daily", &o);
+    create("a \"'; DROP", "0 0 * * *", NULL);
+    OK(pgw_cron_rename(h, "b", "caf\xc3\xa9"));
+    TEST_ASSERT_EQUAL(PGW_EEXISTS, pgw_cron_rename(h, "caf\xc3\xa9", "a \"'; DROP"));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_rename(h, "b", "c"));
+    OK(pgw_cron_pause(h, "caf\xc3\xa9"));
+    OK(pgw_crons_each(h, NULL, keep_info, text));
+    TEST_ASSERT_EQUAL_STRING("a \"'; DROP 0 0 * * * UTC - 0 on|caf\xc3\xa9 @daily UTC q 1 paused|",
+                             text);
+    OK(pgw_cron_drop(h, "caf\xc3\xa9"));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_drop(h, "caf\xc3\xa9"));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_pause(h, "caf\xc3\xa9"));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_run(h, NULL, "caf\xc3\xa9"));
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
+}
+
+void test_what_is_refused(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    char fault[160];
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * 32 * *", NULL));
+    TEST_ASSERT_EQUAL_STRING("argument expression is '* * 32 * *': at 5 (day of month) stands "
+                             "\"32\", expected * or 1 .. 31",
+                             pgw_error_message(h));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_check("* * 32 * *", fault, sizeof(fault)));
+    TEST_ASSERT_EQUAL_STRING("at 5 (day of month) stands \"32\", expected * or 1 .. 31", fault);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_check("* * 31 * *", fault, sizeof(fault)));
+    TEST_ASSERT_EQUAL_STRING("", fault);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "", "* * * * *", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *\xff", NULL));
+    o.zone = "Europe/Berlinn";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "zone is 'Europe/Berlinn'"));
+    o.zone = "CET-1CEST"; /* no name of a zone, though the server could read it */
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    o.zone = NULL, o.jitter_ms = 3600001;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
+}
+
+/* ---- one fails alone ---- */
+
+void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q";
+    create("bad", "* * * * *", &o);
+    create("good", "* * * * *", &o);
+    planned_from("bad", "2026-01-01 00:00:30 UTC");
+    planned_from("good", "2026-01-01 00:00:30 UTC");
+    pgtemp_exec("UPDATE pgwork.schedule SET zone = 'Atlantis/Capital' WHERE name = 'bad'");
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:01 UTC"));
+    TEST_ASSERT_EQUAL_STRING("good",
+                             pgtemp_value("SELECT substring(tags[1] FROM 10) FROM pgwork.job"));
+    TEST_ASSERT_NOT_NULL(strstr(
+        pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"), "Atlantis/Capital"));
+    TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'good'"));
+    pgtemp_exec(
+        "UPDATE pgwork.schedule SET zone = 'UTC' WHERE name = 'bad'"); /* the zone is back */
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:01:10 UTC"));
+    TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"));
+}
+
+void test_a_drained_queue_is_an_error_and_then_a_misfire(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q";
+    create("s", "* * * * *", &o);
+    OK(pgw_queue_create(h, "q", NULL));
+    OK(pgw_queue_drain(h, "q"));
+    planned_from("s", "2026-01-01 00:00:30 UTC");
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:01 UTC"));
+    TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.schedule"), "drained"));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.tick"));
+    TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw_cron_run(h, NULL, "s"));
+    OK(pgw_queue_resume(h, "q"));
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:05:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01T00:05:00Z", slots());
+}
+
+void test_new_rules_of_a_zone_are_heard_of(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    /* What was planned by other rules, an hour early and an hour late. */
+    o.queue = "q";
+    create("s", "0 12 * * *", &o);
+    pgtemp_exec("UPDATE pgwork.schedule SET base = '2026-01-01 UTC', next_slot = '2026-01-01 11:00 "
+                "UTC', next_at = '2026-01-01 11:00 UTC', planned_at = '2026-01-01 UTC'");
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 11:00 UTC"));
+    pgtemp_exec("UPDATE pgwork.schedule SET next_slot = '2026-01-01 13:00 UTC', next_at = "
+                "'2026-01-01 13:00 UTC'");
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 12:00:01 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01T12:00:00Z", slots());
+}
+
+/* ---- ticks that a node holds ---- */
+
+static pgw_tick *claimed(const char *node)
+{
+    pgw_tick *tick;
+    int64_t next_ms;
+
+    OK(pgw_cron_claim_due(h, &tick, &next_ms, node, NULL, 0));
+    return tick;
+}
+
+void test_a_node_holds_a_tick_until_it_is_finished(void)
+{
+    static const char *const others[] = {"elsewhere"};
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_tick *tick, *second;
+    int64_t next_ms = 0, until = 0, first_number;
+    size_t size;
+
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_NULL(tick);
+    TEST_ASSERT_EQUAL_INT64(60000, next_ms);
+    job.kind = "sweep", job.payload = "[1]", job.body = "a\0b", job.body_size = 3;
+    o.job = &job;
+    create("s", "* * * * *", &o);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_TRUE(next_ms >= 1 && next_ms <= 60000);
+    pgtemp_exec("UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 min', next_at "
+                "= '-infinity'");
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n1", others, 1));
+    tick = claimed("n1");
+    first_number = (int64_t)pgw_tick_token(tick).number;
+    TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
+    TEST_ASSERT_EQUAL_STRING("sweep", pgw_tick_kind(tick));
+    TEST_ASSERT_EQUAL_STRING("[1]", pgw_tick_payload(tick));
+    TEST_ASSERT_EQUAL_MEMORY("a\0b", pgw_tick_body(tick, &size), 3);
+    TEST_ASSERT_EQUAL_size_t(3, size);
+    TEST_ASSERT_EQUAL_INT(1, pgw_tick_attempt(tick));
+    TEST_ASSERT_EQUAL_INT64(0, pgw_tick_slot_us(tick) % 60000000);
+    TEST_ASSERT_EQUAL_INT64(1,
+                            pgtemp_number("SELECT (clock_timestamp() - slot < interval '61 "
+                                          "s')::int FROM pgwork.schedule")); /* the latest of ten */
+    TEST_ASSERT_TRUE(pgw_tick_until_us(tick) > pgw_tick_slot_us(tick));
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &second, &next_ms, "n2", NULL, 0));
+    TEST_ASSERT_NULL(second);
+    OK(pgw_cron_extend(h, &until, pgw_tick_token(tick), 600000));
+    TEST_ASSERT_TRUE(until > pgw_tick_until_us(tick));
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, NULL, pgw_tick_token(tick), 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_release(h, pgw_tick_token(tick)));
+    pgw_tick_free(tick);
+    TEST_ASSERT_EQUAL_STRING(
+        "n1 1 t",
+        pgtemp_value(
+            "SELECT concat_ws(' ', holder, attempt, finished_at IS NOT NULL) FROM pgwork.tick"));
+
+    pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 min', next_at = "
+                "'-infinity'"); /* decided slots do not come again */
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
+    OK(pgw_cron_run(h, &next_ms, "s"));
+    TEST_ASSERT_EQUAL_INT64(0, next_ms);
+    tick = claimed("n2");
+    TEST_ASSERT_TRUE((int64_t)pgw_tick_token(tick).number > first_number);
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), "no space left"));
+    TEST_ASSERT_EQUAL_STRING(
+        "no space left", pgtemp_value("SELECT error FROM pgwork.tick ORDER BY slot DESC LIMIT 1"));
+    pgw_tick_free(tick);
+}
+
+void test_a_released_tick_goes_to_another_node_uncharged(void)
+{
+    pgw_tick *tick;
+
+    create("s", "@every 1h", NULL);
+    OK(pgw_cron_run(h, NULL, "s"));
+    tick = claimed("n1");
+    OK(pgw_cron_release(h, pgw_tick_token(tick)));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+    tick = claimed("n2");
+    TEST_ASSERT_EQUAL_INT(1, pgw_tick_attempt(tick));
+    TEST_ASSERT_EQUAL_UINT64(2, pgw_tick_token(tick).number);
+    OK(pgw_cron_drop(h, "s"));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+}
+
+/* The farm: a node is killed while it runs a tick. */
+void test_another_node_takes_over_from_a_dead_one(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_tick *tick = NULL;
+    pgw_token old;
+    int ends[2], status;
+    int64_t slot;
+    pid_t pid;
+
+    o.timeout_ms = 1000;
+    create("s", "@every 1h", &o);
+    OK(pgw_cron_run(h, NULL, "s"));
+    TEST_ASSERT_EQUAL_INT(0, pipe(ends));
+    pid = fork();
+    if (pid == 0) {
+        pgw *mine = it_open();
+        pgw_tick *held;
+        pgw_token token;
+
+        if (pgw_cron_claim_due(mine, &held, NULL, "victim", NULL, 0) != PGW_OK) _exit(1);
+        token = pgw_tick_token(held);
+        if (write(ends[1], &token, sizeof(token)) != sizeof(token)) _exit(1);
+        for (;;) pause();
+    }
+    TEST_ASSERT_EQUAL_INT(sizeof(old), read(ends[0], &old, sizeof(old)));
+    slot =
+        pgtemp_number("SELECT (extract(epoch FROM slot) * 1000000)::bigint FROM pgwork.schedule");
+    kill(pid, SIGKILL);
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    for (int i = 0; i < 200 && tick == NULL; i++) {
+        int64_t next_ms;
+
+        if (pgw_cron_claim_due(h, &tick, &next_ms, "heir", NULL, 0) == PGW_EMPTY)
+            poll(NULL, 0, next_ms > 100 ? 100 : (int)next_ms);
+    }
+    TEST_ASSERT_NOT_NULL(tick);
+    TEST_ASSERT_EQUAL_INT64(slot, pgw_tick_slot_us(tick));
+    TEST_ASSERT_EQUAL_INT(2, pgw_tick_attempt(tick));
+    TEST_ASSERT_TRUE(pgw_tick_token(tick).number > old.number);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, old, "too late"));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, NULL, old, 0));
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL_STRING(
+        "heir 2",
+        pgtemp_value("SELECT holder || ' ' || attempt FROM pgwork.tick WHERE error IS NULL"));
+    pgw_tick_free(tick);
+    close(ends[0]), close(ends[1]);
+}
+
+void test_a_tick_that_kills_its_nodes_is_given_up(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_tick *tick;
+
+    job.max_attempts = 2, o.job = &job;
+    create("s", "@every 1h", &o);
+    OK(pgw_cron_run(h, NULL, "s"));
+    for (int i = 0; i < 2; i++) {
+        pgw_tick_free(claimed("n"));
+        pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp()");
+    }
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.tick"), "given up"));
+    TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.schedule"), "given up"));
+    OK(pgw_cron_run(h, NULL, "s")); /* the schedule goes on */
+    tick = claimed("n");
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+    TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
+}
+
+/* Nodes that claim as fast as they can: one at a time holds a schedule's tick, each slot is run
+ * once. */
+void test_eight_nodes_run_each_slot_once(void)
+{
+    enum { NODES = 8, SECONDS = 6 };
+    pid_t pids[NODES];
+
+    pgtemp_exec("DROP TABLE IF EXISTS ran; CREATE TABLE ran (schedule text, slot bigint, fence "
+                "bigint, node int)");
+    create("a", "* * * * * *", NULL);
+    create("b", "@every 1s", NULL);
+    pgtemp_exec("UPDATE pgwork.schedule SET misfire = 'all'");
+    for (int i = 0; i < NODES; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            pgw *mine = it_open();
+            PGconn *conn = PQconnectdb(pgtemp_dsn());
+            const int64_t end = pgw__clock_ms() + SECONDS * 1000;
+
+            while (pgw__clock_ms() < end) {
+                pgw_tick *tick;
+                int64_t next_ms;
+                char sql[200];
+                const pgw_status st = pgw_cron_claim_due(mine, &tick, &next_ms, NULL, NULL, 0);
+
+                if (st == PGW_EMPTY) {
+                    poll(NULL, 0, next_ms > 20 ? 20 : (int)next_ms);
+                    continue;
+                }
+                if (st != PGW_OK) _exit(1);
+                snprintf(sql, sizeof(sql), "INSERT INTO ran VALUES ('%s', %lld, %lld, %d)",
+                         pgw_tick_schedule(tick), (long long)pgw_tick_slot_us(tick),
+                         (long long)pgw_tick_token(tick).number, i);
+                PQclear(PQexec(conn, sql));
+                if (pgw_cron_finish(mine, pgw_tick_token(tick), NULL) != PGW_OK) _exit(2);
+                pgw_tick_free(tick);
+            }
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < NODES; i++) {
+        int status;
+
+        TEST_ASSERT_EQUAL_INT(pids[i], waitpid(pids[i], &status, 0));
+        TEST_ASSERT_EQUAL_INT(0, status);
+    }
+    TEST_ASSERT_TRUE(pgtemp_number("SELECT count(*) FROM ran") >= 2 * (SECONDS - 2));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM (SELECT FROM ran GROUP BY "
+                                             "schedule, slot HAVING count(*) > 1) t"));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM (SELECT FROM ran GROUP BY "
+                                             "schedule, fence HAVING count(*) > 1) t"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM (SELECT slot - lag(slot) OVER (PARTITION BY "
+                         "schedule ORDER BY fence) AS apart FROM ran) t WHERE apart <> 1000000"));
+}
+
+/* ---- other ways to call ---- */
+
+static void note(pgw *handle, pgw_status st, void *arg)
+{
+    (void)handle;
+    *(pgw_status *)arg = st;
+}
+
+static pgw_status stepped(const pgw_status *done)
+{
+    while (*done == PGW_AGAIN) {
+        struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
+
+        TEST_ASSERT_TRUE(poll(&fd, 1, 10000) > 0);
+        pgw_step(h, PGW_READ);
+    }
+    return *done;
+}
+
+void test_without_blocking(void)
+{
+    pgw_status done = PGW_AGAIN;
+    pgw_tick *tick;
+    int64_t next_us, fired;
+
+    pgw_async(h, note, &done);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_create(h, &next_us, "s", "@every 1h", NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
+    TEST_ASSERT_TRUE(next_us > 0);
+    OK(pgw_cron_run(h, NULL, "s"));
+    done = PGW_AGAIN;
+    pgw_async(h, note, &done);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
+    done = PGW_AGAIN;
+    pgw_async(h, note, &done);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
+    pgw_tick_free(tick);
+    done = PGW_AGAIN;
+    pgw_async(h, note, &done);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_tick(h, &fired, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
+    TEST_ASSERT_EQUAL_INT64(0, fired);
+}
+
+void test_in_the_callers_transaction(void)
+{
+    PGconn *conn = pgtemp_connect();
+    pgw_conf *conf;
+    pgw *attached;
+    pgw_tick *tick;
+
+    create("s", "@every 1h", NULL);
+    OK(pgw_cron_run(h, NULL, "s"));
+    tick = claimed("n");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+    PQclear(PQexec(conn, "BEGIN"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&attached, conn, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_finish(attached, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_create(attached, NULL, "other", "@daily", NULL));
+    pgw_close(attached);
+    PQclear(PQexec(conn, "ROLLBACK"));
+    PQfinish(conn);
+    pgw_conf_free(conf);
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE slot IS NOT NULL"));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+}
+
+static int count_times(int64_t at_us, const char *local, void *arg)
+{
+    char *text = arg;
+
+    TEST_ASSERT_TRUE(at_us > 0);
+    sprintf(text + strlen(text), "%s|", local);
+    return 0;
+}
+
+void test_times_to_come(void)
+{
+    char text[400] = "";
+
+    OK(pgw_cron_next(h, "0 12 29 2 *", "Asia/Kathmandu", INT64_C(1767225600000000), 2, count_times,
+                     text));
+    TEST_ASSERT_EQUAL_STRING("Tue 2028-02-29 12:00:00 +05:45|Sun 2032-02-29 12:00:00 +05:45|",
+                             text);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * *", NULL, 0, 1, count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", "Mars", 0, 1, count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", NULL, 0, 0, count_times, text));
+}
+
+/* ---- roles ---- */
+
+static const char *may(const char *role)
+{
+    static char sql[300];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc p WHERE "
+             "p.pronamespace = 'pgwork'::regnamespace "
+             "AND (p.proname LIKE 'cron%%' OR p.proname LIKE '\\_cron%%' OR p.proname LIKE "
+             "'\\_maintain%%') AND has_function_privilege('%s', p.oid, 'EXECUTE')",
+             role);
+    return pgtemp_value(sql);
+}
+
+void test_roles_may_what_they_need(void)
+{
+    TEST_ASSERT_NULL(may("pgwork_producer"));
+    TEST_ASSERT_EQUAL_STRING(
+        "cron_claim cron_extend cron_finish cron_next cron_release cron_tick cron_times",
+        may("pgwork_worker"));
+    TEST_ASSERT_EQUAL_STRING(
+        "cron_claim cron_create cron_drop cron_extend cron_finish cron_next cron_pause "
+        "cron_release cron_rename cron_resume cron_run cron_tick cron_times",
+        may("pgwork_operator"));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT has_function_privilege('pgwork_worker', "
+                                             "'pgwork.maintain(integer)', 'EXECUTE')::int"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number(
+               "SELECT has_table_privilege('pgwork_worker', 'pgwork.schedule', 'SELECT')::int"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number(
+               "SELECT has_table_privilege('pgwork_operator', 'pgwork.tick', 'SELECT')::int"));
+}
+
+/* ---- memory ---- */
+
+void test_every_failed_allocation_is_told(void)
+{
+    pgw_tick *tick = NULL;
+    int n;
+
+    pgw_close(h);
+    oom_begin();
+    h = it_open();
+    for (n = 1; n < 100; n++) {
+        pgw_status st;
+
+        oom_fail(n);
+        st = pgw_cron_create(h, NULL, "s", "@every 1h", NULL);
+        oom_fail(0);
+        if (st == PGW_OK) break;
+        TEST_ASSERT_EQUAL(PGW_ENOMEM, st);
+    }
+    TEST_ASSERT_TRUE(n < 100);
+    for (n = 1; n < 100; n++) {
+        pgw_status st;
+
+        OK(pgw_cron_create(h, NULL, "s", "@every 1h", NULL));
+        OK(pgw_cron_run(h, NULL, "s"));
+        oom_fail(n);
+        st = pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0);
+        oom_fail(0);
+        if (st == PGW_OK) break;
+        TEST_ASSERT_EQUAL(PGW_ENOMEM, st);
+        TEST_ASSERT_NULL(tick);
+        OK(pgw_cron_drop(h, "s"));
+    }
+    TEST_ASSERT_TRUE(n < 100);
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+    pgw_close(h);
+    h = NULL;
+    oom_end();
+}
