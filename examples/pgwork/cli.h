@@ -104,6 +104,7 @@ int cmd_show(cli *c, int argc, char **argv);
 int cmd_cancel(cli *c, int argc, char **argv);
 int cmd_retry(cli *c, int argc, char **argv);
 int cmd_dead(cli *c, int argc, char **argv);
+int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
 int cmd_doctor(cli *c, int argc, char **argv);
 int cmd_lock(cli *c, int argc, char **argv);

@@ -30,6 +30,7 @@ static const verb commands[] = {
     {"cancel", "remove waiting jobs, ask running ones to stop", cmd_cancel},
     {"retry", "bring dead letters back, by id", cmd_retry},
     {"dead", "list, redrive or purge dead letters", cmd_dead},
+    {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
     {"stats", "counts of every queue", cmd_stats},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
     {"lock", "run a command under a named lock, as flock does", cmd_lock},

@@ -1,13 +1,18 @@
-# bash completion for pgwork. Queues are asked for, with a second's patience; ids are not.
+# bash completion for pgwork. Queues and schedules are asked for, with a second's patience; ids are not.
 _pgwork_queues() {
     timeout 1 pgwork --json -X call.timeout_ms=900 queue list --at-most 1 2>/dev/null |
         sed -n 's/^{"queue":"\([^"\\]*\)".*/\1/p'
 }
 
+_pgwork_schedules() {
+    timeout 1 pgwork --json -X call.timeout_ms=900 cron list 2>/dev/null |
+        sed -n 's/^{"schedule":"\([^"\\]*\)".*/\1/p'
+}
+
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel retry dead stats doctor lock locks sem help version"
+        cancel retry dead stats doctor cron lock locks sem help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i words=0 IFS=$' \t\n'
@@ -28,6 +33,7 @@ _pgwork() {
     --state | -s) COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return ;;
     --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
+    --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
     --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
     -X | --set)
         COMPREPLY=($(compgen -S = -W "$(pgwork -X list 2>/dev/null | sed -n 's/^\([a-z][a-z_.]*\) .*/\1/p')" -- "$cur"))
@@ -74,6 +80,22 @@ _pgwork() {
         list | redrive) own="-k --kind -n --limit" ;;
         purge) own="--older-than" ;;
         esac
+        ;;
+    cron)
+        verbs="list add rm pause resume rename run next tick claim finish extend release" queue=
+        case $verb in
+        add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
+            --misfire --misfire-max --grace --jitter --timeout" ;;
+        next) own="-z --tz -n --count --after" ;;
+        claim) own="--node" ;;
+        finish) own="-e --error" ;;
+        extend) own="--timeout" ;;
+        esac
+        if [[ $cur != -* && $prev != -* && " list rm pause resume rename run claim " = *" $verb "* ]]; then
+            IFS=$'\n'
+            COMPREPLY=($(compgen -W "$(_pgwork_schedules)" -- "$cur"))
+            return
+        fi
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
     lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --" queue= ;;

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork cron: schedules, the times of an expression, and ticks for scripts.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+#include "text.h"
+
+#define CRON_HOUR INT64_C(3600000)
+#define CRON_DAY  (24 * CRON_HOUR)
+
+static const opt cron_no_options[] = {{.name = NULL}};
+static const char *const cron_misfires[] = {"once", "skip", "all"};
+
+/* To the second, as ticks are. */
+static const char *cron_time(char text[TEXT_TIME], int64_t us)
+{
+    if (us == 0) return NULL;
+    text_time(text, us);
+    memcpy(text + 19, "Z", 2);
+    return text;
+}
+
+/* -- what there is ---------------------------------------------------------------------------- */
+
+typedef struct listing {
+    bool json;
+    table rows;
+} listing;
+
+static void cron_out(const pgw_cron_info *s)
+{
+    out o;
+    out_begin(&o);
+    out_text(&o, "schedule", s->name);
+    out_text(&o, "expression", s->expression);
+    out_text(&o, "zone", s->zone);
+    out_text(&o, "queue", s->queue);
+    out_text(&o, "kind", s->kind);
+    out_json(&o, "payload", s->payload);
+    out_text(&o, "key", s->key);
+    out_int(&o, "priority", s->priority);
+    out_text(&o, "misfire", cron_misfires[s->misfire]);
+    out_int(&o, "misfire_max", s->misfire_max);
+    out_int(&o, "grace_ms", s->grace_ms);
+    out_int(&o, "jitter_ms", s->jitter_ms);
+    out_int(&o, "timeout_ms", s->timeout_ms);
+    out_bool(&o, "paused", s->paused);
+    out_time(&o, "next", s->next_us);
+    out_time(&o, "last", s->last_us);
+    out_text(&o, "holder", s->holder);
+    out_time(&o, "since", s->since_us);
+    out_time(&o, "until", s->until_us);
+    out_int(&o, "attempt", s->attempt);
+    out_text(&o, "error", s->error);
+    out_time(&o, "error_at", s->error_us);
+    out_end(&o);
+}
+
+static int cron_each(const pgw_cron_info *s, void *arg)
+{
+    listing *l = arg;
+    char next[TEXT_TIME], last[TEXT_TIME];
+    if (l->json) {
+        cron_out(s);
+        return 0;
+    }
+    table_text(&l->rows, s->name);
+    table_text(&l->rows, s->expression);
+    table_text(&l->rows, s->zone);
+    table_text(&l->rows, s->queue);
+    table_text(&l->rows, s->paused ? "paused" : s->error ? "error" : s->holder ? "running" : "on");
+    table_text(&l->rows, s->paused ? NULL : cron_time(next, s->next_us));
+    table_text(&l->rows, cron_time(last, s->last_us));
+    table_text(&l->rows, s->holder);
+    table_text(&l->rows, s->error);
+    return 0;
+}
+
+static int cron_list(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "cron list [NAME]",
+        .about = "All schedules, or one. Times are UTC. STATE is on, running (a node holds the\n"
+                 "tick), error (the last column says why) or paused. Without a QUEUE, ticks are\n"
+                 "for nodes that claim them.",
+        .max = 1,
+    };
+    static const char *const headings[] = {"NAME", "EXPRESSION", "ZONE",   "QUEUE", "STATE",
+                                           "NEXT", "LAST",       "HOLDER", "ERROR"};
+    args a;
+    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    listing l = {.json = c->json};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_crons_each(c->h, a.count > 0 ? a.at[0] : NULL, cron_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY && a.count > 0)
+        return cli_fail(CLI_NOTHING, NULL, "there is no schedule '%s'", a.at[0]);
+    if (st == PGW_EMPTY) cli_say(c, "there are no schedules yet");
+    return cli_finish(cli_code(st));
+}
+
+/* -- making ----------------------------------------------------------------------------------- */
+
+static int cron_misfire(cli *c, pgw_misfire *misfire, const char *word)
+{
+    for (int i = 0; word && i < 3; i++) {
+        if (strcmp(word, cron_misfires[i]) == 0) {
+            *misfire = (pgw_misfire)i;
+            return CLI_DONE;
+        }
+    }
+    if (!word) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s: --misfire is '%s': allowed is once, skip or all",
+                    c->command, word);
+}
+
+static int cron_add(cli *c, int argc, char **argv)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    wordlist tags = {NULL, 0};
+    const char *misfire = NULL;
+    const opt opts[] = {
+        {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &o.zone},
+        {'Q', "queue", "QUEUE", "a tick is a job there (none: a node claims it)", .text = &o.queue},
+        {'k', "kind", "KIND", "kind of the job", .text = &job.kind},
+        {0, "payload", "JSON", "payload of the job", .text = &job.payload},
+        {'p', "priority", "N", "of the job, 0 (first) to 9 (0)", .number = &job.priority, .max = 9},
+        {0, "max-attempts", "N", "of the job, or nodes that may take a tick (10)",
+         .number = &job.max_attempts, .min = 1, .max = 1000},
+        {0, "lease", "TIME", "of the job (as the queue says)", .ms = &job.lease_ms, .min = 100,
+         .max = CRON_DAY},
+        {'t', "tag", "TAG", "of the job; may be given again", .words = &tags},
+        {0, "key", "KEY", "no job while one with this unique key is unfinished", .text = &job.key},
+        {0, "misfire", "POLICY", "ticks that were missed: once, skip or all (once)",
+         .text = &misfire},
+        {0, "misfire-max", "N", "with all: at most the latest N (100)", .number = &o.misfire_max,
+         .min = 1, .max = 1000},
+        {0, "grace", "TIME", "a tick is missed when it is so late (1m)", .ms = &o.grace_ms,
+         .max = CRON_DAY},
+        {0, "jitter", "TIME", "each tick up to so much later (0)", .ms = &o.jitter_ms,
+         .max = CRON_HOUR},
+        {0, "timeout", "TIME", "a node holds a tick so long (5m)", .ms = &o.timeout_ms, .min = 100,
+         .max = 7 * CRON_DAY},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "cron add NAME EXPRESSION [OPTIONS]",
+        .about = "Makes a schedule; when it is there, makes it what is said: options that are not "
+                 "given\n"
+                 "have their defaults. Prints the time of its next tick.\n\n"
+                 "EXPRESSION is 'minute hour day month weekday', with a second in front if there "
+                 "are six\n"
+                 "fields; @yearly, @monthly, @weekly, @daily, @hourly; or '@every 90s'.",
+        .more = "  pgwork cron add report '30 6 * * mon-fri' --tz Europe/Berlin -Q mail -k report",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME or EXPRESSION",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cron_misfire(c, &o.misfire, misfire)) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    job.tags = tags.at, job.tags_count = tags.count;
+    o.job = &job;
+    int64_t next_us;
+    pgw_status st = pgw_cron_create(c->h, &next_us, a.at[0], a.at[1], &o);
+    free(tags.at);
+    if (st < 0) return cli_fail_at(c->h);
+    char text[TEXT_TIME];
+    if (c->json) {
+        out line;
+        out_begin(&line);
+        out_text(&line, "schedule", a.at[0]);
+        out_time(&line, "next", next_us);
+        out_end(&line);
+    } else {
+        puts(cron_time(text, next_us) ? text : "-");
+    }
+    return cli_finish(CLI_DONE);
+}
+
+/* -- switches --------------------------------------------------------------------------------- */
+
+static int cron_switch(cli *c, int argc, char **argv, const usage *use,
+                       pgw_status (*apply)(pgw *, const char *))
+{
+    args a;
+    int code = opts_parse(c, &a, use, cron_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    for (int i = 0; i < a.count; i++) {
+        if (apply(c->h, a.at[i]) < 0) return cli_fail_at(c->h);
+    }
+    return CLI_DONE;
+}
+
+static int cron_rm(cli *c, int argc, char **argv)
+{
+    static const usage use = {.synopsis = "cron rm NAME...",
+                              .about = "Removes schedules. Jobs that they made stay.",
+                              .min = 1,
+                              .max = -1,
+                              .missing = "NAME"};
+    return cron_switch(c, argc, argv, &use, pgw_cron_drop);
+}
+
+static int cron_pause(cli *c, int argc, char **argv)
+{
+    static const usage use = {.synopsis = "cron pause NAME...",
+                              .about = "No more ticks. One that a node holds goes on.",
+                              .min = 1,
+                              .max = -1,
+                              .missing = "NAME"};
+    return cron_switch(c, argc, argv, &use, pgw_cron_pause);
+}
+
+static int cron_resume(cli *c, int argc, char **argv)
+{
+    static const usage use = {.synopsis = "cron resume NAME...",
+                              .about =
+                                  "Goes on from now; what fell into the pause is not made up for.",
+                              .min = 1,
+                              .max = -1,
+                              .missing = "NAME"};
+    return cron_switch(c, argc, argv, &use, pgw_cron_resume);
+}
+
+static int cron_rename(cli *c, int argc, char **argv)
+{
+    static const usage use = {.synopsis = "cron rename NAME NEW-NAME",
+                              .about = "Changes the name of a schedule and nothing else.",
+                              .min = 2,
+                              .max = 2,
+                              .missing = "NAME or NEW-NAME"};
+    args a;
+    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_cron_rename(c->h, a.at[0], a.at[1]) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int cron_run(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "cron run NAME",
+        .about =
+            "A tick out of turn, now, also of a paused schedule. Prints the job's id; without\n"
+            "a queue, the next node that claims gets it.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME"};
+    args a;
+    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    int64_t id;
+    if (pgw_cron_run(c->h, &id, a.at[0]) < 0) return cli_fail_at(c->h);
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "id", id);
+        out_end(&o);
+    } else if (id) {
+        printf("%" PRId64 "\n", id);
+    } else {
+        cli_say(c, "it waits for a node");
+    }
+    return cli_finish(CLI_DONE);
+}
+
+/* -- times ------------------------------------------------------------------------------------ */
+
+static int cron_print_time(int64_t at_us, const char *local, void *arg)
+{
+    const cli *c = arg;
+    char text[TEXT_TIME];
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_time(&o, "at", at_us);
+        out_text(&o, "local", local);
+        out_end(&o);
+    } else {
+        printf("%s  %s\n", cron_time(text, at_us), local);
+    }
+    return 0;
+}
+
+static int cron_next(cli *c, int argc, char **argv)
+{
+    const char *zone = NULL;
+    int n = 1;
+    int64_t after_us = 0;
+    const opt opts[] = {
+        {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &zone},
+        {'n', "count", "N", "so many times (1)", .number = &n, .min = 1, .max = 10000},
+        {0, "after", "TIME", "later than this, as 2030-01-31T12:00:00Z (now)",
+         .time_us = &after_us},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]",
+        .about = "When does an expression come? Prints the time in UTC, and what a clock in ZONE\n"
+                 "shows then. The zones and their rules are the server's.",
+        .min = 1,
+        .max = 1,
+        .missing = "EXPRESSION",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    char fault[160];
+    if (pgw_cron_check(a.at[0], fault, sizeof fault) != PGW_OK)
+        return cli_fail(CLI_USAGE, NULL, "%s: '%s': %s", c->command, a.at[0], fault);
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (pgw_cron_next(c->h, a.at[0], zone, after_us, n, cron_print_time, c) < 0)
+        return cli_fail_at(c->h);
+    return cli_finish(CLI_DONE);
+}
+
+/* -- ticks ------------------------------------------------------------------------------------ */
+
+static int cron_tick(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "cron tick",
+        .about = "Enqueues the jobs of all ticks that are due, and prints how many. A reaper does\n"
+                 "it all the time: this is for where none runs.",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    int64_t all = 0, fired, next_ms;
+    do {
+        if (pgw_cron_tick(c->h, &fired, &next_ms) < 0) return cli_fail_at(c->h);
+        all += fired;
+    } while (next_ms == 0);
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "fired", all);
+        out_int(&o, "next_ms", next_ms);
+        out_end(&o);
+    } else {
+        printf("%" PRId64 "\n", all);
+    }
+    return cli_finish(CLI_DONE);
+}
+
+static void cron_print_tick(const cli *c, const pgw_tick *tick)
+{
+    char token[PGW_TOKEN_TEXT], slot[TEXT_TIME];
+    pgw_token_format(pgw_tick_token(tick), token);
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "token", token);
+        out_int(&o, "fence", (int64_t)pgw_tick_token(tick).number);
+        out_text(&o, "schedule", pgw_tick_schedule(tick));
+        out_time(&o, "slot", pgw_tick_slot_us(tick));
+        out_int(&o, "attempt", pgw_tick_attempt(tick));
+        out_time(&o, "until", pgw_tick_until_us(tick));
+        out_text(&o, "kind", pgw_tick_kind(tick));
+        out_json(&o, "payload", pgw_tick_payload(tick));
+        out_end(&o);
+        return;
+    }
+    char *name = out_visible(pgw_tick_schedule(tick));
+    printf("%s\t%s\t%s\t%d\t%s\n", token, cron_time(slot, pgw_tick_slot_us(tick)), name,
+           pgw_tick_attempt(tick), pgw_tick_payload(tick) ? pgw_tick_payload(tick) : "");
+    free(name);
+}
+
+static int cron_claim(cli *c, int argc, char **argv)
+{
+    const char *node = NULL;
+    const opt opts[] = {{0, "node", "NODE", "who takes it (host:pid)", .text = &node},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "cron claim [NAME...] [--node NODE]",
+        .about = "Takes a tick that is due, of these schedules or of all without a queue, and\n"
+                 "prints one line: token, slot, schedule, attempt and payload, with tabs between.\n"
+                 "Finish it before its timeout, or extend it; then another node takes over.",
+        .more = "Ends with 1 when none is due.\n\n"
+                "  pgwork cron claim sweep | while read -r token slot rest; do\n"
+                "      sweep \"$slot\" && pgwork cron finish \"$token\"\n"
+                "  done",
+        .max = 64,
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    pgw_tick *tick;
+    pgw_status st =
+        pgw_cron_claim_due(c->h, &tick, NULL, node, (const char *const *)a.at, (size_t)a.count);
+    if (st == PGW_EMPTY) return CLI_NOTHING;
+    if (st < 0) return cli_fail_at(c->h);
+    cron_print_tick(c, tick);
+    code = cli_finish(CLI_DONE);
+    /* nobody saw it, so nobody will finish it */
+    if (code != CLI_DONE && pgw_cron_release(c->h, pgw_tick_token(tick)) < 0)
+        code = cli_fail_at(c->h);
+    pgw_tick_free(tick);
+    return code;
+}
+
+static int cron_token(cli *c, pgw_token *token, const char *word)
+{
+    if (pgw_token_parse(token, word) == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_USAGE, "it is the first word that `pgwork cron claim` printed",
+                    "%s: '%s' is no token", c->command, word);
+}
+
+static int cron_finish(cli *c, int argc, char **argv)
+{
+    const char *error = NULL;
+    const opt opts[] = {{'e', "error", "TEXT", "it failed, and why", .text = &error},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "cron finish TOKEN [-e TEXT]",
+        .about = "The tick is over. Ends with 1 when another node has it by now.",
+        .min = 1,
+        .max = 1,
+        .missing = "TOKEN",
+    };
+    args a;
+    pgw_token token;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cron_token(c, &token, a.at[0])) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_cron_finish(c->h, token, error) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int cron_extend(cli *c, int argc, char **argv)
+{
+    int64_t timeout_ms = 0;
+    const opt opts[] = {{0, "timeout", "TIME", "from now (as the schedule says)", .ms = &timeout_ms,
+                         .min = 100, .max = 7 * CRON_DAY},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "cron extend TOKEN [--timeout TIME]",
+        .about = "Still at it: holds the tick longer. Ends with 1 when another node has it by now.",
+        .min = 1,
+        .max = 1,
+        .missing = "TOKEN",
+    };
+    args a;
+    pgw_token token;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cron_token(c, &token, a.at[0])) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_cron_extend(c->h, NULL, token, timeout_ms) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int cron_release(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "cron release TOKEN",
+        .about = "Not done after all: another node may have it at once.",
+        .min = 1,
+        .max = 1,
+        .missing = "TOKEN",
+    };
+    args a;
+    pgw_token token;
+    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cron_token(c, &token, a.at[0])) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_cron_release(c->h, token) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+int cmd_cron(cli *c, int argc, char **argv)
+{
+    static const verb verbs[] = {
+        {"list", "", cron_list},       {"add", "", cron_add},       {"rm", "", cron_rm},
+        {"pause", "", cron_pause},     {"resume", "", cron_resume}, {"rename", "", cron_rename},
+        {"run", "", cron_run},         {"next", "", cron_next},     {"tick", "", cron_tick},
+        {"claim", "", cron_claim},     {"finish", "", cron_finish}, {"extend", "", cron_extend},
+        {"release", "", cron_release}, {NULL, NULL, NULL}};
+    static const usage use = {
+        .synopsis = "cron list [NAME]\ncron add NAME EXPRESSION [OPTIONS]\n"
+                    "cron rm|pause|resume NAME...\ncron rename NAME NEW-NAME\ncron run NAME\n"
+                    "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]\ncron tick\n"
+                    "cron claim [NAME...] [--node NODE]\ncron finish TOKEN [-e TEXT]\n"
+                    "cron extend TOKEN [--timeout TIME]\ncron release TOKEN",
+        .about = "Schedules: each tick happens once, on one of many machines.\n\n"
+                 "  list      all schedules and when they come next\n"
+                 "  add       a new one, or another definition\n"
+                 "  rm        remove\n"
+                 "  pause     no more ticks\n"
+                 "  resume    go on from now\n"
+                 "  rename    another name\n"
+                 "  run       a tick out of turn\n"
+                 "  next      the times of an expression\n"
+                 "  tick      enqueue what is due (a reaper does it all the time)\n"
+                 "  claim     take a tick, for schedules without a queue\n"
+                 "  finish    say that it is over\n"
+                 "  extend    hold it longer\n"
+                 "  release   leave it to another node",
+        .more = "`pgwork cron add --help` tells the options of a verb.",
+        .missing =
+            "list, add, rm, pause, resume, rename, run, next, tick, claim, finish, extend or "
+            "release",
+    };
+    return opts_dispatch(c, &use, verbs, NULL, argc, argv);
+}

@@ -1,0 +1,62 @@
+# Schedules: definitions, times, ticks for queues and for nodes.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+
+code 'no schedules yet' 1 pgwork cron list
+refused 'a bad expression, with its place' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron next '* * 32 * *'
+refused 'the same from add' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron add x '* * 32 * *'
+refused 'a zone that is none' 2 'Mars' pgwork cron add x '* * * * *' --tz Mars
+refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
+
+code 'next' 0 pgwork cron next '30 2 * * *' --tz Europe/Berlin -n 3 --after 2026-03-27T12:00:00Z
+is 'a gap: right after it' "$(cat "$tmp/out")" '2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 +01:00
+2026-03-29T01:00:00Z  Sun 2026-03-29 03:00:00 +02:00
+2026-03-30T00:30:00Z  Mon 2026-03-30 02:30:00 +02:00'
+code 'next --json' 0 pgwork cron next @hourly --json
+json 'next --json is JSON' "$tmp/out"
+
+code 'add' 0 pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail -k report --payload '{"a":1}' -p 2 -t eu --misfire all --misfire-max 5 --grace 2m --jitter 0 --max-attempts 3 --lease 1m --key report
+yes 'add tells the next time' grep -q '^20[0-9][0-9]-12-31T23:00:00Z$' "$tmp/out"
+code 'add again' 0 pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail -k report --payload '{"a":1}' -p 2 -t eu --json
+json 'add --json is JSON' "$tmp/out"
+code 'list' 0 pgwork cron list
+yes 'list in columns' grep -q '^report  *0 0 1 1 \*  *Europe/Berlin  *mail  *on  *20.*-12-31T23:00:00Z  *-  *-  *-$' "$tmp/out"
+code 'list --json' 0 pgwork cron list report --json
+json 'list --json is JSON' "$tmp/out"
+code 'list of one that is not there' 1 pgwork cron list none_such
+
+code 'run' 0 pgwork cron run report
+yes 'run makes a job as said' sh -c 'pgwork ls mail --json | grep -q "\"kind\":\"report\""'
+code 'pause' 0 pgwork cron pause report
+yes 'paused shows' sh -c 'pgwork cron list | grep -q "^report .*paused"'
+code 'resume' 0 pgwork cron resume report
+code 'rename' 0 pgwork cron rename report annual
+refused 'the old name is gone' 1 'report' pgwork cron pause report
+code 'rm' 0 pgwork cron rm annual
+code 'is gone' 1 pgwork cron list
+
+pgwork cron add often '* * * * * *' -Q q >/dev/null
+sql "UPDATE pgwork.schedule SET base = date_trunc('second', clock_timestamp()) - interval '3 s', next_at = '-infinity'" >/dev/null
+code 'tick' 0 pgwork cron tick
+yes 'tick tells how many' test "$(cat "$tmp/out")" -ge 3
+pgwork cron rm often
+
+pgwork cron add sweep '@every 1h' --timeout 1m --payload '[1]' >/dev/null
+code 'nothing is due' 1 pgwork cron claim sweep
+code 'run without a queue' 0 pgwork cron run sweep
+code 'claim' 0 pgwork cron claim sweep --node a
+token=$(cut -f1 "$tmp/out")
+is 'claim tells schedule, attempt and payload' "$(cut -f3- "$tmp/out" | tr '\t' ' ')" 'sweep 1 [1]'
+code 'held: nobody else' 1 pgwork cron claim sweep --node b
+yes 'the holder shows' sh -c 'pgwork cron list | grep -q "running .* a  *-$"'
+code 'extend' 0 pgwork cron extend "$token" --timeout 2m
+code 'release' 0 pgwork cron release "$token"
+refused 'the token is stale' 1 . pgwork cron finish "$token"
+code 'another node' 0 pgwork cron claim --node b --json
+json 'claim --json is JSON' "$tmp/out"
+token=$(sed 's/.*"token":"\([^"]*\)".*/\1/' "$tmp/out")
+code 'finish' 0 pgwork cron finish "$token" -e 'no space'
+is 'the error is noted' "$(sql 'SELECT holder, error FROM pgwork.tick WHERE error IS NOT NULL')" 'b|no space'
+refused 'not twice' 1 . pgwork cron finish "$token"
+refused 'no token' 2 'no token' pgwork cron finish frob
+exit 0
