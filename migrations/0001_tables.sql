@@ -2,8 +2,9 @@
 --
 -- A job that waits or runs is one row of live_job; the lease stands in the row. It lies at
 -- (queue, lane, pos), the only index that a claim uses, and no indexed column ever changes, so a
--- claim is a HOT update. Every placement takes a fresh pos and is claimed at most once: pos is the
--- fencing number of its claim, and a job that comes back (released, reaped, due again) is a new row.
+-- claim is a HOT update (the fillfactor: a leased row is longer than a ready one). Every placement
+-- takes a fresh pos and is claimed at most once: pos is the fencing number of its claim, and a job
+-- that comes back (released, reaped, due again) is a new row.
 --
 --   lane   2 * priority + 1, or 2 * priority for jobs handed back: older, so in front
 --   id     the pos of the first placement; NULL while the job still lies there
@@ -80,7 +81,7 @@ CREATE TABLE pgwork.live_job (
     tags         text[],
     payload      jsonb,
     body         bytea
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
+) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;

@@ -236,7 +236,7 @@ void test_F54_with_plans_made_when_the_table_was_empty(void)
     }
 }
 
-/* Otherwise each claim would write to the indexes. (A few may find their page full.) */
+/* Otherwise claims would write to the indexes. (A few rows may find their page full.) */
 void test_claims_are_hot_updates(void)
 {
     static const char counts[] =
@@ -249,9 +249,10 @@ void test_claims_are_hot_updates(void)
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[100]))");
     kit_do(a, "SELECT pg_stat_force_next_flush()");
     before = kit_number(a, counts);
-    for (int i = 0; i < 10; i++) TEST_ASSERT_EQUAL_INT(10, kit_claim(a, "q", 10, jobs));
+    kit_do(a, "SET application_name = 'a-host-with-a-name:1234567'");
+    TEST_ASSERT_EQUAL_INT(100, kit_claim(a, "q", 100, jobs));
     kit_do(a, "SELECT pg_stat_force_next_flush()");
     after = kit_number(a, counts);
     TEST_ASSERT_EQUAL_INT64(100, after / 1000000 - before / 1000000);
-    TEST_ASSERT_GREATER_OR_EQUAL_INT64(90, after % 1000000 - before % 1000000);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(95, after % 1000000 - before % 1000000);
 }
