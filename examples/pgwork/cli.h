@@ -110,6 +110,7 @@ int cmd_doctor(cli *c, int argc, char **argv);
 int cmd_lock(cli *c, int argc, char **argv);
 int cmd_locks(cli *c, int argc, char **argv);
 int cmd_sem(cli *c, int argc, char **argv);
+int cmd_table(cli *c, int argc, char **argv);
 /* clang-format on */
 
 #endif

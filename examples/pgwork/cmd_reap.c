@@ -29,14 +29,15 @@ static void reap_summary(const cli *c, const pgw_reap_stats *s)
         out_int(&o, "died", s->died);
         out_int(&o, "promoted", s->promoted);
         out_int(&o, "pruned", s->pruned);
+        out_int(&o, "freed", s->freed);
         out_int(&o, "errors", s->errors);
         out_end(&o);
         return;
     }
     cli_say(c,
             "%" PRId64 " returned, %" PRId64 " to the dead letters, %" PRId64
-            " brought in at their time, %" PRId64 " pruned",
-            s->reaped, s->died, s->promoted, s->pruned);
+            " brought in at their time, %" PRId64 " pruned, %" PRId64 " rows of tables freed",
+            s->reaped, s->died, s->promoted, s->pruned, s->freed);
 }
 
 static void reap_on_tick(const pgw_reap_stats *s, void *arg)
@@ -101,6 +102,9 @@ static int reap_once(cli *c)
             return code ? code : cli_fail_at(c->h);
         }
     }
+    /* an older schema has no such tables */
+    pgw_status st = pgw_tables_reap(c->h, &stats.freed, 10000);
+    if (st < 0 && st != PGW_ESCHEMA) return cli_fail_at(c->h);
     reap_summary(c, &stats);
     return cli_finish(CLI_DONE);
 }

@@ -36,6 +36,7 @@ static const verb commands[] = {
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
     {"locks", "who holds and who waits for locks", cmd_locks},
     {"sem", "create, acquire, extend, release, resize, drop, list, run", cmd_sem},
+    {"table", "check, init, reap, register, unregister, list: tables of yours", cmd_table},
     {"help", "this text, or that of a command", cmd_help},
     {"version", "the version", cmd_version},
     {NULL, NULL, NULL}};

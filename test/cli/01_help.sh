@@ -20,6 +20,7 @@ for verb in list create set pause resume drain purge drop depth; do
 done
 for verb in list redrive purge; do code "dead $verb --help" 0 pgwork dead $verb --help; done
 for verb in create acquire extend release resize drop list run; do code "sem $verb --help" 0 pgwork sem $verb --help; done
+for verb in check init reap register unregister list; do code "table $verb --help" 0 pgwork table $verb --help; done
 for verb in up status; do code "migrate $verb --help" 0 pgwork migrate $verb --help; done
 code 'help queue create' 0 pgwork help queue create
 yes 'and it is that verb' grep -q '^usage: pgwork queue create' "$tmp/out"

@@ -12,7 +12,7 @@ _pgwork_schedules() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel retry dead stats doctor cron lock locks sem help version"
+        cancel retry dead stats doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i words=0 IFS=$' \t\n'
@@ -107,6 +107,16 @@ _pgwork() {
         run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --" ;;
         extend) own="--ttl" ;;
         drop) own="--force" ;;
+        esac
+        ;;
+    table)
+        verbs="check init reap register unregister list" queue=
+        own="--in -k --key --locked-by --expires-at --token --no-lease --version --claimable"
+        case $verb in
+        init) own="$own --apply --timeout" ;;
+        reap) own="$own --batch" ;;
+        unregister) own="--in" ;;
+        list) own="" ;;
         esac
         ;;
     help) own="" verbs=$commands queue= ;;

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork table: tables of yours: what they lack, which the reapers look after.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "opts.h"
+#include "out.h"
+#include "text.h"
+
+/* What all verbs that describe a table have in common. */
+typedef struct description {
+    pgw_table_spec spec;
+    wordlist key;
+    bool no_lease;
+} description;
+
+/* clang-format off */
+#define TABLE_OPTIONS(d) \
+    {0, "in", "SCHEMA", "schema of the table (public)", .text = &(d).spec.schema}, \
+    {'k', "key", "COLUMN", "column of the key; once for each", .words = &(d).key}, \
+    {0, "locked-by", "COLUMN", "who has a lease (locked_by)", .text = &(d).spec.locked_by}, \
+    {0, "expires-at", "COLUMN", "until when (expires_at)", .text = &(d).spec.expires_at}, \
+    {0, "token", "COLUMN", "the fencing token (token)", .text = &(d).spec.token}, \
+    {0, "no-lease", NULL, "the table has no leases", .flag = &(d).no_lease}, \
+    {0, "version", "COLUMN", "for optimistic writes (none)", .text = &(d).spec.version}, \
+    {0, "claimable", "SQL", "what a claim may take at all", .text = &(d).spec.claimable}
+/* clang-format on */
+
+#define TABLE_WORDS "TABLE -k COLUMN... [OPTIONS]"
+
+static description table_described(void)
+{
+    description d = {.spec = PGW_TABLE_SPEC_INIT};
+    d.spec.locked_by = "locked_by";
+    d.spec.expires_at = "expires_at";
+    d.spec.token = "token";
+    return d;
+}
+
+/* PGW_ESCHEMA is told as what is missing, and leaves *t there. CLI_DONE or an exit code, told. */
+static int table_open(cli *c, pgw_table **t, description *d, const char *name)
+{
+    *t = NULL;
+    if (d->key.count == 0)
+        return cli_fail(CLI_USAGE, NULL, "%s: which key? -k COLUMN, once for each", c->command);
+    d->spec.table = name;
+    d->spec.key = d->key.at;
+    d->spec.key_count = d->key.count;
+    if (d->no_lease) d->spec.locked_by = d->spec.expires_at = d->spec.token = NULL;
+    int code = cli_open(c, false);
+    if (code != CLI_DONE) return code;
+    pgw_status st = pgw_table_open(c->h, t, &d->spec);
+    return st == PGW_OK || (st == PGW_ESCHEMA && *t) ? CLI_DONE : cli_fail_at(c->h);
+}
+
+static int table_check(cli *c, int argc, char **argv)
+{
+    description d = table_described();
+    const opt opts[] = {TABLE_OPTIONS(d), {.name = NULL}};
+    static const usage use = {
+        .synopsis = "table check " TABLE_WORDS,
+        .about = "Holds a table against its description: key, types, columns, indexes, rights.",
+        .more = "Exit code 1: columns or indexes are missing, `pgwork table init` adds them.",
+        .min = 1,
+        .max = 1,
+        .missing = "TABLE",
+    };
+    args a;
+    pgw_table *t;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = table_open(c, &t, &d, a.at[0])) != CLI_DONE) return code;
+    if (pgw_error_status(c->h) == PGW_ESCHEMA) {
+        cli_fail_at(c->h);
+        code = CLI_NOTHING;
+    } else if (*pgw_table_sql(t)) {
+        code = cli_fail(CLI_NOTHING, "`pgwork table init` prints the statements, --apply runs them",
+                        "%s: indexes are missing", a.at[0]);
+    } else {
+        cli_say(c, "%s is as described", a.at[0]);
+    }
+    pgw_table_free(t);
+    return cli_finish(code);
+}
+
+static int table_init(cli *c, int argc, char **argv)
+{
+    description d = table_described();
+    bool apply = false;
+    int64_t timeout_ms = 3600000;
+    const opt opts[] = {
+        TABLE_OPTIONS(d),
+        {0, "apply", NULL, "run the statements, too", .flag = &apply},
+        {0, "timeout", "TIME", "for each statement (1h)", .ms = &timeout_ms, .min = 1},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "table init " TABLE_WORDS " [--apply]",
+        .about = "Prints the statements that add the columns and indexes a table lacks.\n"
+                 "Indexes are made while the table stays in use.",
+        .min = 1,
+        .max = 1,
+        .missing = "TABLE",
+    };
+    args a;
+    pgw_table *t;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = table_open(c, &t, &d, a.at[0])) != CLI_DONE) return code;
+    fputs(pgw_table_sql(t), stdout);
+    pgw_set_timeout(c->h, timeout_ms);
+    if (!*pgw_table_sql(t)) {
+        cli_say(c, "%s lacks nothing", a.at[0]);
+    } else if (apply && pgw_table_init(c->h, t) < 0) {
+        code = cli_fail_at(c->h);
+    }
+    pgw_table_free(t);
+    return cli_finish(code);
+}
+
+static int table_reap(cli *c, int argc, char **argv)
+{
+    description d = table_described();
+    int batch = 1000;
+    const opt opts[] = {TABLE_OPTIONS(d),
+                        {0, "batch", "N", "rows of one transaction (1000)", .number = &batch,
+                         .min = 1, .max = 10000},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "table reap\ntable reap " TABLE_WORDS,
+        .about = "Frees rows whose lease is over: of one table, or of all that are registered.",
+        .more = "A running reaper does so for the registered ones once a second.",
+        .max = 1,
+    };
+    args a;
+    pgw_table *t = NULL;
+    int64_t freed, sum = 0;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    code = a.count ? table_open(c, &t, &d, a.at[0]) : cli_open(c, false);
+    if (code != CLI_DONE) return code;
+    do {
+        pgw_status st =
+            t ? pgw_table_reap(c->h, &freed, t, batch) : pgw_tables_reap(c->h, &freed, batch);
+        if (st < 0) code = cli_fail_at(c->h);
+        sum += freed;
+    } while (code == CLI_DONE && freed > 0);
+    pgw_table_free(t);
+    if (code != CLI_DONE) return code;
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "freed", sum);
+        out_end(&o);
+    }
+    cli_say(c, "freed %lld row%s", (long long)sum, sum == 1 ? "" : "s");
+    return cli_finish(CLI_DONE);
+}
+
+static int table_register(cli *c, int argc, char **argv)
+{
+    description d = table_described();
+    const opt opts[] = {TABLE_OPTIONS(d), {.name = NULL}};
+    static const usage use = {
+        .synopsis = "table register " TABLE_WORDS,
+        .about =
+            "Has the reapers free the table's expired rows. They need SELECT and UPDATE on it;\n"
+            "its triggers run with their rights, so its owner must be trusted.",
+        .min = 1,
+        .max = 1,
+        .missing = "TABLE",
+    };
+    args a;
+    pgw_table *t;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = table_open(c, &t, &d, a.at[0])) != CLI_DONE) return code;
+    if (pgw_table_register(c->h, t) < 0) code = cli_fail_at(c->h);
+    pgw_table_free(t);
+    return code;
+}
+
+static int table_unregister(cli *c, int argc, char **argv)
+{
+    const char *schema = "public";
+    const opt opts[] = {{0, "in", "SCHEMA", "schema of the table (public)", .text = &schema},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "table unregister TABLE [--in SCHEMA]",
+        .about = "The reapers leave the table alone.",
+        .min = 1,
+        .max = 1,
+        .missing = "TABLE",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_table_unregister(c->h, schema, a.at[0]) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+typedef struct listing {
+    bool json;
+    table rows;
+} listing;
+
+static int table_each(const pgw_table_info *t, void *arg)
+{
+    listing *l = arg;
+    char time[TEXT_TIME];
+    if (l->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "schema", t->schema);
+        out_text(&o, "table", t->table);
+        out_text(&o, "locked_by", t->locked_by);
+        out_text(&o, "expires_at", t->expires_at);
+        out_text(&o, "token", t->token);
+        out_time(&o, "reaped", t->reaped_us);
+        out_text(&o, "error", t->error);
+        out_end(&o);
+        return 0;
+    }
+    table_text(&l->rows, t->schema);
+    table_text(&l->rows, t->table);
+    table_text(&l->rows, t->reaped_us ? text_time(time, t->reaped_us) : NULL);
+    table_text(&l->rows, t->error);
+    return 0;
+}
+
+static int table_list(cli *c, int argc, char **argv)
+{
+    static const opt none[] = {{.name = NULL}};
+    static const usage use = {
+        .synopsis = "table list",
+        .about = "The registered tables, and why the reapers could not serve one, if so.",
+    };
+    static const char *const headings[] = {"SCHEMA", "TABLE", "REAPED", "ERROR"};
+    args a;
+    int code = opts_parse(c, &a, &use, none, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    listing l = {.json = c->json};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_tables_each(c->h, table_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY) cli_say(c, "no tables are registered");
+    return cli_finish(cli_code(st));
+}
+
+int cmd_table(cli *c, int argc, char **argv)
+{
+    static const verb verbs[] = {{"check", "", table_check},
+                                 {"init", "", table_init},
+                                 {"reap", "", table_reap},
+                                 {"register", "", table_register},
+                                 {"unregister", "", table_unregister},
+                                 {"list", "", table_list},
+                                 {NULL, NULL, NULL}};
+    static const usage use = {
+        .synopsis = "table check|init|reap|register " TABLE_WORDS
+                    "\ntable unregister TABLE\ntable list\ntable reap",
+        .about =
+            "Prepares tables of yours for leases and optimistic writes, and looks after them.\n\n"
+            "  check       hold a table against its description\n"
+            "  init        print, or run, what adds the columns and indexes it lacks\n"
+            "  reap        free rows whose lease is over\n"
+            "  register    have the reapers do so\n"
+            "  unregister  no longer\n"
+            "  list        what is registered, and what is wrong with it",
+        .more = "`pgwork table check --help` tells the options of a verb.",
+        .missing = "check, init, reap, register, unregister or list",
+    };
+    return opts_dispatch(c, &use, verbs, NULL, argc, argv);
+}

@@ -1,0 +1,43 @@
+# Tables of the users': what they lack, and who looks after them.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+sql 'CREATE TABLE article (journal text, number int, reviewed timestamptz, PRIMARY KEY (journal, number))' >/dev/null
+sql "INSERT INTO article SELECT 'j', i FROM generate_series(1, 5) i" >/dev/null
+
+refused 'which key' 2 'which key' pgwork table check article
+refused 'no such table' 1 'no such table' pgwork table check articles -k number
+refused 'names are literal' 1 'no such table' pgwork table check Article -k number
+refused 'no such schema' 1 'no such schema' pgwork table check article --in nowhere -k number
+refused 'not a key' 2 'no unique key over' pgwork table check article -k number
+refused 'missing columns' 1 'missing: `locked_by`' pgwork table check article -k journal -k number
+code 'init prints' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL'
+is 'three statements' "$(grep -c ';$' "$tmp/out")" 3
+yes 'and changes nothing' test "$(sql "SELECT count(*) FROM pg_attribute WHERE attrelid = 'article'::regclass AND attnum > 0")" = 3
+refused 'still missing' 1 'missing' pgwork table check article -k journal -k number
+code 'init --apply' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL' --apply
+code 'check is content' 0 pgwork table check article -k number -k journal
+code 'init again prints nothing' 0 pgwork table init article -k journal -k number --apply
+is 'nothing' "$(cat "$tmp/out")" ''
+sql 'DROP INDEX article_pgwork_holder' >/dev/null
+refused 'a missing index' 1 'indexes are missing' pgwork table check article -k journal -k number
+code 'without leases' 0 pgwork table check article -k journal -k number --no-lease
+refused 'a version that is none' 2 'wrong type' pgwork table check article -k journal -k number --no-lease --version reviewed
+
+expire="UPDATE article SET locked_by = 'x', token = gen_random_uuid(), expires_at = now() - interval '1 second'"
+sql "$expire" >/dev/null
+code 'reap one' 0 pgwork --json table reap article -k journal -k number --batch 2
+is 'frees all' "$(cat "$tmp/out")" '{"freed":5}'
+code 'no tables' 1 pgwork table list
+code 'register' 0 pgwork table register article -k journal -k number
+sql "$expire" >/dev/null
+code 'reap the registered' 0 pgwork table reap --json
+is 'frees them' "$(cat "$tmp/out")" '{"freed":5}'
+code 'list --json' 0 pgwork --json table list
+json 'list --json is JSON' "$tmp/out"
+sql 'DROP TABLE article' >/dev/null
+code 'reap goes on without it' 0 pgwork table reap
+code 'list' 0 pgwork table list
+yes 'list says why' grep -q 'there is no such table' "$tmp/out"
+code 'unregister' 0 pgwork table unregister article
+refused 'unregister again' 1 'not registered' pgwork table unregister article
+exit 0
