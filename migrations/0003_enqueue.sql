@@ -38,19 +38,18 @@ BEGIN
     outcome := 'new';
     IF key IS NOT NULL THEN
         LOOP
-            -- Waits for a racing producer of the same key to commit or roll back. A period that is over counts as free.
-            INSERT INTO pgwork.unique_key AS u (queue, key, id, free_after, while_ready)
-            VALUES (q.id, _put.key, _put.id, until, key_scope = 'ready')
-            ON CONFLICT ON CONSTRAINT unique_key_pkey
-            DO UPDATE SET id = excluded.id, free_after = excluded.free_after, while_ready = excluded.while_ready
-                WHERE u.free_after <= clock_timestamp();
+            -- Waits for a racing producer of the same key to commit or roll back. Locks nothing of what is
+            -- there: who finishes jobs must not wait for us.
+            INSERT INTO pgwork.unique_key (queue, key, id, free_after, while_ready)
+            VALUES (q.id, _put.key, _put.id, until, key_scope = 'ready') ON CONFLICT DO NOTHING;
             EXIT WHEN FOUND;
             SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = _put.key;
             CONTINUE WHEN NOT FOUND; -- freed in between
             waits := EXISTS (SELECT FROM pgwork._find(q.id, taken.id) f WHERE NOT f.leased)
                   OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = taken.id);
-            IF taken.while_ready AND NOT waits THEN
-                -- Its job was claimed, which frees it: no claim has to look after keys. Whoever comes first has it.
+            IF taken.free_after <= clock_timestamp() OR taken.while_ready AND NOT waits THEN
+                -- Its period is over; or its job was claimed, which frees it: no claim has to look after keys.
+                -- Whoever comes first has it.
                 UPDATE pgwork.unique_key u SET id = _put.id, free_after = until, while_ready = key_scope = 'ready'
                  WHERE u.queue = q.id AND u.key = _put.key AND u.id = taken.id;
                 EXIT WHEN FOUND;

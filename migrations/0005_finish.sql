@@ -41,6 +41,21 @@ BEGIN
       FROM (SELECT unnest(ids) EXCEPT SELECT unnest(accepted)) r (id);
 END $$;
 
+-- Frees unique keys of finished jobs. Never waits: who has the row of a key locked is a producer that takes it
+-- over (scope ready), or rolls back, and the next one does.
+CREATE FUNCTION pgwork._free(queue integer, ids bigint[], keys text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_tidscan = on SET enable_nestloop = on SET jit = off AS $$
+BEGIN
+    WITH f AS MATERIALIZED (
+        SELECT u.ctid AS at FROM unnest(ids, keys) k (id, key)
+         CROSS JOIN LATERAL (SELECT u.ctid FROM pgwork.unique_key u
+                              WHERE u.queue = _free.queue AND u.key = k.key AND u.id = k.id AND u.free_after IS NULL
+                                FOR UPDATE SKIP LOCKED) u
+    )
+    DELETE FROM pgwork.unique_key u USING f WHERE u.ctid = f.at;
+END $$;
+
 -- Completes and keeps, for queues with a retention.
 CREATE FUNCTION pgwork._keep(queue integer, ids bigint[], tokens uuid[], outputs jsonb[], OUT accepted bigint[], OUT keyed bigint[], OUT keys text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_hashjoin = on SET jit = off AS $$
@@ -93,8 +108,7 @@ BEGIN
           INTO accepted, keyed, keys FROM t;
     END IF;
     IF keyed IS NOT NULL THEN
-        DELETE FROM pgwork.unique_key u USING (SELECT q.id AS queue, k.* FROM unnest(keyed, keys) k (id, key) OFFSET 0) k
-         WHERE u.queue = ANY (ARRAY[k.queue]) AND u.key = k.key AND u.id = k.id AND u.free_after IS NULL;
+        PERFORM pgwork._free(q.id, keyed, keys);
     END IF;
     IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
         RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
@@ -151,6 +165,8 @@ DECLARE
     refund integer := CASE WHEN verb IN ('snooze', 'release') THEN 1 ELSE 0 END;
     why text := CASE WHEN verb = 'reap' THEN 'the lease expired: its holder died or hung' ELSE left(_redeem.error, 8000) END;
     returned bigint;
+    keyed bigint[];
+    keys text[];
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first place, see _put
     WITH t AS MATERIALIZED (
@@ -181,13 +197,14 @@ BEGIN
         SELECT clock_timestamp() + coalesce(delay_ms * interval '1 ms', pgwork._backoff(t.attempt, q.backoff_ms, q.backoff_cap_ms)),
                t.job, t.created_at, t.queue, t.lane / 2, t.charged, t.flags & 4, t.max_attempts, t.lease_ms, t.kind, t.key, coalesce(why, t.error), t.tags, t.payload, t.body
           FROM t WHERE t.fate = 'delayed'
-    ), freed AS (
-        DELETE FROM pgwork.unique_key u USING t
-         WHERE t.fate IN ('dead', 'cancelled') AND t.flags & 4 <> 0
-           AND u.queue = ANY (ARRAY[t.queue]) AND u.key = t.key AND u.id = t.job AND u.free_after IS NULL
     )
-    SELECT array_agg(t.job), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready')
-      INTO accepted, died, returned FROM t;
+    SELECT array_agg(t.job), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready'),
+           array_agg(t.job) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.flags & 4 <> 0),
+           array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.flags & 4 <> 0)
+      INTO accepted, died, returned, keyed, keys FROM t;
+    IF keyed IS NOT NULL THEN
+        PERFORM pgwork._free(q.id, keyed, keys);
+    END IF;
     IF returned > 0 AND q.notify THEN
         PERFORM pgwork._wake(q.id, q.name);
     END IF;

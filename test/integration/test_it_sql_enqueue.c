@@ -260,6 +260,37 @@ void test_replace_follows_a_job_that_moves(void)
                              kit_text(a, "SELECT concat_ws(' ', payload, state) FROM pgwork.job"));
 }
 
+/* Whatever a producer did with a key in a transaction that stays open: work goes on. */
+void test_an_open_transaction_with_a_key_keeps_nobody_waiting(void)
+{
+    static const char *const others[] = {"ready", "unfinished"};
+    PGconn *producer = kit_open();
+
+    kit_do(a, "SET lock_timeout = '3s'");
+    for (int i = 0; i < 4; i++) {
+        char enqueue[200];
+
+        snprintf(enqueue, sizeof(enqueue),
+                 "SELECT outcome FROM pgwork.enqueue('q', key => 'k', key_scope => '%s')",
+                 others[i / 2]);
+        TEST_ASSERT_EQUAL_STRING("new", kit_text(a, "%s", enqueue));
+        kit_do(producer, "BEGIN");
+        if (i % 2 == 0) TEST_ASSERT_EQUAL_STRING("exists", kit_text(producer, "%s", enqueue));
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+        TEST_ASSERT_EQUAL_STRING(i == 1 ? "new" : "exists",
+                                 i % 2 ? kit_text(producer, "%s", enqueue) : "exists");
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &job, ""));
+        if (i == 2) {
+            TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 0, true"));
+        } else {
+            TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+        }
+        kit_do(producer, i == 1 ? "ROLLBACK" : "COMMIT");
+        TEST_ASSERT_EQUAL_STRING("new", kit_text(a, "%s", enqueue)); /* the key is free */
+        kit_do(a, "SELECT pgwork.queue_purge('q')");
+    }
+}
+
 void test_keys_of_different_queues_have_nothing_to_do_with_each_other(void)
 {
     kit_do(a, "SELECT pgwork.enqueue('q', key => 'k')");
