@@ -82,9 +82,9 @@ BEGIN
     RETURN true;
 END $$;
 
--- The number of an acquisition, by whoever holds the advisory lock. Waits for those who hold an older number
--- in place by fence_ok().
-CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean) RETURNS bigint
+-- The number of an acquisition, by whoever holds the advisory lock. Waits at most so many ms (0: without limit) for
+-- those who hold an older number in place by fence_ok(); not limited are the short waits for room in the table.
+CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean, patience_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -96,6 +96,9 @@ BEGIN
             RETURN number;
         END IF;
     END IF;
+    PERFORM set_config('lock_timeout', patience_ms::text, true);
+    PERFORM FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND NOT (t.shared AND _lock_stamp.shared) FOR NO KEY UPDATE;
+    PERFORM set_config('lock_timeout', '0', true);
     INSERT INTO pgwork.named_lock AS t (key, fence, taken_at, pid, shared, name)
     VALUES (_lock_stamp.key, nextval('pgwork.lock_fence'), clock_timestamp(), pg_backend_pid(), _lock_stamp.shared, _lock_stamp.name)
     ON CONFLICT (key) DO UPDATE
@@ -128,16 +131,15 @@ BEGIN
         PERFORM pgwork._refuse('timeout_ms', timeout_ms::text, '-1 (no limit), 0 (try) .. 2147483647');
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
-        PERFORM pgwork._lock_stamp(name, k, shared); -- tells the collision, before any wait
+        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- tells the collision, before any wait
     END IF;
     -- Nothing is written before the lock is there: a wait holds no row.
     IF NOT pgwork._advisory_take(k, shared, xact, timeout_ms) THEN
         RETURN NULL;
     END IF;
-    -- What is left of the time goes to the row. A shared holder has to give its peers time to commit.
-    PERFORM set_config('lock_timeout', CASE WHEN timeout_ms < 0 THEN 0 ELSE
-        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, ceil(extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) END::text, true);
-    RETURN pgwork._lock_stamp(name, k, shared);
+    -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
+    RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
+        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, ceil(extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) END);
 EXCEPTION
     WHEN lock_not_available THEN
         IF NOT xact THEN

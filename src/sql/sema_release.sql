@@ -1,4 +1,6 @@
--- The permits of a token come back. False: they were lost.
+-- The permits of a token come back. False: they were lost. Not waiting for the disk is safe: a release that a crash
+-- undoes leaves the permits out until their time is over. It is also what keeps NOTIFY short, which locks out
+-- all other notifying commits.
 -- params: name text, token uuid
--- returns: released boolean
-SELECT pgwork.sema_release($1, $2)
+-- returns: released boolean, synchronous_commit text
+SELECT pgwork.sema_release($1, $2), pg_catalog.set_config('synchronous_commit', 'off', true)

@@ -760,6 +760,36 @@ void test_contenders_never_overlap_and_fences_follow_time(void)
                "FROM held) s WHERE came < before"));
 }
 
+static int apart(int number, int rounds)
+{
+    pgw *h = try_open();
+
+    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
+    for (int i = 0; i < rounds; i++) {
+        char name[40];
+        pgw_lock *l;
+
+        snprintf(name, sizeof(name), "apart %d %d", number, i);
+        if (pgw_lock_acquire(h, &l, name, PGW_EXCLUSIVE, 0) != PGW_OK) return 2;
+        if (pgw_lock_release(l) != PGW_OK) return 3;
+    }
+    pgw_close(h);
+    return 0;
+}
+
+/* They write to one table: to wait there for a moment is no reason to be refused. */
+void test_tries_of_different_names_do_not_get_in_each_others_way(void)
+{
+    pid_t pids[CONTENDERS];
+
+    for (int i = 0; i < CONTENDERS; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) _exit(apart(i, 15));
+        TEST_ASSERT_GREATER_THAN_INT(0, pids[i]);
+    }
+    for (int i = 0; i < CONTENDERS; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+}
+
 /* Timeouts of the same size as the holds: many grants meet a timeout. */
 static int race(int rounds, volatile int *inside, unsigned seed)
 {

@@ -1,0 +1,102 @@
+/* mailer: many processes, each mailing sent by one of them. Who finds another at work on a mailing
+ * waits a second at most and goes on to the next.
+ *
+ *   cc mailer.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [MAILINGS
+ * [PROCESSES]]
+ *
+ * What was sent is written down, and looked at again once the lock is held: the mailing may have
+ * gone out while we waited. A process that dies leaves its lock to the others. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <pgwork.h>
+
+/* In a real program: the slow part, and the fence goes along with everything it writes. */
+static void send_mailing(int mailing, int64_t fence)
+{
+    printf("%d sends mailing %d (fence %lld)\n", (int)getpid(), mailing, (long long)fence);
+    fflush(stdout);
+    (void)poll(NULL, 0, 30);
+}
+
+/* Where "sent" is written down; here a file stands for the table of a mail program. */
+static int was_sent(FILE *book, int mailing)
+{
+    char state = 0;
+
+    return fseek(book, mailing, SEEK_SET) == 0 && fread(&state, 1, 1, book) == 1 && state == 's';
+}
+
+static int note_sent(FILE *book, int mailing)
+{
+    return fseek(book, mailing, SEEK_SET) == 0 && fwrite("s", 1, 1, book) == 1 && fflush(book) == 0;
+}
+
+/* How many mailings this process sent; -1: it failed. */
+static int work(const char *path, int mailings)
+{
+    FILE *book = fopen(path, "r+");
+    int sent = 0, busy = 1;
+    pgw *h;
+
+    if (book == NULL || pgw_open(&h, NULL) != PGW_OK) return -1;
+    setvbuf(book, NULL, _IONBF, 0); /* others write it, too */
+    while (busy > 0) {
+        busy = 0;
+        for (int m = 1; m <= mailings; m++) {
+            char name[32];
+            pgw_lock *lock;
+            pgw_status st;
+
+            if (was_sent(book, m)) continue;
+            snprintf(name, sizeof(name), "mailing %d", m);
+            st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 1000);
+            if (st == PGW_ELOCKED) {
+                busy++; /* somebody is at it; look again later, that one may die */
+                continue;
+            }
+            if (st != PGW_OK) {
+                fprintf(stderr, "%s\n", pgw_error_message(h));
+                return -1;
+            }
+            if (!was_sent(book, m)) { /* looked at again, now that nobody else can write it */
+                send_mailing(m, pgw_lock_fence(lock));
+                if (!pgw_lock_is_held(lock) || !note_sent(book, m)) return -1;
+                sent++;
+            }
+            pgw_lock_release(lock);
+        }
+    }
+    pgw_close(h);
+    fclose(book);
+    return sent;
+}
+
+int main(int argc, char **argv)
+{
+    const int mailings = argc > 1 ? atoi(argv[1]) : 20, processes = argc > 2 ? atoi(argv[2]) : 8;
+    char path[] = "/tmp/mailer.XXXXXX";
+    int fd = mkstemp(path), all = 0, failed = 0, status;
+
+    if (fd < 0 || mailings < 1 || mailings > 100 || processes < 1 || processes > 50) return 2;
+    for (int i = 0; i < processes; i++) {
+        if (fork() == 0) {
+            int sent = work(path, mailings);
+
+            _exit(sent < 0 ? 255 : sent);
+        }
+    }
+    while (wait(&status) > 0) {
+        if (!WIFEXITED(status) || WEXITSTATUS(status) == 255)
+            failed++;
+        else
+            all += WEXITSTATUS(status);
+    }
+    close(fd);
+    unlink(path);
+    printf("%d mailings sent %d times by %d processes\n", mailings, all, processes);
+    return failed == 0 && all == mailings ? 0 : 1;
+}
