@@ -137,14 +137,35 @@ void test_a_key_keeps_ticks_from_piling_up(void)
 
 /* ---- once ---- */
 
-/* Eight schedulers, real clocks, ten schedules of one tick a second: every slot once. */
+/* One scheduler: goes on after whatever happens to its session. */
+static pid_t start_scheduler(int64_t until)
+{
+    const pid_t pid = fork();
+    pgw *mine;
+
+    if (pid != 0) return pid;
+    mine = it_open();
+    while (pgw__clock_ms() < until) {
+        int64_t next_ms;
+        const pgw_status st = pgw_cron_tick(mine, NULL, &next_ms);
+
+        if (st != PGW_OK && !pgw_is_retriable(st) && !pgw_is_unknown(st)) _exit(1);
+        poll(NULL, 0, next_ms < 1 ? 1 : next_ms > 20 ? 20 : (int)next_ms);
+    }
+    _exit(0);
+}
+
+/* Real clocks, 200 slots and more; sessions are ended under the schedulers all the time, and two of
+ * them are killed. */
 void test_eight_schedulers_fire_each_slot_once(void)
 {
-    enum { SCHEDULERS = 8, SCHEDULES = 25, SECONDS = 8 };
+    enum { SCHEDULERS = 8, SCHEDULES = 25, SECONDS = 9 };
+    const int64_t end = pgw__clock_ms() + SECONDS * 1000;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pid_t pids[SCHEDULERS];
+    int status;
 
-    o.queue = "q";
+    o.queue = "q", o.misfire = PGW_MISFIRE_ALL;
     for (int i = 0; i < SCHEDULES; i++) {
         char name[32];
 
@@ -153,37 +174,31 @@ void test_eight_schedulers_fire_each_slot_once(void)
     }
     pgtemp_exec("UPDATE pgwork.schedule SET base = date_trunc('second', clock_timestamp()), anchor "
                 "= date_trunc('second', clock_timestamp())");
-    for (int i = 0; i < SCHEDULERS; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            pgw *mine = it_open();
-            const int64_t end = pgw__clock_ms() + SECONDS * 1000;
-
-            while (pgw__clock_ms() < end) {
-                int64_t next_ms;
-
-                if (pgw_cron_tick(mine, NULL, &next_ms) != PGW_OK) _exit(1);
-                poll(NULL, 0, next_ms < 1 ? 1 : next_ms > 20 ? 20 : (int)next_ms);
-            }
-            _exit(0);
-        }
+    for (int i = 0; i < SCHEDULERS; i++) pids[i] = start_scheduler(end);
+    for (int i = 0; pgw__clock_ms() < end - 1000; i++) {
+        poll(NULL, 0, 100);
+        pgtemp_exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+                    "current_database() AND application_name = 'pgwork' ORDER BY random() LIMIT 2");
+        if (i == 20 || i == 40) kill(pids[i / 20 - 1], SIGKILL);
     }
     for (int i = 0; i < SCHEDULERS; i++) {
-        int status;
-
         TEST_ASSERT_EQUAL_INT(pids[i], waitpid(pids[i], &status, 0));
-        TEST_ASSERT_EQUAL_INT(0, status);
+        if (i >= 2) TEST_ASSERT_EQUAL_INT(0, status);
     }
-    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM (SELECT FROM pgwork.job GROUP "
-                                             "BY tags HAVING count(*) > 1) twice"));
     TEST_ASSERT_EQUAL_INT64(
-        0, pgtemp_number("SELECT count(*) FROM (SELECT tags[1] AS s, tags[2] AS slot, "
-                         "substring(tags[2] FROM 6)::timestamptz - lag(substring(tags[2] FROM "
-                         "6)::timestamptz) OVER (PARTITION BY tags[1] ORDER BY tags[2]) AS apart "
-                         "FROM pgwork.job) t WHERE apart <> interval '1 s'"));
-    TEST_ASSERT_TRUE(pgtemp_number("SELECT count(*) FROM pgwork.job") >= SCHEDULES * (SECONDS - 1));
+        0,
+        pgtemp_number(
+            "SELECT count(*) FROM (SELECT FROM pgwork.job GROUP BY tags HAVING count(*) > 1) t"));
+    TEST_ASSERT_EQUAL_INT64(/* none left out */
+                            0,
+                            pgtemp_number("SELECT count(*) FROM (SELECT slot - lag(slot) OVER "
+                                          "(PARTITION BY s ORDER BY slot) "
+                                          "AS apart FROM (SELECT tags[1] AS s, substring(tags[2] "
+                                          "FROM 6)::timestamptz AS slot "
+                                          "FROM pgwork.job) j) t WHERE apart <> interval '1 s'"));
     TEST_ASSERT_EQUAL_INT64(SCHEDULES,
                             pgtemp_number("SELECT count(DISTINCT tags[1]) FROM pgwork.job"));
+    TEST_ASSERT_TRUE(pgtemp_number("SELECT count(*) FROM pgwork.job") >= 200 - SCHEDULES);
     TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule WHERE error IS NOT NULL"));
 }
 
@@ -476,6 +491,43 @@ void test_new_rules_of_a_zone_are_heard_of(void)
                 "'2026-01-01 13:00 UTC'");
     TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 12:00:01 UTC"));
     TEST_ASSERT_EQUAL_STRING("2026-01-01T12:00:00Z", slots());
+}
+
+static int keep_findings(const pgw_finding *f, void *arg)
+{
+    char *text = arg;
+
+    if (strcmp(f->check, "schedules") == 0)
+        sprintf(text + strlen(text), "%d %s|", (int)f->grade, f->text);
+    return 0;
+}
+
+void test_the_doctor_looks_after_schedules(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    char text[2000] = "";
+
+    OK(pgw_doctor(h, keep_findings, text));
+    TEST_ASSERT_EQUAL_STRING("0 0 schedules, none in trouble|", text);
+    o.queue = "q";
+    create("gone", "* * * * *", &o);
+    create("late", "* * * * *", NULL);
+    create("ahead", "* * * * *", &o);
+    create("shut", "* * * * *", &o);
+    OK(pgw_cron_pause(h, "shut"));
+    pgtemp_exec(
+        "UPDATE pgwork.schedule SET zone = 'Nowhere', next_at = '-infinity' WHERE name = 'gone'");
+    OK(pgw_cron_tick(h, NULL, NULL));
+    pgtemp_exec("UPDATE pgwork.schedule SET next_at = clock_timestamp() - interval '5 min 0.5 s' "
+                "WHERE name = 'late'; "
+                "UPDATE pgwork.schedule SET base = '2999-01-01 UTC', next_at = '2999-01-01 UTC' "
+                "WHERE name = 'ahead'");
+    *text = '\0';
+    OK(pgw_doctor(h, keep_findings, text));
+    ASSERT_HAS("2 schedule 'gone' does not run: time zone \"Nowhere\" not recognized|", text);
+    ASSERT_HAS("2 schedule 'late' is overdue by 00:05:00|", text);
+    ASSERT_HAS("1 schedule 'ahead' has ticks noted up to 2999-01-01", text);
+    ASSERT_HAS("1 schedule 'shut' is paused|", text);
 }
 
 /* ---- ticks that a node holds ---- */

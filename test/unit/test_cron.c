@@ -1,0 +1,169 @@
+/* cron, cron_hold: what is sent, what is refused before anything is sent, and what answers mean. */
+#include "unity.h"
+#include "ask.h"
+#include "check.h"
+#include "cronexpr.h"
+#include "mock_pq.h"
+#include "name.h"
+#include "sql.h"
+#include "conf.h"
+#include "mem.h"
+#include "buf.h"
+#include "log.h"
+#include "fakepq.h"
+
+TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/cron.c")
+TEST_SOURCE_FILE("src/cron_hold.c")
+
+void setUp(void)
+{
+    fake_begin();
+}
+void tearDown(void) {}
+
+/* ---- definitions ---- */
+
+static void see_defaults(const pgw__call *call)
+{
+    const pgw__param *p = call->params;
+
+    TEST_ASSERT_EQUAL_STRING("s", p[0].v.p);
+    TEST_ASSERT_EQUAL_STRING("@daily", p[1].v.p);
+    TEST_ASSERT_EQUAL_STRING("UTC", p[2].v.p);
+    for (int i = 3; i <= 6; i++) TEST_ASSERT_TRUE(p[i].null);
+    TEST_ASSERT_EQUAL_INT64(0, p[7].v.i);
+    for (int i = 8; i <= 11; i++) TEST_ASSERT_TRUE(p[i].null);
+    TEST_ASSERT_EQUAL_STRING("once", p[12].v.p);
+    TEST_ASSERT_EQUAL_INT64(100, p[13].v.i);
+    TEST_ASSERT_EQUAL_INT64(60000, p[14].v.i);
+    TEST_ASSERT_EQUAL_INT64(0, p[15].v.i);
+    TEST_ASSERT_EQUAL_INT64(300000, p[16].v.i);
+    TEST_ASSERT_EQUAL(PGW__END, p[17].type);
+}
+
+void test_defaults(void)
+{
+    static const fake_cell cells[] = {F_INT(77)};
+    int64_t next = -1;
+
+    fake.cells = cells, fake.rows = 1, fake.columns = 1;
+    fake.on_call = see_defaults;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_create(FAKE_H, &next, "s", "@daily", NULL));
+    TEST_ASSERT_EQUAL(PGW__SQL_CRON_CREATE, fake.sql);
+    TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+    TEST_ASSERT_EQUAL_INT64(77, next);
+}
+
+void test_what_is_refused_is_not_sent(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    pgw_tick *tick = (pgw_tick *)(void *)&job;
+    int64_t next = 1;
+
+#define REFUSED(call) TEST_ASSERT_EQUAL(PGW_EINVAL, (call))
+    REFUSED(pgw_cron_create(NULL, NULL, "s", "@daily", NULL));
+    REFUSED(pgw_cron_create(FAKE_H, &next, "", "@daily", NULL));
+    TEST_ASSERT_EQUAL_INT64(0, next);
+    REFUSED(pgw_cron_create(FAKE_H, NULL, NULL, "@daily", NULL));
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", NULL, NULL));
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "0 0 30 2 *", NULL));
+    TEST_ASSERT_EQUAL_STRING("argument expression is '0 0 30 2 *': at 5 (day of month) stands "
+                             "\"30\", expected a day that one of these months has",
+                             fake.message);
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "* * * * \xff", NULL));
+    TEST_ASSERT_EQUAL_STRING("argument expression is wrong: at 9 (weekday) stands a character "
+                             "beyond ASCII, expected * or 0 .. 7 or sun .. sat",
+                             fake.message);
+    o.misfire = (pgw_misfire)3;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 0;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    o.misfire_max = 1, o.grace_ms = -1;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    o.grace_ms = 0, o.timeout_ms = 99;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    o.timeout_ms = 100, o.job = &job, job.delay_ms = 1;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    job.delay_ms = 0, job.key = "k", job.key_policy = PGW_KEY_ERROR;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_rename(FAKE_H, "s", ""));
+    REFUSED(pgw_cron_pause(FAKE_H, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 10001, NULL, NULL));
+    REFUSED(pgw_crons_each(FAKE_H, NULL, NULL, NULL));
+    REFUSED(pgw_cron_claim_due(FAKE_H, NULL, NULL, "n", NULL, 0));
+    REFUSED(pgw_cron_claim_due(FAKE_H, &tick, &next, "n", NULL, 1));
+    TEST_ASSERT_NULL(tick);
+    REFUSED(pgw_cron_extend(FAKE_H, NULL, (pgw_token){1, 2}, 99));
+    REFUSED(pgw_cron_finish(FAKE_H, (pgw_token){1, 2}, "\xff"));
+    REFUSED(pgw_cron_finish(NULL, (pgw_token){1, 2}, NULL));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+}
+
+/* ---- ticks ---- */
+
+void test_a_tick_is_read(void)
+{
+    static const fake_cell cells[] = {
+        F_TEXT("s"),   F_INT(5000000), F_UUID("00000000-0000-0007-0000-0000000000ff"),
+        F_INT(2),      F_INT(9000000), F_TEXT(""),
+        F_TEXT("[1]"), F_NULL,         F_INT(100),
+    };
+    pgw_tick *tick;
+    size_t size = 1;
+
+    fake.cells = cells, fake.rows = 1, fake.columns = 9;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_claim_due(FAKE_H, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
+    TEST_ASSERT_EQUAL_INT64(5000000, pgw_tick_slot_us(tick));
+    TEST_ASSERT_EQUAL_UINT64(7, pgw_tick_token(tick).number);
+    TEST_ASSERT_EQUAL_UINT64(255, pgw_tick_token(tick).nonce);
+    TEST_ASSERT_EQUAL_INT(2, pgw_tick_attempt(tick));
+    TEST_ASSERT_EQUAL_INT64(9000000, pgw_tick_until_us(tick));
+    TEST_ASSERT_EQUAL_STRING("", pgw_tick_kind(tick));
+    TEST_ASSERT_EQUAL_STRING("[1]", pgw_tick_payload(tick));
+    TEST_ASSERT_NULL(pgw_tick_body(tick, &size));
+    TEST_ASSERT_EQUAL_size_t(0, size);
+    pgw_tick_free(tick);
+}
+
+void test_no_tick_is_due(void)
+{
+    static const fake_cell cells[] = {F_NULL, F_NULL, F_NULL, F_NULL, F_NULL,
+                                      F_NULL, F_NULL, F_NULL, F_NULL};
+    pgw_tick *tick;
+    int64_t next_ms = 0;
+
+    fake.cells = cells, fake.rows = 1, fake.columns = 9;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(FAKE_H, &tick, &next_ms, "n", NULL, 0));
+    TEST_ASSERT_NULL(tick);
+    TEST_ASSERT_EQUAL_INT64(60000, next_ms);
+}
+
+void test_a_stale_token_is_elease(void)
+{
+    static const fake_cell no[] = {F_INT(0)}, null[] = {F_NULL}, yes[] = {F_INT(1)};
+    const pgw_token token = {1, 2};
+
+    fake.rows = 1, fake.columns = 1;
+    fake.cells = no;
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(FAKE_H, token, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_release(FAKE_H, token));
+    fake.cells = null;
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(FAKE_H, NULL, token, 0));
+    fake.cells = yes;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_finish(FAKE_H, token, "why"));
+}
+
+void test_no_tick_says_nothing(void)
+{
+    size_t size = 1;
+
+    TEST_ASSERT_NULL(pgw_tick_schedule(NULL));
+    TEST_ASSERT_EQUAL_INT64(0, pgw_tick_slot_us(NULL));
+    TEST_ASSERT_EQUAL_UINT64(0, pgw_tick_token(NULL).number);
+    TEST_ASSERT_NULL(pgw_tick_body(NULL, &size));
+    TEST_ASSERT_EQUAL_size_t(0, size);
+    pgw_tick_free(NULL);
+}
