@@ -245,6 +245,15 @@ BEGIN
     END IF;
 END $$;
 
+-- Notes which priorities are in use. Never waits for a transaction that holds the queue's row: what is not
+-- noted now is seen by a claim that looks from the start, and noted then.
+CREATE FUNCTION pgwork._note(queue integer, used integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pgwork.queue t SET priorities = t.priorities | used
+     WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note.queue AND s.priorities & used <> used FOR NO KEY UPDATE SKIP LOCKED);
+END $$;
+
 COMMENT ON FUNCTION pgwork.queue_create(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS 'Makes a queue; when it is there, sets what is given.';
 COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS 'Changes settings of a queue; NULL leaves one as it is.';
 COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume(); enqueues go on.';

@@ -83,7 +83,7 @@ BEGIN
         VALUES (due, id, q.id, priority, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
     ELSE
         IF q.priorities >> priority & 1 = 0 THEN
-            UPDATE pgwork.queue t SET priorities = t.priorities | (1 << priority) WHERE t.id = q.id AND t.priorities >> priority & 1 = 0;
+            PERFORM pgwork._note(q.id, 1 << priority);
         END IF;
         INSERT INTO pgwork.live_job (pos, queue, lane, flags, max_attempts, lease_ms, kind, key, tags, payload, body)
         VALUES (id, q.id, 2 * priority + 1, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
@@ -273,7 +273,7 @@ BEGIN
     ELSE
         SELECT bit_or(1 << coalesce(p, 0)) INTO used FROM unnest(coalesce(priorities, '{0}')) p;
         IF q.priorities & used <> used THEN
-            UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id AND t.priorities & used <> used;
+            PERFORM pgwork._note(q.id, used);
         END IF;
         IF NOT later AND num_nonnulls(bodies, max_attempts, leases_ms, tags) = 0 THEN
             INSERT INTO pgwork.live_job (pos, queue, lane, kind, payload)

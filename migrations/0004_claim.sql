@@ -11,7 +11,7 @@ RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
 -- with the claim, and checked by a look from the start when a claim finds too little, and once a second at
 -- least (at most a twentieth of the time goes into that).
 --   [1] when it last looked from the start, ms   [2] what that cost, ms   [3] when `next` was noted, ms
---   [4] queue.priorities, hence the lanes        [5..] a mark per lane: nothing is expected up to it; then `next` per lane
+--   [4] priorities seen or noted, hence the lanes [5..] a mark per lane: nothing is expected up to it; then `next` per lane
 -- `next` becomes the mark after 20 ms: time for the commits of producers that drew lower places.
 CREATE FUNCTION pgwork._lanes(priorities integer) RETURNS smallint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -34,10 +34,13 @@ BEGIN
           FROM generate_series(0, 19) l (lane)
           LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
                               WHERE j.queue = _look.queue AND j.lane = l.lane AND j.pos > 0 AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
-        IF seen <> priorities THEN -- rows came in by COPY, which notes no priorities
-            UPDATE pgwork.queue t SET priorities = t.priorities | seen WHERE t.id = _look.queue;
+        PERFORM pgwork._note(queue, seen); -- rows may have come in by COPY, which notes nothing
+        IF seen <> priorities THEN
+            hint := NULL;
+            lanes := pgwork._lanes(seen);
+            k := cardinality(lanes);
         END IF;
-        hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, priorities]
+        hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, seen]
                 || coalesce(hint[5:4 + 2 * k], array_fill(0::bigint, ARRAY[2 * k]));
         FOR i IN 1 .. k LOOP -- what lies before a mark pulls it back
             hint[4 + i] := least(hint[4 + i], heads[lanes[i] + 1] - 1);
@@ -83,6 +86,7 @@ DECLARE
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
     memory text;
     hint bigint[];
+    known integer;
     lanes smallint[];
     k integer;
     alone boolean;
@@ -104,19 +108,25 @@ BEGIN
          WHERE t.name = ANY (queues) AND NOT t.paused
          ORDER BY CASE WHEN cardinality(queues) > 1 THEN pgwork._head(t.id, t.priorities) END
     LOOP
-        lanes := CASE q.priorities WHEN 1 THEN '{0,1}'::smallint[] ELSE pgwork._lanes(q.priorities) END;
-        k := cardinality(lanes);
         memory := current_setting('pgwork.hint_' || q.id, true);
         hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
-        IF hint IS NULL OR cardinality(hint) <> 4 + 2 * k OR hint[4] <> q.priorities THEN
-            hint := pgwork._look(q.id, q.priorities, NULL, now_ms, true);
+        known := q.priorities | coalesce(hint[4] & 1023, 0)::integer;
+        lanes := CASE known WHEN 1 THEN '{0,1}'::smallint[] ELSE pgwork._lanes(known) END;
+        k := cardinality(lanes);
+        IF hint IS NULL OR cardinality(hint) <> 4 + 2 * k OR hint[4] <> known THEN
+            hint := pgwork._look(q.id, known, NULL, now_ms, true);
         ELSIF now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]) THEN
-            hint := pgwork._look(q.id, q.priorities, hint, now_ms, true);
+            hint := pgwork._look(q.id, known, hint, now_ms, true);
         ELSIF now_ms NOT BETWEEN hint[3] AND hint[3] + 20 THEN
-            hint := pgwork._look(q.id, q.priorities, hint, now_ms, false);
+            hint := pgwork._look(q.id, known, hint, now_ms, false);
         END IF;
         alone := false;
         LOOP
+            IF hint[4] <> known THEN -- the look has seen more
+                known := hint[4];
+                lanes := pgwork._lanes(known);
+                k := cardinality(lanes);
+            END IF;
             IF q.suspects THEN
                 -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
@@ -152,7 +162,7 @@ BEGIN
             GET DIAGNOSTICS got = ROW_COUNT;
             wanted := wanted - got;
             EXIT WHEN wanted = 0 OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
-            hint := pgwork._look(q.id, q.priorities, hint, now_ms, true);
+            hint := pgwork._look(q.id, known, hint, now_ms, true);
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone
     END LOOP;

@@ -62,7 +62,7 @@ BEGIN
     returned := 0;
     died := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE reap.queue IS NULL OR t.name = reap.queue ORDER BY t.id LOOP
-        FOREACH l IN ARRAY pgwork._lanes(q.priorities) LOOP
+        FOREACH l IN ARRAY pgwork._lanes(CASE WHEN whole THEN 1023 ELSE q.priorities END) LOOP
             SELECT cardinality(m.accepted) AS n, m.died INTO lot
               FROM (SELECT array_agg(e.id) AS ids, array_agg(e.token) AS tokens
                       FROM pgwork._expired(q.id, l, (batch - returned - died)::integer, whole) e) e
@@ -75,11 +75,13 @@ BEGIN
             EXIT WHEN returned + died >= batch;
         END LOOP;
         -- Claims take a job of a dead holder only where this says that there are some.
-        any_suspect := EXISTS (SELECT FROM unnest(pgwork._lanes(q.priorities)) l
+        any_suspect := EXISTS (SELECT FROM generate_series(0, 18, 2) l
                              CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                                                  WHERE j.queue = q.id AND j.lane = l AND l % 2 = 0 AND j.pos > 0 AND j.token IS NULL AND j.flags & 2 <> 0
+                                                  WHERE j.queue = q.id AND j.lane = l AND j.pos > 0 AND j.token IS NULL AND j.flags & 2 <> 0
                                                   LIMIT 1) j);
-        UPDATE pgwork.queue t SET suspects = any_suspect WHERE t.id = q.id AND t.suspects <> any_suspect;
+        -- Not to wait for who holds the queue's row; the next round comes soon.
+        UPDATE pgwork.queue t SET suspects = any_suspect
+         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND s.suspects <> any_suspect FOR NO KEY UPDATE SKIP LOCKED);
         EXIT WHEN returned + died >= batch;
     END LOOP;
     IF whole AND queue IS NULL AND returned + died < batch THEN
@@ -122,7 +124,7 @@ BEGIN
         CONTINUE WHEN n_part = 0;
         promoted := promoted + n_part;
         IF q.priorities & used <> used THEN
-            UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id;
+            PERFORM pgwork._note(q.id, used);
         END IF;
         IF q.notify THEN
             PERFORM pgwork._wake(q.id, q.name);
@@ -244,7 +246,7 @@ BEGIN
     )
     SELECT count(*), coalesce(bit_or(1 << (n.lane / 2)), 0) INTO moved, used FROM n;
     IF q.priorities & used <> used THEN
-        UPDATE pgwork.queue t SET priorities = t.priorities | used WHERE t.id = q.id;
+        PERFORM pgwork._note(q.id, used);
     END IF;
     IF moved > 0 AND q.notify THEN
         PERFORM pgwork._wake(q.id, q.name);

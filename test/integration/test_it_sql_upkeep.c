@@ -144,6 +144,39 @@ void test_many_promoters_bring_each_job_in_once(void)
     TEST_ASSERT_EQUAL_STRING("400 0 0 0 0", kit_places(a, "q"));
 }
 
+/* A producer that uses a priority for the first time holds the queue's row to its end. */
+void test_upkeep_and_claims_wait_for_no_producer(void)
+{
+    PGconn *producer = kit_open();
+    int got = 0;
+
+    fill("q", 1);
+    kit_claim(a, "q", 1, &job);
+    kit_expire(a, "q");
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60000, priority => 4)");
+    kit_due(a, "q");
+    kit_do(producer, "BEGIN; SELECT pgwork.enqueue('q', priority => 5)");
+    kit_do(a, "SET lock_timeout = '3s'");
+    kit_do(b, "SET lock_timeout = '3s'");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT promoted FROM pgwork.promote()"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    kit_do(a, "SELECT pgwork.enqueue('q', priority => 6)");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2}', priorities => '{7}')");
+    for (long long end = kit_ms() + 10000; kit_ms() < end && got < 4; kit_sleep_ms(5))
+        got += kit_claim(b, "q", 4 - got, jobs + got); /* but for the suspect, which waits */
+    TEST_ASSERT_EQUAL_INT(4, got);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", jobs, ""));
+    kit_do(producer, "ROLLBACK");
+    for (long long end = kit_ms() + 10000; kit_ms() < end && got < 5; kit_sleep_ms(5)) {
+        kit_do(a, "SELECT pgwork.maintain()");
+        got += kit_claim(b, "q", 1, jobs + got);
+    }
+    TEST_ASSERT_EQUAL_INT64(job.id, jobs[4].id);
+    kit_expire(a, "q"); /* leases of priorities not noted are reaped as well */
+    for (int i = 0; i < 4; i++) kit_do(a, "SELECT pgwork.reap('q')");
+    TEST_ASSERT_EQUAL_STRING("4 0 0 0 0", kit_places(a, "q"));
+}
+
 /* -- retention ----------------------------------------------------------------------------------
  */
 
