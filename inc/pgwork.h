@@ -640,7 +640,8 @@ PGW_API void pgw_worker_free(pgw_worker *w);
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Reaper @{
- * Takes jobs of expired leases back, brings delayed ones in at their time, prunes what retention no longer keeps.
+ * Takes jobs of expired leases back, brings delayed ones in at their time, enqueues the ticks of schedules, prunes what
+ * retention no longer keeps.
  * Several at once are harmless. Without one, nothing is lost, but the jobs of dead workers stay where they are. */
 typedef struct pgw_reap_stats {
     size_t struct_size;
