@@ -91,7 +91,7 @@ $(B)/obj/examples/%.o: examples/%.c Makefile
 
 $(B)/obj/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
-	$(COMPILE) -fPIE -c $< -o $@
+	$(COMPILE) $(PQ_CFLAGS) -fPIE -c $< -o $@
 
 $(SHARED): $(OBJ) src/libpgwork.map
 	$(LINK) -shared -Wl,-z,defs -Wl,-soname,$(SO_NAME) -Wl,--version-script=src/libpgwork.map \

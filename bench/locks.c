@@ -1,8 +1,7 @@
 /* locks: what locks and semaphores cost, beside the bare thing in the same run.
  *
- *   make lib && cc -O2 -Iinc -I$(pg_config --includedir) bench/locks.c build/libpgwork.a -lpq
- * -pthread -o build/bench-locks WITH_PG_FSYNC=1 test/support/with_pg.sh sh -c 'build/pgwork -q
- * migrate && build/bench-locks'
+ *   make all
+ *   WITH_PG_FSYNC=1 test/support/with_pg.sh sh -c 'build/pgwork -q migrate && build/bench/locks'
  *
  * Environment: BENCH_SECONDS per figure (3). Prints one figure a line: what, clients, value. */
 #include <libpq-fe.h>

@@ -189,9 +189,9 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     uint64_t epoch;
     pgw_status st;
 
-    if (lock != NULL) *lock = NULL;
-    st = pgw__check_given(h, "lock", lock);
-    if (st == PGW_OK) st = lock_check(h, name, mode, timeout_ms);
+    if (lock == NULL) return pgw__check_given(h, "lock", NULL);
+    *lock = NULL;
+    st = lock_check(h, name, mode, timeout_ms);
     if (st != PGW_OK) return st;
     if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
         return pgw__pq_fail(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",

@@ -338,26 +338,31 @@ static pgw_sema_info sema_info(const pgw__rows *rows, int row)
     };
 }
 
+typedef struct sema_one {
+    pgw_sema_info *info;
+} sema_one;
+
 static pgw_status sema_read_status(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    pgw_sema_info *const info = *(pgw_sema_info **)ctx;
+    const sema_one *in = ctx;
 
     if (pgw__rows_count(rows) == 0)
         return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no such semaphore",
                             "pgw_sema_create() makes one; names are case-sensitive");
-    *info = sema_info(rows, 0);
-    info->name = NULL;
+    *in->info = sema_info(rows, 0);
+    in->info->name = NULL;
     return PGW_OK;
 }
 
 pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name)
 {
+    const sema_one ctx = {info};
     const pgw__param params[] = {P_TEXT(name), P_END};
     const pgw__call call = {.sql = PGW__SQL_SEMA_LIST,
                             .params = params,
                             .read = sema_read_status,
-                            .ctx = &info,
-                            .ctx_size = sizeof(info)};
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx)};
     pgw_status st;
 
     if (info != NULL) memset(info, 0, sizeof(*info));

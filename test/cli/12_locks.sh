@@ -86,4 +86,9 @@ code 'sem resize' 0 pgwork sem resize s 1
 refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
 code 'no semaphores' 1 pgwork sem list
+
+code 'example: mailer' 0 "$top/build/examples/mailer" 10 5
+yes 'each mailing once' grep -q '^10 mailings sent 10 times by 5 processes' "$tmp/out"
+code 'example: philosophers' 0 "$top/build/examples/philosophers" 4
+yes 'all had their meals' grep -q '^5 philosophers had 4 meals each' "$tmp/out"
 exit 0

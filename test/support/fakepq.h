@@ -181,7 +181,7 @@ static pgw_status fake_call(pgw *h, const pgw__call *call, int n)
     if (fake.on_call) fake.on_call(call);
     if (fake.status < 0) return fake_fail(h, fake.status, "the fake failed", NULL, 0);
     if (call->read == NULL) return PGW_OK;
-    memcpy(ctx, call->ctx, call->ctx_size);
+    if (call->ctx_size > 0) memcpy(ctx, call->ctx, call->ctx_size);
     return call->read(h, (const pgw__rows *)(const void *)&fake, ctx);
 }
 
