@@ -224,3 +224,19 @@ void test_out_of_memory_at_every_point(void)
     pgw_set_allocator(NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);
 }
+
+/* Of a type that only the server knows: text, without a type, and terminated as libpq wants text. */
+void test_values_of_any_type_go_as_text(void)
+{
+    const pgw__param params[] = {P_INT4(1), P_VALUE("12.5"), P_VALUE(""), P_VALUE(NULL), P_END};
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__args_encode(&a, params));
+    TEST_ASSERT_EQUAL_INT(1, a.formats[0]);
+    for (int i = 1; i < 4; i++) {
+        TEST_ASSERT_EQUAL_INT(0, a.formats[i]);
+        TEST_ASSERT_EQUAL_UINT(0, a.types[i]);
+    }
+    TEST_ASSERT_EQUAL_STRING("12.5", a.values[1]);
+    TEST_ASSERT_EQUAL_STRING("", a.values[2]);
+    TEST_ASSERT_NULL(a.values[3]);
+}

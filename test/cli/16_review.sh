@@ -1,0 +1,29 @@
+# The example review: reviewers side by side, each article once; a killed one's articles come back.
+. "$(dirname "$0")/tap"
+review=$top/build/examples/review
+sql 'CREATE TABLE article (journal text, number int, title text, grade int, PRIMARY KEY (journal, number))' >/dev/null
+sql "INSERT INTO article (journal, number, title) SELECT 'j' || i % 7, i, 'On ' || i FROM generate_series(1, 300) i" >/dev/null
+
+code 'without the schema of pgwork it says so' 1 "$review" anna 3
+pgwork -q migrate
+code 'the table is prepared' 0 "$review" nobody 1
+sql 'UPDATE article SET grade = NULL' >/dev/null
+
+for who in anna bert cleo dora; do
+    "$review" $who 5 >"$tmp/$who" 2>"$tmp/$who.err" &
+    jobs_of_ours="$jobs_of_ours $!"
+done
+wait
+is 'each article is reviewed once' "$(cat "$tmp/anna" "$tmp/bert" "$tmp/cleo" "$tmp/dora" | sort | uniq | wc -l) $(cat "$tmp/anna" "$tmp/bert" "$tmp/cleo" "$tmp/dora" | wc -l)" '300 300'
+is 'and has its grade, and no lease' "$(sql 'SELECT count(*) FROM article WHERE grade BETWEEN 1 AND 6 AND locked_by IS NULL')" 300
+
+# emil was killed between claim and finish; felix is told nothing is there until the hour is over
+sql "UPDATE article SET grade = NULL, locked_by = 'emil', token = gen_random_uuid(), expires_at = now() + interval '1 hour' WHERE number <= 10" >/dev/null
+code 'leased articles are left alone' 0 "$review" felix 20
+is 'by others' "$(cat "$tmp/out")" ''
+code 'emil comes back' 0 "$review" emil 20
+is 'and gets his own' "$(wc -l <"$tmp/out")" 10
+sql "UPDATE article SET grade = NULL, locked_by = 'emil', token = gen_random_uuid(), expires_at = now() - interval '1 second' WHERE number <= 10" >/dev/null
+code 'after the hour' 0 "$review" felix 20
+is 'felix has them' "$(wc -l <"$tmp/out")" 10
+exit 0

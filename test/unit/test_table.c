@@ -1,0 +1,362 @@
+/* table: identifiers, and what is made of answers that should not be. The rest needs a server. */
+#include "unity.h"
+#include "ask.h"
+#include "backoff.h"
+#include "buf.h"
+#include "check.h"
+#include "clock.h"
+#include "conf.h"
+#include "log.h"
+#include "mem.h"
+#include "mock_pq.h"
+#include "name.h"
+#include "sql.h"
+#include "table_int.h"
+#include "fakepq.h"
+
+TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/table.c")
+TEST_SOURCE_FILE("src/table_ddl.c")
+TEST_SOURCE_FILE("src/table_lease.c")
+TEST_SOURCE_FILE("src/table_lock.c")
+TEST_SOURCE_FILE("src/table_registry.c")
+TEST_SOURCE_FILE("src/table_rows.c")
+TEST_SOURCE_FILE("src/table_text.c")
+TEST_SOURCE_FILE("src/table_write.c")
+
+static pgw__column columns[] = {
+    {"id", "pg_catalog", "int4", true, true, false},
+    {"n", "pg_catalog", "int4", true, false, false},
+    {"who", "pg_catalog", "text", true, false, false},
+    {"until", "pg_catalog", "timestamptz", true, false, false},
+    {"token", "pg_catalog", "uuid", true, false, false},
+    {"v", "pg_catalog", "int8", true, true, false},
+};
+static pgw_table t;
+static const char *const key[] = {"7"};
+
+/* Each statement of generated text takes the next step. */
+typedef struct step {
+    pgw_status status;
+    const fake_cell *cells;
+    int columns, rows;
+} step;
+static const step *script;
+static char sent[4000];
+static bool in_txn;
+static int pauses;
+static pgw_status pause_ends;
+
+static pgw_status text_call(pgw *h, const char *name, const char *sql, const pgw__call *call, int n)
+{
+    const step *s = script++;
+    char ctx[192];
+
+    snprintf(sent, sizeof(sent), "%s", sql);
+    fake.flags = call->flags;
+    if (s->status < 0) return fake_fail(h, s->status, "the fake failed", NULL, 0);
+    fake.cells = s->cells, fake.columns = s->columns, fake.rows = s->rows;
+    if (call->read == NULL) return PGW_OK;
+    memcpy(ctx, call->ctx, call->ctx_size);
+    return call->read(h, (const pgw__rows *)(const void *)&fake, ctx);
+}
+
+static bool is_in_txn(const pgw *h, int n)
+{
+    return in_txn;
+}
+
+static pgw_status wait_a_little(pgw *h, int64_t ms, int fd, int n)
+{
+    TEST_ASSERT_INT64_WITHIN(100, 101, ms);
+    pauses++;
+    return pause_ends;
+}
+
+static const char *last_message(const pgw *h, int n)
+{
+    return fake.message;
+}
+
+static pgw_status last_status(const pgw *h, int n)
+{
+    return fake.error;
+}
+
+static void disarm(pgw *h, pgw_done_fn *done, void *arg, int n)
+{
+    fake.armed = false;
+}
+
+void setUp(void)
+{
+    fake_begin();
+    pgw__pq_text_Stub(text_call);
+    pgw__pq_in_txn_Stub(is_in_txn);
+    pgw__pq_wait_Stub(wait_a_little);
+    pgw__pq_error_message_Stub(last_message);
+    pgw__pq_error_status_Stub(last_status);
+    pgw__pq_arm_Stub(disarm);
+    in_txn = false, pauses = 0, pause_ends = PGW_EMPTY;
+    t = (pgw_table){.schema = "public",
+                    .name = "article",
+                    .columns = columns,
+                    .columns_count = 6,
+                    .key = {{&columns[0], {"pg_catalog", "="}, {"pg_catalog", "<"}}},
+                    .key_count = 1,
+                    .locked_by = &columns[2],
+                    .expires_at = &columns[3],
+                    .token = &columns[4],
+                    .version = &columns[5],
+                    .home = "pgwork",
+                    .complete = true};
+}
+
+void tearDown(void) {}
+
+/* ---- identifiers ---- */
+
+static const char *quoted(const char *name)
+{
+    static char out[300];
+    pgw__buf b;
+
+    pgw__buf_init(&b, 1000);
+    pgw__put_ident(&b, name);
+    snprintf(out, sizeof(out), "%s", b.failed ? "refused" : pgw__buf_str(&b));
+    pgw__buf_free(&b);
+    return out;
+}
+
+void test_identifiers_are_quoted_and_quotes_doubled(void)
+{
+    TEST_ASSERT_EQUAL_STRING("\"a\"", quoted("a"));
+    TEST_ASSERT_EQUAL_STRING("\"\"\"\"", quoted("\""));
+    TEST_ASSERT_EQUAL_STRING("\"\"\"\"\"a\"\"\"", quoted("\"\"a\""));
+    TEST_ASSERT_EQUAL_STRING("\"x\"\"; DROP TABLE y; --\"", quoted("x\"; DROP TABLE y; --"));
+    TEST_ASSERT_EQUAL_STRING("\"a\\b'$1%s\"", quoted("a\\b'$1%s"));
+    TEST_ASSERT_EQUAL_STRING("\"\xc3\xa9\"", quoted("\xc3\xa9"));
+}
+
+void test_what_the_server_would_cut_or_refuse_is_refused(void)
+{
+    char name[66];
+
+    memset(name, 'x', sizeof(name));
+    name[63] = '\0';
+    TEST_ASSERT_EQUAL('"', quoted(name)[0]);
+    name[63] = 'x', name[64] = '\0';
+    TEST_ASSERT_EQUAL_STRING("refused", quoted(name));
+    TEST_ASSERT_EQUAL_STRING("refused", quoted(""));
+    TEST_ASSERT_EQUAL_STRING("refused", quoted(NULL));
+    TEST_ASSERT_EQUAL_STRING("refused", quoted("\xff"));
+    TEST_ASSERT_EQUAL_STRING("refused", quoted("\xed\xa0\x80"));
+}
+
+void test_names_of_indexes_are_cut_between_characters(void)
+{
+    char long_name[64], out[PGW__IDENT_MAX + 1];
+
+    pgw__table_index_name(out, "article", 0);
+    TEST_ASSERT_EQUAL_STRING("article_pgwork_lease", out);
+    memset(long_name, 'x', 63);
+    long_name[63] = '\0';
+    memcpy(long_name + 48, "\xc3\xa9", 2);
+    pgw__table_index_name(out, long_name, 1);
+    TEST_ASSERT_EQUAL(62, strlen(out));
+    TEST_ASSERT_EQUAL_STRING("_pgwork_holder", out + 48);
+}
+
+/* ---- what is sent ---- */
+
+void test_a_claim_locks_first_and_once(void)
+{
+    const step steps[] = {{PGW_OK, NULL, 0, 0}};
+    pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+    pgw_rows *rows;
+
+    o.holder = "anna", o.where = "n > 0";
+    script = steps;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
+    TEST_ASSERT_NOT_NULL(strstr(sent, "pgw_free AS MATERIALIZED ("));
+    TEST_ASSERT_NOT_NULL(strstr(sent, "LIMIT $2::pg_catalog.int8 - (SELECT pg_catalog.count(*) "
+                                      "FROM pgw_own) FOR NO KEY UPDATE OF t SKIP LOCKED"));
+    TEST_ASSERT_NOT_NULL(strstr(sent, "AND (n > 0\n)"));
+    TEST_ASSERT_NOT_NULL(strstr(sent, "t.\"id\" OPERATOR(\"pg_catalog\".=) c.pgw_k1"));
+}
+
+/* ---- answers that should not be ---- */
+
+void test_more_rows_than_asked_for_are_no_claim(void)
+{
+    static const fake_cell two[][5] = {{F_INT(1), F_UUID("00000000-0000-0001-0000-000000000002"),
+                                        F_INT(9), F_TEXT("0"), F_TEXT("7")},
+                                       {F_INT(2), F_UUID("00000000-0000-0001-0000-000000000003"),
+                                        F_INT(9), F_TEXT("0"), F_TEXT("8")}};
+    const step steps[] = {{PGW_OK, &two[0][0], 5, 2}, {PGW_OK, &two[0][0], 5, 2}};
+    pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+    pgw_rows *rows;
+
+    o.holder = "anna";
+    script = steps;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_NULL(rows);
+    o.max = 2;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL_STRING("8", pgw_rows_key(rows, 1)[0]);
+    TEST_ASSERT_EQUAL_UINT64(1, pgw_rows_ref(rows, 1).token.number);
+    TEST_ASSERT_EQUAL_UINT64(3, pgw_rows_ref(rows, 1).token.nonce);
+    TEST_ASSERT_EQUAL_INT64(9, pgw_rows_lease_until_us(rows, 0));
+    pgw_rows_free(rows);
+}
+
+void test_verdicts_are_unknown_until_they_are_known(void)
+{
+    static const fake_cell odd[] = {F_INT(2), F_INT(1), F_INT(1)},
+                           none[] = {F_INT(1), F_NULL, F_INT(0)};
+    const step steps[] = {{PGW_EUNKNOWN, NULL, 0, 0},
+                          {PGW_OK, NULL, 3, 0},
+                          {PGW_OK, odd, 3, 1},
+                          {PGW_OK, none, 3, 1}};
+    const pgw_row_ref ref = {key, {1, 2}};
+    pgw_status verdict = PGW_OK;
+
+    script = steps;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdict);
+}
+
+/* ---- process: when the answer is lost ---- */
+
+static const fake_cell row_as_read[] = {F_TEXT("0"), F_TEXT("7"), F_TEXT("7"), F_TEXT("1"),
+                                        F_NULL,      F_NULL,      F_NULL,      F_TEXT("0")};
+static const fake_cell written[] = {F_TEXT("1"), F_INT(1), F_INT(1)},
+                       conflict[] = {F_NULL, F_INT(1), F_NULL};
+static const fake_cell yes[] = {F_INT(1)}, no[] = {F_INT(0)};
+static int edits;
+
+#define READ                      \
+    {                             \
+        PGW_OK, row_as_read, 8, 1 \
+    }
+#define WRITTEN               \
+    {                         \
+        PGW_OK, written, 3, 1 \
+    }
+#define CONFLICT               \
+    {                          \
+        PGW_OK, conflict, 3, 1 \
+    }
+#define LOST                     \
+    {                            \
+        PGW_EUNKNOWN, NULL, 0, 0 \
+    }
+
+static pgw_status edit(pgw_edit *e, void *arg)
+{
+    edits++;
+    TEST_ASSERT_EQUAL_STRING("1", pgw_edit_get(e, "n"));
+    return pgw_edit_set(e, "n", "2");
+}
+
+static pgw_status processed(const step *steps, const pgw_process_opts *o)
+{
+    script = steps, edits = 0;
+    return pgw_table_process(FAKE_H, &t, key, edit, NULL, o);
+}
+
+static const fake_cell *looked_up;
+
+static void answer_the_look_up(const pgw__call *call)
+{
+    TEST_ASSERT_EQUAL(PGW__SQL_TABLE_APPLIED, call->sql);
+    TEST_ASSERT_EQUAL(PGW__UUID, call->params[0].type);
+    fake.cells = looked_up, fake.columns = 1, fake.rows = 1;
+}
+
+void test_after_a_lost_answer_the_operation_is_looked_up_before_each_try(void)
+{
+    const step applied[] = {READ, LOST}, not_applied[] = {READ, LOST, READ, WRITTEN},
+               late[] = {READ, LOST, READ, CONFLICT, READ, WRITTEN};
+
+    fake.on_call = answer_the_look_up;
+    looked_up = yes;
+    TEST_ASSERT_EQUAL(PGW_OK, processed(applied, NULL));
+    TEST_ASSERT_EQUAL(1, edits);
+    TEST_ASSERT_EQUAL(1, fake.calls);
+    looked_up = no;
+    TEST_ASSERT_EQUAL(PGW_OK, processed(not_applied, NULL));
+    TEST_ASSERT_EQUAL(2, edits);
+    TEST_ASSERT_EQUAL(2, fake.calls);
+    TEST_ASSERT_EQUAL(PGW_OK, processed(late, NULL));
+    TEST_ASSERT_EQUAL(3, edits);
+    TEST_ASSERT_EQUAL(4, fake.calls);
+}
+
+void test_what_stays_unknown_is_said_to_be(void)
+{
+    const step steps[] = {READ, LOST, READ, CONFLICT, READ, CONFLICT};
+    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+
+    o.tries = 3;
+    fake.on_call = answer_the_look_up, looked_up = no;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, &o));
+    TEST_ASSERT_EQUAL(2, pauses);
+    t.home = NULL;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, &o));
+    TEST_ASSERT_EQUAL(1, edits);
+    TEST_ASSERT_NULL(strstr(sent, "table_operation"));
+}
+
+void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
+{
+    const step steps[] = {READ, {PGW_EEXISTS, NULL, 0, 0}},
+               own[] = {READ, {PGW_EEXISTS, NULL, 0, 0}};
+
+    fake.on_call = answer_the_look_up, looked_up = yes;
+    TEST_ASSERT_EQUAL(PGW_REPEATED, processed(steps, NULL));
+    looked_up = no; /* a unique key of the table's own */
+    TEST_ASSERT_EQUAL(PGW_EEXISTS, processed(own, NULL));
+}
+
+void test_errors_are_repeated_only_outside_of_a_transaction(void)
+{
+    const step deadlock[] = {READ, {PGW_ERETRY, NULL, 0, 0}, READ, WRITTEN},
+               fatal[] = {READ, {PGW_EPERM, NULL, 0, 0}};
+
+    TEST_ASSERT_EQUAL(PGW_OK, processed(deadlock, NULL));
+    TEST_ASSERT_EQUAL(2, edits);
+    TEST_ASSERT_EQUAL(PGW_EPERM, processed(fatal, NULL));
+    in_txn = true;
+    TEST_ASSERT_EQUAL(PGW_ERETRY, processed(deadlock, NULL));
+    TEST_ASSERT_EQUAL(1, edits);
+}
+
+void test_a_stop_ends_the_tries(void)
+{
+    const step steps[] = {READ, CONFLICT}, lost[] = {READ, LOST};
+
+    pause_ends = PGW_ECANCELED;
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, processed(steps, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(lost, NULL));
+}
+
+void test_armed_verbs_of_several_round_trips_are_refused(void)
+{
+    pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
+    pgw_rows *rows;
+
+    in_txn = true;
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(FAKE_H, &t, key, edit, NULL, NULL));
+    TEST_ASSERT_FALSE(fake.armed);
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_FALSE(fake.armed);
+}
