@@ -1,5 +1,6 @@
 /* table: a table of the caller's, described, looked up, and held against the description. Every
  * mistake is found here, so that the verbs need not look for it. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,6 +135,10 @@ typedef struct table_look {
     const char *index_state[2]; /* NULL: not there, else static text */
 } table_look;
 
+typedef struct table_ctx {
+    table_look *look;
+} table_ctx;
+
 static const char *table_kind(char relkind)
 {
     switch (relkind) {
@@ -158,7 +163,7 @@ static const char *table_index_state(const pgw__rows *rows, int col)
 
 static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    table_look *look = *(table_look **)ctx;
+    table_look *look = ((const table_ctx *)ctx)->look;
     pgw_table *t = look->t;
     const char *kind;
 
@@ -197,7 +202,7 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
 
 static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    pgw_table *t = (*(table_look **)ctx)->t;
+    pgw_table *t = ((const table_ctx *)ctx)->look->t;
     const int count = pgw__rows_count(rows);
 
     t->columns = pgw__mem_zero((size_t)count, sizeof(*t->columns));
@@ -222,7 +227,7 @@ static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
 
 static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    const table_look *look = *(table_look **)ctx;
+    const table_look *look = ((const table_ctx *)ctx)->look;
     pgw_table *t = look->t;
     char text[600] = "no unique key over (";
     size_t used = strlen(text);
@@ -254,8 +259,9 @@ static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
 static pgw_status table_query(pgw *h, pgw__sql sql, const pgw__param *params, pgw__reader *read,
                               table_look *look)
 {
+    const table_ctx ctx = {look};
     const pgw__call call = {
-        .sql = sql, .params = params, .read = read, .ctx = &look, .ctx_size = sizeof(look)};
+        .sql = sql, .params = params, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx)};
 
     return pgw__pq_call(h, &call);
 }
@@ -274,6 +280,7 @@ static pgw_status table_find_key(pgw *h, table_look *look)
     const pgw__param params[] = {P_INT8(look->oid), P_ARRAY(TEXT, s->key, s->key_count), P_END};
     pgw_status st;
 
+    assert(s->key != NULL); /* was checked */
     t->key_count = s->key_count;
     for (size_t k = 0; k < s->key_count; k++) {
         t->key[k].column = pgw__table_column(t, s->key[k]);
@@ -415,9 +422,9 @@ pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec)
     table_look look = {.spec = &s};
     pgw_status st;
 
-    if (t != NULL) *t = NULL;
-    st = pgw__check_given(h, "t", t);
-    if (st == PGW_OK) st = pgw__check_given(h, "spec", spec);
+    if (t == NULL) return pgw__check_given(h, "t", t);
+    *t = NULL;
+    st = pgw__check_given(h, "spec", spec);
     if (st == PGW_OK) st = pgw__check_opts(h, "spec", &s, sizeof(s), spec);
     if (st != PGW_OK) return st;
     if (s.schema == NULL) s.schema = "public";

@@ -1,4 +1,5 @@
 /* table_ddl: the statements that add what a description asks for and a table lacks. */
+#include <stdio.h>
 #include <string.h>
 
 #include "table_int.h"
@@ -13,8 +14,7 @@ void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const char *table, int 
 
     if (n > PGW__IDENT_MAX - tail) n = PGW__IDENT_MAX - tail;
     while (n > 0 && ((unsigned char)table[n] & 0xc0) == 0x80) n--;
-    memcpy(out, table, n);
-    memcpy(out + n, ddl_suffix[which], tail + 1);
+    snprintf(out, PGW__IDENT_MAX + 1, "%.*s%s", (int)n, table, ddl_suffix[which]);
 }
 
 /* ADD COLUMN of each missing role: all are NULL or have a constant default, so no row is written.

@@ -113,6 +113,10 @@ typedef struct registry {
     int count;
 } registry;
 
+typedef struct registry_ctx {
+    registry *to;
+} registry_ctx;
+
 static const char *registry_keep(registry *r, const char *text, size_t n)
 {
     char name[PGW__IDENT_MAX + 1];
@@ -126,7 +130,7 @@ static const char *registry_keep(registry *r, const char *text, size_t n)
 
 static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    registry *r = *(registry **)ctx;
+    registry *r = ((const registry_ctx *)ctx)->to;
     const int count = pgw__rows_count(rows);
     bool kept = true;
 
@@ -188,11 +192,12 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
 
 pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
 {
-    registry r = {NULL, NULL, 0}, *to = &r;
+    registry r = {NULL, NULL, 0};
+    const registry_ctx ctx = {&r};
     const pgw__call call = {.sql = PGW__SQL_TABLE_EACH,
                             .read = registry_read,
-                            .ctx = &to,
-                            .ctx_size = sizeof(to),
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
                             .flags = PGW__OWNED};
     pgw_status st;
 

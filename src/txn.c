@@ -43,8 +43,8 @@ pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg)
     pgw__backoff pause;
     pgw_status st = pgw__check_int(h, "tries", tries, 1, TXN_TRIES_MAX);
 
-    if (st == PGW_OK && fn == NULL) st = pgw__pq_refuse(h, "fn", NULL, "a function");
     if (st != PGW_OK) return st;
+    if (fn == NULL) return pgw__pq_refuse(h, "fn", NULL, "a function");
     pgw__backoff_init(&pause, TXN_PAUSE_BASE_MS, TXN_PAUSE_CAP_MS);
     for (;;) {
         st = txn_try(h, fn, arg);

@@ -359,7 +359,7 @@ void test_bad_options_are_refused(void)
 
 static int lock_in_some_order(int who)
 {
-    static char texts[200][8];
+    static char texts[200][16];
     static const char *keys[200];
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     pgw *mine = NULL;

@@ -181,6 +181,8 @@ void test_a_reaper_without_rights_on_the_table_says_so(void)
 /* Whoever registers by SQL can name anything: it is a name to us, and nothing else. */
 void test_hostile_registrations_do_nothing(void)
 {
+    PGresult *res;
+
     pgtemp_exec("CREATE TABLE canary (a int);"
                 "SELECT pgwork.table_register('public', 't\"; DROP TABLE canary; --', '{\"a\\\"; "
                 "DROP TABLE canary; --\"}', 'a''b', 'x) OR true --', 'tok');"
@@ -190,11 +192,10 @@ void test_hostile_registrations_do_nothing(void)
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
     TEST_ASSERT_EQUAL_INT64(
         2, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error <> ''"));
-    TEST_ASSERT_EQUAL(
-        PGRES_FATAL_ERROR,
-        PQresultStatus(PQexec(
-            pgtemp_conn(),
-            "SELECT pgwork.table_register('public', repeat('x', 64), '{a}', 'a', 'b', 'c')")));
+    res = PQexec(pgtemp_conn(),
+                 "SELECT pgwork.table_register('public', repeat('x', 64), '{a}', 'a', 'b', 'c')");
+    TEST_ASSERT_EQUAL(PGRES_FATAL_ERROR, PQresultStatus(res));
+    PQclear(res);
 }
 
 void test_old_operation_ids_are_forgotten(void)

@@ -453,7 +453,7 @@ static int count_up(pgw *mine, int who)
 {
     const pgw_table *const modes[] = {t, by_xmin, by_uuid};
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
-    char op[40];
+    char op[64];
 
     o.op = op, o.tries = 100000;
     for (int i = 0; i < INCREMENTS; i++) {
