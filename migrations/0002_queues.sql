@@ -166,8 +166,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(queue_drop.queue);
 BEGIN
-    -- The row first: an enqueue that reads it later finds no queue, one that read it earlier leaves
-    -- rows of a queue that is gone, which nobody can claim; they go with the next prune().
+    -- The row first: an enqueue that reads it later finds no queue. One that read it earlier, and commits later,
+    -- leaves jobs of a queue that is gone, which nobody sees; prune() deletes them. Hence: drain, wait, drop.
     DELETE FROM pgwork.queue t WHERE t.id = q.id;
     IF NOT force AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
                    OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
@@ -260,6 +260,6 @@ COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume();
 COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(); claims go on.';
 COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
 COMMENT ON FUNCTION pgwork.queue_purge(text, text) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; returns how many.';
-COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced.';
+COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first: jobs whose transactions commit later are lost with it.';
 COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and the age of the oldest ready job.';
 COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';

@@ -144,6 +144,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
+    gone integer;
     pruned bigint := 0;
     n_part bigint;
     op_ms bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
@@ -169,6 +170,20 @@ BEGIN
         GET DIAGNOSTICS n_part = ROW_COUNT;
         pruned := pruned + n_part;
         EXIT WHEN pruned >= batch;
+    END LOOP;
+    -- Jobs that producers committed after their queue was dropped: nobody sees them any more.
+    FOR gone IN
+        SELECT g FROM generate_series(1, (SELECT s.last_value FROM pgwork.queue_id_seq s)) g
+         WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.id = g)
+    LOOP
+        DELETE FROM pgwork.live_job j
+         WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.live_job d WHERE d.queue = gone LIMIT greatest(0, batch - pruned) FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        pruned := pruned + n_part;
+        DELETE FROM pgwork.delayed_job j
+         WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.delayed_job d WHERE d.queue = gone LIMIT greatest(0, batch - pruned) FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n_part = ROW_COUNT;
+        pruned := pruned + n_part;
     END LOOP;
     RETURN pruned;
 END $$;

@@ -13,7 +13,7 @@ typedef enum pgw__sql {
     PGW__SQL_COUNT
 } pgw__sql;
 
-#define PGW__SCHEMA_MIN 1 /* versions of the schema that this library works with */
+#define PGW__SCHEMA_MIN 12 /* versions of the schema that this library works with */
 #define PGW__SCHEMA_MAX pgw__sql_migrations()
 
 const char *pgw__sql_name(pgw__sql id);

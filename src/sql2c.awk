@@ -30,7 +30,7 @@ FNR == 1 {
     if (FILENAME ~ /(^|\/)migrations\//) {
         number = file
         sub(/[^0-9].*/, "", number)
-        if (number == "") { print FILENAME ": a migration's name starts with its number" > "/dev/stderr"; exit 1 }
+        if (number + 0 != ++migrations) { print FILENAME ": migration " migrations " should come here" > "/dev/stderr"; exit 1 }
         printf "\nPGW__MIGRATION(%d, \"%s\",\n", number, file
     } else {
         stem = file

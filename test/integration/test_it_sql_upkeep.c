@@ -290,6 +290,22 @@ void test_drop_refuses_while_there_are_jobs(void)
     TEST_ASSERT_EQUAL_STRING("gone", kit_say(a, "complete", &job, ""));
 }
 
+void test_jobs_that_come_after_their_queue_went_are_pruned(void)
+{
+    fill("q", 1);
+    kit_do(b, "BEGIN");
+    kit_put(b, "q");
+    kit_do(b, "SELECT pgwork.enqueue('q', delay_ms => 60000)");
+    kit_do(a, "SELECT pgwork.queue_drop('q', true)");
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.live_job"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.prune()"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.live_job"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.delayed_job"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.prune()"));
+}
+
 void test_depth_counts_up_to_what_is_asked(void)
 {
     kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q')");
@@ -467,7 +483,8 @@ void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
     kit_put(b, "q");
     TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
     TEST_ASSERT_EQUAL_INT64(
-        0, kit_number(watch, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"));
+        0, kit_number(watch, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+                             "database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
 }
 
 void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)
