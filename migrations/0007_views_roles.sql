@@ -24,6 +24,9 @@ SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_m
        q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms, q.retention_ms, q.max_bytes, q.notify
   FROM pgwork.queue q CROSS JOIN LATERAL pgwork.depth(q.name) d;
 
+CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
+CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
+
 CREATE FUNCTION pgwork.version() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT max(number) FROM pgwork.migration
@@ -31,6 +34,8 @@ $$;
 
 COMMENT ON VIEW pgwork.job IS 'Every job in one place, whatever its state: ready, leased, delayed, dead, done, cancelled.';
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; pgwork.depth(queue, at_most) is the cheap way.';
+COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
+COMMENT ON VIEW pgwork.beats IS 'Signs of life of reapers.';
 COMMENT ON FUNCTION pgwork.version() IS 'Number of the last migration applied.';
 
 -- Roles belong to the cluster, so another schema may have made them; whoever may not make roles asks somebody who may.
@@ -74,7 +79,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
         IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queue, %1$I.setting, %1$I.beat, %1$I.migration TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

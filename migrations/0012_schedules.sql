@@ -64,6 +64,9 @@ CREATE TABLE pgwork.tick (
     PRIMARY KEY (schedule, slot)
 );
 
+CREATE VIEW pgwork.schedules AS SELECT * FROM pgwork.schedule;
+CREATE VIEW pgwork.ticks AS SELECT * FROM pgwork.tick;
+
 COMMENT ON TABLE pgwork.schedule IS 'Schedules: what they are, when they come next, and who holds their tick. Written by the functions only.';
 COMMENT ON TABLE pgwork.tick IS 'The newest ticks of each schedule.';
 
@@ -503,6 +506,8 @@ BEGIN
     next_ms := least(next_ms, due_ms);
 END $$;
 
+COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
+COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap() and prune() as far as each is due; call it again after next_ms.';
 COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time; that stays when expression and zone do.';
@@ -529,7 +534,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('REVOKE ALL ON FUNCTION %I._maintain_jobs(integer) FROM %I', s, who);
         IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.schedule, %1$I.tick TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.schedules, %1$I.ticks TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

@@ -6,11 +6,11 @@ WITH dead AS (
 ), found AS (
     SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(q.name)) AS finding,
            format('When that is over: `pgwork queue resume %s`.', quote_literal(q.name)) AS advice
-      FROM pgwork.queue q WHERE q.paused
+      FROM pgwork.queues q WHERE q.paused
     UNION ALL
     SELECT 1, 'queues', format('queue %s is being drained: it takes no jobs', quote_literal(q.name)),
            format('When that is over: `pgwork queue resume %s`.', quote_literal(q.name))
-      FROM pgwork.queue q WHERE q.draining
+      FROM pgwork.queues q WHERE q.draining
     UNION ALL
     SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.queue), d.n,
                                      date_trunc('second', clock_timestamp() - d.last)),
@@ -19,4 +19,4 @@ WITH dead AS (
 )
 SELECT grade, check_name, finding, advice FROM found
 UNION ALL
-SELECT 0, 'queues', (SELECT count(*) FROM pgwork.queue) || ' queues, none shut, no dead letters', '' WHERE NOT EXISTS (SELECT FROM found)
+SELECT 0, 'queues', (SELECT count(*) FROM pgwork.queues) || ' queues, none shut, no dead letters', '' WHERE NOT EXISTS (SELECT FROM found)

@@ -4,22 +4,22 @@
 WITH found AS (
     SELECT 2 AS grade, 'schedules' AS check_name, format('schedule %s does not run: %s', quote_literal(s.name), s.error) AS finding,
            format('Since %s. Mend the cause, it is tried again by itself; or define the schedule anew.', date_trunc('second', s.error_at)) AS advice
-      FROM pgwork.schedule s WHERE s.error IS NOT NULL AND NOT s.paused
+      FROM pgwork.schedules s WHERE s.error IS NOT NULL AND NOT s.paused
     UNION ALL
     SELECT 2, 'schedules', format('schedule %s is overdue by %s', quote_literal(s.name), date_trunc('second', clock_timestamp() - s.next_at)),
            CASE WHEN s.queue IS NULL THEN 'No node asks for its ticks: see that the program that calls pgw_cron_claim_due() runs.'
                 ELSE 'See that a reaper runs: it enqueues the ticks.' END
-      FROM pgwork.schedule s
+      FROM pgwork.schedules s
      WHERE s.error IS NULL AND NOT s.paused AND s.slot IS NULL AND s.next_at < clock_timestamp() - interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s has ticks noted up to %s, which is still to come', quote_literal(s.name), s.base),
            format('The server''s clock was set back. Until that time nothing is due; `pgwork cron pause %1$s`, then resume, plans it afresh.', s.name)
-      FROM pgwork.schedule s WHERE NOT s.paused AND s.base > clock_timestamp() + interval '1 min'
+      FROM pgwork.schedules s WHERE NOT s.paused AND s.base > clock_timestamp() + interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s is paused', quote_literal(s.name)),
            format('When that is over: `pgwork cron resume %s`.', s.name)
-      FROM pgwork.schedule s WHERE s.paused
+      FROM pgwork.schedules s WHERE s.paused
 )
 SELECT grade, check_name, finding, advice FROM found
 UNION ALL
-SELECT 0, 'schedules', (SELECT count(*) FROM pgwork.schedule) || ' schedules, none in trouble', '' WHERE NOT EXISTS (SELECT FROM found)
+SELECT 0, 'schedules', (SELECT count(*) FROM pgwork.schedules) || ' schedules, none in trouble', '' WHERE NOT EXISTS (SELECT FROM found)

@@ -2,10 +2,10 @@
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
-    SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last FROM pgwork.beat WHERE role = 'reaper'
+    SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last FROM pgwork.beats WHERE role = 'reaper'
 ), expired AS (
     SELECT count(*) AS n, min(j.lease_until) AS oldest
-      FROM pgwork.job j JOIN pgwork.queue q ON q.name = j.queue
+      FROM pgwork.job j JOIN pgwork.queues q ON q.name = j.queue
      WHERE j.state = 'leased' AND j.lease_until < clock_timestamp() - q.lease_ms * interval '1 ms'
 ), late AS (
     SELECT count(*) AS n, min(j.run_at) AS oldest FROM pgwork.job j WHERE j.state = 'delayed' AND j.run_at < clock_timestamp() - interval '10 s'

@@ -871,10 +871,10 @@ void test_roles_may_what_they_need(void)
                                              "'pgwork.maintain(integer)', 'EXECUTE')::int"));
     TEST_ASSERT_EQUAL_INT64(
         0, pgtemp_number(
-               "SELECT has_table_privilege('pgwork_worker', 'pgwork.schedule', 'SELECT')::int"));
+               "SELECT has_table_privilege('pgwork_worker', 'pgwork.schedules', 'SELECT')::int"));
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number(
-               "SELECT has_table_privilege('pgwork_operator', 'pgwork.tick', 'SELECT')::int"));
+               "SELECT has_table_privilege('pgwork_operator', 'pgwork.ticks', 'SELECT')::int"));
 }
 
 /* ---- memory ---- */

@@ -97,11 +97,11 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
                     " unnest('{public,pgwork_producer,pgwork_worker,pgwork_operator}'::text[]) r"));
 }
 
-/* The operator reads; nobody writes. */
+/* The operator reads some views; nobody has a right on a table. */
 void test_no_role_has_rights_on_tables(void)
 {
     TEST_ASSERT_EQUAL_STRING(
-        "pgwork_operator SELECT beat, job, migration, queue, queue_stats, schedule, setting, tick",
+        "pgwork_operator SELECT beats, job, queue_stats, queues, schedules, ticks",
         kit_text(
             a,
             "SELECT string_agg(grantee || ' ' || privilege_type || ' ' || t, '; ') FROM ("
