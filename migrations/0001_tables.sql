@@ -32,6 +32,8 @@ CREATE TABLE pgwork.migration (
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+CREATE VIEW pgwork.migrations AS SELECT * FROM pgwork.migration;
+
 CREATE TABLE pgwork.setting (
     name  text PRIMARY KEY,
     value text NOT NULL,
@@ -172,6 +174,7 @@ CREATE TABLE pgwork.beat (
 );
 
 COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private and change without notice.';
+COMMENT ON VIEW pgwork.migrations IS 'What was applied to this schema, and when.';
 COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';

@@ -2,5 +2,5 @@
 -- params: none
 -- returns: number int, name text, checksum text
 SELECT number, name, checksum
-  FROM pgwork.migration
+  FROM pgwork.migrations
  ORDER BY number
