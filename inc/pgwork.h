@@ -17,27 +17,37 @@
  *
  * Rules that hold for every function here, and are not repeated:
  *
- *   Status.      0 is done; > 0 is an outcome that is no error; < 0 is an error. The story behind an
- *                error stands on the handle: pgw_error_message(), pgw_error_hint().
- *   Ownership.   Three words only. "caller owns (free with X)"; "borrowed until Y"; "copied":
- *                the library has its own copy when the call returns. An out-parameter comes first
- *                after the handle and is NULL or 0 after a failure. Every _free and _close takes NULL.
- *   Transaction. On a handle from pgw_open() each verb is a transaction of its own, committed when
- *                the call returns PGW_OK. On a handle from pgw_attach() each verb runs in whatever
- *                transaction the caller has open, and the library never sends BEGIN or COMMIT.
- *   Threads.     One handle, one thread at a time; different handles are independent. The only
- *                functions that may be called from anywhere are pgw_stop_notify() and
- *                pgw_reaper_reload(), which are also safe in a signal handler.
- *                Only pgw_worker_run() starts threads.
+ *   Status.      0 is done; > 0 is an outcome that is no error; < 0 is an error. The story behind
+ *                an error stands on the handle: pgw_error_message(), pgw_error_hint().
+ *   Ownership.   Three forms only. "Caller owns (free with X)"; "borrowed until Y"; "copied": the
+ *                library has its own copy when the call returns. Arguments are copied where nothing
+ *                else is said. An out-parameter is NULL or 0 after a failure. Every _free and
+ *                _close takes NULL.
+ *   Options.     A struct with struct_size starts from its _INIT macro, so that it may grow.
+ *                @p opts may be NULL where nothing else is said: the defaults.
+ *   Lists.       An _each function calls @p fn for each item until it returns non-zero. Item and
+ *                strings are borrowed until @p fn returns; in it no verb may be called on the same
+ *                handle. PGW_EMPTY: there is none.
+ *   Transaction. A verb is a function that speaks to the server. On a handle from pgw_open() each
+ *                verb is a transaction of its own, committed when the call returns PGW_OK, unless
+ *                pgw_txn_begin() opened one. On a handle from pgw_attach() each verb runs in
+ *                whatever transaction the caller has open, and the library never sends BEGIN or
+ *                COMMIT.
+ *   Threads.     One handle, one thread at a time; different handles are independent. Whatever is
+ *                const when it is read (jobs, rows, tables) may be read by any number of threads.
+ *                pgw_stop_notify() and pgw_reaper_reload() may be called from anywhere, also from a
+ *                signal handler. Only pgw_worker_run() starts threads.
  *   Time.        Durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us)
  *                by the server's clock. Deadlines of waits use the monotonic clock.
  *   Unknown.     A statement whose answer was lost may have been applied: PGW_EUNKNOWN. Repeating a
  *                finishing verb is harmless (the token decides); repeating an enqueue is harmless
- *                when it carries an operation id.
+ *                when it carries an operation id. doc/guarantees.md has the whole list.
  *
- * Any verb can also return PGW_ENOMEM, PGW_EMISUSE, PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED,
- * PGW_ETXN, PGW_ERETRY, PGW_ESCHEMA, PGW_EPERM, PGW_EDB, PGW_EPROTO and, when it writes,
- * PGW_EUNKNOWN; the text of a function names what it returns beyond these.
+ * Any verb can also return PGW_EINVAL (the message names argument, value and what is allowed),
+ * PGW_ENOMEM, PGW_EMISUSE, PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED, PGW_ETXN, PGW_ERETRY,
+ * PGW_ESCHEMA, PGW_EPERM, PGW_EDB, PGW_EPROTO; when it writes, PGW_EUNKNOWN; and on an attached
+ * handle PGW_ELOCKED, when the caller's lock_timeout passed. The text of a function names what it
+ * returns beyond these.
  */
 #ifndef PGWORK_H
 #define PGWORK_H
@@ -60,7 +70,11 @@ extern "C" {
 #define PGW_VERSION_STRING "0.1.0"
 #define PGW_VERSION_NUMBER 0x000100 /* MM mm pp */
 
-/** The version of the library that is running: compare with PGW_VERSION_STRING. Static text. */
+/**
+ * The version of the library that is running. Static text.
+ *
+ *     if (strcmp(pgw_version(), PGW_VERSION_STRING) != 0) puts("not the one I was built with");
+ */
 PGW_API const char *pgw_version(void);
 /** @} */
 
@@ -82,6 +96,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
 /* ------------------------------------------------------------------------------------------- */
 /** @name Status @{
  * Codes are never renumbered and never reused. Ask the questions below instead of switching. */
+/* clang-format off */
 #define PGW_STATUS_MAP(XX)                                                                         \
     XX(OK, 0, "done")                                                                              \
     XX(EMPTY, 1, "nothing to claim")                                                               \
@@ -112,6 +127,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
     XX(EPAUSED, -20, "the queue does not accept jobs: it is being drained")                        \
     XX(EPOOLED, -21, "needs a session of its own, not a pooler in transaction mode")               \
     XX(EHELD, -22, "this handle holds the lock already")
+/* clang-format on */
 
 typedef enum pgw_status {
 #define PGW_STATUS_ENUM(name, number, text) PGW_##name = number,
@@ -119,17 +135,26 @@ typedef enum pgw_status {
 #undef PGW_STATUS_ENUM
 } pgw_status;
 
-/** "PGW_ELEASE" for PGW_ELEASE; "PGW_?" for a number that is no status. Static text. */
+/**
+ * "PGW_ELEASE" for PGW_ELEASE; "PGW_?" for a number that is no status. Static text.
+ *
+ *     st = pgw_complete(h, NULL, "mail", &ref, NULL, 1);
+ *     if (pgw_is_lost(st)) work("undo"); // somebody else may have the job
+ *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
+ *     else if (pgw_is_bug(st)) abort();
+ *     else if (st < 0) fprintf(stderr, "%s: %s\n", pgw_status_name(st), pgw_status_text(st));
+ */
 PGW_API const char *pgw_status_name(pgw_status st);
 /** One sentence for humans. Static text. */
 PGW_API const char *pgw_status_text(pgw_status st);
 /** Not applied, and the same call may well succeed later: ECONN, ETIMEDOUT, ERETRY, ELOCKED. */
 PGW_API bool pgw_is_retriable(pgw_status st);
-/** What the caller held is gone, stop the work: ELEASE, ECONN. */
+/** What the caller held is gone, or may be: stop the work. ELEASE, ECONN. */
 PGW_API bool pgw_is_lost(pgw_status st);
 /** Applied or not cannot be said: EUNKNOWN. */
 PGW_API bool pgw_is_unknown(pgw_status st);
-/** A mistake in the program or a mismatch of versions, repeating is useless: EINVAL, EMISUSE, ESCHEMA, EPROTO. */
+/** A mistake in the program or a mismatch of versions, repeating is useless: EINVAL, EMISUSE,
+ * ESCHEMA, EPROTO. */
 PGW_API bool pgw_is_bug(pgw_status st);
 /** @} */
 
@@ -144,7 +169,16 @@ typedef struct pgw_allocator {
 
 /**
  * Replaces malloc for the whole process. Call it before anything else of the library, with no
- * handle open; NULL brings malloc back. @p a is copied. Thread rule: before other threads start.
+ * handle open; NULL brings malloc back. Thread rule: before other threads start. libpq goes on
+ * using malloc for itself.
+ *
+ *     static int blocks;
+ *     static void *my_alloc(void *ctx, size_t size) { ++*(int *)ctx; return malloc(size); }
+ *     static void *my_realloc(void *ctx, void *p, size_t n) { (void)ctx; return realloc(p, n); }
+ *     static void my_free(void *ctx, void *p) { --*(int *)ctx; free(p); }
+ *
+ *     const pgw_allocator mine = {&blocks, my_alloc, my_realloc, my_free};
+ *     pgw_set_allocator(&mine);
  */
 PGW_API void pgw_set_allocator(const pgw_allocator *a);
 /** @} */
@@ -152,57 +186,80 @@ PGW_API void pgw_set_allocator(const pgw_allocator *a);
 /* ------------------------------------------------------------------------------------------- */
 /** @name Configuration @{
  * One table of named properties with types, limits, defaults and texts; pgw_conf_each() walks it,
- * `pgwork -X list` prints it. Values are text, checked when they are set. */
+ * `pgwork -X list` prints it. Values are text, checked when they are set.
+ *
+ *     static int show(const pgw_property *p, void *arg)
+ *     {
+ *         return fprintf(arg, "%s=%s (%s; %s)\n", p->name, p->value, p->text, p->allowed) < 0;
+ *     }
+ *     static void say(void *arg, pgw_level level, const char *room, const char *message)
+ *     {
+ *         fprintf(arg, "<%d> %s: %s\n", level, room, message);
+ *     }
+ *
+ *     pgw_conf *conf;
+ *     if (pgw_conf_new(&conf) != PGW_OK) return;
+ *     if (pgw_conf_set(conf, "worker.lease_ms", "1m") != PGW_OK) puts(pgw_conf_error(conf));
+ *     puts(pgw_conf_get(conf, "worker.lease_ms")); // "0": as it was
+ *     pgw_conf_set_log(conf, PGW_WARN, say, stderr);
+ *     pgw_conf_each(conf, show, stdout);
+ *     pgw_conf_free(conf);
+ */
 
 /** A configuration with every default. Caller owns it (free with pgw_conf_free). PGW_ENOMEM. */
 PGW_API pgw_status pgw_conf_new(pgw_conf **conf);
-/**
- * Sets a property; name and value are copied. PGW_ENOTFOUND: no such property. PGW_EINVAL: the
- * value is not allowed; pgw_conf_error() names property, value and what is allowed.
- * NULL brings the default back. PGW_ENOMEM. After a failure the property is as it was.
- *
- *     pgw_conf_set(conf, "worker.lease_ms", "60000");
- */
+/** Sets a property; NULL brings its default back. PGW_ENOTFOUND: no such property. PGW_EINVAL: the
+ * value is not allowed; pgw_conf_error() names property, value and what is allowed. PGW_ENOMEM.
+ * After a failure the property is as it was. */
 PGW_API pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *value);
-/** The value as text, borrowed until the next set or free; NULL when there is no such property.
- * Numbers and switches come back in one spelling: "007" is "7", "yes" is "on". */
+/** The value as text, borrowed until the next set or free; NULL: there is no such property. Numbers
+ * and switches come back in one spelling: "007" is "7", "yes" is "on". */
 PGW_API const char *pgw_conf_get(const pgw_conf *conf, const char *name);
-/** What the last pgw_conf_set() had to say; borrowed until the next call on @p conf. Never NULL. */
+/** What the last pgw_conf_set() had to say, or "". Borrowed until the next set or free. */
 PGW_API const char *pgw_conf_error(const pgw_conf *conf);
 
 typedef struct pgw_property {
     const char *name, *type, *value, *initial, *allowed, *text;
 } pgw_property;
 /** Calls @p fn for every property until it returns non-zero, and returns that; @p conf may be NULL:
- * the defaults. A connection string may hold a password: its value is "(set)" or "". The strings are
- * borrowed during the call. */
-PGW_API int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg), void *arg);
+ * the defaults. A connection string may hold a password: its value is "(set)" or "". */
+PGW_API int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg),
+                          void *arg);
+/** Whoever was given the configuration has a copy. */
 PGW_API void pgw_conf_free(pgw_conf *conf);
 
 typedef enum pgw_level { PGW_ERROR = 1, PGW_WARN, PGW_INFO, PGW_DEBUG, PGW_TRACE } pgw_level;
 typedef void pgw_log_fn(void *arg, pgw_level level, const char *room, const char *message);
-/**
- * Where messages go. Silent by default. Payloads, parameter values and connection strings are never
- * logged. In the callback no pgwork function may be called on the handle that logs. The worker
- * calls it from its own threads, one at a time.
- */
+/** Where messages up to @p level go; nowhere by default. Payloads, parameter values and connection
+ * strings are never logged. In the callback no function may be called on the handle that logs. The
+ * worker calls it from its own threads, one at a time. */
 PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
-/** @name Stop @{ */
+/** @name Stop @{
+ *     static pgw_stop *end;
+ *     static void on_term(int sig) { (void)sig; pgw_stop_notify(end); }
+ *
+ *     if (pgw_stop_new(&end) != PGW_OK) return;
+ *     signal(SIGTERM, on_term);
+ *     struct pollfd p = {.fd = pgw_stop_fd(end), .events = POLLIN};
+ *     while (pgw_stop_count(end) == 0) poll(&p, 1, -1);
+ *     pgw_stop_free(end);
+ */
+
 /** Caller owns it (free with pgw_stop_free, after everything that was given it has returned).
  * PGW_ENOMEM: no memory, or no descriptors left. */
 PGW_API pgw_status pgw_stop_new(pgw_stop **stop);
-/**
- * Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
- * May be called from any thread and from a signal handler; keeps errno.
- */
+/** Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
+ * Any thread, any signal handler; keeps errno. */
 PGW_API void pgw_stop_notify(pgw_stop *stop);
-/** How often it was asked: 0, 1, 2. */
+/** How often it was asked: 0, 1, 2. Any thread; NULL: 0. */
 PGW_API int pgw_stop_count(const pgw_stop *stop);
-/** A descriptor that becomes readable at the first notify and stays so: for the caller's own poll(). */
+/** A descriptor that becomes readable at the first notify and stays so: for a poll() of one's own.
+ * Not to be read from or closed. */
 PGW_API int pgw_stop_fd(const pgw_stop *stop);
+/** Keeps errno. */
 PGW_API void pgw_stop_free(pgw_stop *stop);
 /** @} */
 
@@ -217,13 +274,16 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * jittered backoff inside that call's deadline; names are looked up by libpq, which may take longer
  * (hostaddr in the connection string avoids it). Settings that the SQL depends on are the library's
  * own, whatever role and database say; `options` in the connection string may set others.
- * PGW_EINVAL: the connection string cannot be parsed.
  *
- * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns it
- * in both cases (free with pgw_close).
+ * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
+ * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed.
+ * PGW_ECONN: no server, also within the time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or
+ * schema, or not of a version that fits.
  *
  *     pgw *h;
- *     if (pgw_open(&h, NULL) != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
+ *     if (pgw_open(&h, NULL) != PGW_OK)
+ *         fprintf(stderr, "%s: %s (%s)\n", pgw_status_name(pgw_error_status(h)),
+ *                 pgw_error_message(h), pgw_error_hint(h));
  *     pgw_close(h);
  */
 PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
@@ -232,82 +292,149 @@ PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
  * Wraps a connection of the caller's, to take part in its transactions. The library never closes,
  * resets or configures it, prepares nothing, listens to nothing, and sends no BEGIN or COMMIT: what
  * a verb did stands or falls with the caller's transaction. @p conn is borrowed until pgw_close().
- * PGW_EMISUSE when it is busy, in pipeline mode, or its client_encoding is not UTF8; PGW_ETXN when its
- * transaction has failed. After a deadline without any answer it may be left busy. In libpq's blocking
- * mode, sending may wait for the socket beyond the deadline: tcp_user_timeout bounds it.
+ * Sends nothing, and does not check the schema's version.
  *
- *     PQexec(conn, "BEGIN");
- *     PQexec(conn, "INSERT INTO orders ...");
- *     pgw_attach(&h, conn, NULL);
- *     pgw_enqueue(h, &id, "mail", &job, NULL);     // exists exactly if the order does
- *     pgw_close(h);
- *     PQexec(conn, "COMMIT");
+ * *h as after pgw_open(). PGW_EMISUSE: the connection is busy, in pipeline mode, or its
+ * client_encoding is not UTF8; each verb looks again. PGW_ETXN: its transaction has failed.
+ * PGW_ECONN: it is lost. After a deadline without any answer it may be left busy. In libpq's
+ * blocking mode, sending may wait for the socket beyond the deadline: tcp_user_timeout bounds it.
+ *
+ *     pgw *q;
+ *     pgw_new job = PGW_NEW_INIT;
+ *     PQclear(PQexec(conn, "BEGIN"));
+ *     PQclear(PQexec(conn, "INSERT INTO orders VALUES (42)"));
+ *     st = pgw_attach(&q, conn, NULL);
+ *     if (st == PGW_OK) st = pgw_enqueue(q, NULL, "mail", &job, NULL);
+ *     pgw_close(q);
+ *     PQclear(PQexec(conn, st < 0 ? "ROLLBACK" : "COMMIT")); // both, or neither
  */
 PGW_API pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
 
-/** Ends the session (not an attached one) and frees the handle. NULL is fine. */
+/** Ends the session (not an attached one) and frees the handle. In the child of a fork it does what
+ * pgw_abandon() does. */
 PGW_API void pgw_close(pgw *h);
-/** For the child of a fork: frees the handle without a word to the server, whose session is the parent's. */
+/**
+ * For the child of a fork: frees the handle without a word to the server, whose session is the
+ * parent's. All other calls on it return PGW_EMISUSE there.
+ *
+ *     if (fork() == 0) {
+ *         pgw_abandon(h);
+ *         _exit(0);
+ *     }
+ */
 PGW_API void pgw_abandon(pgw *h);
 
-/** The last call's status and story. The strings live in the handle: borrowed until its next call; never NULL. */
+/** The last call's status and story. The strings are borrowed until the handle's next call; never
+ * NULL. Of a NULL handle: out of memory. */
 PGW_API pgw_status pgw_error_status(const pgw *h);
 PGW_API const char *pgw_error_message(const pgw *h);
-PGW_API const char *pgw_error_hint(const pgw *h);      /* what to do next, or "" */
-PGW_API const char *pgw_error_sqlstate(const pgw *h);  /* five characters, or "" */
-PGW_API const char *pgw_error_statement(const pgw *h); /* name of the statement, or "" */
+PGW_API const char *pgw_error_hint(const pgw *h);     /* what to do next, or "" */
+PGW_API const char *pgw_error_sqlstate(const pgw *h); /* five characters, or "" */
+/**
+ * The name of the statement, or "".
+ *
+ *     printf("%s: %s\n", pgw_error_statement(h), pgw_error_sqlstate(h)); // job_claim: 57P01
+ */
+PGW_API const char *pgw_error_statement(const pgw *h);
 
-/** Waits of @p h end with PGW_ECANCELED once @p stop is notified (a statement under way is cancelled at the second). Borrowed until changed or pgw_close(). */
+/**
+ * Waits of @p h end with PGW_ECANCELED once @p stop is notified; a statement under way is cancelled
+ * at the second notify. @p stop is borrowed until changed or pgw_close(); NULL: none.
+ *
+ *     pgw_set_stop(h, stop);
+ *     pgw_set_timeout(h, 2000);
+ */
 PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
-/** Deadline of each following call; 0 brings the property `call.timeout_ms` back, < 0 is never. When it
- * passes, the statement is cancelled, and what the server then says within half a second is what the call
- * returns: PGW_ETIMEDOUT is certain, else a write is PGW_EUNKNOWN. */
+/** Deadline of each following call; 0 brings the property `call.timeout_ms` back, < 0 is never.
+ * When it passes, the statement is cancelled, and what the server then says within half a second is
+ * what the call returns: PGW_ETIMEDOUT is certain, else a write is PGW_EUNKNOWN. A connection that
+ * cannot be had in time is PGW_ECONN. */
 PGW_API void pgw_set_timeout(pgw *h, int64_t timeout_ms);
-/** The server's clock at its last answer to a claim or extend; 0 before the first. */
+/** The server's clock at the last claim that found jobs, or the last extend; 0 before the first. */
 PGW_API int64_t pgw_server_time_us(const pgw *h);
-/** Is there a pooler between us that changes sessions between transactions? Asked once per connection.
- * A pooler in session mode cannot be told from one in transaction mode, and counts as one. */
+/**
+ * Is there a pooler between us that changes sessions between transactions? Found out once per
+ * connection; on an attached handle by a statement each time. A pooler in session mode cannot be
+ * told from one in transaction mode, and counts as one.
+ *
+ *     bool pooled;
+ *     if (pgw_is_pooled(h, &pooled) == PGW_OK && pooled) puts("workers poll here");
+ *     printf("server's clock: %" PRId64 "\n", pgw_server_time_us(h));
+ */
 PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Without blocking @{
- * The same verbs, in the caller's event loop. pgw_async() arms the next verb on the handle: it sends
- * and returns PGW_AGAIN instead of waiting, and @p done is called exactly once, from pgw_step(), when
- * its answer is complete and committed; out-parameters are filled by then, so they must live until
- * then. A verb that fails at once returns its error and @p done is never called. In @p done the next
- * verb may be started, or the handle closed. One verb at a time per handle. A lost connection is opened
- * again on the way: ask for descriptor and events anew after each step. When a deadline passes, a step
- * may take up to a quarter of a second for the cancel. Verbs that wait or take
- * several round trips (pgw_open, pgw_claim with wait_ms, loads, migrate, loops) return PGW_EMISUSE
- * when armed. */
-#define PGW_READ 1
+ * The same verbs, in the caller's event loop. pgw_async() arms the next verb on the handle: it
+ * sends and returns PGW_AGAIN instead of waiting, and @p done is called exactly once, from
+ * pgw_step(), when its answer is complete and committed; out-parameters are filled by then, so they
+ * must live until then. A verb that fails at once returns its error and @p done is never called. In
+ * @p done the next verb may be started, or the handle closed. One verb at a time per handle. A lost
+ * connection is opened again on the way: ask for descriptor and events anew after each step. When a
+ * deadline passes, a step may take up to a quarter of a second for the cancel. Verbs that wait or
+ * take several round trips (a claim with wait_ms, transactions, loads, migrations, loops) return
+ * PGW_EMISUSE when armed.
+ *
+ *     static void found(pgw *h, pgw_status st, void *arg)
+ *     {
+ *         if (st < 0) fprintf(stderr, "%s\n", pgw_error_message(h));
+ *         *(bool *)arg = true;
+ *     }
+ *
+ *     const char *queues[] = {"mail"};
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     bool over = false;
+ *     o.queues = queues, o.queues_count = 1;
+ *     pgw_async(h, found, &over);
+ *     if (pgw_claim(h, &batch, &o) != PGW_AGAIN) return;
+ *     while (!over) {
+ *         struct pollfd p = {.fd = pgw_fd(h)};
+ *         if (pgw_events(h) & PGW_READ) p.events |= POLLIN;
+ *         if (pgw_events(h) & PGW_WRITE) p.events |= POLLOUT;
+ *         poll(&p, 1, (int)pgw_timeout_ms(h));
+ *         pgw_step(h, pgw_events(h));
+ *     }
+ */
+#define PGW_READ  1
 #define PGW_WRITE 2
 typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
+/** Arms the next verb; @p done NULL: disarms. */
 PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
-PGW_API int pgw_fd(const pgw *h);             /* the socket; may change after a reconnect; -1: none */
-PGW_API int pgw_events(const pgw *h);         /* PGW_READ | PGW_WRITE wanted now; 0: idle */
-PGW_API int64_t pgw_timeout_ms(const pgw *h); /* call pgw_step by then; -1: no hurry */
-/** Does what can be done without waiting; @p events says what poll() found. PGW_AGAIN: call again when ready. PGW_OK: idle. */
+/** The socket; may change after a reconnect; -1: none now. */
+PGW_API int pgw_fd(const pgw *h);
+/** PGW_READ | PGW_WRITE: what to wait for now; 0: nothing, or only for pgw_timeout_ms(). */
+PGW_API int pgw_events(const pgw *h);
+/** Call pgw_step() by then; -1: no hurry. */
+PGW_API int64_t pgw_timeout_ms(const pgw *h);
+/** Does what can be done without waiting; @p events says what poll() found. PGW_AGAIN: call again
+ * when ready. PGW_OK: idle. The verb's own status goes to @p done. */
 PGW_API pgw_status pgw_step(pgw *h, int events);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Jobs: references @{ */
 
-/** The fencing token of one claim. The number only grows for a job; the nonce is random. Compared for equality. */
+/** The fencing token of one claim. The number only grows for a job; the nonce is random. Compared
+ * for equality. */
 typedef struct pgw_token {
     uint64_t number, nonce;
 } pgw_token;
 
-/** What a finishing verb needs to name a job and prove that it is ours. A plain value: copy it freely. */
+/** What a finishing verb needs to name a job and prove that it is ours. A plain value. */
 typedef struct pgw_ref {
     int64_t id;
     pgw_token token;
 } pgw_ref;
 
 #define PGW_TOKEN_TEXT 37 /* bytes for a token as text, with the end */
-/** Writes the token as one shell word (a UUID) into @p text. Returns @p text. */
+/**
+ * Writes the token as one shell word (a UUID) into @p text. Returns @p text.
+ *
+ *     char text[PGW_TOKEN_TEXT];
+ *     puts(pgw_token_format(ref.token, text));
+ *     if (pgw_token_parse(&ref.token, text) != PGW_OK) puts("not a token");
+ */
 PGW_API char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT]);
 /** PGW_EINVAL: not a token. */
 PGW_API pgw_status pgw_token_parse(pgw_token *token, const char *text);
@@ -316,146 +443,246 @@ PGW_API pgw_status pgw_token_parse(pgw_token *token, const char *text);
 /* ------------------------------------------------------------------------------------------- */
 /** @name Enqueue @{ */
 
-/** How long a unique key stays taken. */
+/** How long a unique key stays taken: until the job is over, until it is claimed, or for
+ * key_period_ms, whatever becomes of it. */
 typedef enum pgw_key_scope { PGW_KEY_UNFINISHED, PGW_KEY_READY, PGW_KEY_PERIOD } pgw_key_scope;
-/** What an enqueue does when its unique key is taken. */
+/** What an enqueue does when its unique key is taken: nothing (PGW_EXISTS); put its payload and
+ * body into the job that waits (PGW_REPLACED; PGW_EXISTS when that runs); fail (PGW_EEXISTS). */
 typedef enum pgw_key_policy { PGW_KEY_SKIP, PGW_KEY_REPLACE, PGW_KEY_ERROR } pgw_key_policy;
 
-/** A job to be. Start from PGW_NEW_INIT; every string is copied. */
+/* clang-format off */
+/** A job to be. */
 typedef struct pgw_new {
     size_t struct_size;
-    const char *payload; /* JSON text, NULL: none */
-    const char *kind;    /* what sort of job, up to 255 bytes; NULL: "" */
-    const void *body;    /* opaque bytes beside the payload, NULL: none */
+    const char *payload;      /* JSON text, NULL: none */
+    const char *kind;         /* what sort of job, up to 255 bytes; NULL: "" */
+    const void *body;         /* opaque bytes beside the payload, NULL: none */
     size_t body_size;
-    int priority;         /* 0 (first) .. 9 */
-    int64_t run_at_us;    /* not before, server's clock; 0: at once */
-    int64_t delay_ms;     /* or: this long from now; not together with run_at_us */
-    int max_attempts;     /* 0: as the queue says */
-    int64_t lease_ms;     /* 0: as the claim or the queue says */
+    int priority;             /* 0 (first) .. 9 */
+    int64_t run_at_us;        /* not before, server's clock; 0: at once */
+    int64_t delay_ms;         /* or: this long from now; not together with run_at_us */
+    int max_attempts;         /* 1 .. 1000; 0: as the queue says */
+    int64_t lease_ms;         /* 100 .. 86,400,000; 0: as the claim or the queue says */
     const char *const *tags;
-    size_t tags_count;    /* up to 32, each up to 255 bytes */
-    const char *key;      /* unique key, up to 255 bytes; NULL: none */
+    size_t tags_count;        /* up to 32, each up to 255 bytes */
+    const char *key;          /* unique key, up to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
-    int64_t key_period_ms; /* for PGW_KEY_PERIOD */
+    int64_t key_period_ms;    /* for PGW_KEY_PERIOD */
 } pgw_new;
-/* clang-format off */
-#define PGW_NEW_INIT {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0}
+#define PGW_NEW_INIT \
+    {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0}
 /* clang-format on */
 
 /**
  * Adds a job; it can be claimed once the transaction commits. @p id (may be NULL) takes its id.
  * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it adds nothing and
- * returns PGW_REPEATED with the same id. PGW_EXISTS, PGW_REPLACED, PGW_EEXISTS: see key_policy.
- * PGW_EINVAL names the field. PGW_ELIMIT: payload over the queue's max_bytes (16 MB unless set).
- * PGW_EPAUSED: queue is drained. PGW_ENOTFOUND: no such queue, and `implicit_queues` is off.
+ * returns PGW_REPEATED with the same id; it is remembered for a day (setting `op_retention_ms`).
+ *
+ * PGW_EXISTS, PGW_REPLACED (*id is the job that has the key), PGW_EEXISTS: see pgw_key_policy.
+ * PGW_ELIMIT: payload and body are over the queue's max_bytes, or the property `payload.max_bytes`.
+ * PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such queue, and the setting
+ * `implicit_queues` is off.
  *
  *     pgw_new job = PGW_NEW_INIT;
- *     job.kind = "resize", job.payload = "{\"file\":\"a.png\"}";
- *     int64_t id;
- *     pgw_status st = pgw_enqueue(h, &id, "images", &job, NULL);
+ *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
+ *     st = pgw_enqueue(h, &id, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a");
+ *     if (st >= 0) printf("job %" PRId64 "\n", id);
  */
-PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job, const char *op);
+PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job,
+                               const char *op);
 
 /**
  * Adds @p n jobs (1 .. 10,000) in one statement: all or none. @p ids and @p outcomes (arrays of n,
- * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's scope,
- * policy and period are those of the first job. Status as pgw_enqueue(): PGW_REPEATED, else PGW_EXISTS or
- * PGW_REPLACED when that happened to at least one job (PGW_EXISTS goes before), else PGW_OK.
+ * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's
+ * scope, policy and period are those of the first job. Status as pgw_enqueue(): PGW_REPEATED, else
+ * PGW_EXISTS or PGW_REPLACED when that happened to at least one job (PGW_EXISTS goes before), else
+ * PGW_OK.
+ *
+ *     pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+ *     pgw_status outcomes[2];
+ *     int64_t ids[2];
+ *     jobs[0].key = "ann", jobs[1].key = "bob";
+ *     st = pgw_enqueue_many(h, ids, outcomes, "mail", jobs, 2, NULL);
+ *     if (st == PGW_EXISTS && outcomes[1] == PGW_EXISTS) puts("bob's is there already");
  */
-PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue, const pgw_new *jobs, size_t n, const char *op);
+PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue,
+                                    const pgw_new *jobs, size_t n, const char *op);
 
 /**
  * A bulk enqueue without a limit in number: COPY in binary where the role may write the table, else
- * batches of pgw_enqueue_many(). Unique keys are not for bulk (PGW_EINVAL). On an opened handle
- * the whole load is one transaction when COPY is used, one per 10,000 jobs or 8 MB otherwise; no other verb
- * until pgw_load_end(). Caller owns the load (free with pgw_load_end, also after a failure).
- * PGW_EPAUSED: the queue is drained.
+ * batches of pgw_enqueue_many(). Unique keys are not for bulk (PGW_EINVAL). On an opened handle the
+ * whole load is one transaction when COPY is used, one per 10,000 jobs or 8 MB otherwise; no other
+ * verb until pgw_load_end(). Inside a transaction it is batches, and part of that.
+ *
+ * Caller owns the load (free with pgw_load_end), also after a failure, if it is not NULL. From here
+ * or from a later call: PGW_EPAUSED, PGW_ENOTFOUND as pgw_enqueue().
+ *
+ *     pgw_load *load;
+ *     pgw_new job = PGW_NEW_INIT;
+ *     char payload[32];
+ *     st = pgw_load_begin(h, &load, "numbers");
+ *     for (int i = 0; st == PGW_OK && i < 1000000; i++) {
+ *         snprintf(payload, sizeof(payload), "%d", i);
+ *         job.payload = payload;
+ *         st = pgw_load_add(load, &job);
+ *     }
+ *     st = pgw_load_end(load, st == PGW_OK, &n);
  */
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
-/** @p job is copied. PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on;
- * what the server finds in a batch (text that is no JSON) spoils the load: every later call fails. */
+/** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what the
+ * server finds in a batch (text that is no JSON) spoils the load: every later call fails. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
-/** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added may be NULL. */
+/** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
+ * NULL) says how many jobs were added. A load that is spoiled returns what spoiled it. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
-/** Removes jobs that wait; asks running ones to stop; @p n is 1 .. 10,000. outcomes[i]: PGW_OK gone, PGW_CANCEL
- * asked, PGW_ENOTFOUND. Returns PGW_CANCEL when at least one runs, PGW_ENOTFOUND when none of them is there. */
-PGW_API pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids, size_t n);
+/**
+ * Removes jobs that wait; asks running ones to stop; @p n is 1 .. 10,000. outcomes[i] (array of n,
+ * or NULL): PGW_OK gone, PGW_CANCEL asked, PGW_ENOTFOUND. Returns PGW_CANCEL when at least one
+ * runs: its holder is told at its next extend. PGW_ENOTFOUND: no such queue, or no such job.
+ *
+ *     pgw_status outcome;
+ *     st = pgw_cancel(h, &outcome, "mail", &id, 1);
+ *     if (st == PGW_CANCEL) puts("it runs, and will stop soon");
+ */
+PGW_API pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids,
+                              size_t n);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Claim and finish @{ */
+/* clang-format off */
 typedef struct pgw_claim_opts {
     size_t struct_size;
     const char *const *queues;
     size_t queues_count; /* 1 .. 64 */
     int max;             /* 1 .. 10,000 jobs */
-    const char *holder;  /* who; NULL: property `holder` (host:pid) */
-    int64_t lease_ms;    /* 0: as the job, else the queue says */
+    const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
+    int64_t lease_ms;    /* 100 .. 86,400,000; 0: as the queue says. A job's own goes before */
     int64_t wait_ms;     /* wait so long for a first job; 0: don't; -1: until stopped */
 } pgw_claim_opts;
-/* clang-format off */
 #define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0}
 /* clang-format on */
 
 /**
  * Takes up to max jobs, the lowest priority number first, then the oldest; never one under a live
  * lease, never one that waits for its time. With several queues, the one whose first job comes
- * first is served first. An attempt is charged. *batch: caller owns (free with pgw_batch_free).
- * PGW_EMPTY: nothing there, *batch is NULL. PGW_EINVAL, PGW_ENOTFOUND (no such queue is PGW_EMPTY:
- * queues may come later). Use an opened handle: on an attached one a claim is undone by ROLLBACK.
+ * first is served first. An attempt is charged. @p opts is not NULL. *batch: caller owns (free with
+ * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
+ * not exist: it may come. Use an opened handle: on an attached one a claim is undone by ROLLBACK.
+ * PGW_EUNKNOWN: jobs that were claimed come back when their leases expire.
  *
- *     const char *q[] = {"images"};
+ *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
- *     o.queues = q, o.queues_count = 1, o.max = 100;
- *     pgw_batch *b;
- *     if (pgw_claim(h, &b, &o) == PGW_OK) {
- *         for (size_t i = 0; i < pgw_batch_count(b); i++) puts(pgw_job_payload(pgw_batch_job(b, i)));
- *         pgw_batch_free(b);
+ *     o.queues = queues, o.queues_count = 2, o.max = 100, o.wait_ms = 5000;
+ *     if (pgw_claim(h, &batch, &o) == PGW_OK) {
+ *         for (size_t i = 0; i < pgw_batch_count(batch); i++) {
+ *             job = pgw_batch_job(batch, i);
+ *             ref = pgw_job_ref(job);
+ *             work(pgw_job_payload(job));
+ *             pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1);
+ *         }
+ *         pgw_batch_free(batch);
  *     }
  */
 PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts);
 
-/**
- * Finishing verbs. @p refs are 1 .. 10,000 jobs of @p queue with the tokens of their claims, each named once. Each is accepted
- * only while its token is the current one; verdicts[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (another
- * claim has or had it since) or PGW_ENOTFOUND (finished, cancelled or never there). Return PGW_OK when
- * all were accepted, PGW_ELEASE when at least one was refused; the accepted ones are done either way.
- * Until the answer is there, and for good when it is lost, the verdicts are PGW_EUNKNOWN.
- * A late call is accepted as long as nobody took the lease away. All work on an attached handle:
- * then job and the caller's own writes commit together; roll back when told PGW_ELEASE.
+/*
+ * Finishing verbs. @p refs are 1 .. 10,000 jobs of @p queue with the tokens of their claims, each
+ * named once. Each is accepted only while its token is the current one; verdicts[i] (array of n, or
+ * NULL) says PGW_OK, PGW_ELEASE (another claim has or had it since) or PGW_ENOTFOUND (finished,
+ * cancelled or never there). Return PGW_OK when all were accepted, PGW_ELEASE when at least one was
+ * refused; the accepted ones are done either way. PGW_ENOTFOUND: no such queue. Until the answer is
+ * there, and for good when it is lost, the verdicts are PGW_EUNKNOWN. A late call is accepted as
+ * long as nobody took the lease away. All work on an attached handle: then job and the caller's own
+ * writes commit together; roll back when told PGW_ELEASE.
  */
 
-/** Done: the row goes away, or is kept with outputs[i] (JSON, or NULL) as long as the queue's retention says. */
-PGW_API pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, const char *const *outputs, size_t n);
+/**
+ * Done: the row goes away, or is kept with outputs[i] (JSON, or NULL; the array may be NULL) as
+ * long as the queue's retention says. PGW_ELIMIT: an output is over `payload.max_bytes`.
+ *
+ *     const char *output = "{\"bytes\": 7}";
+ *     pgw_status verdict;
+ *     if (pgw_complete(h, &verdict, "images", &ref, &output, 1) == PGW_ELEASE)
+ *         puts(verdict == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ */
+PGW_API pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue,
+                                const pgw_ref *refs, const char *const *outputs, size_t n);
 
+/* clang-format off */
 typedef struct pgw_fail_opts {
     size_t struct_size;
-    const char *error; /* text kept with the job, cut at 8,000 bytes */
+    const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
     int64_t retry_ms;  /* try again after; -1: exponential backoff with full jitter as the queue says */
     bool dead;         /* to the dead letters at once */
 } pgw_fail_opts;
 #define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, -1, false}
-/** Failed: tried again later, or to the dead letters when the attempts are used up. */
-PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n, const pgw_fail_opts *opts);
-/** Not now: again after @p delay_ms, no attempt charged. */
-PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms);
+/* clang-format on */
+/**
+ * Failed: tried again later, or to the dead letters when the attempts are used up.
+ *
+ *     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
+ *     o.error = "no such file", o.dead = true;
+ *     pgw_fail(h, NULL, "images", &ref, 1, &o);
+ */
+PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                            size_t n, const pgw_fail_opts *opts);
+/**
+ * Not now: again after @p delay_ms, no attempt charged.
+ *
+ *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, NULL, "images", &ref, 1, 3600 * 1000);
+ *     else pgw_release(h, NULL, "images", &ref, 1);
+ */
+PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                              size_t n, int64_t delay_ms);
 /** Not started: back in front of its priority, no attempt charged. */
-PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n);
-/** Still at it: the lease ends @p lease_ms from now (0: as the queue says). verdicts[i] may also be PGW_CANCEL: extended, but please stop. */
-PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms);
+PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                               size_t n);
+/**
+ * Still at it: the lease ends @p lease_ms from now (0: as the job, else the queue says).
+ * verdicts[i] may also be PGW_CANCEL: extended, but please stop; the call returns PGW_OK then.
+ *
+ *     pgw_status verdict;
+ *     st = pgw_extend(h, &verdict, "images", &ref, 1, 60000);
+ *     if (st != PGW_OK || verdict == PGW_CANCEL) work("stop");
+ */
+PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                              size_t n, int64_t lease_ms);
 
-/** pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue (opts->queues_count is 1, wait_ms 0). Returns as the claim does; look at the verdicts for the rest. */
-PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n, pgw_batch **batch, const pgw_claim_opts *opts);
+/**
+ * pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue
+ * (opts->queues_count is 1, wait_ms 0); @p n may be 0. Returns as the claim does; look at the
+ * verdicts for the rest. PGW_ENOTFOUND: no such queue.
+ *
+ *     const char *queue = "images";
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     pgw_status verdict;
+ *     o.queues = &queue, o.queues_count = 1;
+ *     st = pgw_complete_and_claim(h, &verdict, &ref, 1, &batch, &o);
+ */
+PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs,
+                                          size_t n, pgw_batch **batch, const pgw_claim_opts *opts);
 
+/** How many jobs; 0 of NULL. */
 PGW_API size_t pgw_batch_count(const pgw_batch *batch);
 /** Borrowed until pgw_batch_free(). NULL when i is out of range. */
 PGW_API const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i);
+/** Frees its jobs as well. */
 PGW_API void pgw_batch_free(pgw_batch *batch);
 
-/* What a job says. Strings are borrowed as long as the job lives; NULL where there is none. */
+/**
+ * What a job says. Strings are borrowed as long as the job lives; NULL where there is none.
+ *
+ *     size_t size;
+ *     const char *body = pgw_job_body(job, &size);
+ *     printf("%" PRId64 " %s, priority %d, attempt %d of %d, %zu bytes: %.*s\n", pgw_job_id(job),
+ *            pgw_job_kind(job), pgw_job_priority(job), pgw_job_attempt(job),
+ *            pgw_job_max_attempts(job), size, (int)size, body != NULL ? body : "");
+ *     for (size_t i = 0; i < pgw_job_tags_count(job); i++) puts(pgw_job_tag(job, i));
+ *     printf("%" PRId64 " ms\n", (pgw_job_lease_until_us(job) - pgw_job_created_us(job)) / 1000);
+ */
 PGW_API int64_t pgw_job_id(const pgw_job *job);
 PGW_API pgw_ref pgw_job_ref(const pgw_job *job);
 PGW_API const char *pgw_job_queue(const pgw_job *job);
@@ -468,9 +695,10 @@ PGW_API int pgw_job_max_attempts(const pgw_job *job);
 PGW_API size_t pgw_job_tags_count(const pgw_job *job);
 PGW_API const char *pgw_job_tag(const pgw_job *job, size_t i);
 PGW_API int64_t pgw_job_created_us(const pgw_job *job);
-PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job); /* server's clock; 0: not leased */
-/* Beyond a claim, from pgw_jobs_each(): */
-PGW_API const char *pgw_job_state(const pgw_job *job); /* ready delayed leased done dead cancelled */
+PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job); /* 0: not leased */
+/** What is known beyond a claim, from pgw_jobs_each(); there the ref has no token. State is one of
+ * ready, delayed, leased, done, dead, cancelled. */
+PGW_API const char *pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
 PGW_API const char *pgw_job_error(const pgw_job *job);
 PGW_API const char *pgw_job_key(const pgw_job *job);
@@ -481,6 +709,7 @@ PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Looking at jobs (operator) @{ */
+/* clang-format off */
 typedef struct pgw_jobs_opts {
     size_t struct_size;
     const char *queue; /* NULL: all */
@@ -490,19 +719,48 @@ typedef struct pgw_jobs_opts {
     int limit;         /* 1 .. 100,000 */
 } pgw_jobs_opts;
 #define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100}
-/** Calls @p fn for each job, in no order, until it returns non-zero; the job is borrowed during the call, in
- * which no verb may be called on @p h. Of a body only the size is told. PGW_EMPTY: none. */
-PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts, int (*fn)(const pgw_job *job, void *arg), void *arg);
-/** Dead letters back to ready with a fresh count of attempts: @p ids (n of them), or (n = 0) those of @p kind (NULL: all), at most @p limit (0: all). */
-PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n, const char *kind, int64_t limit);
-/** Deletes dead letters older than @p older_than_ms (0: all). */
-PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms);
+/* clang-format on */
+/**
+ * Jobs in no order. Of a body only the size is told.
+ *
+ *     static int show(const pgw_job *job, void *arg)
+ *     {
+ *         const char *holder = pgw_job_holder(job), *key = pgw_job_key(job);
+ *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
+ *         fprintf(arg, "%" PRId64 " %s ", pgw_job_id(job), pgw_job_state(job));
+ *         fprintf(arg, "%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
+ *         fprintf(arg, "%s\n", error != NULL ? error : output != NULL ? output : "");
+ *         return pgw_job_run_at_us(job) < pgw_job_finished_us(job) ? 0 : ferror(arg);
+ *     }
+ *
+ *     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+ *     o.queue = "mail", o.state = "dead";
+ *     st = pgw_jobs_each(h, &o, show, stdout);
+ */
+PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
+                                 int (*fn)(const pgw_job *job, void *arg), void *arg);
+/**
+ * Dead letters back to ready with a fresh count of attempts: @p ids (@p n of them, up to 10,000),
+ * or (n = 0) those of @p kind (NULL: all), at most @p limit (0: all). Their unique keys stay free.
+ * @p moved may be NULL. PGW_ENOTFOUND: no such queue.
+ *
+ *     st = pgw_redrive(h, &n, "mail", NULL, 0, "newsletter", 1000);
+ *     if (st == PGW_OK) st = pgw_dead_purge(h, &n, "mail", INT64_C(30) * 86400 * 1000);
+ */
+PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids,
+                               size_t n, const char *kind, int64_t limit);
+/** Deletes dead letters older than @p older_than_ms (0: all). @p deleted may be NULL.
+ * PGW_ENOTFOUND: no such queue. */
+PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue,
+                                  int64_t older_than_ms);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Queues (operator) @{
- * A queue comes into being at its first enqueue, unless the setting `implicit_queues` is off. Names:
- * UTF-8, 1 to 200 bytes, no control characters. */
+ * A queue comes into being at its first enqueue, unless the setting `implicit_queues` is off.
+ * Names: UTF-8, 1 to 200 bytes, no control characters. From pgw_queue_set() to pgw_queue_depth()
+ * each verb returns PGW_ENOTFOUND when there is no such queue. */
+/* clang-format off */
 typedef struct pgw_queue_opts {
     size_t struct_size;
     int64_t lease_ms;       /* default lease, 100 .. 86,400,000; 30,000 */
@@ -514,15 +772,37 @@ typedef struct pgw_queue_opts {
     int notify;             /* wake sleeping workers: 1 yes, 0 no */
 } pgw_queue_opts;           /* -1 in a field: leave as it is */
 #define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1}
-/** Creates, or sets what is given when it is there. @p opts may be NULL. */
+/* clang-format on */
+/**
+ * Creates, or sets what is given when it is there.
+ *
+ *     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+ *     o.lease_ms = 60000, o.retention_ms = INT64_C(7) * 86400 * 1000;
+ *     st = pgw_queue_create(h, "mail", &o);
+ *     o.max_attempts = 3;
+ *     if (st == PGW_OK) st = pgw_queue_set(h, "mail", &o);
+ */
 PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_opts *opts);
-/** PGW_ENOTFOUND: no such queue. */
+/** Sets what is given. */
 PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts);
+/**
+ * The switches. What runs goes on.
+ *
+ *     pgw_queue_pause(h, "mail");
+ *     work("with nobody claiming");
+ *     pgw_queue_drain(h, "mail"); // and nobody enqueueing
+ *     pgw_queue_resume(h, "mail");
+ */
 PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);  /* no claims; enqueues go on */
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);  /* no enqueues; claims go on */
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue); /* both again */
-/** Deletes jobs in @p state (ready, delayed, dead, done, all); never leased ones. Of the verbs on a queue that is
- * there, from here to pgw_queue_depth(), each returns PGW_ENOTFOUND when it is not. */
+/**
+ * Deletes jobs in @p state (ready, delayed, dead, done, all); never leased ones. @p deleted may be
+ * NULL.
+ *
+ *     st = pgw_queue_purge(h, &n, "mail", "all");
+ *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
+ */
 PGW_API pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state);
 /** PGW_ELOCKED: there are jobs, and @p force is false. */
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
@@ -531,7 +811,13 @@ typedef struct pgw_depth {
     int64_t ready, leased, delayed, dead, done;
     int64_t oldest_ms; /* age of the oldest ready job; 0: none */
 } pgw_depth;
-/** Counts, each at most @p at_most, ready and leased together (0: exact). */
+/**
+ * Counts, each at most @p at_most, ready and leased together (0: exact).
+ *
+ *     pgw_depth depth;
+ *     if (pgw_queue_depth(h, &depth, "mail", 100000) == PGW_OK && depth.oldest_ms > 60000)
+ *         puts("more than a minute behind");
+ */
 PGW_API pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most);
 
 typedef struct pgw_queue_info {
@@ -541,9 +827,18 @@ typedef struct pgw_queue_info {
     pgw_queue_opts opts;
     pgw_depth depth;
 } pgw_queue_info;
-/** Calls @p fn for each queue by name until it returns non-zero, counts capped at @p at_most (0: exact); the info is
- * borrowed during the call, in which no verb may be called on @p h. PGW_EMPTY: none. */
-PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most, int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
+/**
+ * Queues by name, with counts as pgw_queue_depth() makes them.
+ *
+ *     static int show(const pgw_queue_info *q, void *arg)
+ *     {
+ *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth.ready) < 0;
+ *     }
+ *
+ *     if (pgw_queues_each(h, 1000, show, stdout) == PGW_EMPTY) puts("no queues");
+ */
+PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
+                                   int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -555,7 +850,30 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most, int (*fn)(const pgw_
  *     opened when the first job has run that long.
  * With `worker.concurrency` 0 there are none: the calling thread calls the handler, one job at a
  * time, and extends leases between jobs only. Signals of the program are never delivered to threads
- * of the worker. */
+ * of the worker. doc/worker.md tells more.
+ *
+ *     static pgw_verdict mail(pgw_task *task, void *arg)
+ *     {
+ *         struct pollfd p = {.fd = pgw_task_fd(task), .events = POLLIN};
+ *         (void)arg;
+ *         work(pgw_job_payload(pgw_task_job(task)));
+ *         poll(&p, 1, 1000); // wakes at once when there is a signal
+ *         if (pgw_task_signals(task) & PGW_LOST) return PGW_RELEASE;
+ *         if (pgw_task_set_output(task, "{\"sent\": 1}") == PGW_OK) return PGW_DONE;
+ *         pgw_task_set_error(task, "output refused");
+ *         pgw_task_set_delay(task, 60000);
+ *         return PGW_RETRY;
+ *     }
+ *
+ *     const char *queues[] = {"mail"};
+ *     pgw_worker_stats stats = {.struct_size = sizeof(stats)};
+ *     pgw_worker *w;
+ *     if (pgw_worker_new(&w, NULL, queues, 1, mail, NULL, NULL) != PGW_OK) return;
+ *     if (pgw_worker_run(w, stop) != PGW_OK) fprintf(stderr, "%s\n", pgw_worker_error(w));
+ *     pgw_worker_get_stats(w, &stats);
+ *     printf("%" PRId64 " done\n", stats.completed);
+ *     pgw_worker_free(w);
+ */
 
 /** What a handler decided. */
 typedef enum pgw_verdict {
@@ -568,9 +886,9 @@ typedef enum pgw_verdict {
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
-#define PGW_LOST 1     /* the lease is gone: another worker may have the job; write nothing */
+#define PGW_LOST     1 /* the lease is gone: another worker may have the job; write nothing */
 #define PGW_CANCELED 2 /* somebody cancelled the job */
-#define PGW_TIMEOUT 4  /* it runs longer than `worker.job_timeout_ms` */
+#define PGW_TIMEOUT  4 /* it runs longer than `worker.job_timeout_ms` */
 #define PGW_STOPPING 8 /* the worker was asked to stop for the second time */
 
 /** Called in a handler thread; @p task is borrowed until it returns. */
@@ -578,30 +896,46 @@ typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
 /**
  * Called with up to `worker.batch` jobs, as many as are there; sets each one's verdict with
  * pgw_task_set_verdict() (PGW_DONE unless set).
+ *
+ *     static void mails(pgw_task *const *tasks, size_t n, void *arg)
+ *     {
+ *         (void)arg;
+ *         for (size_t i = 0; i < n; i++)
+ *             if (pgw_job_payload(pgw_task_job(tasks[i])) == NULL)
+ *                 pgw_task_set_verdict(tasks[i], PGW_DEAD);
+ *     }
+ *
+ *     const char *queues[] = {"mail"};
+ *     pgw_worker *w;
+ *     st = pgw_worker_new(&w, conf, queues, 1, NULL, mails, NULL);
  */
 typedef void pgw_batch_fn(pgw_task *const *tasks, size_t n, void *arg);
 
+/** Borrowed as long as the task. */
 PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
-/** PGW_LOST | ..., 0: go on. Cheap: ask it often, and always before a lasting effect. Any thread. */
+/** PGW_LOST | ..., 0: go on. Cheap: ask often, and always before a lasting effect. Any thread. */
 PGW_API int pgw_task_signals(const pgw_task *task);
-/**
- * Becomes readable with the first signal: for handlers that wait in poll(). Made at the first call;
- * -1: no descriptor left. With `worker.concurrency` 0 nobody is there to make it readable.
- */
+/** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first
+ * call; -1: no descriptor left. With `worker.concurrency` 0 nobody is there to make it readable. */
 PGW_API int pgw_task_fd(pgw_task *task);
-/** The job's result, JSON text, copied. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. */
+/** The job's result, JSON text. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
-/** Why it failed; copied, cut at 8,000 bytes. */
+/** Why it failed; cut at 8,000 bytes. */
 PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
-/** When to try again: for PGW_RETRY (not set: the queue's backoff) and PGW_SNOOZE (not set: a second). */
+/** When to try again: for PGW_RETRY (not set: the queue's backoff) and PGW_SNOOZE (not set: a
+ * second). */
 PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
+/** For a pgw_batch_fn; what a pgw_handler_fn returns goes before. */
 PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
 /**
- * A worker for @p queues (1 .. 64, copied). @p conf is copied: worker.*, poll.*, and all that a handle
- * reads. Give either @p fn or @p batch_fn. Caller owns it (free with pgw_worker_free). PGW_EINVAL.
+ * A worker for @p queues (1 .. 64). @p conf (NULL: defaults) is copied: worker.*, poll.*, and all
+ * that a handle reads. Give either @p fn or @p batch_fn. Caller owns it (free with
+ * pgw_worker_free). PGW_EINVAL: names or number of queues, no handler or two. PGW_ENOMEM.
  */
-PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues, size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn, void *arg);
+PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues,
+                                  size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,
+                                  void *arg);
 /**
  * Works until @p stop is notified (or, with `worker.drain` on, until nothing is left; or after
  * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an
@@ -616,12 +950,13 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * it began is handed back, which ends it. A handler that ignores PGW_TIMEOUT for `worker.stop_ms`
  * loses its lease. A late verdict is sent to the server all the same: the token decides.
  *
- * Connection failures are survived: it reconnects with jitter, and results wait. Returns an error only
- * when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM, PGW_EPROTO, or
- * PGW_EMISUSE (handlers of the last run are still busy); pgw_worker_error() has the story.
+ * Connection failures are survived: it reconnects with jitter, and results wait. Returns an error
+ * only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no
+ * thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
-/** What went wrong last, or "": to be asked when pgw_worker_run() has returned. Borrowed until the next run. */
+/** What went wrong last, or "": to be asked when pgw_worker_run() has returned. Borrowed until the
+ * next run. */
 PGW_API const char *pgw_worker_error(const pgw_worker *w);
 
 typedef struct pgw_worker_stats {
@@ -635,69 +970,110 @@ typedef struct pgw_worker_stats {
 } pgw_worker_stats;
 /** A snapshot; set struct_size first. Any thread. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
+/** Handlers that are still busy keep what they need; the last one that returns frees it. */
 PGW_API void pgw_worker_free(pgw_worker *w);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Reaper @{
- * Takes jobs of expired leases back, brings delayed ones in at their time, enqueues the ticks of schedules, prunes what
- * retention no longer keeps.
- * Several at once are harmless. Without one, nothing is lost, but the jobs of dead workers stay where they are. */
+ * Takes jobs of expired leases back, brings delayed ones in at their time, enqueues what schedules
+ * say, prunes what retention no longer keeps. Several at once are harmless. Without one, nothing is
+ * lost, but the jobs of dead workers stay where they are. doc/reaper.md has the figures. */
 typedef struct pgw_reap_stats {
     size_t struct_size;
     int64_t ticks, reaped, died, promoted, pruned, errors;
     int64_t freed; /* rows of the users' tables, by pgw_reaper_run() */
 } pgw_reap_stats;
 
-/** One pass on @p h: does what is due in bounded batches, adds to @p stats (may be NULL; `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0: at once, there is more). PGW_EINVAL: property `holder`. */
+/**
+ * One pass on @p h: does what is due in batches of `reaper.batch`, adds to @p stats (may be NULL;
+ * `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0:
+ * at once, there is more).
+ *
+ *     pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+ *     do st = pgw_reaper_tick(h, &stats, &next_ms);
+ *     while (st == PGW_OK && next_ms == 0);
+ */
 PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms);
 
-/** The loop around the tick in the shape of a PostgreSQL background worker. Caller owns it (free with pgw_reaper_free). @p conf is copied: reaper.max_wait_ms, reaper.batch, holder. */
+/**
+ * The loop around the tick in the shape of a PostgreSQL background worker. @p conf (NULL: defaults)
+ * is copied: reaper.*, holder, and all that a handle reads. Caller owns it (free with
+ * pgw_reaper_free). PGW_ENOMEM: no memory, or no descriptors left.
+ *
+ *     static pgw_reaper *reaper;
+ *     static void on_hup(int sig) { (void)sig; pgw_reaper_reload(reaper); }
+ *     static const pgw_conf *reread(void *arg) { return arg; }
+ *     static void count(const pgw_reap_stats *s, void *arg) { *(int64_t *)arg = s->reaped; }
+ *
+ *     if (pgw_reaper_new(&reaper, conf) != PGW_OK) return;
+ *     pgw_reaper_on_reload(reaper, reread, conf);
+ *     pgw_reaper_on_tick(reaper, count, &n);
+ *     signal(SIGHUP, on_hup);
+ *     if (pgw_reaper_run(reaper, stop) != PGW_OK) puts(pgw_reaper_error(reaper));
+ *     pgw_reaper_free(reaper);
+ */
 PGW_API pgw_status pgw_reaper_new(pgw_reaper **r, const pgw_conf *conf);
-/**
- * Runs until @p stop: a recovery pass first, then ticks; survives lost connections. Returns PGW_OK
+/** Runs until @p stop: a recovery pass first, then ticks; survives lost connections. Returns PGW_OK
  * when stopped, or an error that no repetition would cure: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL,
- * PGW_ENOMEM, PGW_EPROTO; pgw_reaper_error() has the story.
- */
+ * PGW_ENOMEM, PGW_EMISUSE, PGW_EPROTO. */
 PGW_API pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop);
-/** Asks the loop for a fresh configuration, from pgw_reaper_on_reload()'s function. Async-signal-safe. */
+/** Asks the loop for a fresh configuration, from pgw_reaper_on_reload()'s function. Any thread, any
+ * signal handler. */
 PGW_API void pgw_reaper_reload(pgw_reaper *r);
-/**
- * @p fn is called from the loop's own thread, between ticks. What it returns is copied, and a new
- * session is opened with it; NULL: go on with the old one.
- */
+/** @p fn is called from the loop's own thread, between ticks. What it returns is copied, and a new
+ * session is opened with it; NULL: go on with the old one. Set it before pgw_reaper_run(). */
 PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
-/** Called after every good tick, for counters and watchdogs; the first call says that it is ready (sd_notify). */
-PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg), void *arg);
-/** What went wrong last, or "": to be asked when pgw_reaper_run() has returned. Borrowed until the next run. */
+/** @p fn is called after every good tick, for counters and watchdogs; the first call says that it
+ * is ready (sd_notify). Set it before pgw_reaper_run(). */
+PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
+                                void *arg);
+/** What went wrong last, or "": to be asked when pgw_reaper_run() has returned. Borrowed until the
+ * next run. */
 PGW_API const char *pgw_reaper_error(const pgw_reaper *r);
+/** After pgw_reaper_run() has returned, and when no signal handler can reach it any more. */
 PGW_API void pgw_reaper_free(pgw_reaper *r);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Transactions @{
  * For several verbs that stand or fall together, on a handle from pgw_open(). They are READ
- * COMMITTED. On an attached handle the caller begins and ends them: PGW_EMISUSE. */
+ * COMMITTED. On an attached handle the caller begins and ends them: PGW_EMISUSE.
+ *
+ *     pgw_new job = PGW_NEW_INIT;
+ *     st = pgw_txn_begin(h);
+ *     if (st == PGW_OK) st = pgw_enqueue(h, NULL, "mail", &job, NULL);
+ *     if (st >= 0) st = pgw_complete(h, NULL, "orders", &ref, NULL, 1);
+ *     if (st >= 0) st = pgw_txn_commit(h);
+ *     else pgw_txn_rollback(h);
+ */
 
 /** PGW_EMISUSE: one is open already. */
 PGW_API pgw_status pgw_txn_begin(pgw *h);
-/**
- * PGW_ETXN: a statement had failed before, so the server rolled everything back although it was
- * asked to commit. PGW_EUNKNOWN: the answer was lost. Either way the transaction is over.
- */
+/** PGW_ETXN: a statement had failed before, so the server rolled everything back although it was
+ * asked to commit. PGW_EUNKNOWN: the answer was lost. In all these cases the transaction is over.
+ * PGW_EMISUSE: none is open. */
 PGW_API pgw_status pgw_txn_commit(pgw *h);
-/** Also after failures, and without a transaction: then it does nothing. */
+/** Also after failures, and without a transaction: then it does nothing. Keeps the story of the
+ * failure that led here. */
 PGW_API pgw_status pgw_txn_rollback(pgw *h);
 
-/**
- * What is to be done in a transaction; PGW_OK (or any status >= 0) commits, an error rolls back.
- */
+/** What is to be done in a transaction; any status >= 0 commits, an error rolls back. */
 typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
 /**
  * Runs @p fn in a transaction and commits it, or rolls back when @p fn returned an error, which is
  * then returned with its story. What failed with PGW_ERETRY, in @p fn or at the commit, is repeated
  * with jitter, up to @p tries times in all (1 .. 1000): @p fn must be able to start over. Otherwise
  * returns what @p fn returned, or how the commit ended (see pgw_txn_commit).
+ *
+ *     static pgw_status move(pgw *h, void *arg)
+ *     {
+ *         pgw_new job = PGW_NEW_INIT;
+ *         pgw_status st = pgw_complete(h, NULL, "orders", arg, NULL, 1);
+ *         return st < 0 ? st : pgw_enqueue(h, NULL, "mail", &job, NULL);
+ *     }
+ *
+ *     st = pgw_txn_run(h, 5, move, &ref);
  */
 PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
 /** @} */
