@@ -170,7 +170,7 @@ fuzz:
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-banned lint-gen check-header lint-tidy lint-cppcheck
+lint: lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck
 
 lint-layers:
 	awk -f test/lint/layers.awk src/*.[ch]
@@ -196,6 +196,13 @@ check-header:
 	@if command -v $(CXX) >/dev/null; then \
 	  $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ inc/pgwork.h; \
 	else echo "$(CXX): not here, left out"; fi
+
+# every function has a text and an example; examples of header, README and doc/ compile
+EXAMPLES_IN = inc/pgwork.h README.md $(sort $(wildcard doc/*.md))
+check-examples:
+	@rm -rf $(B)/manual && mkdir -p $(B)/manual
+	@awk -v out=$(B)/manual -f test/lint/examples.awk $(EXAMPLES_IN)
+	$(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Werror -Iinc $(PQ_CFLAGS) -fsyntax-only $(B)/manual/*.c
 
 # what the shared library shows is what the header declares (names in _fn are types)
 check-abi: shared
@@ -254,7 +261,7 @@ clean:
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi cover fuzz'
-	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header lint-tidy lint-cppcheck)'
+	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck)'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
@@ -262,7 +269,7 @@ help:
 .FORCE:
 .PHONY: all cover fuzz lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
   check-tsan check-valgrind lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
-  check-header check-abi format format-check install uninstall dist clean help
+  check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 

@@ -727,10 +727,10 @@ typedef struct pgw_jobs_opts {
  *     {
  *         const char *holder = pgw_job_holder(job), *key = pgw_job_key(job);
  *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
- *         fprintf(arg, "%" PRId64 " %s ", pgw_job_id(job), pgw_job_state(job));
+ *         int64_t took_us = pgw_job_finished_us(job) - pgw_job_run_at_us(job);
+ *         fprintf(arg, "%s %" PRId64 " ", pgw_job_state(job), took_us);
  *         fprintf(arg, "%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
- *         fprintf(arg, "%s\n", error != NULL ? error : output != NULL ? output : "");
- *         return pgw_job_run_at_us(job) < pgw_job_finished_us(job) ? 0 : ferror(arg);
+ *         return fprintf(arg, "%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
  *     }
  *
  *     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
@@ -1101,7 +1101,8 @@ PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
  * or none is used for updates.
  */
 
-/** Describes a table. Everything is copied. A role that is NULL is not used. */
+/* clang-format off */
+/** Describes a table. A role that is NULL is not used. */
 typedef struct pgw_table_spec {
     size_t struct_size;
     const char *schema;     /* NULL: "public" */
@@ -1111,17 +1112,16 @@ typedef struct pgw_table_spec {
     const char *locked_by;  /* leases: who; text, varchar, smallint, integer, bigint or uuid */
     const char *expires_at; /* leases: until when; timestamptz; NULL in a row: free */
     const char *token;      /* leases: the fencing token; uuid */
-    const char *version;    /* optimistic writes: smallint, integer or bigint (counts) or uuid (random), NOT NULL */
+    const char *version;    /* optimistic writes: smallint, integer, bigint (counts) or uuid (random), NOT NULL */
     const char *claimable;  /* fragment: what a claim may take at all, "reviewed IS NULL"; NULL: every row */
 } pgw_table_spec;
-/* clang-format off */
 #define PGW_TABLE_SPEC_INIT {sizeof(pgw_table_spec), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
 /* clang-format on */
 
 /**
  * Looks the table up and holds it against the description. The result belongs to no handle and does
  * not change: any handle on the same database, in any thread, may use it. Caller owns it (free with
- * pgw_table_free).
+ * pgw_table_free). Takes several round trips, and cannot be armed.
  *
  * Every mistake is found here and named: PGW_EINVAL (a name that is none, a column of the wrong
  * type, no unique key over these columns, a kind of table that will not do), PGW_ENOTFOUND (no such
@@ -1134,9 +1134,17 @@ typedef struct pgw_table_spec {
  *     s.table = "article", s.key = key, s.key_count = 2;
  *     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
  *     pgw_table *t;
- *     if (pgw_table_open(h, &t, &s) != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
+ *     st = pgw_table_open(h, &t, &s);
+ *     if (st == PGW_ESCHEMA) {
+ *         puts(pgw_table_sql(t));
+ *         st = pgw_table_init(h, t);
+ *         pgw_table_free(t);
+ *         if (st == PGW_OK) st = pgw_table_open(h, &t, &s);
+ *     }
+ *     if (st != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
  */
 PGW_API pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec);
+/** Not before the last verb on it has returned. */
 PGW_API void pgw_table_free(pgw_table *t);
 /**
  * The statements that add what is missing: columns of the roles, and the two indexes that claims
@@ -1151,26 +1159,39 @@ PGW_API const char *pgw_table_sql(const pgw_table *t);
  */
 PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
 
-/* Rows. Strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that is not there. */
-PGW_API size_t pgw_rows_count(const pgw_rows *rows);
-PGW_API size_t pgw_rows_columns(const pgw_rows *rows);                            /* those asked for */
-PGW_API const char *pgw_rows_name(const pgw_rows *rows, size_t column);
-PGW_API const char *pgw_rows_at(const pgw_rows *rows, size_t row, size_t column);
-PGW_API const char *pgw_rows_get(const pgw_rows *rows, size_t row, const char *column);
-PGW_API const char *const *pgw_rows_key(const pgw_rows *rows, size_t row);        /* values of the key, in its order */
-PGW_API const char *pgw_rows_version(const pgw_rows *rows, size_t row);           /* for pgw_table_update() */
-PGW_API int64_t pgw_rows_lease_until_us(const pgw_rows *rows, size_t row);        /* after a claim; server's clock */
-PGW_API void pgw_rows_free(pgw_rows *rows);
-
 /** Names a leased row and proves that it is ours. The key is borrowed from whoever made it. */
 typedef struct pgw_row_ref {
     const char *const *key;
     pgw_token token;
 } pgw_row_ref;
+
+/* clang-format off */
+/**
+ * Rows. Strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that is not there.
+ *
+ *     for (size_t i = 0; i < pgw_rows_count(rows); i++) {
+ *         printf("%s, version %s, until %" PRId64 "\n", pgw_rows_key(rows, i)[0],
+ *                pgw_rows_version(rows, i), pgw_rows_lease_until_us(rows, i));
+ *         for (size_t c = 0; c < pgw_rows_columns(rows); c++)
+ *             if (pgw_rows_at(rows, i, c) != NULL) puts(pgw_rows_name(rows, c));
+ *     }
+ *     pgw_rows_free(rows);
+ */
+PGW_API size_t pgw_rows_count(const pgw_rows *rows);
+PGW_API size_t pgw_rows_columns(const pgw_rows *rows);                     /* those asked for */
+PGW_API const char *pgw_rows_name(const pgw_rows *rows, size_t column);
+PGW_API const char *pgw_rows_at(const pgw_rows *rows, size_t row, size_t column);
+PGW_API const char *pgw_rows_get(const pgw_rows *rows, size_t row, const char *column);
+PGW_API const char *const *pgw_rows_key(const pgw_rows *rows, size_t row); /* its values, in its order */
+PGW_API const char *pgw_rows_version(const pgw_rows *rows, size_t row);    /* for pgw_table_update() */
+PGW_API int64_t pgw_rows_lease_until_us(const pgw_rows *rows, size_t row); /* after a claim */
+PGW_API void pgw_rows_free(pgw_rows *rows);
+/* clang-format on */
 /** Of a claimed row; key and all borrowed until pgw_rows_free(). */
 PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
 
 /* ---- leases ---- */
+/* clang-format off */
 typedef struct pgw_table_claim_opts {
     size_t struct_size;
     int max;             /* 1 .. 10,000 rows */
@@ -1183,7 +1204,6 @@ typedef struct pgw_table_claim_opts {
     const char *const *columns; /* returned, beside key and token; they must live until the answer came */
     size_t columns_count;       /* up to 256 */
 } pgw_table_claim_opts;
-/* clang-format off */
 #define PGW_TABLE_CLAIM_OPTS_INIT {sizeof(pgw_table_claim_opts), 1, NULL, 30000, NULL, NULL, NULL, 0, NULL, 0}
 /* clang-format on */
 
@@ -1194,8 +1214,8 @@ typedef struct pgw_table_claim_opts {
  * a live lease, never one that another transaction has locked just now: nobody waits. Every new
  * lease has a new token. The number in a token only grows for a row, also over a release.
  *
- * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. PGW_EINVAL. On an
- * attached handle a claim is undone by ROLLBACK.
+ * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. On an attached
+ * handle a claim is undone by ROLLBACK.
  *
  *     const char *columns[] = {"title"}, *values[] = {"physics"};
  *     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
@@ -1204,10 +1224,12 @@ typedef struct pgw_table_claim_opts {
  *     o.columns = columns, o.columns_count = 1;
  *     pgw_rows *rows;
  *     if (pgw_table_claim(h, &rows, t, &o) == PGW_OK) puts(pgw_rows_get(rows, 0, "title"));
+ *     pgw_rows_free(rows);
  */
-PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t, const pgw_table_claim_opts *opts);
+PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
+                                   const pgw_table_claim_opts *opts);
 
-/**
+/*
  * Finishing verbs, for up to 10,000 rows in one statement. Each row is accepted only while its
  * token is the current one; verdicts[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (released,
  * reaped or claimed anew since), PGW_ENOTFOUND (the row is gone) or PGW_EPERM (a trigger of the
@@ -1216,18 +1238,36 @@ PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t, 
  * it is the token that counts, not the clock. Rows are locked in the order of their keys, so
  * callers do not deadlock.
  */
-/** Still at it: the lease ends @p lease_ms from now. */
-PGW_API pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t, const pgw_row_ref *refs, size_t n, int64_t lease_ms);
+
+/**
+ * Still at it: the lease ends @p lease_ms from now.
+ *
+ *     const char *values[] = {"accepted"};
+ *     pgw_row_ref row = pgw_rows_ref(rows, 0);
+ *     pgw_status verdict;
+ *     if (pgw_table_extend(h, &verdict, t, &row, 1, 60000) != PGW_OK) return;
+ *     st = pgw_table_finish(h, &verdict, t, &row, 1, "reviewed = now(), verdict = $1", values, 1);
+ *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, NULL, t, &row, 1);
+ */
+PGW_API pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                                    const pgw_row_ref *refs, size_t n, int64_t lease_ms);
 /** Given up: the row is free. */
-PGW_API pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t, const pgw_row_ref *refs, size_t n);
+PGW_API pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                                     const pgw_row_ref *refs, size_t n);
 /**
  * Done: writes @p set (a fragment, "reviewed = now(), verdict = $1") and frees the row. The role
- * `version` moves on.
+ * `version` moves on. What constraints and triggers of the table say is PGW_EEXISTS (a unique key)
+ * or PGW_EDB; then nothing is done.
  */
-PGW_API pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t, const pgw_row_ref *refs, size_t n, const char *set, const char *const *values, size_t values_count);
+PGW_API pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                                    const pgw_row_ref *refs, size_t n, const char *set,
+                                    const char *const *values, size_t values_count);
 /**
  * Frees up to @p batch rows (1 .. 10,000) whose lease is over. They could be claimed without it:
  * this is for those who look at the table. @p freed may be NULL.
+ *
+ *     do st = pgw_table_reap(h, &n, t, 1000);
+ *     while (st == PGW_OK && n == 1000);
  */
 PGW_API pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch);
 
@@ -1239,14 +1279,27 @@ typedef struct pgw_cell {
 
 #define PGW_ROW_VERSION 80 /* bytes for a version as text, with the end */
 
-/** One row with its version. @p columns as in a claim. *rows: caller owns. PGW_ENOTFOUND. */
-PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key, const char *const *columns, size_t columns_count);
+/**
+ * One row with its version. @p columns as in a claim. *rows: caller owns (free with pgw_rows_free).
+ * PGW_ENOTFOUND: no such row.
+ *
+ *     const char *key[] = {"physics", "7"}, *columns[] = {"title"};
+ *     const pgw_cell cells[] = {{"title", "On rows"}, {"subtitle", NULL}};
+ *     char next[PGW_ROW_VERSION];
+ *     if (pgw_table_get(h, &rows, t, key, columns, 1) != PGW_OK) return;
+ *     st = pgw_table_update(h, next, t, key, pgw_rows_version(rows, 0), cells, 2);
+ *     if (st == PGW_ECONFLICT) puts("somebody else wrote first");
+ *     pgw_rows_free(rows);
+ */
+PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
+                                 const char *const *key, const char *const *columns,
+                                 size_t columns_count);
 
 /**
  * Writes @p cells (1 .. 32) if the row still has @p version, as pgw_rows_version() told it, and
  * tells the next one in @p next (or NULL). PGW_ECONFLICT: somebody else wrote, or deleted the row,
  * since it was read; read it again. PGW_ENOTFOUND: there is no such row. PGW_EINVAL: a column that
- * is not there, is generated, or has a role.
+ * is not there, is generated, or has a role. PGW_EEXISTS: a unique key of the table.
  *
  * With the role `version` the version is that column, which must be changed by every writer. A
  * number counts up: after a failover to an asynchronous standby a number that was given out and
@@ -1259,12 +1312,15 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, co
  * refused with PGW_ECONFLICT, never accepted by mistake, except on a server that was restored from
  * a file system copy on the same timeline. Not for partitioned tables (PGW_EMISUSE).
  */
-PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t, const char *const *key, const char *version, const pgw_cell *cells, size_t n);
+PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
+                                    const char *const *key, const char *version,
+                                    const pgw_cell *cells, size_t n);
 
-/** The value of a column: as set in this try, else as read. Borrowed until the function returns. */
+/** The value of a column: as set in this try, else as read. Borrowed until the pgw_edit_fn returns.
+ */
 PGW_API const char *pgw_edit_get(const pgw_edit *edit, const char *column);
 /**
- * Sets a column; copied. PGW_EINVAL: a column that was not read, is generated, or has a role.
+ * Sets a column. PGW_EINVAL: a column that was not read, is generated, or has a role.
  * PGW_ENOMEM, PGW_ELIMIT: more than 32.
  */
 PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value);
@@ -1274,6 +1330,7 @@ PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *
  */
 typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
 
+/* clang-format off */
 typedef struct pgw_process_opts {
     size_t struct_size;
     const char *const *columns; /* that are read; NULL: all */
@@ -1282,6 +1339,7 @@ typedef struct pgw_process_opts {
     const char *op; /* operation id, a UUID as text: applied once, however often it is called; NULL: a random one */
 } pgw_process_opts;
 #define PGW_PROCESS_OPTS_INIT {sizeof(pgw_process_opts), NULL, 0, 20, NULL}
+/* clang-format on */
 /**
  * Reads the row, calls @p fn, writes what it set if the row is still as it was read, else starts
  * over, with jitter; also after deadlocks and serialization failures. When @p fn set nothing, or
@@ -1295,16 +1353,23 @@ typedef struct pgw_process_opts {
  * (setting op_retention_ms). Inside a transaction there is no repeating after errors of the server:
  * repeat the transaction.
  *
- *     static pgw_status add(pgw_edit *e, void *arg) {
- *         char n[32];
- *         snprintf(n, sizeof(n), "%ld", strtol(pgw_edit_get(e, "count"), NULL, 10) + *(long *)arg);
- *         return pgw_edit_set(e, "count", n);
+ *     static pgw_status add(pgw_edit *e, void *arg)
+ *     {
+ *         char sum[32];
+ *         long was = strtol(pgw_edit_get(e, "count"), NULL, 10);
+ *         snprintf(sum, sizeof(sum), "%ld", was + *(long *)arg);
+ *         return pgw_edit_set(e, "count", sum);
  *     }
- *     ... pgw_table_process(h, t, key, add, &amount, NULL)
+ *
+ *     const char *key[] = {"physics", "7"};
+ *     long amount = 3;
+ *     st = pgw_table_process(h, t, key, add, &amount, NULL);
  */
-PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key, pgw_edit_fn *fn, void *arg, const pgw_process_opts *opts);
+PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
+                                     pgw_edit_fn *fn, void *arg, const pgw_process_opts *opts);
 
 /* ---- row locks ---- */
+/* clang-format off */
 typedef enum pgw_row_lock { PGW_FOR_UPDATE, PGW_FOR_NO_KEY_UPDATE, PGW_FOR_SHARE, PGW_FOR_KEY_SHARE } pgw_row_lock;
 typedef struct pgw_table_lock_opts {
     size_t struct_size;
@@ -1320,7 +1385,6 @@ typedef struct pgw_table_lock_opts {
     const char *const *columns; /* as in a claim */
     size_t columns_count;
 } pgw_table_lock_opts;
-/* clang-format off */
 #define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_FOR_NO_KEY_UPDATE, -1, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
 /* clang-format on */
 /**
@@ -1329,18 +1393,35 @@ typedef struct pgw_table_lock_opts {
  * lock all they need in one call cannot deadlock. *rows: what was locked, in that order; caller
  * owns. PGW_EMPTY: no such rows. PGW_ELOCKED (wait_ms 0) and PGW_ETIMEDOUT: held by someone else.
  * After an error the transaction has failed: roll it back.
+ *
+ *     const char *keys[] = {"physics", "7", "physics", "9"};
+ *     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
+ *     o.keys = keys, o.keys_count = 2, o.wait_ms = 1000;
+ *     st = pgw_txn_begin(h);
+ *     if (st == PGW_OK) st = pgw_table_lock(h, &rows, t, &o);
  */
-PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t, const pgw_table_lock_opts *opts);
+PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
+                                  const pgw_table_lock_opts *opts);
 
 /* ---- tables the reaper looks after (operator) ---- */
 /**
  * Writes the table's name and roles down, so that pgw_tables_reap() and every running reaper (once
  * a second) free its expired rows. Registering grants nothing: the reaper's role needs SELECT and
- * UPDATE on the table, and the table's triggers run with the reaper's rights, so register only tables
- * whose owner you trust. Repeating it is harmless.
+ * UPDATE on the table, and the table's triggers run with the reaper's rights, so register only
+ * tables whose owner you trust. Repeating it is harmless.
+ *
+ *     static int show(const pgw_table_info *i, void *arg)
+ *     {
+ *         return fprintf(arg, "%s.%s %s\n", i->schema, i->table, i->error) < 0;
+ *     }
+ *
+ *     st = pgw_table_register(h, t);
+ *     if (st == PGW_OK) st = pgw_tables_reap(h, &n, 1000);
+ *     if (st == PGW_OK) st = pgw_tables_each(h, show, stdout);
+ *     if (st == PGW_OK) st = pgw_table_unregister(h, "public", "article");
  */
 PGW_API pgw_status pgw_table_register(pgw *h, const pgw_table *t);
-/** PGW_ENOTFOUND: is not registered. */
+/** Its rows are left as they are. PGW_ENOTFOUND: is not registered. */
 PGW_API pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table);
 typedef struct pgw_table_info {
     size_t struct_size;
@@ -1348,8 +1429,9 @@ typedef struct pgw_table_info {
     const char *error; /* why the reaper could not do its work the last time; "": it could */
     int64_t reaped_us; /* when rows were freed last; 0: never */
 } pgw_table_info;
-/** Calls @p fn for each registered table; borrowed during the call. PGW_EMPTY: none. */
-PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg), void *arg);
+/** Each registered table. */
+PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg),
+                                   void *arg);
 /**
  * One pass over all registered tables, at most @p batch rows of each. What is wrong with one table
  * is noted with it and does not stop the others. Also deletes old operation ids. @p freed may be
@@ -1360,22 +1442,24 @@ PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Schedules @{
- * Many machines run the same program; each tick of a schedule happens once, on one of them. Any number of
- * schedulers may be at work, none of them leads, and all times are the server's.
+ * Many machines run the same program; each tick of a schedule happens once, on one of them. Any
+ * number of schedulers may be at work, none of them leads, and all times are the server's.
  *
- *     minute hour day month weekday       each * or a list of n, n-n, with /step; jan .. dec, sun .. sat, 7 is Sunday
- *     second minute hour day month weekday
+ *     minute hour day month weekday          each * or a list of n, n-n, with /step
+ *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday
  *     @yearly @monthly @weekly @daily @hourly
- *     @every 90s                          also 1h30m, 2d, 1w; counted from the creation of the schedule
+ *     @every 90s                             also 1h30m, 2d, 1w; counted from the creation
  *
- * A tick comes on the days that match day and weekday when one of the two begins with *, else on those that
- * match either. When clocks change: an expression whose minute or hour begins with * follows the clock, so
- * it has no tick in the hour that is left out and comes in both passes of one that is repeated; any other
- * comes once, right after a gap that swallowed its time, and in the first pass of a repeated hour.
+ * A tick comes on the days that match day and weekday when one of the two begins with *, else on
+ * those that match either. When clocks change: an expression whose minute or hour begins with *
+ * follows the clock, so it has no tick in the hour that is left out and comes in both passes of one
+ * that is repeated; any other comes once, right after a gap that swallowed its time, and in the
+ * first pass of a repeated hour.
  *
- * A tick is either a job, enqueued by whoever calls pgw_cron_tick() (a reaper does) in the transaction that
- * notes the tick as decided; or, when the schedule names no queue, a lease that pgw_cron_claim_due() gives to
- * one node, and to another one if that does not finish within the timeout. doc/schedules.md has the rules. */
+ * A tick is either a job, enqueued by whoever calls pgw_cron_tick() (a reaper does) in the
+ * transaction that notes the tick as decided; or, when the schedule names no queue, a lease that
+ * pgw_cron_claim_due() gives to one node, and to another one if that does not finish within the
+ * timeout. doc/schedules.md has the rules. */
 
 /** What becomes of ticks that were found later than `grace_ms`, because nobody was there. */
 typedef enum pgw_misfire {
@@ -1384,13 +1468,14 @@ typedef enum pgw_misfire {
     PGW_MISFIRE_ALL   /* each, oldest first, but only the latest `misfire_max` */
 } pgw_misfire;
 
+/* clang-format off */
 typedef struct pgw_cron_opts {
     size_t struct_size;
     const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_new *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
                           * delay_ms. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
-                          * no tick adds a job while that of another is unfinished */
+                          * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
     int64_t grace_ms;    /* up to a day: a tick so late is not missed yet */
@@ -1398,33 +1483,57 @@ typedef struct pgw_cron_opts {
                           * below the distance of two ticks */
     int64_t timeout_ms;  /* 100 .. a week: a node holds a tick so long */
 } pgw_cron_opts;
-/* clang-format off */
 #define PGW_CRON_OPTS_INIT {sizeof(pgw_cron_opts), NULL, NULL, NULL, PGW_MISFIRE_ONCE, 100, 60000, 0, 300000}
 /* clang-format on */
 
-/** Is this an expression? Needs no server. PGW_EINVAL: @p fault (of @p size bytes; may be NULL) says where it is
- * wrong and what was expected there: `at 5 (day of month) stands "32", expected * or 1 .. 31`. */
+/**
+ * Is this an expression? Needs no server. PGW_EINVAL: @p fault (of @p size bytes; may be NULL) says
+ * where it is wrong and what was expected there.
+ *
+ *     char fault[200];
+ *     if (pgw_cron_check("30 6 32 * *", fault, sizeof(fault)) != PGW_OK)
+ *         puts(fault); // at 6 (day of month) stands "32", expected * or 1 .. 31
+ */
 PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t size);
 
-/** Tells the next @p n times (1 .. 10,000) of @p expression in @p zone (NULL: UTC) after @p after_us (0: now), until
- * @p fn returns non-zero: the instant, and what a clock shows there ("Sun 2026-03-29 03:00:00 +02:00"; borrowed
- * during the call, in which no verb may be called on @p h). @every counts from 1970. PGW_EINVAL. */
-PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us, int n,
-                                 int (*fn)(int64_t at_us, const char *local, void *arg), void *arg);
+/**
+ * Tells the next @p n times (1 .. 10,000) of @p expression in @p zone (NULL: UTC) after @p after_us
+ * (0: now): the instant, and what a clock shows there ("Sun 2026-03-29 03:00:00 +02:00"). @every
+ * counts from 1970.
+ *
+ *     static int show(int64_t at_us, const char *local, void *arg)
+ *     {
+ *         return fprintf(arg, "%" PRId64 " %s\n", at_us, local) < 0;
+ *     }
+ *
+ *     st = pgw_cron_next(h, "0 2 * * sun", "Europe/Berlin", 0, 5, show, stdout);
+ */
+PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us,
+                                 int n, int (*fn)(int64_t at_us, const char *local, void *arg),
+                                 void *arg);
 
 /**
- * Makes a schedule (operator); when it is there, makes it what is said here, so that every machine may say it
- * when it starts. The plan stays as it is when expression and zone do. Names are like those of queues.
- * @p next_us (may be NULL) takes the time of the next tick. PGW_EINVAL names the field; for an expression, the
- * place in it.
+ * Makes a schedule (operator); when it is there, makes it what is said here, so that every machine
+ * may say it when it starts. The plan stays as it is when expression and zone do. Names are like
+ * those of queues. @p next_us (may be NULL) takes the time of the next tick. PGW_EINVAL: for an
+ * expression, the message tells the place in it. PGW_ELIMIT: the job's payload and body.
  *
  *     pgw_new job = PGW_NEW_INIT;
  *     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
  *     job.kind = "report", o.job = &job, o.queue = "mail", o.zone = "Europe/Berlin";
- *     pgw_cron_create(h, NULL, "daily report", "30 6 * * mon-fri", &o);
+ *     st = pgw_cron_create(h, NULL, "daily report", "30 6 * * mon-fri", &o);
+ *     if (st == PGW_OK) st = pgw_cron_run(h, &id, "daily report"); // and one now
  */
-PGW_API pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule, const char *expression, const pgw_cron_opts *opts);
-/** No more ticks; one that is held goes on. PGW_ENOTFOUND, as from each verb that names a schedule. */
+PGW_API pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule,
+                                   const char *expression, const pgw_cron_opts *opts);
+/**
+ * No more ticks; one that is held goes on. From here to pgw_cron_run() each verb returns
+ * PGW_ENOTFOUND when there is no such schedule.
+ *
+ *     pgw_cron_pause(h, "daily report");
+ *     pgw_cron_resume(h, "daily report");
+ *     if (pgw_cron_rename(h, "daily report", "report") == PGW_EEXISTS) pgw_cron_drop(h, "report");
+ */
 PGW_API pgw_status pgw_cron_pause(pgw *h, const char *schedule);
 /** Planned afresh from now: what fell into the pause is not made up for. */
 PGW_API pgw_status pgw_cron_resume(pgw *h, const char *schedule);
@@ -1432,87 +1541,146 @@ PGW_API pgw_status pgw_cron_resume(pgw *h, const char *schedule);
 PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new_name);
 /** Who holds its tick is told PGW_ELEASE. */
 PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
-/** A tick out of turn, also of a paused schedule: the plan stays. *job_id (may be NULL): its job, or 0 when it waits for a
- * node to claim it. PGW_EPAUSED: the queue is drained. */
+/** A tick out of turn, also of a paused schedule: the plan stays. *job_id (may be NULL): its job,
+ * or 0 when it waits for a node to claim it. PGW_EPAUSED: the queue is drained. */
 PGW_API pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule);
 
+/* clang-format off */
 typedef struct pgw_cron_info {
     size_t struct_size;
     const char *name, *expression, *zone;
-    const char *queue; /* NULL: a node holds the tick */
+    const char *queue;          /* NULL: a node holds the tick */
     const char *kind, *payload, *key;
     pgw_misfire misfire;
     int misfire_max, priority;
     int64_t grace_ms, jitter_ms, timeout_ms;
     bool paused;
-    int64_t next_us, last_us; /* the next tick, and the last one that happened; 0: none */
-    const char *holder;       /* of the tick that runs, since and until when; NULL: none */
+    int64_t next_us, last_us;   /* the next tick, and the last one that happened; 0: none */
+    const char *holder;         /* of the tick that runs, since and until when; NULL: none */
     int64_t since_us, until_us;
     int attempt;
-    const char *error; /* why it does not run (a zone that is gone, a queue that takes nothing), or NULL */
+    const char *error;          /* why it does not run (a zone that is gone, a queue that takes nothing), or NULL */
     int64_t error_us;
 } pgw_cron_info;
-/** Calls @p fn for each schedule by name (or for one: @p schedule not NULL) until it returns non-zero; borrowed during the
- * call, in which no verb may be called on @p h. PGW_EMPTY: none. */
-PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule, int (*fn)(const pgw_cron_info *info, void *arg), void *arg);
+/* clang-format on */
+/**
+ * Schedules by name, or only @p schedule (NULL: all); when that is not there, PGW_EMPTY.
+ *
+ *     static int show(const pgw_cron_info *i, void *arg)
+ *     {
+ *         return fprintf(arg, "%s: %s %s\n", i->name, i->expression, i->zone) < 0;
+ *     }
+ *
+ *     st = pgw_crons_each(h, NULL, show, stdout);
+ */
+PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
+                                  int (*fn)(const pgw_cron_info *info, void *arg), void *arg);
 
-/** Enqueues the jobs of all ticks that are due; pgw_reaper_tick() does it too. *fired: how many; *next_ms: when to come
- * back (0: at once, there is more; -1: no schedule). Either may be NULL. A schedule that fails, fails alone:
- * its error is noted, and it is tried again after ten seconds. */
+/**
+ * Enqueues the jobs of all ticks that are due; pgw_reaper_tick() does it too. *fired: how many;
+ * *next_ms: when to come back (0: at once, there is more; -1: no schedule). Either may be NULL. A
+ * schedule that fails, fails alone: its error is noted, and it is tried again after ten seconds.
+ *
+ *     st = pgw_cron_tick(h, &n, &next_ms);
+ */
 PGW_API pgw_status pgw_cron_tick(pgw *h, int64_t *fired, int64_t *next_ms);
 
 typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
 /**
- * Makes this @p node (1 .. 255 bytes; NULL: property `holder`) the one that runs a due tick, of @p schedules (n of them,
- * up to 64; n = 0: all without a queue). First come ticks whose node ran out of time: the token grows, and the node
- * that was late is refused from then on. One tick of a schedule is held at a time. After `max_attempts` nodes
- * (of the job; 10) a tick is given up. *tick: caller owns (free with pgw_tick_free). PGW_EMPTY: none is due; @p next_ms
- * (may be NULL) then says when to ask again, a minute at most.
+ * Makes this @p node (1 .. 255 bytes; NULL: property `holder`) the one that runs a due tick, of
+ * @p schedules (@p n of them, up to 64; n = 0: all without a queue). First come ticks whose node
+ * ran out of time: the token grows, and the node that was late is refused from then on. One tick of
+ * a schedule is held at a time. After `max_attempts` nodes (of the job; 10) a tick is given up.
+ * *tick: caller owns (free with pgw_tick_free). PGW_EMPTY: none is due, or there are no such
+ * schedules;
+ * @p next_ms (may be NULL) then says when to ask again, a minute at most.
  *
- *     for (;;) {
- *         pgw_status st = pgw_cron_claim_due(h, &tick, &next_ms, NULL, NULL, 0);
- *         if (st == PGW_OK) {
- *             const char *error = run(pgw_tick_schedule(tick), pgw_tick_slot_us(tick));
- *             pgw_cron_finish(h, pgw_tick_token(tick), error); // PGW_ELEASE: it took too long
- *             pgw_tick_free(tick);
- *         } else wait(next_ms);
+ *     while (pgw_stop_count(stop) == 0) {
+ *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
+ *         st = pgw_cron_claim_due(h, &tick, &next_ms, NULL, NULL, 0);
+ *         if (st < 0) return;
+ *         if (st == PGW_EMPTY) {
+ *             poll(&p, 1, (int)next_ms);
+ *             continue;
+ *         }
+ *         work(pgw_tick_schedule(tick));
+ *         st = pgw_cron_finish(h, pgw_tick_token(tick), NULL); // PGW_ELEASE: it took too long
+ *         pgw_tick_free(tick);
  *     }
  */
-PGW_API pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node, const char *const *schedules, size_t n);
-/* What is done with a tick that is held: PGW_ELEASE once another node has got it, or the schedule is gone. A late call
- * is accepted as long as nobody took it away. */
-/** The tick is over; with an @p error (text kept with it) or without (NULL). */
+PGW_API pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node,
+                                      const char *const *schedules, size_t n);
+
+/*
+ * What is done with a tick that is held: PGW_ELEASE once another node has got it, or the schedule
+ * is gone. A late call is accepted as long as nobody took it away.
+ */
+/** The tick is over; with an @p error (UTF-8 text kept with it, cut at 8,000 bytes) or without
+ * (NULL). */
 PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
-/** Still at it: @p timeout_ms from now (0: as the schedule says). @p until_us may be NULL. */
+/**
+ * Still at it: @p timeout_ms from now (0: as the schedule says). @p until_us may be NULL.
+ *
+ *     token = pgw_tick_token(tick);
+ *     if (pgw_cron_extend(h, NULL, token, 600000) != PGW_OK) return;
+ *     if (pgw_stop_count(stop) > 0) pgw_cron_release(h, token);
+ */
 PGW_API pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms);
 /** Not done after all: another node may have it at once, no attempt charged. */
 PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
 
-/* Strings are borrowed until pgw_tick_free(); NULL where there is none. */
+/* clang-format off */
+/**
+ * What a tick says. Strings are borrowed until pgw_tick_free(); NULL where there is none. The
+ * token's number grows with every claim of the schedule: a fence for what the tick writes.
+ *
+ *     size_t size;
+ *     const void *body = pgw_tick_body(tick, &size);
+ *     printf("%s of %" PRId64 ", node %d, until %" PRId64 ": %zu bytes\n", pgw_tick_kind(tick),
+ *            pgw_tick_slot_us(tick), pgw_tick_attempt(tick), pgw_tick_until_us(tick), size);
+ *     work(body != NULL ? body : pgw_tick_payload(tick));
+ */
 PGW_API const char *pgw_tick_schedule(const pgw_tick *tick);
-PGW_API int64_t pgw_tick_slot_us(const pgw_tick *tick); /* when it was due */
-PGW_API pgw_token pgw_tick_token(const pgw_tick *tick); /* its number grows with every claim of the schedule: a fence for what the tick writes */
-PGW_API int pgw_tick_attempt(const pgw_tick *tick);     /* 1: the first node */
+PGW_API int64_t pgw_tick_slot_us(const pgw_tick *tick);     /* when it was due */
+PGW_API pgw_token pgw_tick_token(const pgw_tick *tick);
+PGW_API int pgw_tick_attempt(const pgw_tick *tick);         /* 1: the first node */
 PGW_API int64_t pgw_tick_until_us(const pgw_tick *tick);
 PGW_API const char *pgw_tick_kind(const pgw_tick *tick);
 PGW_API const char *pgw_tick_payload(const pgw_tick *tick); /* JSON text */
 PGW_API const void *pgw_tick_body(const pgw_tick *tick, size_t *size);
 PGW_API void pgw_tick_free(pgw_tick *tick);
+/* clang-format on */
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Migrations (owner) @{
- * On a handle from pgw_open() with `schema.check` off: there is nothing to check yet. Never armed. */
+ * On a handle from pgw_open() with `schema.check` off: there is nothing to check yet. Never armed.
+ *
+ *     static int show(const pgw_migration *m, void *arg)
+ *     {
+ *         return fprintf(arg, "%d %s: %s\n", m->number, m->name, m->state) < 0;
+ *     }
+ *
+ *     int applied;
+ *     st = pgw_migrate_up(h, &applied);
+ *     if (st == PGW_OK && applied > 0) st = pgw_migrate_each(h, show, stdout);
+ */
+/* clang-format off */
 typedef struct pgw_migration {
-    int number;       /* 1, 2, ... without gaps */
-    const char *name; /* "0001_init.sql" */
-    const char *sql;  /* as it would run, the schema's name in place */
-    const char *state; /* "applied", "pending", "changed" (checksum differs), "unknown" (newer than this library) */
+    int number;        /* 1, 2, ... without gaps */
+    const char *name;  /* "0001_init.sql" */
+    const char *sql;   /* as it would run, the schema's name in place; "" when unknown */
+    const char *state; /* applied, pending, changed (checksum differs), unknown (newer than this library) */
 } pgw_migration;
-/** Calls @p fn for each known and each applied migration, lowest first, until it returns non-zero; borrowed during the
- * call. For status and dry runs; a schema that is not there has nothing applied. */
-PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg);
-/** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless when repeated or run by two at once. *applied may be NULL. Each statement, and the wait for another migrator, has the deadline of pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, or an applied file was changed. */
+/* clang-format on */
+/** Each known and each applied migration, lowest first. For status and dry runs; a schema that is
+ * not there has nothing applied. */
+PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg),
+                                    void *arg);
+/** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless
+ * when repeated or run by two at once. *applied may be NULL. Each statement, and the wait for
+ * another migrator, has the deadline of pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, or an
+ * applied file was changed. */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 /** @} */
 
@@ -1524,10 +1692,18 @@ typedef struct pgw_finding {
     const char *check, *text, *advice;
 } pgw_finding;
 /**
- * Examines server settings, schema, roles, reapers, expired leases, what holds vacuum back, bloat, clock, and calls
- * @p fn for each finding until it returns non-zero; the finding is borrowed during the call, in which no verb may be
- * called on @p h. A check that cannot be made is a finding. PGW_OK also when findings are bad. On a handle from
- * pgw_open() with `schema.check` off; never armed.
+ * Examines server settings, schema, roles, reapers, expired leases, what holds vacuum back, bloat,
+ * clock, and calls @p fn for each finding as lists do. A check that cannot be made is a finding.
+ * PGW_OK also when findings are bad. On a handle from pgw_open() with `schema.check` off; never
+ * armed.
+ *
+ *     static int show(const pgw_finding *f, void *arg)
+ *     {
+ *         if (f->grade == PGW_BAD) fprintf(arg, "%s: %s %s\n", f->check, f->text, f->advice);
+ *         return 0;
+ *     }
+ *
+ *     st = pgw_doctor(h, show, stderr);
  */
 PGW_API pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg);
 /** @} */
@@ -1575,8 +1751,8 @@ typedef enum pgw_lock_mode { PGW_EXCLUSIVE, PGW_SHARED } pgw_lock_mode;
  * of the queue, because a statement that stands longer would hold vacuum back. The first notify of
  * the handle's stop ends the wait.
  *
- * Caller owns *lock (free with pgw_lock_release). It is borrowed from @p h: after pgw_close() the
- * lock is lost, and still to be freed.
+ * Caller owns *lock (free with pgw_lock_release). After pgw_close() it is lost, and still to be
+ * freed.
  *
  * PGW_ELOCKED: somebody else held it all the time. PGW_EHELD: this handle holds it already, in
  * either mode. PGW_ERETRY: a deadlock with another session. PGW_ECANCELED: stopped. PGW_ECONFLICT,
@@ -1597,6 +1773,10 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, p
  * lock, so there is nothing to free. Works on attached handles and behind poolers. A failure other
  * than PGW_ELOCKED is one of the transaction, as always. *fence (may be NULL) takes the number.
  * PGW_EMISUSE: no transaction is open. Taking it twice in a transaction is harmless.
+ *
+ *     st = pgw_txn_begin(h);
+ *     if (st == PGW_OK) st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_SHARED, 0);
+ *     if (st == PGW_ELOCKED) st = pgw_txn_rollback(h);
  */
 PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name,
                                          pgw_lock_mode mode, int64_t timeout_ms);
@@ -1609,7 +1789,9 @@ PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *nam
  */
 PGW_API pgw_status pgw_lock_release(pgw_lock *lock);
 
-PGW_API const char *pgw_lock_name(const pgw_lock *lock); /* borrowed as long as the lock */
+/** Borrowed as long as the lock. */
+PGW_API const char *pgw_lock_name(const pgw_lock *lock);
+/** The number of this acquisition; 0 of NULL. */
 PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
 
 /**
@@ -1618,20 +1800,36 @@ PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
  * session that the server ends is seen within milliseconds (p99 below 10 ms); a network that goes
  * silent within 5 s by the keepalives that the library sets on both ends (properties keepalive.*,
  * tcp.user_timeout_ms).
+ *
+ *     struct pollfd p = {.fd = pgw_lock_watch(lock), .events = POLLIN};
+ *     if (poll(&p, 1, 0) != 0 && pgw_lock_check(lock) == PGW_ELEASE)
+ *         printf("%s is lost\n", pgw_lock_name(lock));
  */
 PGW_API int pgw_lock_watch(const pgw_lock *lock);
-/** Is it still ours, as far as this end can know? Reads what came, never waits. PGW_ELEASE: lost.
- */
+/** Is it still ours, as far as this end can know? Reads what came, never waits.
+ * PGW_ELEASE: lost. */
 PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
 /** The same as yes or no. */
 PGW_API bool pgw_lock_is_held(pgw_lock *lock);
 /**
  * Waits until the lock is lost (PGW_ELEASE), @p fd is readable (PGW_OK; -1: none), the handle's
  * stop is notified (PGW_ECANCELED) or @p timeout_ms has passed (PGW_EMPTY; -1: never).
+ *
+ *     while ((st = pgw_lock_guard(lock, STDIN_FILENO, 60000)) >= 0)
+ *         work(st == PGW_OK ? "what stdin says" : "what is due each minute");
+ *     if (!pgw_lock_is_held(lock)) work("stop");
  */
 PGW_API pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms);
 
-/** Does nobody hold it? Known for the moment only: to act on it, acquire with timeout 0. */
+/**
+ * Does nobody hold it? Known for the moment only: to act on it, acquire with timeout 0.
+ *
+ *     pgw_lock_who who;
+ *     bool is_free;
+ *     st = pgw_lock_is_free(h, &is_free, "mailing 42");
+ *     if (st == PGW_OK && !is_free) st = pgw_lock_holder(h, &who, "mailing 42");
+ *     if (st == PGW_OK && !is_free) printf("%s, pid %d\n", who.application, who.pid);
+ */
 PGW_API pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name);
 
 typedef struct pgw_lock_info {
@@ -1646,9 +1844,15 @@ typedef struct pgw_lock_info {
     bool shared;
 } pgw_lock_info;
 /**
- * Calls @p fn for each holder, then each waiter, of lock @p name (NULL: of all locks, by name)
- * until it returns non-zero; the info is borrowed during the call. The first call is the (first)
- * holder. PGW_EMPTY: nobody.
+ * Each holder, then each waiter, of lock @p name (NULL: of all locks, by name).
+ *
+ *     static int show(const pgw_lock_info *i, void *arg)
+ *     {
+ *         return fprintf(arg, "%s %s %d\n", i->name, i->held ? "held" : "waits", i->pid) < 0;
+ *     }
+ *
+ *     st = pgw_locks_each(h, NULL, show, stdout);
+ *     if (st >= 0) st = pgw_locks_prune(h, &n, INT64_C(30) * 86400 * 1000, 1000);
  */
 PGW_API pgw_status pgw_locks_each(pgw *h, const char *name,
                                   int (*fn)(const pgw_lock_info *info, void *arg), void *arg);
@@ -1683,17 +1887,23 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  * when told PGW_ELEASE. How many there are can be changed while they are out (pgw_sema_resize);
  * what is out beyond the new number goes away as it comes back, and nothing is granted before that.
  *
- * Names as for locks: UTF-8, 1 to 255 bytes. These verbs need an opened handle, outside of a
- * transaction (else PGW_EMISUSE); all of them but the `session` option work behind a pooler in
- * transaction mode. A wait cannot be armed by pgw_async(). PGW_ENOTFOUND: no such semaphore. */
+ * Names as for locks: UTF-8, 1 to 255 bytes. Acquire, extend and release need an opened handle,
+ * outside of a transaction (else PGW_EMISUSE); all but the `session` option works behind a pooler
+ * in transaction mode. A wait cannot be armed by pgw_async(). PGW_ENOTFOUND: no such semaphore. */
 
-/** Makes it, with 1 .. 10,000 permits (operator). Does nothing when it is there with as many;
- * PGW_EEXISTS: with another number. */
+/**
+ * Makes it, with 1 .. 10,000 permits (operator). Does nothing when it is there with as many;
+ * PGW_EEXISTS: with another number.
+ *
+ *     st = pgw_sema_create(h, "licences", 5);
+ *     if (st == PGW_EEXISTS) st = pgw_sema_resize(h, "licences", 5);
+ *     if (pgw_sema_drop(h, "old licences", false) == PGW_ELOCKED) puts("still in use");
+ */
 PGW_API pgw_status pgw_sema_create(pgw *h, const char *name, int permits);
-/** (Operator.) */
+/** Changes how many there are, at once (operator). */
 PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
-/** (Operator.) PGW_ELOCKED: permits are out, and @p force is false. Forced, their holders learn it
- * at their next extend: PGW_ENOTFOUND. */
+/** Removes it (operator). PGW_ELOCKED: permits are out, and @p force is false. Forced, their
+ * holders learn it at their next extend: PGW_ENOTFOUND. */
 PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 
 typedef struct pgw_sema_opts {
@@ -1729,7 +1939,11 @@ typedef struct pgw_sema_opts {
  */
 PGW_API pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name,
                                     const pgw_sema_opts *opts);
-/** They end @p ttl_ms from now. PGW_ELEASE: their time was over, they are lost. */
+/**
+ * They end @p ttl_ms (100 .. 86,400,000) from now. PGW_ELEASE: their time was over, they are lost.
+ *
+ *     if (pgw_is_lost(pgw_sema_extend(h, "licences", token, 30000))) work("stop");
+ */
 PGW_API pgw_status pgw_sema_extend(pgw *h, const char *name, pgw_token token, int64_t ttl_ms);
 /** PGW_ELEASE: somebody else has them by now, or nobody; what was done under them may have been one
  * too many. */
@@ -1740,8 +1954,28 @@ typedef struct pgw_sema_info {
     const char *name;            /* borrowed during the callback; NULL from pgw_sema_status() */
     int permits, taken, waiting; /* taken may be more than permits after a resize */
 } pgw_sema_info;
+/**
+ * Fills @p info. PGW_ENOTFOUND: no such semaphore.
+ *
+ *     pgw_sema_info info;
+ *     if (pgw_sema_status(h, &info, "licences") == PGW_OK) printf("%d wait\n", info.waiting);
+ */
 PGW_API pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name);
-/** Calls @p fn for each semaphore by name until it returns non-zero. PGW_EMPTY: none. */
+/**
+ * Semaphores by name.
+ *
+ *     static int show(const pgw_sema_info *i, void *arg)
+ *     {
+ *         return fprintf(arg, "%s %d of %d\n", i->name, i->taken, i->permits) < 0;
+ *     }
+ *     static int show_grant(const pgw_sema_grant *g, void *arg)
+ *     {
+ *         return fprintf(arg, "%s %" PRId64 "\n", g->holder, g->until_us) < 0;
+ *     }
+ *
+ *     st = pgw_semas_each(h, show, stdout);
+ *     if (st >= 0) st = pgw_sema_grants_each(h, "licences", show_grant, stdout);
+ */
 PGW_API pgw_status pgw_semas_each(pgw *h, int (*fn)(const pgw_sema_info *info, void *arg),
                                   void *arg);
 
@@ -1753,8 +1987,8 @@ typedef struct pgw_sema_grant {
     int permits;
     int pid; /* they end with this session of the server; 0: only by time */
 } pgw_sema_grant;
-/** Calls @p fn for each grant that is out, the oldest first, until it returns non-zero; borrowed
- * during the call. PGW_EMPTY: none. */
+/** The grants of @p name that are out, the oldest first; PGW_EMPTY also when there is no such
+ * semaphore. */
 PGW_API pgw_status pgw_sema_grants_each(pgw *h, const char *name,
                                         int (*fn)(const pgw_sema_grant *grant, void *arg),
                                         void *arg);

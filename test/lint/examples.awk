@@ -28,7 +28,7 @@ function complain(text) { print FILENAME ":" FNR ": " text; bad = 1 }
 function begin() { text = ""; first = FNR; blanks = 0 }
 
 function end(   file, lines, n, i, scope, body, depth) {
-    if (text !~ /pgw_/ || text !~ /;\n/) return
+    if (text !~ /pgw_/ || text !~ /;/) return
     n = split(text, lines, "\n") - 1
     for (i = 1; i <= n; i++) {
         if (depth || lines[i] ~ /^static /) {
