@@ -1308,9 +1308,9 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * Without the role it is the row's place and writing transaction (xmin and ctid), with the number
  * of transactions and the timeline at the time of reading. No column is needed and every write
  * counts, also those of a claim or a trigger, but: a version is good for 2^30 transactions, and not
- * across a failover, a restore, a table rewrite (VACUUM FULL, ALTER TYPE) or partitions: it is then
- * refused with PGW_ECONFLICT, never accepted by mistake, except on a server that was restored from
- * a file system copy on the same timeline. Not for partitioned tables (PGW_EMISUSE).
+ * across a failover or a table rewrite (VACUUM FULL, ALTER TYPE): it is then refused with
+ * PGW_ECONFLICT. It is for the server that gave it: one that was restored from a dump or a copy may
+ * not notice. Needs SELECT on the whole table; not for partitioned tables (PGW_EMISUSE).
  */
 PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
                                     const char *const *key, const char *version,

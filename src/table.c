@@ -193,6 +193,7 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
                           "name the table that holds the rows");
     look->index_state[0] = table_index_state(rows, 7);
     look->index_state[1] = table_index_state(rows, 8);
+    t->has_xmin = pgw__rows_int(rows, 0, 10) != 0;
     if (pgw__rows_int(rows, 0, 9) != 0) {
         t->home = pgw__table_keep(t, pgw__pq_schema(h));
         if (t->home == NULL) return table_nomem(h);
@@ -220,6 +221,7 @@ static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
         c->builtin = pgw__rows_int(rows, row, 3) != 0;
         c->not_null = pgw__rows_int(rows, row, 4) != 0;
         c->generated = pgw__rows_int(rows, row, 5) != 0;
+        c->readable = pgw__rows_int(rows, row, 6) != 0;
     }
     t->columns_count = (size_t)count;
     return PGW_OK;
@@ -472,8 +474,11 @@ pgw_status pgw__table_check_versions(pgw *h, const pgw_table *t)
     pgw_status st = pgw__table_check(h, t);
 
     if (st != PGW_OK || pgw__has_version(t)) return st;
-    return table_fail(h, t, PGW_EMISUSE, "is partitioned and was described without a version",
-                      "a row may move between partitions: give the role `version` a column");
+    return table_fail(h, t, PGW_EMISUSE,
+                      t->partitioned ? "is partitioned and was described without a version"
+                                     : "was described without a version, and this role may not "
+                                       "read the row's own (xmin)",
+                      "give the role `version` a column, or the role SELECT on the whole table");
 }
 
 pgw_status pgw__table_check_key(pgw *h, const pgw_table *t, const char *const *key)

@@ -22,6 +22,7 @@ typedef struct pgw__column {
     const char *name, *type_schema, *type;
     bool builtin; /* the type is one of pg_catalog */
     bool not_null, generated;
+    bool readable; /* by this role */
 } pgw__column;
 
 /* An operator of the key's index: the type's own one, whatever the search path says. */
@@ -46,9 +47,10 @@ struct pgw_table {
     const pgw__column *locked_by, *expires_at, *token, *version;
     const char *claimable;
     bool partitioned;
-    bool random_version;                    /* a uuid, not a number */
-    bool complete;                          /* no column of a role is missing */
-    const char *sql;                        /* what is missing, as statements */
+    bool has_xmin;       /* and this role may read it: with rights on columns alone nobody may */
+    bool random_version; /* a uuid, not a number */
+    bool complete;       /* no column of a role is missing */
+    const char *sql;     /* what is missing, as statements */
     const char *sql_columns, *sql_index[2]; /* the same one by one; NULL: nothing to do */
 };
 

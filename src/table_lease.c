@@ -8,45 +8,73 @@
 
 /* ---- claim ---- */
 
-/* One half of a claim: rows of the holder, or rows that are free. Its LIMIT holds because the CTE
- * runs once, whatever plan is chosen for the rest. */
-static void lease_claim_candidates(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
-                                   int holder, int limit, bool own)
+static void lease_limit(pgw__buf *b, int limit)
 {
-    pgw__buf_text(b, own ? "pgw_own AS MATERIALIZED (\nSELECT "
-                         : "pgw_free AS MATERIALIZED (\nSELECT ");
+    pgw__buf_text(b, " LIMIT ");
+    pgw__put_param(b, limit);
+    pgw__buf_text(b, "::pg_catalog.int8");
+}
+
+/* Rows that the holder has. They are few, and are looked up by the holder, locked and then sorted:
+ * else a planner who hopes to find some soon in the wanted order walks through the whole table. */
+static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
+                            int holder, int limit)
+{
+    const char *comma = "";
+
+    pgw__buf_text(b, "pgw_own AS MATERIALIZED (SELECT ");
+    pgw__put_key(b, t);
+    pgw__buf_text(b, " FROM (SELECT ");
+    for (size_t c = 0; c < t->columns_count; c++) {
+        if (!t->columns[c].readable) continue;
+        pgw__buf_text(b, comma);
+        pgw__put_column(b, &t->columns[c]);
+        comma = ", ";
+    }
+    pgw__buf_text(b, " FROM ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t WHERE ");
+    pgw__put_column(b, t->locked_by);
+    pgw__buf_text(b, " = ");
+    pgw__put_cast(b, holder, t->locked_by);
+    pgw__buf_text(b, " AND ");
+    pgw__put_column(b, t->expires_at);
+    pgw__buf_text(b, " > (SELECT pgw_at FROM pgw_now)");
+    pgw__put_fragment(b, " AND (", o->where, ")");
+    pgw__buf_text(b, " FOR NO KEY UPDATE SKIP LOCKED) t ORDER BY ");
+    if (o->order != NULL)
+        pgw__put_fragment(b, "", o->order, "");
+    else
+        pgw__put_key_order(b, t);
+    lease_limit(b, limit);
+    pgw__buf_text(b, ")");
+}
+
+/* Rows that are free, or whose lease is over, as many as are still wanted. The LIMIT holds because
+ * the CTE runs once, whatever plan is chosen for the rest. */
+static void lease_claim_free(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
+                             int limit)
+{
+    pgw__buf_text(b, "pgw_free AS MATERIALIZED (SELECT ");
     pgw__put_key(b, t);
     pgw__buf_text(b, " FROM ");
     pgw__put_table(b, t);
     pgw__buf_text(b, " t WHERE ");
-    if (own) {
-        pgw__put_column(b, t->locked_by);
-        pgw__buf_text(b, " = ");
-        pgw__put_cast(b, holder, t->locked_by);
-        pgw__buf_text(b, " AND ");
-        pgw__put_column(b, t->expires_at);
-        pgw__buf_text(b, " > (SELECT pgw_at FROM pgw_now)");
-    } else {
-        pgw__put_expiry(b, t);
-        pgw__buf_text(b, " <= (SELECT pgw_at FROM pgw_now)");
-        pgw__put_fragment(b, " AND (", t->claimable, ")");
-    }
+    pgw__put_expiry(b, t);
+    pgw__buf_text(b, " <= (SELECT pgw_at FROM pgw_now)");
+    pgw__put_fragment(b, " AND (", t->claimable, ")");
     pgw__put_fragment(b, " AND (", o->where, ")");
-    pgw__buf_text(b, "\n ORDER BY ");
+    pgw__buf_text(b, " ORDER BY ");
     if (o->order != NULL) {
         pgw__put_fragment(b, "", o->order, "");
     } else {
-        if (!own) {
-            pgw__put_expiry(b, t);
-            pgw__buf_text(b, ", ");
-        }
+        pgw__put_expiry(b, t);
+        pgw__buf_text(b, ", ");
         pgw__put_key_order(b, t);
     }
-    pgw__buf_text(b, " LIMIT ");
-    pgw__put_param(b, limit);
-    pgw__buf_text(b, "::pg_catalog.int8");
-    if (!own) pgw__buf_text(b, " - (SELECT pg_catalog.count(*) FROM pgw_own)");
-    pgw__buf_text(b, " FOR NO KEY UPDATE OF t SKIP LOCKED)");
+    lease_limit(b, limit);
+    pgw__buf_text(b, " - (SELECT pg_catalog.count(*) FROM pgw_own)"
+                     " FOR NO KEY UPDATE OF t SKIP LOCKED)");
 }
 
 static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const pgw__rows_ctx *ctx)
@@ -56,14 +84,16 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
 
     pgw__buf_text(
         b, "WITH pgw_now AS MATERIALIZED (SELECT pg_catalog.clock_timestamp() AS pgw_at),\n");
-    lease_claim_candidates(b, t, o, holder, limit, true);
+    lease_claim_own(b, t, o, holder, limit);
     pgw__buf_text(b, ",\n");
-    lease_claim_candidates(b, t, o, holder, limit, false);
-    pgw__buf_text(b,
-                  ",\npgw_taken AS MATERIALIZED (SELECT x.*, pg_catalog.row_number() OVER () AS "
-                  "pgw_i FROM (SELECT true AS "
-                  "pgw_kept, o.* FROM pgw_own o UNION ALL SELECT false, f.* FROM pgw_free f) x),\n"
-                  "pgw_done AS (UPDATE ");
+    lease_claim_free(b, t, o, limit);
+    /* this limit cuts nothing off: it tells the planner that the rows are few */
+    pgw__buf_text(
+        b, ",\npgw_taken AS MATERIALIZED (SELECT x.*, pg_catalog.row_number() OVER () AS pgw_i"
+           " FROM (SELECT true AS pgw_kept, o.* FROM pgw_own o"
+           " UNION ALL SELECT false, f.* FROM pgw_free f) x");
+    lease_limit(b, limit);
+    pgw__buf_text(b, "),\npgw_done AS (UPDATE ");
     pgw__put_table(b, t);
     pgw__buf_text(b, " t SET ");
     pgw__put_ident(b, t->locked_by->name);

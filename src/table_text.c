@@ -186,7 +186,7 @@ static const char text_timeline[] =
 
 bool pgw__has_version(const pgw_table *t)
 {
-    return t->version != NULL || !t->partitioned;
+    return t->version != NULL || t->has_xmin;
 }
 
 void pgw__put_version(pgw__buf *b, const pgw_table *t)
@@ -224,7 +224,7 @@ void pgw__put_version_is(pgw__buf *b, const pgw_table *t, int param)
     put_part(b, param, "2)::pg_catalog.tid AND ");
     pgw__buf_text(b, text_clock);
     pgw__buf_text(b, "::pg_catalog.int8 - ");
-    put_part(b, param, "3)::pg_catalog.int8 < 1073741824 AND ");
+    put_part(b, param, "3)::pg_catalog.int8 BETWEEN 0 AND 1073741823 AND ");
     pgw__buf_text(b, text_timeline);
     pgw__buf_text(b, " = ");
     put_part(b, param, "4)");

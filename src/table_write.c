@@ -368,9 +368,10 @@ static pgw_status process_check(process *p, unsigned char op[16], const char *na
     if (p->o.columns == NULL) {
         st = pgw__check_count(p->h, "columns of the table", p->t->columns_count, 1, PGW__ASKED_MAX);
         if (st != PGW_OK) return st;
-        for (size_t c = 0; c < p->t->columns_count; c++) names[c] = p->t->columns[c].name;
         p->o.columns = names;
-        p->o.columns_count = p->t->columns_count;
+        p->o.columns_count = 0;
+        for (size_t c = 0; c < p->t->columns_count; c++)
+            if (p->t->columns[c].readable) names[p->o.columns_count++] = p->t->columns[c].name;
     }
     if (p->o.op != NULL && p->t->home == NULL)
         return pgw__pq_fail(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",

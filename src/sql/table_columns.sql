@@ -1,8 +1,8 @@
 -- The columns of a table, in their order.
 -- params: oid bigint
--- returns: name text, type_schema text, type text, pg_type boolean, not_null boolean, generated boolean
+-- returns: name text, type_schema text, type text, pg_type boolean, not_null boolean, generated boolean, readable boolean
 SELECT a.attname::text, n.nspname::text, y.typname::text, n.nspname = 'pg_catalog', a.attnotnull,
-       a.attgenerated <> '' OR a.attidentity = 'a'
+       a.attgenerated <> '' OR a.attidentity = 'a', has_column_privilege(a.attrelid, a.attnum, 'SELECT')
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
   JOIN pg_catalog.pg_namespace n ON n.oid = y.typnamespace

@@ -1,6 +1,6 @@
 -- What stands behind a name, and what this role may do with it. No row: no such schema.
 -- params: schema text, name text, lease_index text, holder_index text
--- returns: oid bigint, relkind text, temporary boolean, readable boolean, writable boolean, rules boolean, parent boolean, lease_index text, holder_index text, operations boolean
+-- returns: oid bigint, relkind text, temporary boolean, readable boolean, writable boolean, rules boolean, parent boolean, lease_index text, holder_index text, operations boolean, xmin boolean
 SELECT c.oid::bigint, c.relkind::text, c.relpersistence = 't',
        has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
        has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'UPDATE'),
@@ -14,7 +14,8 @@ SELECT c.oid::bigint, c.relkind::text, c.relpersistence = 't',
          WHERE i.indrelid = c.oid AND x.relname = $4),
        EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace s ON s.oid = p.pronamespace
                 WHERE s.nspname = split_part('pgwork.', '.', 1) AND p.proname = 'table_operation'
-                  AND has_schema_privilege(s.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))
+                  AND has_schema_privilege(s.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE')),
+       c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT')
   FROM pg_catalog.pg_namespace n
   LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2
  WHERE n.nspname = $1

@@ -325,6 +325,71 @@ void test_the_limit_holds_under_any_plan(void)
     }
 }
 
+/* Whoever has no rows, or wants them in an order that an index has, must not cost a walk through
+ * the table. */
+void test_a_claim_reads_few_rows_when_the_indexes_are_there(void)
+{
+    static const char *const orders[] = {NULL, "id"};
+    PGconn *conn = pgtemp_connect();
+    pgw_rows *rows;
+    pgw *mine;
+
+    articles(20000);
+    pgtemp_exec("UPDATE t SET locked_by = 'r' || id % 500, expires_at = now() + interval '1 day', "
+                "token = gen_random_uuid() WHERE id % 100 > 0");
+    must(pgw_table_init(h, t));
+    pgtemp_exec("VACUUM ANALYZE t");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, conn, NULL));
+    for (size_t i = 0; i < 2; i++) {
+        pgw_table_claim_opts o = asking(5, "anna");
+        PGresult *res;
+
+        o.order = orders[i];
+        PQclear(PQexec(conn, "BEGIN"));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(mine, &rows, t, &o));
+        TEST_ASSERT_EQUAL(5, pgw_rows_count(rows));
+        pgw_rows_free(rows);
+        res = PQexec(conn, "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+                           "WHERE relid = 'public.t'::regclass");
+        TEST_ASSERT_LESS_THAN(2000, atoi(PQgetvalue(res, 0, 0)));
+        PQclear(res);
+        PQclear(PQexec(conn, "ROLLBACK"));
+    }
+    pgw_close(mine);
+    PQfinish(conn);
+}
+
+void test_rights_on_some_columns_are_enough(void)
+{
+    pgw_table_claim_opts o = asking(2, "anna");
+    pgw_rows *rows;
+    pgw_row_ref ref;
+
+    articles(3);
+    pgw_table_free(t);
+    pgtemp_exec("ALTER TABLE t ADD secret text; DROP ROLE IF EXISTS clerk; CREATE ROLE clerk; "
+                "GRANT USAGE ON SCHEMA public TO clerk;"
+                "GRANT SELECT (id, a, locked_by, expires_at, token), UPDATE (a, locked_by, "
+                "expires_at, token) ON t TO clerk");
+    must(pgw__pq_text(h, "role", "SET ROLE clerk", &(pgw__call){0}));
+    const pgw_table_spec s = spec_of(by_id, 1);
+    must(pgw_table_open(h, &t, &s));
+    for (int twice = 0; twice < 2; twice++) {
+        must(pgw_table_claim(h, &rows, t, &o));
+        TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
+        if (twice == 0) pgw_rows_free(rows);
+    }
+    ref = pgw_rows_ref(rows, 0);
+    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_finish(h, NULL, t, &ref, 1, "secret = 'x'", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE,
+                      pgw_table_update(h, NULL, t, ref.key, "x", &(pgw_cell){"a", "2"}, 1));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "xmin"));
+    must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
+    pgtemp_exec("DROP OWNED BY clerk; DROP ROLE clerk");
+    pgw_rows_free(rows);
+}
+
 void test_rows_that_a_transaction_holds_are_passed_over(void)
 {
     pgw_rows *rows;
