@@ -20,13 +20,18 @@ static int fail(pgw *h)
     return 1;
 }
 
-static pgw_status describe(pgw *h, pgw_table **t)
+/* A handle and the table. A connection that is lost meanwhile is opened again by the next call. */
+static pgw_status begin(pgw **h, pgw_table **t)
 {
     pgw_table_spec spec = PGW_TABLE_SPEC_INIT;
+    pgw_status st = pgw_open(h, NULL);
 
+    *t = NULL;
     spec.table = "counter", spec.version = "version";
     spec.key = key_columns, spec.key_count = 1;
-    return pgw_table_open(h, t, &spec);
+    for (int tries = 0; (st == PGW_OK || pgw_is_retriable(st)) && *t == NULL && tries < 10; tries++)
+        st = pgw_table_open(*h, t, &spec);
+    return st;
 }
 
 /* Looks at the row and says what should change. It may be called several times. */
@@ -42,11 +47,11 @@ static pgw_status add_one(pgw_edit *row, void *arg)
 static int count(int who, int times)
 {
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
-    pgw_table *t = NULL;
+    pgw_table *t;
     char op[37];
     pgw *h;
 
-    if (pgw_open(&h, NULL) != PGW_OK || describe(h, &t) != PGW_OK) return fail(h);
+    if (begin(&h, &t) != PGW_OK) return fail(h);
     o.tries = 10000, o.op = op;
     for (int i = 0; i < times; i++) {
         pgw_status st;
@@ -69,13 +74,16 @@ static int count(int who, int times)
 static int look(long long *n)
 {
     static const char *const columns[] = {"n"};
-    pgw_table *t = NULL;
-    pgw_rows *rows = NULL;
+    pgw_table *t;
+    pgw_rows *rows;
+    pgw_status st;
     pgw *h;
 
-    if (pgw_open(&h, NULL) != PGW_OK || describe(h, &t) != PGW_OK ||
-        pgw_table_get(h, &rows, t, key, columns, 1) != PGW_OK)
-        return fail(h);
+    if (begin(&h, &t) != PGW_OK) return fail(h);
+    do {
+        st = pgw_table_get(h, &rows, t, key, columns, 1);
+    } while (pgw_is_retriable(st));
+    if (st != PGW_OK) return fail(h);
     *n = strtoll(pgw_rows_get(rows, 0, "n"), NULL, 10);
     pgw_rows_free(rows);
     pgw_table_free(t);
