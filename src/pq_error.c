@@ -156,7 +156,7 @@ static void error_quote(char *to, size_t size, const char *value)
     size_t n = 0, taken = 0;
 
     to[n++] = '"';
-    for (; value[taken] != '\0' && taken < ERROR_VALUE_MAX && n + 9 < size; taken++) {
+    for (; taken < ERROR_VALUE_MAX && value[taken] != '\0' && n + 9 < size; taken++) {
         unsigned char c = (unsigned char)value[taken];
 
         if (c < 0x20 || c == 0x7f) {

@@ -150,6 +150,8 @@ static pgw_status handle_deliver(pgw *h, pgw_done_fn *done, void *arg)
 {
     bool gone = false, *outer = h->gone;
 
+    /* put back below, unless the handle is gone with it */
+    /* cppcheck-suppress autoVariables */
     h->gone = &gone;
     done(h, h->status, arg);
     if (gone) {

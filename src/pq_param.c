@@ -214,14 +214,16 @@ static bool param_encode(pgw__buf *b, const pgw__param *p)
 
 pgw_status pgw__args_encode(pgw__args *a, const pgw__param *params)
 {
-    size_t starts[PGW__ARGS_MAX];
+    static const pgw__param none = P_END;
+    size_t starts[PGW__ARGS_MAX] = {0};
     pgw__buf *b = &a->bytes;
 
+    if (params == NULL) params = &none;
     pgw__args_reset(a);
     /* libpq takes a NULL pointer for SQL NULL, so that even an empty first value needs an address
      */
     pgw__buf_bytes(b, "", 1);
-    for (; params != NULL && params[a->count].type != PGW__END; a->count++) {
+    for (; params[a->count].type != PGW__END; a->count++) {
         const pgw__param *p = &params[a->count];
 
         assert(a->count < PGW__ARGS_MAX);
