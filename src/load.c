@@ -313,7 +313,7 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
     if (l->queue == NULL) st = pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
-    if (st == PGW_OK && !pgw__pq_attached(h)) {
+    if (st == PGW_OK && !pgw__pq_attached(h) && !pgw__pq_in_txn(h)) {
         const load_ctx ctx = {l};
         const pgw__call way = {
             .sql = PGW__SQL_LOAD_WAY, .read = load_read_way, .ctx = &ctx, .ctx_size = sizeof(ctx)};

@@ -133,6 +133,24 @@ void test_an_attached_load_is_the_callers_transaction(void)
     PQfinish(conn);
 }
 
+void test_a_load_in_a_transaction_of_ours_is_part_of_it(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "together"), h);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(1, added);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'together'"));
+    ASSERT_ST(PGW_OK, pgw_txn_commit(h), h);
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'together'"));
+}
+
 void test_an_abandoned_load_leaves_nothing(void)
 {
     const pgw_new job = PGW_NEW_INIT;
