@@ -1835,12 +1835,11 @@ PGW_API pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name);
 typedef struct pgw_lock_info {
     size_t struct_size;
     const char *name;
-    const char *application, *user,
-        *client;      /* as the server knows them; NULL: it does not say, or a local client */
-    int64_t fence;    /* 0: waits, or took the lock without the library */
-    int64_t since_us; /* held or waiting since, server's clock; 0: unknown */
-    int pid;          /* of the server's process */
-    bool held;        /* false: waits */
+    const char *application, *user, *client; /* as the server knows them; NULL: unknown or local */
+    int64_t fence;                           /* 0: waits, or took the lock without the library */
+    int64_t since_us;                        /* held or waiting since, server's clock; 0: unknown */
+    int pid;                                 /* of the server's process */
+    bool held;                               /* false: waits */
     bool shared;
 } pgw_lock_info;
 /**
