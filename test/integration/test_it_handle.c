@@ -509,7 +509,7 @@ void test_async_reconnects(void)
 
 void test_async_waits_between_attempts_to_connect(void)
 {
-    TEST_ASSERT_EQUAL(PGW_ECONN, open_with("host=/nowhere", "schema.check", "off"));
+    TEST_ASSERT_EQUAL(PGW_ECONN, open_with("host=/nowhere", "reconnect.cap_ms", "100"));
     pgw_set_timeout(h, 400);
     calls_of_done = 0;
     pgw_async(h, done, NULL);
