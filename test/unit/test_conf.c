@@ -60,7 +60,6 @@ static const struct {
     {"durability", "enum", "sync"},
     {"notify", "bool", "on"},
     {"payload.max_bytes", "int", "16777216"},
-    {"payload.max_depth", "int", "1000"},
     {"poll.min_ms", "int", "5"},
     {"poll.max_ms", "int", "500"},
     {"worker.concurrency", "int", "4"},
