@@ -2,12 +2,18 @@
 # with_pg.sh CMD...: run CMD beside a private PostgreSQL, and remove both whatever happens.
 # For CMD: PGHOST, PGPORT, PGUSER, PGDATABASE, PGWORK_DSN, PGW_TEST_DSN.
 # From you: WITH_PG_FSYNC=1 (durable as in production), WITH_PG_CONF (lines for postgresql.conf),
-# WITH_PG_LOG (a file for the server's log), PG_BINDIR (which PostgreSQL).
+# WITH_PG_LOG (a file for the server's log), WITH_PG_ELSE (the last line when there is no server to run
+# CMD beside), PG_BINDIR (which PostgreSQL).
 set -eu
-[ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
 . "$(dirname "$0")/pg.sh"
 
-pg_bindir >/dev/null || { echo "with_pg: no PostgreSQL server programs here (set PG_BINDIR)" >&2; exit 1; }
+give_up() {
+    if [ -n "${WITH_PG_ELSE:-}" ]; then echo "$WITH_PG_ELSE"; fi
+    exit 1
+}
+
+pg_bindir >/dev/null || { echo "with_pg: no PostgreSQL server programs here (set PG_BINDIR)" >&2; give_up; }
 
 dir="" child=""
 
@@ -36,7 +42,7 @@ trap 'clean; exit 143' TERM
 
 dir=$(pg_mkdir)
 pg_create "$dir" && pg_start "$dir" || {
-    echo "with_pg: PostgreSQL does not start:" >&2; tail -n 20 "$dir/log" >&2; exit 1; }
+    echo "with_pg: PostgreSQL does not start:" >&2; tail -n 20 "$dir/log" >&2; give_up; }
 pg_env "$dir"
 export PGW_TEST_DSN="$PGWORK_DSN"
 

@@ -1,0 +1,34 @@
+# The private servers of `run`: gone when interrupted, and a count even where none starts.
+. "$(dirname "$0")/tap"
+with_pg=$top/test/support/with_pg.sh
+chmod 755 "$tmp"
+
+# shellcheck disable=SC2016  # for the shell beside the server
+code 'a command beside a private server' 0 env TMPDIR="$tmp" "$with_pg" sh -c 'psql -XAtqc "SELECT 40 + 2"; ls -d "$PGHOST"'
+is 'is asked' "$(head -n 1 "$tmp/out")" 42
+yes 'its directory was where temporary things are' grep -q "^$tmp/pgwork\." "$tmp/out"
+is 'and is gone' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+code 'its exit code is the command'\''s' 7 env TMPDIR="$tmp" "$with_pg" sh -c 'exit 7'
+
+for signal in INT TERM HUP; do
+    rm -f "$tmp/started"
+    # a shell's background jobs ignore INT from their start on, so env gives it back
+    TMPDIR=$tmp env --default-signal=INT "$with_pg" sh -c "head -n 1 \"\$PGHOST/data/postmaster.pid\" >$tmp/pid; echo \$\$ >$tmp/started; sleep 600" &
+    runs=$!
+    jobs_of_ours="$jobs_of_ours $runs"
+    yes "before $signal it works" until_true 60 test -s "$tmp/started"
+    kill -s "$signal" "$runs"
+    wait "$runs"
+    yes "after $signal no server runs" until_true 20 sh -c "! kill -0 $(cat "$tmp/pid")"
+    yes 'nor the command' until_true 20 sh -c "! kill -0 $(cat "$tmp/started")"
+    is 'and no directory is left' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+done
+
+mkdir "$tmp/bin"
+printf '#!/bin/sh\nexit 1\n' >"$tmp/bin/initdb"
+chmod 755 "$tmp/bin" "$tmp/bin/initdb"
+code 'a server that does not start' 1 env TMPDIR="$tmp" PG_BINDIR="$tmp/bin" WITH_PG_ELSE='0 passed, 1 failed' "$with_pg" true
+is 'has a last line too' "$(tail -n 1 "$tmp/out")" '0 passed, 1 failed'
+yes 'and a word on what happened' grep -q 'does not start' "$tmp/err"
+is 'and leaves nothing' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+exit 0
