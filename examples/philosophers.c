@@ -1,9 +1,13 @@
 /* philosophers: five of them, five forks, each eats with two. No deadlock, and nobody starves.
  *
- *   cc philosophers.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [MEALS]
+ *   psql -c "CREATE TABLE fork (number int PRIMARY KEY, used int NOT NULL DEFAULT 0, version bigint
+ * NOT NULL DEFAULT 0)" \ -c "INSERT INTO fork SELECT generate_series(0, 4)" cc philosophers.c
+ * $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [MEALS]
  *
- * Each fork is a named lock; a semaphore lets four sit down at a time, so one of them always gets
- * both forks. Every philosopher is a process of its own, with a session of its own. */
+ * A fork is a row. Who eats locks both rows in one call, which takes them in the order of their
+ * keys whatever the order asked for, so nobody waits in a circle; counts each as used; and commits.
+ * A semaphore lets four sit down at a time: the fifth waits at the door, not at the table. Every
+ * philosopher is a process of its own, with a session of its own. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +18,59 @@
 
 #define PHILOSOPHERS 5
 
-static pgw_status take_fork(pgw *h, pgw_lock **lock, int number)
+static pgw_status describe(pgw *h, pgw_table **t)
 {
-    char name[32];
+    static const char *const key[] = {"number"};
+    pgw_table_spec spec = PGW_TABLE_SPEC_INIT;
 
-    snprintf(name, sizeof(name), "fork %d", number % PHILOSOPHERS);
-    return pgw_lock_acquire(h, lock, name, PGW_EXCLUSIVE, -1);
+    spec.table = "fork", spec.version = "version";
+    spec.key = key, spec.key_count = 1;
+    return pgw_table_open(h, t, &spec);
 }
 
-static pgw_status dine(pgw *h, int philosopher, int meal)
+/* One more use of a fork whose row we hold. */
+static pgw_status use(pgw *h, const pgw_table *t, const pgw_rows *forks, size_t i)
+{
+    char used[16];
+    const pgw_cell cell = {"used", used};
+
+    snprintf(used, sizeof(used), "%d", atoi(pgw_rows_get(forks, i, "used")) + 1);
+    return pgw_table_update(h, NULL, t, pgw_rows_key(forks, i), pgw_rows_version(forks, i), &cell,
+                            1);
+}
+
+/* With both forks, in one transaction. */
+static pgw_status eat(pgw *h, const pgw_table *t, int philosopher, int meal)
+{
+    static const char *const columns[] = {"used"};
+    char left[8], right[8];
+    const char *const keys[] = {left, right};
+    pgw_table_lock_opts opts = PGW_TABLE_LOCK_OPTS_INIT;
+    pgw_rows *forks = NULL;
+    pgw_status st = pgw_txn_begin(h);
+
+    snprintf(left, sizeof(left), "%d", philosopher);
+    snprintf(right, sizeof(right), "%d", (philosopher + 1) % PHILOSOPHERS);
+    opts.keys = keys, opts.keys_count = 2;
+    opts.columns = columns, opts.columns_count = 1;
+    if (st == PGW_OK) st = pgw_table_lock(h, &forks, t, &opts);
+    if (st == PGW_OK) {
+        printf("philosopher %d eats meal %d\n", philosopher, meal);
+        fflush(stdout);
+        (void)poll(NULL, 0, 5);
+        st = use(h, t, forks, 0);
+    }
+    if (st == PGW_OK) st = use(h, t, forks, 1);
+    pgw_rows_free(forks);
+    if (st == PGW_OK) return pgw_txn_commit(h);
+    fprintf(stderr, "philosopher %d: %s\n", philosopher, pgw_error_message(h));
+    pgw_txn_rollback(h);
+    return st;
+}
+
+static pgw_status dine(pgw *h, const pgw_table *t, int philosopher, int meal)
 {
     pgw_sema_opts opts = PGW_SEMA_OPTS_INIT;
-    pgw_lock *left = NULL, *right = NULL;
     pgw_token seat;
     pgw_status st;
 
@@ -33,26 +78,21 @@ static pgw_status dine(pgw *h, int philosopher, int meal)
     opts.session = true; /* the seat of a philosopher who dies is free at once */
     st = pgw_sema_acquire(h, &seat, "seats", &opts);
     if (st != PGW_OK) return st;
-    st = take_fork(h, &left, philosopher);
-    if (st == PGW_OK) st = take_fork(h, &right, philosopher + 1);
-    if (st == PGW_OK) {
-        printf("philosopher %d eats meal %d\n", philosopher, meal);
-        fflush(stdout);
-        (void)poll(NULL, 0, 5);
-    }
-    pgw_lock_release(right); /* NULL is fine */
-    pgw_lock_release(left);
+    st = eat(h, t, philosopher, meal);
     pgw_sema_release(h, "seats", seat);
     return st;
 }
 
 static int live(int philosopher, int meals)
 {
+    pgw_table *t = NULL;
     pgw *h;
     pgw_status st = pgw_open(&h, NULL);
 
-    for (int meal = 1; st == PGW_OK && meal <= meals; meal++) st = dine(h, philosopher, meal);
+    if (st == PGW_OK) st = describe(h, &t);
     if (st != PGW_OK) fprintf(stderr, "philosopher %d: %s\n", philosopher, pgw_error_message(h));
+    for (int meal = 1; st == PGW_OK && meal <= meals; meal++) st = dine(h, t, philosopher, meal);
+    pgw_table_free(t);
     pgw_close(h);
     return st == PGW_OK ? 0 : 1;
 }

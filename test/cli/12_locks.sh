@@ -89,6 +89,9 @@ code 'no semaphores' 1 pgwork sem list
 
 code 'example: mailer' 0 "$top/build/examples/mailer" 10 5
 yes 'each mailing once' grep -q '^10 mailings sent 10 times by 5 processes' "$tmp/out"
+sql "CREATE TABLE fork (number int PRIMARY KEY, used int NOT NULL DEFAULT 0, version bigint NOT NULL DEFAULT 0);
+     INSERT INTO fork SELECT generate_series(0, 4)" >/dev/null
 code 'example: philosophers' 0 "$top/build/examples/philosophers" 4
 yes 'all had their meals' grep -q '^5 philosophers had 4 meals each' "$tmp/out"
+is 'each fork was used by both neighbours' "$(sql 'SELECT min(used), max(used) FROM fork')" '8|8'
 exit 0
