@@ -165,13 +165,14 @@ static void conn_failed(pgw *h)
 {
     int64_t pause;
 
-    PGW__LOG(h->log, PGW_WARN, "pq", "not connected: %s", h->op.fault.message);
     if (strcmp(h->op.fault.sqlstate, "08P01") == 0 && !h->plain) {
         /* the answer of a pooler to start-up options (R14) */
+        PGW__LOG(h->log, PGW_INFO, "pq", "no start-up options here, as with a pooler: SET instead");
         h->plain = true;
         pgw__conn_start(h);
         return;
     }
+    PGW__LOG(h->log, PGW_WARN, "pq", "not connected: %s", h->op.fault.message);
     pgw__conn_drop(h);
     h->plain = false;
     pause = pgw__backoff_next_ms(&h->backoff);
