@@ -515,8 +515,8 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  * whole load is one transaction when COPY is used, one per 10,000 jobs or 8 MB otherwise; no other
  * verb until pgw_load_end(). Inside a transaction it is batches, and part of that.
  *
- * Caller owns the load (free with pgw_load_end), also after a failure, if it is not NULL. From here
- * or from a later call: PGW_EPAUSED, PGW_ENOTFOUND as pgw_enqueue().
+ * Caller owns the load (free with pgw_load_end). From here or from a later call: PGW_EPAUSED,
+ * PGW_ENOTFOUND as pgw_enqueue().
  *
  *     pgw_load *load;
  *     pgw_new job = PGW_NEW_INIT;
@@ -527,14 +527,15 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  *         job.payload = payload;
  *         st = pgw_load_add(load, &job);
  *     }
- *     st = pgw_load_end(load, st == PGW_OK, &n);
+ *     if (st == PGW_OK) st = pgw_load_end(load, true, &n);
+ *     else pgw_load_end(load, false, NULL);
  */
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
 /** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what the
  * server finds in a batch (text that is no JSON) spoils the load: every later call fails. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
- * NULL) says how many jobs were added. A load that is spoiled returns what spoiled it. */
+ * NULL) says how many jobs were added. A load that is spoiled returns what spoiled it. NULL is fine. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**

@@ -292,6 +292,27 @@ static pgw_status load_open_batches(pgw_load *l)
                                                 : pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
 }
 
+static void load_free(pgw_load *l)
+{
+    load_drop_jobs(l);
+    pgw__mem_free(l->jobs);
+    pgw__mem_free(l->blocks);
+    pgw__mem_free(l->live.sql);
+    pgw__mem_free(l->delayed.sql);
+    pgw__buf_free(&l->live.rows);
+    pgw__buf_free(&l->delayed.rows);
+    pgw__mem_free(l->queue);
+    pgw__mem_free(l);
+}
+
+/* What is not committed is undone by the end of the session as well. */
+static void load_undo(pgw_load *l)
+{
+    const pgw_status undone = l->copying ? pgw__pq_rollback(l->h) : PGW_OK;
+
+    (void)undone;
+}
+
 pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
 {
     pgw_load *l;
@@ -308,7 +329,6 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
 
     l = pgw__mem_zero(1, sizeof(*l));
     if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
-    *load = l;
     l->h = h;
     l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
@@ -321,7 +341,12 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
         st = pgw__pq_call(h, &way);
     }
     if (st == PGW_OK) st = l->copying ? load_open_copy(l) : load_open_batches(l);
-    l->failed = st;
+    if (st == PGW_OK) {
+        *load = l;
+    } else {
+        load_undo(l);
+        load_free(l);
+    }
     return st;
 }
 
@@ -361,30 +386,15 @@ static pgw_status load_close_copy(pgw_load *l)
     return st;
 }
 
-static void load_free(pgw_load *l)
-{
-    load_drop_jobs(l);
-    pgw__mem_free(l->jobs);
-    pgw__mem_free(l->blocks);
-    pgw__mem_free(l->live.sql);
-    pgw__mem_free(l->delayed.sql);
-    pgw__buf_free(&l->live.rows);
-    pgw__buf_free(&l->delayed.rows);
-    pgw__mem_free(l->queue);
-    pgw__mem_free(l);
-}
-
 pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added)
 {
-    pgw_status st = PGW_OK, undone = PGW_OK;
+    pgw_status st = PGW_OK;
 
     if (added != NULL) *added = 0;
     if (load == NULL) return PGW_OK;
     if (load->failed == PGW_OK && keep)
         st = load->copying ? load_close_copy(load) : load_flush_jobs(load);
-    if (load->copying && (st != PGW_OK || !keep || load->failed != PGW_OK))
-        undone = pgw__pq_rollback(load->h);
-    (void)undone; /* what is not committed is undone by the end of the session as well */
+    if (st != PGW_OK || !keep || load->failed != PGW_OK) load_undo(load);
     if (load->failed != PGW_OK && keep) st = load_spoiled(load);
     if (added != NULL) *added = load->added;
     load_free(load);

@@ -235,11 +235,7 @@ static int enqueue_run(enqueue *e, const args *a)
     cli *c = e->c;
     int code = cli_open(c, false);
     if (code != CLI_DONE) return code;
-    if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) {
-        code = cli_fail_at(c->h);
-        pgw_load_end(e->load, false, NULL);
-        return code;
-    }
+    if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) return cli_fail_at(c->h);
     code = enqueue_input(e, a);
     int64_t added = e->added;
     if (e->by_statement) {
