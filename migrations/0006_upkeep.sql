@@ -226,7 +226,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes');
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
-    -- A reaper calls this ten times a second; to write it down every five seconds is enough.
+    -- A reaper calls this many times a second; to write it down every five seconds is enough.
     IF EXISTS (SELECT FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
                   AND b.at > clock_timestamp() - interval '5 s') THEN
         RETURN;

@@ -113,7 +113,7 @@ static const conf_row conf_rows[] = {
     BOOL_ROW("worker.drain", "off", "end when nothing is left to claim"),
     INT_ROW("worker.max_jobs", 0, INT64_MAX, "0", "end after so many jobs; 0: never"),
 
-    INT_ROW("reaper.max_wait_ms", 100, 1000, "100",
+    INT_ROW("reaper.max_wait_ms", 10, 1000, "50",
         "longest wait between passes: bounds how late a delayed job can be"),
     INT_ROW("reaper.batch", 1, 100000, "1000", "jobs moved in one transaction"),
 };

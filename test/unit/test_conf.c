@@ -72,7 +72,7 @@ static const struct {
     {"worker.stop_ms", "int", "10000"},
     {"worker.drain", "bool", "off"},
     {"worker.max_jobs", "int", "0"},
-    {"reaper.max_wait_ms", "int", "100"},
+    {"reaper.max_wait_ms", "int", "50"},
     {"reaper.batch", "int", "1000"},
 };
 #define EXPECTED ((int)(sizeof(expected) / sizeof(expected[0])))
