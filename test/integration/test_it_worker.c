@@ -321,6 +321,45 @@ void test_the_calling_thread_does_them_just_as_well(void)
     all_done_once(5000);
 }
 
+/* A verdict for each; who gets none is done. */
+static void judge(pgw_task *const *tasks, size_t n, void *arg)
+{
+    static const pgw_verdict verdicts[] = {PGW_DEAD, PGW_RETRY, PGW_SNOOZE};
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        pgw_task_set_error(tasks[i], "judged");
+        pgw_task_set_delay(tasks[i], 3600000);
+        if (i > 0) pgw_task_set_verdict(tasks[i], verdicts[i - 1]);
+    }
+    atomic_fetch_add(&called, (int)n);
+    atomic_fetch_add(&seen, 1);
+}
+
+void test_a_batch_handler_judges_each_job_alone(void)
+{
+    pgw_worker *w;
+
+    enqueue(4);
+    set("worker.concurrency", "1");
+    set("worker.prefetch", "4");
+    set("worker.batch", "4");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, NULL, judge, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_run(w, stop));
+    pgw_worker_free(w);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(4, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT64(1, jobs_in("done"));
+    TEST_ASSERT_EQUAL_INT64(1, jobs_in("dead"));
+    TEST_ASSERT_EQUAL_INT64(2, jobs_in("delayed"));
+    TEST_ASSERT_EQUAL_INT64(
+        1,
+        pgtemp_number("SELECT count(*) FROM pgwork.job WHERE error = 'judged' AND state = 'dead'"));
+    /* the retry has used an attempt, the snooze has not */
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT sum(attempt) FROM pgwork.job WHERE state = 'delayed'"));
+}
+
 void test_several_processes_share_the_work(void)
 {
     pgw_worker_stats s;
