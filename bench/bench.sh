@@ -1,30 +1,39 @@
 #!/bin/sh
-# bench.sh [--quick] [QUESTION...]: run by `./run bench` beside a private server. See README.md.
+# bench.sh [--quick | --smoke] [--seconds N] [--rounds N] [QUESTION...]: run by `./run bench` beside a private server.
+# --smoke only sees to it that every question can be asked: a few transactions each. See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-export PATH here top out="$top/build/bench" seconds=5 rounds=5 quick=
-questions=
-for a in "$@"; do
-    case $a in
+seconds=5 rounds=5 quick='' smoke='' questions='' out="$top/build/bench"
+there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
+usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [QUESTION...]; questions: $there" >&2; exit 2; }
+number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
+while [ $# -gt 0 ]; do
+    case $1 in
     --quick) quick=1 seconds=1 rounds=2 ;;
-    -*) echo "bench: unknown option $a; only --quick and names of questions are known" >&2; exit 2 ;;
-    *) [ -f "$here/ask/$a.sh" ] || { echo "bench: no question $a; there are: $(ls "$here/ask" | sed 's/\.sh$//' | tr '\n' ' ')" >&2; exit 2; }
-       questions="$questions $a" ;;
+    --smoke) quick=1 smoke=1 seconds=1 rounds=1 out="$top/build/bench/smoke" ;;
+    --seconds) number "${2:-}"; seconds=$2; shift ;;
+    --rounds) number "${2:-}"; rounds=$2; shift ;;
+    -*) usage "unknown option $1" ;;
+    *) [ -f "$here/ask/$1.sh" ] || usage "no question $1"; questions="$questions $1" ;;
     esac
+    shift
 done
-[ -n "$questions" ] || questions='wal claim enqueue pin backlog queues reap worker pickup'
+[ -n "$questions" ] || questions='claim enqueue peers wal payload pin backlog queues reap worker pickup pooler'
+export PATH here top out seconds rounds quick smoke
 mkdir -p "$out"
 : >"$out/results.tsv"
 . "$here/lib.sh"
 
 server_facts | tee "$out/server.txt"
 for q in $questions; do
-    fresh_database
     echo "== $q: $(sed -n '2s/^# //p' "$here/ask/$q.sh")" >&2
+    fresh_database
     . "$here/ask/$q.sh"
     awk -v only="$q" -f "$here/report.awk" "$out/results.tsv"
 done
 awk -v json=1 -f "$here/report.awk" "$out/results.tsv" >"$out/results.json"
+echo
+echo "load average after: $(load_average)" | tee -a "$out/server.txt"
 echo "all of it: $out/results.tsv, $out/results.json"

@@ -1,51 +1,143 @@
+# shellcheck shell=sh
 # lib.sh: what the questions share. Sourced.
 
 sql() { psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
+say() { printf '%s\n' "$*" >&2; }
+left_out() { say "   left out: $*"; }
+
+load_average() { cut -d' ' -f1-3 /proc/loadavg 2>/dev/null || uptime | sed 's/.*averages*: //'; }
 
 server_facts() {
+    echo "date        $(date -u '+%Y-%m-%d %H:%M UTC'), $(git -C "$top" describe --always --dirty 2>/dev/null || echo 'no repository')"
     echo "machine     $(getconf _NPROCESSORS_ONLN) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1), Linux $(uname -r)"
-    echo "server      $(sql -c 'SHOW server_version')"
-    for s in fsync synchronous_commit full_page_writes shared_buffers max_wal_size autovacuum autovacuum_naptime; do
-        printf '%-28s%s\n' "  $s" "$(sql -c "SHOW $s")"
+    echo "server      PostgreSQL $(sql -c 'SHOW server_version')"
+    for s in fsync synchronous_commit full_page_writes shared_buffers max_wal_size max_connections autovacuum autovacuum_naptime; do
+        printf '  %-26s%s\n' "$s" "$(sql -c "SHOW $s")"
     done
-    echo "rounds      $rounds of $seconds s each, interleaved; load average before: $(cut -d' ' -f1-3 /proc/loadavg 2>/dev/null)"
+    echo "rounds      $rounds of $seconds s each, interleaved; load average before: $(load_average)"
 }
 
+# A smoke run keeps one database for all questions.
 fresh_database() {
+    if [ "${PGDATABASE:-}" = pgw_bench ] && [ -n "$smoke" ]; then return; fi
     export PGDATABASE=postgres
-    sql -c 'DROP DATABASE IF EXISTS pgw_bench' -c 'CREATE DATABASE pgw_bench'
+    sql -c 'DROP DATABASE IF EXISTS pgw_bench WITH (FORCE)' -c 'CREATE DATABASE pgw_bench' 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
     export PGDATABASE=pgw_bench PGWORK_DSN="host=$PGHOST port=$PGPORT user=$PGUSER dbname=pgw_bench"
-    pgwork migrate up >/dev/null
+    pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
     sql -f "$here/sql/onetable.sql" -f "$here/sql/limit.sql"
     sql -c "SELECT pgwork.queue_create('q')" >/dev/null
 }
 
 # result QUESTION MEASURE CONTENDER VALUE UNIT
-result() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/results.tsv"; }
+result() {
+    case $4 in '' | *[!0-9.e+-]*) say "bench: no figure for: $1, $2, $3 ($4)"; return 1 ;; esac
+    printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/results.tsv"
+}
 
-# pgbench_tps CLIENTS SECONDS SCRIPT [pgbench arguments]: transactions per second
-pgbench_tps() {
-    clients=$1 secs=$2 script=$3
+calc() { awk "BEGIN { printf \"%.4f\", $1 }"; }
+
+# percentile P FILE: of a sorted file
+percentile() { awk -v p="$1" '{ v[NR] = $1 } END { i = int(NR * p / 100 + 0.999999); print NR ? v[i < 1 ? 1 : i] : "" }' "$2"; }
+
+now_ms() { date +%s%3N; }
+
+# A round lasts so many seconds; in a smoke run, three transactions a client.
+lasting() { if [ -n "$smoke" ]; then echo '-t 3'; else echo "-T $1"; fi; }
+
+# bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: sets ran (transactions), took (seconds), tps
+bench_run() {
+    br_clients=$1 br_secs=$2 br_script=$3
     shift 3
-    pgbench -n -M prepared -c "$clients" -j 2 -T "$secs" -f "$script" "$@" 2>"$out/pgbench.err" |
-        sed -n 's/^tps = \([0-9.]*\).*/\1/p' | grep . || { cat "$out/pgbench.err" >&2; return 1; }
+    # shellcheck disable=SC2046  # two words
+    pgbench -n -M prepared -c "$br_clients" -j 2 $(lasting "$br_secs") -f "$out/$br_script.pgbench" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
+        { cat "$out/pgbench.err" >&2; return 1; }
+    tps=$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out")
+    ran=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$out/pgbench.out")
+    took=$(calc "$ran / $tps")
 }
 
-times() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.1f", a * b }'; }
+# -- jobs in every SQL contender --------------------------------------------------------------------
 
-# fill N [BYTES]: so many ready jobs in every SQL contender
-fill() {
-    n=$1 bytes=${2:-60}
-    sql -c "SELECT onetable.enqueue($n, $bytes)" \
-        -c "SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT jsonb_build_object('x', repeat('y', $bytes)) FROM generate_series(1, $n)))" \
-        -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', $bytes)) FROM generate_series(1, $n)" >/dev/null
+table_of() {
+    case $1 in
+    pgwork*) echo pgwork.live_job ;;
+    onetable*) echo onetable.job ;;
+    limit) echo lim.row ;;
+    esac
 }
 
-# top_up N: as many ready jobs as at the beginning, so that every round starts alike
-top_up() {
-    have=$(sql -c "SELECT least((SELECT count(*) FROM onetable.job WHERE state = 0), (SELECT count(*) FROM pgwork.live_job WHERE token IS NULL), (SELECT count(*) FROM lim.row))")
-    while [ "$have" -lt "$1" ]; do fill 50000; have=$((have + 50000)); done
+empty() { sql -c 'TRUNCATE onetable.job, pgwork.live_job, lim.row'; }
+
+# put WHO N [BYTES]: so many more ready jobs
+put() {
+    case $1 in
+    pgwork*) sql -c "SELECT count(*) FROM generate_series(1, ($2 + 9999) / 10000) CROSS JOIN LATERAL
+                       pgwork.enqueue_many('q', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2, 10000))))" >/dev/null ;;
+    onetable*) sql -c "SELECT onetable.enqueue($2, ${3:-60})" >/dev/null ;;
+    limit) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
+    esac
 }
+
+# stock WHO N [BYTES]: N ready jobs at least and none leased, so that every round starts alike
+stock() {
+    st_table=$(table_of "$1")
+    case $1 in limit) ;; *) sql -c "DELETE FROM $st_table WHERE token IS NOT NULL" ;; esac
+    st_have=$(sql -c "SELECT count(*) FROM $st_table")
+    if [ "$st_have" -lt "$2" ]; then put "$1" $(($2 - st_have)) "${3:-}"; fi
+    sql -c "VACUUM ANALYZE $st_table"
+}
+
+# burn WHO SCRIPT CLIENTS BATCH [pgbench arguments]: jobs a second, from the rows that are gone: what was claimed only
+# does not count. Also sets gone.
+burn() {
+    bu_who=$1 bu_script=$2 bu_clients=$3 bu_n=$4
+    shift 4
+    bu_table=$(table_of "$bu_who")
+    bu_before=$(sql -c "SELECT count(*) FROM $bu_table")
+    bench_run "$bu_clients" "$seconds" "$bu_script" -D n="$bu_n" -D ids={} -D tokens={} "$@"
+    bu_after=$(sql -c "SELECT count(*) FROM $bu_table")
+    gone=$((bu_before - bu_after))
+    if [ "$bu_after" -le $((bu_clients * bu_n)) ] && [ -z "$smoke" ]; then say "bench: $bu_who ran out of jobs: its figure is too low"; fi
+    rate=$(calc "$gone / $took")
+}
+
+# done_in JOBS WHO BATCH CLIENTS: claims and completes just these; sets rate
+done_in() {
+    di_calls=$(($1 / $3 / $4))
+    if [ $di_calls = 0 ]; then di_calls=1; fi
+    pgbench -n -M prepared -c "$4" -j 2 -t $di_calls -D n="$3" -D ids={} -D tokens={} -f "$out/claim.$2.pgbench" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
+        { cat "$out/pgbench.err" >&2; return 1; }
+    rate=$(calc "$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out") * $3")
+}
+
+# enough BATCH: more jobs than any contender can do in a round
+enough() {
+    if [ -n "$smoke" ]; then echo 1000; return; fi
+    case $1 in
+    1) echo $((seconds * 25000)) ;;
+    10) echo $((seconds * 100000)) ;;
+    100) echo $((seconds * 250000 + 50000)) ;;
+    *) echo $((seconds * 350000 + 300000)) ;;
+    esac
+}
+
+# -- CPU time ---------------------------------------------------------------------------------------
+
+# Seconds that the server has used: its processes of now and those that ended. Empty where there is no /proc.
+server_cpu() {
+    sc_pm=$(head -n 1 "$(sql -c 'SHOW data_directory')/postmaster.pid" 2>/dev/null) || return 0
+    [ -r "/proc/$sc_pm/stat" ] || return 0
+    cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' |
+        awk -v pm="$sc_pm" -v hz="$(getconf CLK_TCK)" '$1 == pm { t += $15 + $16 } $1 == pm || $3 == pm { t += $13 + $14 } END { printf "%.2f", t / hz }'
+}
+
+# client_cpu CMD...: runs it, and leaves the seconds that it used in client_seconds
+client_cpu() {
+    ("$@"; times >"$out/times") || return 1
+    client_seconds=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, p, "m"); sub("s", "", p[2]); t += p[1] * 60 + p[2] } printf "%.2f", t }' "$out/times")
+}
+
+# -- scripts ----------------------------------------------------------------------------------------
 
 # script NAME <<SQL: a pgbench script
 script() { cat >"$out/$1.pgbench"; }
@@ -69,4 +161,22 @@ S
     script claim.limit <<'S'
 DELETE FROM lim.row WHERE ctid = ANY (ARRAY(SELECT ctid FROM lim.row ORDER BY id LIMIT :n FOR UPDATE SKIP LOCKED)) RETURNING id;
 S
+    script put.pgwork <<'S'
+SELECT count(*) FROM pgwork.enqueue_many('q', array_fill(:payload::jsonb, ARRAY[:n::int]));
+S
+    script put.pgwork-one <<'S'
+SELECT * FROM pgwork.enqueue('q', :payload::jsonb);
+S
+    script put.onetable <<'S'
+INSERT INTO onetable.job (payload) SELECT :payload::jsonb FROM generate_series(1, :n::int);
+S
+    script put.limit <<'S'
+INSERT INTO lim.row (payload) SELECT :payload::jsonb FROM generate_series(1, :n::int);
+S
+    script put.limit-one <<'S'
+INSERT INTO lim.row (payload) VALUES (:payload::jsonb);
+S
 }
+
+# payload BYTES: a pgbench variable
+payload() { printf '{"x": "%s"}' "$(head -c "$1" /dev/zero | tr '\0' y)"; }

@@ -1,6 +1,6 @@
 /* pickup QUEUE WORKERS RATE JOBS: enqueues JOBS jobs at RATE a second while WORKERS idle workers
  * wait, and prints how many milliseconds passed from before the enqueue until the handler ran: p50,
- * p99, worst; and the same for a bare round trip. */
+ * p99, worst; and the same for the enqueue alone and for a bare round trip. */
 #define _POSIX_C_SOURCE 200809L
 #include <pgwork.h>
 #include <pthread.h>
@@ -74,7 +74,7 @@ static void nap_until(double ms)
 static void print(const char *what, double *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), by_value);
-    printf("%s-p50 %.3f\n%s-p99 %.3f\n%s-worst %.3f\n", what, v[n / 2], what, v[n * 99 / 100], what,
+    printf("%s p50 %.3f\n%s p99 %.3f\n%s worst %.3f\n", what, v[n / 2], what, v[n * 99 / 100], what,
            v[n - 1]);
 }
 
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
     pthread_t threads[64];
     pgw *h = NULL;
     pgw_stop *stop = NULL;
-    double *trips, begin;
+    double *trips, *put_in, begin;
     int count, rate, jobs;
 
     if (argc != 5 || (count = atoi(argv[2])) < 1 || count > 64 || (rate = atoi(argv[3])) < 1 ||
@@ -96,7 +96,8 @@ int main(int argc, char **argv)
     queues[0] = argv[1];
     taken = calloc((size_t)jobs, sizeof(*taken));
     trips = calloc((size_t)jobs, sizeof(*trips));
-    if (taken == NULL || trips == NULL || pgw_stop_new(&stop) != PGW_OK ||
+    put_in = calloc((size_t)jobs, sizeof(*put_in));
+    if (taken == NULL || trips == NULL || put_in == NULL || pgw_stop_new(&stop) != PGW_OK ||
         pgw_open(&h, NULL) != PGW_OK) {
         fprintf(stderr, "pickup: %s\n", h != NULL ? pgw_error_message(h) : "out of memory");
         return 1;
@@ -125,6 +126,7 @@ int main(int argc, char **argv)
         job.body_size = sizeof(mark);
         if (pgw_enqueue(h, NULL, queues[0], &job, NULL) != PGW_OK)
             fprintf(stderr, "pickup: %s\n", pgw_error_message(h));
+        put_in[i] = now_ms() - mark.begin;
         if (i % 10 == 0) {
             const double asked = now_ms();
 
@@ -139,11 +141,13 @@ int main(int argc, char **argv)
     pgw_stop_notify(stop);
     for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < count; i++) pgw_worker_free(workers[i].worker);
-    print("pickup", taken, jobs);
     print("roundtrip", trips, (jobs + 9) / 10);
+    print("enqueue", put_in, jobs);
+    print("pickup", taken, jobs);
     pgw_stop_free(stop);
     pgw_close(h);
     free(taken);
     free(trips);
+    free(put_in);
     return arrived < jobs;
 }

@@ -1,10 +1,13 @@
 # report.awk: results.tsv to a table per question (min, median, max, ratio to the reference), or with json=1 to JSON.
-# The reference is onetable where it takes part, else limit, else the first contender. only=QUESTION prints just that.
+# The reference is what stands in parentheses, else onetable where it takes part, else graphile, else limit, else the first contender. only=QUESTION prints just that.
 BEGIN { FS = "\t" }
 only == "" || $1 == only {
     m = $1 FS $2; k = m FS $3
     if (!(m in seen)) { seen[m] = 1; measure[++measures] = m; unit[m] = $5 }
-    if (!(k in n)) who[m, ++whos[m]] = $3
+    if (!(k in n)) {
+        who[m, ++whos[m]] = $3
+        if ($3 ~ /^\(/ && !(m in yardstick)) yardstick[m] = $3
+    }
     value[k, ++n[k]] = $4
 }
 function sort_values(k,   i, j, x) {
@@ -20,19 +23,19 @@ END {
     if (json) printf "["
     for (i = 1; i <= measures; i++) {
         m = measure[i]
-        reference = (m FS "onetable") in n ? "onetable" : (m FS "limit") in n ? "limit" : who[m, 1]
+        reference = m in yardstick ? yardstick[m] : (m FS "onetable") in n ? "onetable" : (m FS "graphile") in n ? "graphile" : (m FS "limit") in n ? "limit" : who[m, 1]
         for (j = 1; j <= whos[m]; j++) sort_values(m FS who[m, j])
         base = median(m FS reference)
         split(m, name, FS)
-        if (!json) printf "\n%-44s %12s %12s %12s   %s\n", name[2] " (" unit[m] ")", "median", "min", "max", "against " reference
+        if (!json) printf "\n%-60s %12s %12s %12s   %s\n", name[2] " (" unit[m] ")", "median", "min", "max", "against " reference
         for (j = 1; j <= whos[m]; j++) {
             k = m FS who[m, j]
             x = median(k)
             if (json)
                 printf "%s\n{\"question\":\"%s\",\"measure\":\"%s\",\"contender\":\"%s\",\"unit\":\"%s\",\"rounds\":%d,\"median\":%s,\"min\":%s,\"max\":%s,\"reference\":\"%s\",\"ratio\":%s}", \
-                    sep, name[1], name[2], who[m, j], unit[m], n[k], x, value[k, 1], value[k, n[k]], reference, base > 0 ? sprintf("%.3f", x / base) : "null"
+                    sep, name[1], name[2], who[m, j], unit[m], n[k], x, value[k, 1], value[k, n[k]], reference, (base > 0 ? sprintf("%.3f", x / base) : "null")
             else
-                printf "  %-42s %12s %12s %12s   %s\n", who[m, j], show(x), show(value[k, 1]), show(value[k, n[k]]), base > 0 ? sprintf("%.2f", x / base) : "-"
+                printf "  %-58s %12s %12s %12s   %s\n", who[m, j], show(x), show(value[k, 1]), show(value[k, n[k]]), (base > 0 ? sprintf("%.2f", x / base) : "-")
             sep = ","
         }
     }

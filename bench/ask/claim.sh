@@ -1,14 +1,17 @@
 # shellcheck shell=sh
 # claim and complete of no-op jobs, jobs a second
 claim_scripts
-for c in ${quick:+8} ${quick:-1 8 64}; do
-    [ "$c" = 1 ] && [ -n "$quick" ] && continue
+most=$(sql -c 'SHOW max_connections')
+contenders='pgwork onetable limit'
+[ -n "$quick" ] || contenders="$contenders pgwork-apart onetable-apart"
+for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
+    if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
     for n in 1 10 100 1000; do
         for r in $(seq "$rounds"); do
-            for who in pgwork pgwork-apart onetable onetable-apart limit; do
-                top_up $((seconds * 320000 + 20000))
-                tps=$(pgbench_tps "$c" "$seconds" "$out/claim.$who.pgbench" -D n="$n" -D ids={} -D tokens={})
-                result claim "clients $c, batch $n" "$who" "$(times "$tps" "$n")" jobs/s
+            for who in $contenders; do
+                stock "$who" $(($(enough "$n") + c * n))
+                burn "$who" "claim.$who" "$c" "$n"
+                result claim "clients $c, batch $n" "$who" "$rate" jobs/s
             done
         done
     done

@@ -1,28 +1,28 @@
 # shellcheck shell=sh
-# WAL and dead rows of a 100-byte job from enqueue to complete, batch 1 and 100
+# WAL, dead rows and CPU time of a 100-byte job from enqueue to complete, one client, batch 1 and 100
+claim_scripts
 wal_at() { sql -c 'SELECT pg_current_wal_insert_lsn() - $$0/0$$::pg_lsn'; }
-dead_in() { sql -c 'SELECT pg_stat_clear_snapshot()' -c "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = '$1'" | tail -n 1; }
-bytes=80
+dead_in() { sql -c "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = '$1'"; }
+wal_load() { # wal_load WHO CALLS BATCH; one claim more than puts: a claim completes the jobs of the one before
+    pgbench -n -M prepared -c 1 -t "$2" -D n="$3" -D payload="$(payload 80)" -f "$out/put.$1.pgbench" >"$out/pgbench.out" 2>&1 &&
+        pgbench -n -M prepared -c 1 -t $(($2 + 1)) -D n="$3" -D ids={} -D tokens={} -f "$out/claim.$1.pgbench" >>"$out/pgbench.out" 2>&1 || { cat "$out/pgbench.out" >&2; return 1; }
+}
 for n in 1 100; do
-    jobs=2000
+    jobs=$((smoke ? 200 : n == 1 ? 4000 : 40000))
     for r in $(seq "$rounds"); do
-        for who in pgwork onetable; do
-            case $who in
-            pgwork) put="SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT jsonb_build_object('x', repeat('y', $bytes)) FROM generate_series(1, $n)))" schema=pgwork ;;
-            onetable) put="SELECT onetable.enqueue($n, $bytes)" schema=onetable ;;
-            esac
-            claim_scripts
-            echo "$put;" >"$out/wal.put.pgbench"
-            sql -c 'TRUNCATE onetable.job, pgwork.live_job' -c 'VACUUM ANALYZE' -c CHECKPOINT -c 'SELECT pg_stat_reset()' >/dev/null
-            calls=$((jobs / n))
-            pgbench -n -M prepared -c 1 -t 5 -f "$out/wal.put.pgbench" >/dev/null 2>&1 # first touches write whole pages
-            a=$(wal_at)
-            pgbench -n -M prepared -c 1 -t "$calls" -f "$out/wal.put.pgbench" >/dev/null 2>&1
-            pgbench -n -M prepared -c 1 -t $((calls + 1)) -D n="$n" -D ids={} -D tokens={} -f "$out/claim.$who.pgbench" >/dev/null 2>&1
-            b=$(wal_at)
-            result wal "WAL, batch $n" "$who" "$(awk -v d=$((b - a)) -v j=$jobs 'BEGIN { print d / j }')" bytes/job
-            sleep 0.6 # statistics arrive late
-            result wal "row versions left to vacuum, batch $n" "$who" "$(awk -v d="$(dead_in $schema)" -v j=$jobs 'BEGIN { print d / j }')" rows/job
+        for who in pgwork onetable limit; do
+            empty
+            sql -c 'VACUUM ANALYZE' -c CHECKPOINT
+            wal_load $who 5 "$n" # first touches write whole pages
+            sql -c 'SELECT pg_stat_reset()' >/dev/null
+            wal=$(wal_at) cpu=$(server_cpu)
+            client_cpu wal_load $who $((jobs / n)) "$n"
+            cpu_after=$(server_cpu) wal=$(($(wal_at) - wal))
+            result wal "WAL, batch $n" $who "$(calc "$wal / $jobs")" bytes/job
+            case $who in pgwork) schema=pgwork ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
+            result wal "row versions left to vacuum, batch $n" $who "$(calc "$(dead_in $schema) / $jobs")" rows/job
+            if [ -n "$cpu" ]; then result wal "CPU time of the server, batch $n" $who "$(calc "($cpu_after - $cpu) * 1e6 / $jobs")" us/job; fi
+            result wal "CPU time of the client (pgbench), batch $n" $who "$(calc "$client_seconds * 1e6 / $jobs")" us/job
         done
     done
 done

@@ -1,0 +1,17 @@
+# shellcheck shell=sh
+# jobs of 100 bytes to 1 megabyte, enqueue then claim and complete by 10, 4 clients
+claim_scripts
+for size in 100 2000 50000 $(if [ -z "$quick" ]; then echo 1000000; fi); do
+    jobs=$((smoke ? 200 : 200000000 / (size + 4000)))
+    if [ "$jobs" -gt 20000 ]; then jobs=20000; fi
+    for r in $(seq "$rounds"); do
+        for who in pgwork onetable limit; do
+            empty
+            sql -c CHECKPOINT
+            begin=$(now_ms); put $who "$jobs" "$size"; end=$(now_ms)
+            result payload "$size bytes, enqueue by one producer" $who "$(calc "$jobs * 1000 / ($end - $begin)")" jobs/s
+            done_in "$jobs" $who 10 4
+            result payload "$size bytes, claim and complete by 10" $who "$rate" jobs/s
+        done
+    done
+done

@@ -1,0 +1,109 @@
+# shellcheck shell=sh
+# other queues by their own clients: no-op jobs and enqueue, jobs a second
+# Graphile Worker: the preset of its page on performance, a process for each of up to 2 cores. pg-boss: one process, 8
+# local workers, the next fetch at once while batches come back full. PgQ: its functions by pgbench, one consumer; it
+# keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local queue, of
+# pg-boss's batch, of PgQ's tick, of our prefetch.
+peers='pgwork-lib pgwork'
+if ! command -v npm >/dev/null; then
+    left_out 'Graphile Worker and pg-boss: npm is not here'
+elif [ -n "$smoke" ]; then
+    left_out 'Graphile Worker and pg-boss: a smoke run installs nothing'
+else
+    export PEER_MODULES="$top/build/bench/npm"
+    mkdir -p "$PEER_MODULES"
+    if [ -d "$PEER_MODULES/node_modules" ] && cmp -s "$here/npm/package-lock.json" "$PEER_MODULES/package-lock.json"; then
+        peers="$peers graphile pgboss"
+    else
+        cp "$here/npm/package.json" "$here/npm/package-lock.json" "$PEER_MODULES/"
+        if (cd "$PEER_MODULES" && npm ci --no-audit --no-fund) >"$out/npm.log" 2>&1; then
+            peers="$peers graphile pgboss"
+        else
+            left_out "Graphile Worker and pg-boss: npm ci failed ($out/npm.log)"
+        fi
+    fi
+    node="$PEER_MODULES/node_modules/node/bin/node" # the release that they ask for
+    if [ ! -x "$node" ]; then node=node; fi
+fi
+if [ "$(sql -c "SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'")" = 1 ]; then
+    sql -c 'SET client_min_messages = warning' -c 'CREATE EXTENSION IF NOT EXISTS pgq' -c "SELECT pgq.create_queue('q'), pgq.register_consumer('q', 'bench')" >/dev/null
+    peers="$peers pgq"
+else
+    left_out 'PgQ: the extension pgq is not here (Debian: postgresql-15-pgq3)'
+fi
+
+processes=$(getconf _NPROCESSORS_ONLN)
+if [ "$processes" -gt 2 ]; then processes=2; fi
+claim_scripts
+script put.pgq <<'S'
+SELECT count(pgq.insert_event('q', 'noop', :payload)) FROM generate_series(1, :n::int);
+S
+script burn.pgq <<'S'
+SELECT pgq.next_batch('q', 'bench') batch \gset
+SELECT * FROM pgq.get_batch_events(:batch);
+SELECT pgq.finish_batch(:batch);
+S
+
+# Every batch of PgQ ends at a tick: so many jobs between two.
+pgq_fill() { # pgq_fill BATCHES BATCH
+    sql <<S
+SET client_min_messages = warning;
+SELECT pgq.unregister_consumer('q', 'bench'), pgq.register_consumer('q', 'bench');
+DO \$\$ BEGIN
+    FOR i IN 1 .. $1 LOOP
+        PERFORM pgq.insert_event('q', 'noop', '$(payload 60)') FROM generate_series(1, $2);
+        PERFORM pgq.force_tick('q');
+        COMMIT;
+        PERFORM pgq.ticker('q');
+        COMMIT;
+    END LOOP;
+END \$\$;
+S
+}
+
+# peer_put WHO CALL: 8 producers
+peer_put() {
+    case $1 in
+    graphile | pgboss) rate=$("$node" "$here/npm/peer.mjs" "$1" enqueue $((seconds * ($2 == 1 ? 1500 : 40000))) "$2" 8) ;;
+    *) bench_run 8 "$seconds" "put.$1" -D n="$2" -D payload="$(payload 60)"; rate=$(calc "$tps * $2") ;;
+    esac
+}
+
+# peer_burn WHO JOBS BATCH
+peer_burn() {
+    case $1 in
+    graphile | pgboss)
+        "$node" "$here/npm/peer.mjs" "$1" enqueue "$2" 1000 1 >/dev/null
+        rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" $([ "$1" = graphile ] && echo "$processes" || echo 1))
+        ;;
+    pgwork-lib) empty; put pgwork "$2"; rate=$(noop_worker q "$2" 4 "$3") ;;
+    pgwork) stock pgwork "$(enough "$3")"; burn pgwork claim.pgwork 8 "$3" ;;
+    pgq)
+        pgq_fill $(($2 / $3)) "$3"
+        # shellcheck disable=SC2046  # two words
+        pgbench -n -M prepared -c 1 -t $(($2 / $3)) -f "$out/burn.pgq.pgbench" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
+        rate=$(calc "$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out") * $3")
+        ;;
+    esac
+}
+
+for r in $(seq "$rounds"); do
+    for n in 1 100; do
+        for who in $peers; do
+            if [ "$who" = pgwork-lib ]; then continue; fi
+            empty
+            peer_put "$who" "$n"
+            result peers "enqueue, 8 producers, $n a call" "$who" "$rate" jobs/s
+        done
+    done
+done
+# what the producers left is no part of what follows
+sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
+for n in 100 500; do
+    for r in $(seq "$rounds"); do
+        for who in $peers; do
+            peer_burn "$who" $((smoke ? 1000 : seconds * 40000)) "$n"
+            result peers "no-op jobs, batch $n" "$who" "$rate" jobs/s
+        done
+    done
+done

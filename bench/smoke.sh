@@ -1,0 +1,17 @@
+#!/bin/sh
+# smoke.sh: every question of the benchmark can be asked and answered, with a few transactions each; nothing is timed.
+# Needs a server (libpq's variables), like bench.sh.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out="$(dirname "$here")/build/bench/smoke"
+sh "$here/bench.sh" --smoke
+
+for question in claim enqueue peers wal payload pin backlog queues reap worker pickup; do
+    grep -q "^$question	" "$out/results.tsv" || { echo "smoke: no answer to $question"; exit 1; }
+done
+# JSON as PostgreSQL reads it, an object for each contender of each measure
+objects=$(psql -XqAt -v ON_ERROR_STOP=1 -v json="$(cat "$out/results.json")" <<'S'
+SELECT count(*) FROM json_array_elements(:'json'::json) o WHERE (o->>'median')::numeric >= 0 AND o->>'question' <> '';
+S
+)
+[ "$objects" = "$(cut -f 1-3 "$out/results.tsv" | sort -u | wc -l)" ] || { echo "smoke: results.json has $objects objects"; exit 1; }
