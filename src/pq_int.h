@@ -28,7 +28,7 @@
 #define PGW__LISTENS_MAX  4
 #define PGW__LISTEN_SIZE  160 /* LISTEN and a quoted identifier */
 #define PGW__PREFIX_MAX   3   /* statements that go in front of one, in its transaction */
-#define PGW__GRACE_MS     500 /* after a deadline: time for a cancel to bring the real outcome */
+#define PGW__GRACE_MS     2000 /* after a deadline: time for a cancel to bring the real outcome */
 #define PGW__STOP_LOOK_MS 100 /* between looks for the second request to stop */
 
 typedef enum pgw__phase {
