@@ -170,7 +170,7 @@ fuzz:
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck
+lint: lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	awk -f test/lint/layers.awk src/*.[ch]
@@ -189,6 +189,9 @@ lint-cppcheck:
 	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingInclude -Iinc -Isrc src; \
 	else echo "cppcheck: not here, left out"; fi
+lint-shell:
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning run bench/*.sh bench/ask/*.sh test/support/*.sh; \
+	else echo "shellcheck: not here, left out"; fi
 
 # the public header stands alone, in C and in C++
 check-header:
@@ -261,13 +264,13 @@ clean:
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi cover fuzz'
-	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck)'
+	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .FORCE:
-.PHONY: all cover fuzz lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
+.PHONY: lint-shell all cover fuzz lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
   check-tsan check-valgrind lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
   check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -1,39 +1,44 @@
 #!/bin/sh
-# bench.sh [--quick | --smoke] [--seconds N] [--rounds N] [QUESTION...]: run by `./run bench` beside a private server.
+# bench.sh [--quick | --smoke] [--seconds N] [--rounds N] [--pin SECONDS] [--backlog JOBS] [QUESTION...]: run by
+# `./run bench` beside a private server.
 # --smoke only sees to it that every question can be asked: a few transactions each. See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-seconds=5 rounds=5 quick='' smoke='' questions='' out="$top/build/bench"
+seconds=5 rounds=5 pin_seconds=300 backlog=1000000 quick='' smoke='' questions='' out="$top/build/bench"
 there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
-usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [QUESTION...]; questions: $there" >&2; exit 2; }
+usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [--pin SECONDS] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=1 seconds=1 rounds=2 ;;
-    --smoke) quick=1 smoke=1 seconds=1 rounds=1 out="$top/build/bench/smoke" ;;
+    --quick) quick=1 seconds=1 rounds=2 pin_seconds=10 backlog=300000 ;;
+    --smoke) quick=1 smoke=1 seconds=1 rounds=1 pin_seconds=1 backlog=20000 out="$top/build/bench/smoke" ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;
     --rounds) number "${2:-}"; rounds=$2; shift ;;
+    --pin) number "${2:-}"; pin_seconds=$2; shift ;;
+    --backlog) number "${2:-}"; backlog=$2; shift ;;
     -*) usage "unknown option $1" ;;
     *) [ -f "$here/ask/$1.sh" ] || usage "no question $1"; questions="$questions $1" ;;
     esac
     shift
 done
 [ -n "$questions" ] || questions='claim enqueue peers wal payload pin backlog queues reap worker pickup pooler'
-export PATH here top out seconds rounds quick smoke
+export PATH here top out seconds rounds pin_seconds backlog quick smoke
 mkdir -p "$out"
 : >"$out/results.tsv"
 . "$here/lib.sh"
 
 server_facts | tee "$out/server.txt"
 for q in $questions; do
-    echo "== $q: $(sed -n '2s/^# //p' "$here/ask/$q.sh")" >&2
+    echo "== $q: $(sed -n '3s/^# //p' "$here/ask/$q.sh")" >&2
     fresh_database
+    # shellcheck disable=SC1090  # whichever is asked
     . "$here/ask/$q.sh"
     awk -v only="$q" -f "$here/report.awk" "$out/results.tsv"
 done
 awk -v json=1 -f "$here/report.awk" "$out/results.tsv" >"$out/results.json"
+sh "$here/targets.sh" "$out/results.tsv"
 echo
 echo "load average after: $(load_average)" | tee -a "$out/server.txt"
 echo "all of it: $out/results.tsv, $out/results.json"

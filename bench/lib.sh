@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # bench.sh sets what is used here, and the questions use what is set
 # lib.sh: what the questions share. Sourced.
 
 sql() { psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
@@ -11,7 +12,7 @@ server_facts() {
     echo "date        $(date -u '+%Y-%m-%d %H:%M UTC'), $(git -C "$top" describe --always --dirty 2>/dev/null || echo 'no repository')"
     echo "machine     $(getconf _NPROCESSORS_ONLN) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1), Linux $(uname -r)"
     echo "server      PostgreSQL $(sql -c 'SHOW server_version')"
-    for s in fsync synchronous_commit full_page_writes shared_buffers max_wal_size max_connections autovacuum autovacuum_naptime; do
+    for s in fsync synchronous_commit full_page_writes wal_compression shared_buffers max_wal_size max_connections autovacuum autovacuum_naptime; do
         printf '  %-26s%s\n' "$s" "$(sql -c "SHOW $s")"
     done
     echo "rounds      $rounds of $seconds s each, interleaved; load average before: $(load_average)"
@@ -26,6 +27,9 @@ fresh_database() {
     pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
     sql -f "$here/sql/onetable.sql" -f "$here/sql/limit.sql"
     sql -c "SELECT pgwork.queue_create('q')" >/dev/null
+    # where jobs are that wait or run: what a claim touches
+    hot=$(sql -c "SELECT string_agg('pgwork.' || relname, ', ' ORDER BY relname) FROM pg_class
+                   WHERE relnamespace = 'pgwork'::regnamespace AND relkind = 'r' AND relname IN ('live_job', 'pack', 'pack_out')")
 }
 
 # result QUESTION MEASURE CONTENDER VALUE UNIT
@@ -44,12 +48,16 @@ now_ms() { date +%s%3N; }
 # A round lasts so many seconds; in a smoke run, three transactions a client.
 lasting() { if [ -n "$smoke" ]; then echo '-t 3'; else echo "-T $1"; fi; }
 
+# What a plain statement needs so that its plan is the right one however empty the table was when it was prepared.
+# pgwork's functions say this for themselves; the others are given it.
+settled='-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off'
+
 # bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: sets ran (transactions), took (seconds), tps
 bench_run() {
     br_clients=$1 br_secs=$2 br_script=$3
     shift 3
     # shellcheck disable=SC2046  # two words
-    pgbench -n -M prepared -c "$br_clients" -j 2 $(lasting "$br_secs") -f "$out/$br_script.pgbench" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
+    PGOPTIONS="$settled ${also:-}" pgbench -n -M prepared -c "$br_clients" -j 2 $(lasting "$br_secs") -f "$out/$br_script.pgbench" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
         { cat "$out/pgbench.err" >&2; return 1; }
     tps=$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out")
     ran=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$out/pgbench.out")
@@ -58,21 +66,28 @@ bench_run() {
 
 # -- jobs in every SQL contender --------------------------------------------------------------------
 
-table_of() {
+tables_of() {
     case $1 in
-    pgwork*) echo pgwork.live_job ;;
+    pgwork*) echo "$hot" ;;
     onetable*) echo onetable.job ;;
-    limit) echo lim.row ;;
+    limit*) echo lim.row ;;
     esac
 }
 
-empty() { sql -c 'TRUNCATE onetable.job, pgwork.live_job, lim.row'; }
+# Waiting or running: for pgwork its own view, whatever its tables are.
+unfinished() { case $1 in pgwork*) sql -c 'SELECT count(*) FROM pgwork.job' ;; *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;; esac; }
+
+# size_of WHO: tables and indexes, MB
+size_of() { sql -c "SELECT sum(pg_total_relation_size(btrim(t))) / 1048576.0 FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
+
+empty() { sql -c "TRUNCATE onetable.job, lim.row, $hot"; }
 
 # put WHO N [BYTES]: so many more ready jobs
 put() {
     case $1 in
-    pgwork*) sql -c "SELECT count(*) FROM generate_series(1, ($2 + 9999) / 10000) CROSS JOIN LATERAL
-                       pgwork.enqueue_many('q', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2, 10000))))" >/dev/null ;;
+    # what depends on g is called anew for each
+    pgwork*) sql -c "SELECT count(*) FROM generate_series(0, ($2 - 1) / 10000) g CROSS JOIN LATERAL
+                       pgwork.enqueue_many('q', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - 10000 * g, 10000))))" >/dev/null ;;
     onetable*) sql -c "SELECT onetable.enqueue($2, ${3:-60})" >/dev/null ;;
     limit) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
     esac
@@ -80,22 +95,30 @@ put() {
 
 # stock WHO N [BYTES]: N ready jobs at least and none leased, so that every round starts alike
 stock() {
-    st_table=$(table_of "$1")
-    case $1 in limit) ;; *) sql -c "DELETE FROM $st_table WHERE token IS NOT NULL" ;; esac
-    st_have=$(sql -c "SELECT count(*) FROM $st_table")
+    case $1 in
+    pgwork*)
+        sql -c 'DELETE FROM pgwork.live_job WHERE token IS NOT NULL'
+        if [ "$hot" != pgwork.live_job ]; then sql -c "TRUNCATE $(echo "$hot" | sed 's/pgwork.live_job, //')"; fi
+        ;;
+    onetable*) sql -c 'DELETE FROM onetable.job WHERE state <> 0' ;;
+    esac
+    st_have=$(unfinished "$1")
     if [ "$st_have" -lt "$2" ]; then put "$1" $(($2 - st_have)) "${3:-}"; fi
-    sql -c "VACUUM ANALYZE $st_table"
+    sql -c "VACUUM ANALYZE $(tables_of "$1")"
 }
+
+# what the scripts know of their jobs before the first claim
+nothing_claimed='-D ids={} -D tokens={} -D token=0'
 
 # burn WHO SCRIPT CLIENTS BATCH [pgbench arguments]: jobs a second, from the rows that are gone: what was claimed only
 # does not count. Also sets gone.
 burn() {
     bu_who=$1 bu_script=$2 bu_clients=$3 bu_n=$4
     shift 4
-    bu_table=$(table_of "$bu_who")
-    bu_before=$(sql -c "SELECT count(*) FROM $bu_table")
-    bench_run "$bu_clients" "$seconds" "$bu_script" -D n="$bu_n" -D ids={} -D tokens={} "$@"
-    bu_after=$(sql -c "SELECT count(*) FROM $bu_table")
+    bu_before=$(unfinished "$bu_who")
+    # shellcheck disable=SC2086  # words
+    bench_run "$bu_clients" "$seconds" "$bu_script" -D n="$bu_n" $nothing_claimed "$@"
+    bu_after=$(unfinished "$bu_who")
     gone=$((bu_before - bu_after))
     if [ "$bu_after" -le $((bu_clients * bu_n)) ] && [ -z "$smoke" ]; then say "bench: $bu_who ran out of jobs: its figure is too low"; fi
     rate=$(calc "$gone / $took")
@@ -105,7 +128,8 @@ burn() {
 done_in() {
     di_calls=$(($1 / $3 / $4))
     if [ $di_calls = 0 ]; then di_calls=1; fi
-    pgbench -n -M prepared -c "$4" -j 2 -t $di_calls -D n="$3" -D ids={} -D tokens={} -f "$out/claim.$2.pgbench" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
+    # shellcheck disable=SC2086  # words
+    PGOPTIONS=$settled pgbench -n -M prepared -c "$4" -j 2 -t $di_calls -D n="$3" $nothing_claimed -f "$out/claim.$2.pgbench" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
         { cat "$out/pgbench.err" >&2; return 1; }
     rate=$(calc "$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out") * $3")
 }
@@ -142,21 +166,34 @@ client_cpu() {
 # script NAME <<SQL: a pgbench script
 script() { cat >"$out/$1.pgbench"; }
 
+# The textbook's claim: rows are locked under a limit and updated where they lie, which is faster than a join with what
+# was locked; plain statements are faster than functions.
+onetable_claim="UPDATE onetable.job SET state = 1, attempt = attempt + 1, token = (SELECT (random() * 9e18)::bigint + 1), lease_until = clock_timestamp() + interval '30 s'
+ WHERE ctid = ANY (ARRAY(SELECT ctid FROM onetable.job WHERE state = 0 AND run_at <= clock_timestamp() ORDER BY priority, run_at, id LIMIT :n FOR UPDATE SKIP LOCKED))
+RETURNING id, token, attempt, priority, kind, payload, lease_until"
+onetable_complete='DELETE FROM onetable.job WHERE id = ANY (:ids) AND token = :token'
+
+# An answer and its commit make a claim: every statement here is a transaction of its own.
 claim_scripts() {
-    # an answer and its commit make a claim: both here are statements of their own
-    script claim.pgwork <<'S'
-SELECT coalesce(array_agg(id) FILTER (WHERE attempt > 0)::text, '{}') ids, coalesce(array_agg(token) FILTER (WHERE attempt > 0)::text, '{}') tokens FROM pgwork.complete_and_claim('q', :ids, :tokens, :n, 'bench') \gset
+    # the statement that the library sends
+    lib_claim=$(sed "/^--/d; s/\$1/'q'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/" "$top/src/sql/job_complete_and_claim.sql")
+    script claim.pgwork <<S
+WITH c AS ($lib_claim)
+SELECT coalesce(array_agg(id) FILTER (WHERE attempt > 0)::text, '{}') ids, coalesce(array_agg(token) FILTER (WHERE attempt > 0)::text, '{}') tokens FROM c \\gset
 S
-    script claim.pgwork-apart <<'S'
+    script claim.pgwork-2calls <<'S'
 SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim('{q}', :n, 'bench') \gset
 SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);
 S
-    script claim.onetable <<'S'
-SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM onetable.complete_and_claim(:ids, :tokens, :n) \gset
+    script claim.onetable <<S
+WITH c AS ($onetable_claim)
+SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(max(token), 0) token FROM c \\gset
+$onetable_complete;
 S
-    script claim.onetable-apart <<'S'
-SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM onetable.claim(:n) \gset
-SELECT onetable.complete(:ids, :tokens);
+    # the delete runs whether anybody asks for its rows or not
+    script claim.onetable-1call <<S
+WITH d AS ($onetable_complete), c AS ($onetable_claim)
+SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(max(token), 0) token FROM c \\gset
 S
     script claim.limit <<'S'
 DELETE FROM lim.row WHERE ctid = ANY (ARRAY(SELECT ctid FROM lim.row ORDER BY id LIMIT :n FOR UPDATE SKIP LOCKED)) RETURNING id;
@@ -170,11 +207,17 @@ S
     script put.onetable <<'S'
 INSERT INTO onetable.job (payload) SELECT :payload::jsonb FROM generate_series(1, :n::int);
 S
+    script put.onetable-one <<'S'
+INSERT INTO onetable.job (payload) VALUES (:payload::jsonb);
+S
     script put.limit <<'S'
 INSERT INTO lim.row (payload) SELECT :payload::jsonb FROM generate_series(1, :n::int);
 S
     script put.limit-one <<'S'
 INSERT INTO lim.row (payload) VALUES (:payload::jsonb);
+S
+    script put.limit-nothing <<'S'
+SELECT 1;
 S
 }
 

@@ -1,63 +1,100 @@
 #!/bin/sh
 # plot.sh [DIR]: SVG plots of the last run (build/bench) into DIR (doc/plots): throughput against batch and against
-# clients, and the run with an old snapshot over time. A plot without figures is left out.
+# clients, pickup latency, throughput and size over time while something is held. A plot without figures is left out.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 from="$top/build/bench" to=${1:-$top/doc/plots}
-command -v gnuplot >/dev/null || { echo "plot: gnuplot is not here (Debian: gnuplot-nox)"; exit 1; }
-[ -s "$from/results.tsv" ] || { echo "plot: no results in $from; ./run bench makes them"; exit 1; }
-mkdir -p "$to" "$from/plot"
+command -v gnuplot >/dev/null || { echo "plot: gnuplot is not here (Debian: gnuplot-nox)" >&2; exit 1; }
+[ -s "$from/results.tsv" ] || { echo "plot: no results in $from; ./run bench makes them" >&2; exit 1; }
+work="$from/plot"
+rm -rf "$work"
+mkdir -p "$to" "$work"
 
-# medians of the question claim: clients, batch, contender, jobs/s
-sort -t "$(printf '\t')" -k1,3 -k4,4g "$from/results.tsv" | awk -F '\t' '
-    function put() { if (n) print c, b, who, n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2; n = 0 }
-    $1 == "claim" {
-        if ($2 FS $3 != key) put()
-        key = $2 FS $3; who = $3
-        split($2, w, /[ ,]+/); c = w[2]; b = w[4]
-        v[++n] = $4
-    }
-    END { put() }' >"$from/plot/claim"
+# question, measure, contender, median, minimum, maximum
+sort -t "$(printf '\t')" -k1,3 -k4,4g "$from/results.tsv" | awk -F '\t' -v OFS='\t' '
+    function put() { if (n) print key, n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2, v[1], v[n]; n = 0 }
+    $1 OFS $2 OFS $3 != key { put(); key = $1 OFS $2 OFS $3 }
+    { v[++n] = $4 }
+    END { put() }' >"$work/medians"
 
-# series COLUMN VALUE X CONTENDER <claim
-series() { awk -v k="$1" -v w="$2" -v x="$3" -v who="$4" '$k == w && $3 == who { print $x, $4 }' "$from/plot/claim" | sort -g; }
+# A contender has one colour in every plot; a variant of it (another number of calls, something held) has its dashes.
+look() {
+    case $1 in
+    pgwork* | enqueue\ to\ handler*) look_colour='#1b6ca8' ;;
+    onetable*) look_colour='#d1495b' ;;
+    limit* | *round\ trip*) look_colour='#7a7a7a' ;;
+    *) look_colour='#e09f3e' ;;
+    esac
+    case $1 in
+    *2calls* | *1call* | *snapshot* | *p99) look_dash=2 ;;
+    *async* | *writer* | *p99.9) look_dash=3 ;;
+    *) look_dash=1 ;;
+    esac
+    echo "linewidth 2.2 dashtype $look_dash linecolor rgb '$look_colour'"
+}
 
-# draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the files plot/NAME.*, a line each
+# draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the files $work/NAME/*, a curve each: x, y and perhaps least and most
 draw() {
-    lines=
-    for f in "$from/plot/$1".*; do
+    curves='' bars=''
+    for f in "$work/$1"/*; do
         [ -s "$f" ] || continue
-        lines="$lines${lines:+, }'$f' using 1:2 with linespoints linewidth 2 pointtype 7 pointsize 0.6 title '$(echo "${f##*/"$1".}" | tr _ ' ')'"
+        who=${f##*/}
+        style=$(look "${who#*:}")
+        curves="$curves${curves:+, }'$f' using 1:2 with linespoints $style pointtype 7 pointsize ${points:-0.5} title '${who#*:}'"
+        if [ "$(awk 'NR == 1 { print NF }' "$f")" = 4 ]; then bars="$bars, '$f' using 1:2:3:4 with yerrorbars notitle linewidth 1 linecolor rgb '$look_colour' pointsize 0"; fi
     done
-    [ -n "$lines" ] || { echo "plot: no figures for $1"; return; }
+    [ -n "$curves" ] || { echo "plot: no figures for $1, left out"; return; }
     gnuplot <<S
-set terminal svg size 720,420 dynamic background rgb 'white' font 'sans-serif,13'
+set terminal svg size 760,430 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif,13'
 set output '$to/$1.svg'
-set title "$2" noenhanced
-set xlabel '$3'
-set ylabel '$4'
+set title "$2" noenhanced font ',15'
+set xlabel '$3' noenhanced
+set ylabel '$4' noenhanced
 set yrange [0:*]
 set format y '%.0s%c'
-set grid linecolor rgb '#dddddd'
-set key outside right top noenhanced
-set style line 1 linecolor rgb '#1b6ca8'
+set border 3 linecolor rgb '#555555'
+set tics nomirror out
+set grid ytics linecolor rgb '#e4e4e4' linetype 1
+set key outside bottom center horizontal noenhanced samplen 2.5
 ${5:-}
-plot $lines
+plot $curves$bars
 S
     echo "made $to/$1.svg"
 }
 
-rm -f "$from"/plot/batch.* "$from"/plot/clients.* "$from"/plot/pin-*
-for who in pgwork onetable limit pgwork-apart onetable-apart; do
-    series 1 8 2 $who >"$from/plot/batch.$who"
-    series 2 100 1 $who >"$from/plot/clients.$who"
-done
-draw batch 'claim and complete, 8 clients' 'jobs a call' 'jobs a second' 'set logscale x'
-if [ "$(cut -d' ' -f1 "$from/plot/claim" | sort -u | wc -l)" -gt 1 ]; then
-    draw clients 'claim and complete, 100 jobs a call' 'clients' 'jobs a second' 'set logscale x 2'
-fi
+# throughput: "clients C, batch N"
+mkdir "$work/batch" "$work/clients"
+awk -F '\t' -v d="$work" '$1 == "claim" {
+    split($2, w, /[ ,]+/); row = $4 " " $5 " " $6
+    if (w[2] == 8) print w[4], row | ("sort -g >\"" d "/batch/" $3 "\"")
+    if (w[4] == 100 && $3 !~ /-/) { print w[2], row | ("sort -g >\"" d "/clients/" $3 "\""); c[w[2]] = 1 }
+}' "$work/medians"
+for f in "$work"/clients/*; do if [ -e "$f" ] && [ "$(wc -l <"$f")" -lt 2 ]; then rm "$f"; fi; done
+draw batch 'Claim and complete, 8 clients' 'jobs a call' 'jobs a second' 'set logscale x
+set xtics (1, 10, 100, 1000)
+set xrange [0.8:1250]'
+draw clients 'Claim and complete, 100 jobs a call' 'clients' 'jobs a second' 'set logscale x 2
+set xtics (1, 8, 64, 256)
+set xrange [0.8:320]'
+
+# pickup: "P, workers: N"
+mkdir "$work/pickup"
+awk -F '\t' -v d="$work/pickup" '$1 == "pickup" && $2 ~ /^p(50|99), workers: / {
+    p = $2; sub(/,.*/, "", p); x = $2; sub(/.*: /, "", x)
+    if ($3 == "pgwork-lib") who = "enqueue to handler"; else if ($3 ~ /round trip/) who = "round trip"; else next
+    print x, $4, $5, $6 | ("sort -g >\"" d "/" who ", " p "\"")
+}' "$work/medians"
+draw pickup 'From enqueue to handler, 300 jobs a second, idle workers' 'workers' 'milliseconds' "set format y '%g'
+set logscale x 2
+set xtics (1, 4, 64)
+set xrange [0.8:80]"
+
+# over time; what is drawn first lies below
+mkdir "$work/pin-throughput" "$work/pin-size"
 if [ -s "$from/pin-time.tsv" ]; then
-    awk -F '\t' -v d="$from/plot" '{ print $3, $5 >(d "/pin-" $4 "." $1 ($2 == "no" ? "" : ",_" $2 "_held")) }' "$from/pin-time.tsv"
-    draw pin-throughput 'enqueue, claim and complete, 100 jobs a call, 4 clients' 'seconds' 'jobs a second'
-    draw pin-size 'size of the table with its indexes' 'seconds' 'MB'
+    awk -F '\t' -v d="$work" '{ print $3, $5 >(d "/pin-" $4 "/" $1 ($2 == "no" ? ", nothing held" : ", " $2 " held")) }' "$from/pin-time.tsv"
 fi
+points=0.2
+draw pin-throughput 'Enqueue, claim and complete, 100 jobs a call, 4 clients' 'seconds' 'jobs a second'
+draw pin-size 'Size of the tables with their indexes in the same runs' 'seconds' 'megabytes' "set format y '%g'"
+rm -rf "$work"

@@ -9,6 +9,7 @@ sh "$here/bench.sh" --smoke
 for question in claim enqueue peers wal payload pin backlog queues reap worker pickup; do
     grep -q "^$question	" "$out/results.tsv" || { echo "smoke: no answer to $question"; exit 1; }
 done
+sh "$here/targets.sh" "$out/results.tsv" | grep -q ' NOT met, ' || { echo 'smoke: no targets'; exit 1; }
 # JSON as PostgreSQL reads it, an object for each contender of each measure
 objects=$(psql -XqAt -v ON_ERROR_STOP=1 -v json="$(cat "$out/results.json")" <<'S'
 SELECT count(*) FROM json_array_elements(:'json'::json) o WHERE (o->>'median')::numeric >= 0 AND o->>'question' <> '';

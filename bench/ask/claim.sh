@@ -1,18 +1,23 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # claim and complete of no-op jobs, jobs a second
+# -2calls and -1call: whether a call completes what the one before has claimed. -async: synchronous_commit off.
 claim_scripts
 most=$(sql -c 'SHOW max_connections')
-contenders='pgwork onetable limit'
-[ -n "$quick" ] || contenders="$contenders pgwork-apart onetable-apart"
 for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
     if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
+    contenders='pgwork onetable limit'
+    if [ "$c" = 8 ]; then contenders="$contenders onetable-1call"; fi
+    if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="$contenders pgwork-2calls pgwork-async onetable-async"; fi
     for n in 1 10 100 1000; do
         for r in $(seq "$rounds"); do
             for who in $contenders; do
+                case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac
                 stock "$who" $(($(enough "$n") + c * n))
-                burn "$who" "claim.$who" "$c" "$n"
+                burn "$who" "claim.${who%-async}" "$c" "$n"
                 result claim "clients $c, batch $n" "$who" "$rate" jobs/s
             done
         done
     done
 done
+also=''

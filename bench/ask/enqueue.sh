@@ -1,9 +1,10 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue by 1, 10, 100, 1000 a call with 8 producers, jobs a second
 claim_scripts
 for n in 1 10 100 1000; do
     for r in $(seq "$rounds"); do
-        for who in pgwork onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one limit-one; fi); do
+        for who in pgwork onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
             empty
             bench_run 8 "$seconds" "put.$who" -D n="$n" -D payload="$(payload 60)"
             result enqueue "8 producers, $n a call" "$who" "$(calc "$tps * $n")" jobs/s
@@ -18,8 +19,8 @@ sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS copied CASC
 seq "$rows" | sed 's/.*/{"x": "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy", "n": &}/' >"$out/copy.jsonl"
 sed 's/^/1\t/' "$out/copy.jsonl" >"$out/copy.tsv"
 for r in $(seq "$rounds"); do
-    sql -c 'TRUNCATE pgwork.live_job, copied.job' -c CHECKPOINT
-    begin=$(now_ms); pgwork enqueue --json-lines -f "$out/copy.jsonl" q >/dev/null; end=$(now_ms)
+    sql -c 'TRUNCATE copied.job' -c "TRUNCATE $hot" -c CHECKPOINT
+    begin=$(now_ms); pgwork enqueue --json-lines -f "$out/copy.jsonl" q >"$out/copy.out" 2>&1 || { cat "$out/copy.out" >&2; return 1; }; end=$(now_ms)
     result enqueue "COPY, one producer" pgwork-lib "$(calc "$rows * 1000 / ($end - $begin)")" jobs/s
     sql -c CHECKPOINT
     begin=$(now_ms); sql -c "\\copy copied.job (queue, payload) FROM '$out/copy.tsv'"; end=$(now_ms)

@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # jobs of 100 bytes to 1 megabyte, enqueue then claim and complete by 10, 4 clients
 claim_scripts
 for size in 100 2000 50000 $(if [ -z "$quick" ]; then echo 1000000; fi); do

@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # other queues by their own clients: no-op jobs and enqueue, jobs a second
 # Graphile Worker: the preset of its page on performance, a process for each of up to 2 cores. pg-boss: one process, 8
 # local workers, the next fetch at once while batches come back full. PgQ: its functions by pgbench, one consumer; it
@@ -46,7 +47,7 @@ S
 
 # Every batch of PgQ ends at a tick: so many jobs between two.
 pgq_fill() { # pgq_fill BATCHES BATCH
-    sql <<S
+    sql >/dev/null <<S
 SET client_min_messages = warning;
 SELECT pgq.unregister_consumer('q', 'bench'), pgq.register_consumer('q', 'bench');
 DO \$\$ BEGIN
@@ -74,7 +75,7 @@ peer_burn() {
     case $1 in
     graphile | pgboss)
         "$node" "$here/npm/peer.mjs" "$1" enqueue "$2" 1000 1 >/dev/null
-        rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" $([ "$1" = graphile ] && echo "$processes" || echo 1))
+        rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$(if [ "$1" = graphile ]; then echo "$processes"; else echo 1; fi)")
         ;;
     pgwork-lib) empty; put pgwork "$2"; rate=$(noop_worker q "$2" 4 "$3") ;;
     pgwork) stock pgwork "$(enough "$3")"; burn pgwork claim.pgwork 8 "$3" ;;

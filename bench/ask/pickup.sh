@@ -1,17 +1,20 @@
 # shellcheck shell=sh
-# from before the enqueue to the handler, 300 jobs a second, idle workers
-jobs=$((smoke ? 30 : seconds * 300))
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
+# from before the enqueue to the handler: 300 jobs a second with idle workers, and half of what one producer can put in
+picked() { # picked WORKERS RATE LABEL
+    pickup q "$1" "$2" $((smoke ? 30 : seconds * $2)) >"$out/pickup"
+    while read -r what point value; do
+        case $what in
+        pickup) who=pgwork-lib ;;
+        roundtrip) who='(a bare round trip)' ;;
+        enqueue) who='(the enqueue alone, with its commit)' ;;
+        esac
+        result pickup "$point, $3workers: $1" "$who" "$value" ms
+    done <"$out/pickup"
+}
 empty
 for r in $(seq "$rounds"); do
-    for w in 1 4 $(if [ -z "$quick" ]; then echo 64; fi); do
-        pickup q "$w" 300 $jobs >"$out/pickup"
-        while read -r what point value; do
-            case $what in
-            pickup) who=pgwork-lib ;;
-            roundtrip) who='(a round trip that asks for the depth)' ;;
-            enqueue) who='(the enqueue alone, with its commit)' ;;
-            esac
-            result pickup "$point, workers: $w" "$who" "$value" ms
-        done <"$out/pickup"
-    done
+    for w in 1 4 $(if [ -z "$smoke" ]; then echo 64; fi); do picked "$w" 300 ''; done
+    half=$(awk '/^enqueue p50/ { print int(500 / $3) }' "$out/pickup")
+    picked 4 "$half" 'half load, '
 done

@@ -1,59 +1,83 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
-# One long round each; PIN_SECONDS=1800 asks it as the targets are worded. pin-time.tsv has throughput, size and dead rows
-# over time.
+# One long round each; --pin 1800 asks it as the targets are worded. The writer enqueues ten jobs of its own at its
+# beginning; at its end it commits, and it is seen how long these wait. pin-time.tsv has throughput and size over time.
 claim_scripts
-pin_seconds=${PIN_SECONDS:-$((smoke ? 1 : quick ? 15 : 300))}
-rest=$((smoke ? 0 : quick ? 3 : 60))
-step=$((pin_seconds / 15 + 1))
-pins='no snapshot'
-[ -n "$quick" ] || pins="$pins writer"
+after=$((smoke ? 1 : 6))                                        # the load goes on for a while when the pin is gone
+rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6))
+step=$((pin_seconds / 60 + 1))
 : >"$out/pin-time.tsv"
 
-# pin_hold KIND: a session that lasts until pin_drop
-pin_hold() {
+# pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait
+pin_own() {
     case $1 in
-    no) return ;;
-    snapshot) pin_begin='BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;' ;;
-    writer) pin_begin='BEGIN; CREATE TEMP TABLE t (); SELECT txid_current();' ;;
+    pgwork) echo "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('{}'::jsonb, ARRAY[10]), '{own}')" ;;
+    onetable) echo "INSERT INTO onetable.job (kind) SELECT 'own' FROM generate_series(1, 10)" ;;
     esac
-    { echo "$pin_begin"; sleep $((pin_seconds + 60)); } | PGAPPNAME=pin psql -XqAt >/dev/null 2>&1 &
-    until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND state = 'idle in transaction'")" = 1 ]; do sleep 0.1; done
 }
-pin_drop() { sql -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pin'" >/dev/null; }
+pin_waiting() {
+    case $1 in
+    pgwork) echo "SELECT count(*) FROM pgwork.job WHERE kind = 'own' AND state = 'ready'" ;;
+    onetable) echo "SELECT count(*) FROM onetable.job WHERE kind = 'own' AND state = 0" ;;
+    esac
+}
 
-# pin_watch WHO KIND: size and dead rows each step
+# pin_hold WHO KIND: in the background for pin_seconds; the writer prints how many ms passed from its commit until its
+# jobs were claimed, which includes the looking
+pin_hold() {
+    case $2 in
+    no) return ;;
+    snapshot) ph_begin='BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;' ph_end='COMMIT;' ;;
+    writer)
+        ph_begin="BEGIN; $(pin_own "$1");"
+        ph_end="COMMIT; DO \$\$ DECLARE t timestamptz := clock_timestamp(); BEGIN
+            WHILE clock_timestamp() < t + interval '5 s' AND ($(pin_waiting "$1")) > 0 LOOP PERFORM pg_sleep(0.02); END LOOP;
+            RAISE INFO 'claimed after % ms', extract(epoch FROM clock_timestamp() - t) * 1000; END \$\$;"
+        ;;
+    esac
+    { echo "$ph_begin"; sleep "$pin_seconds"; echo "$ph_end"; } | PGAPPNAME=pin psql -XqAt -v ON_ERROR_STOP=1 >/dev/null 2>"$out/pin.err" &
+    holder=$!
+    until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND state = 'idle in transaction'")" = 1 ]; do sleep 0.05; done
+}
+
+# pin_watch WHO KIND: size at each step
 pin_watch() {
     pw_begin=$(now_ms)
     while :; do
-        printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" $((($(now_ms) - pw_begin) / 1000)) size \
-            "$(sql -c "SELECT round(pg_total_relation_size('$(table_of "$1")') / 1048576.0, 1)")" >>"$out/pin-time.tsv"
+        printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" $((($(now_ms) - pw_begin) / 1000)) size "$(size_of "$1")" >>"$out/pin-time.tsv"
         sleep $step
     done
 }
-size_of() { sql -c "SELECT pg_total_relation_size('$(table_of "$1")') / 1048576.0"; }
 
 for who in pgwork onetable; do
-    for pin in $pins; do
+    for pin in $(if [ -n "$smoke" ] && [ $who = onetable ]; then echo no; else echo no snapshot writer; fi); do
         empty
         stock $who $((smoke ? 2000 : 100000))
-        pin_hold "$pin"
-        pin_watch $who "$pin" &
-        watcher=$!
         rm -f "$out"/log.*
-        pgbench -n -M prepared -c 4 -j 2 -T "$pin_seconds" -P "$step" -D n=100 -D ids={} -D tokens={} -D payload="$(payload 60)" \
+        pin_hold $who $pin
+        pin_watch $who $pin &
+        watcher=$!
+        # shellcheck disable=SC2086  # words
+        PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -P $step -D n=100 $nothing_claimed -D payload="$(payload 60)" \
             -f "$out/put.$who.pgbench" -f "$out/claim.$who.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $watcher; return 1; }
         kill $watcher
         wait $watcher 2>/dev/null || :
         # a transaction in two is a claim
         sed -n 's/^progress: \([0-9.]*\) s, \([0-9.]*\) tps.*/\1 \2/p' "$out/pin.txt" | while read -r t v; do
-            printf '%s\t%s\t%s\t%s\t%s\n' $who "$pin" "$t" throughput "$(calc "$v * 50")" >>"$out/pin-time.tsv"
+            printf '%s\t%s\t%s\t%s\t%s\n' $who $pin "$t" throughput "$(calc "$v * 50")" >>"$out/pin-time.tsv"
         done
-        cat "$out"/log.* | awk -v s="$pin_seconds" '$4 == 1 { n++; e[n] = $5; ms[n] = $3 / 1000; if ($5 > last) last = $5 } END { for (i = 1; i <= n; i++) if (e[i] > last - s / 5) print ms[i] }' | sort -n >"$out/latency"
-        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * 100 * 5 / $pin_seconds")" jobs/s
-        result pin "p99 of a claim in the last fifth, held: $pin" $who "$(percentile 99 "$out/latency")" ms
-        result pin "size at the end, held: $pin" $who "$(size_of $who)" MB
-        pin_drop
+        # claims in the last fifth of the time that it was held
+        begin=$(cat "$out"/log.* | awk 'NR == 1 || $5 < b { b = $5 } END { print b }')
+        cat "$out"/log.* | awk -v from="$((begin + pin_seconds - (pin_seconds + 4) / 5))" -v to="$((begin + pin_seconds))" \
+            '$4 == 1 && $5 >= from && $5 < to { print $3 / 1000 }' | sort -n >"$out/latency"
+        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * 100 / $(((pin_seconds + 4) / 5))")" jobs/s
+        result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" $who "$(percentile 99 "$out/latency")" ms
+        result pin "size at the end of $pin_seconds s, held: $pin" $who "$(size_of $who)" MB
+        if [ $pin != no ]; then wait "$holder"; fi
+        if [ $pin = writer ]; then
+            result pin "its own jobs claimed after the commit, within, held: $pin" $who "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
+        fi
         sleep $rest
         result pin "size after $rest s of rest, held: $pin" $who "$(size_of $who)" MB
     done

@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # claim and complete, batch 10, 8 clients: direct, and through PgBouncer in transaction mode
 if ! command -v pgbouncer >/dev/null; then
     left_out 'PgBouncer is not here'
@@ -15,6 +16,7 @@ listen_port = 6432
 unix_socket_dir = $pooler
 auth_type = any
 pool_mode = transaction
+ignore_startup_parameters = options
 default_pool_size = 8
 max_client_conn = 100
 pidfile = $pooler/pid

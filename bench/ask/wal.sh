@@ -1,11 +1,13 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # WAL, dead rows and CPU time of a 100-byte job from enqueue to complete, one client, batch 1 and 100
 claim_scripts
 wal_at() { sql -c 'SELECT pg_current_wal_insert_lsn() - $$0/0$$::pg_lsn'; }
 dead_in() { sql -c "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = '$1'"; }
 wal_load() { # wal_load WHO CALLS BATCH; one claim more than puts: a claim completes the jobs of the one before
-    pgbench -n -M prepared -c 1 -t "$2" -D n="$3" -D payload="$(payload 80)" -f "$out/put.$1.pgbench" >"$out/pgbench.out" 2>&1 &&
-        pgbench -n -M prepared -c 1 -t $(($2 + 1)) -D n="$3" -D ids={} -D tokens={} -f "$out/claim.$1.pgbench" >>"$out/pgbench.out" 2>&1 || { cat "$out/pgbench.out" >&2; return 1; }
+    # shellcheck disable=SC2086  # words
+    PGOPTIONS=$settled pgbench -n -M prepared -c 1 -t "$2" -D n="$3" -D payload="$(payload 80)" -f "$out/put.$1.pgbench" >"$out/pgbench.out" 2>&1 &&
+        PGOPTIONS=$settled pgbench -n -M prepared -c 1 -t $(($2 + 1)) -D n="$3" $nothing_claimed -f "$out/claim.$1.pgbench" >>"$out/pgbench.out" 2>&1 || { cat "$out/pgbench.out" >&2; return 1; }
 }
 for n in 1 100; do
     jobs=$((smoke ? 200 : n == 1 ? 4000 : 40000))
