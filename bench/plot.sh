@@ -1,9 +1,9 @@
 #!/bin/sh
-# plot.sh [DIR]: SVG plots of the last run (build/bench) into DIR (doc/plots): throughput against batch and against
+# plot.sh [DIR [RUN]]: SVG plots of the last run (build/bench) into DIR (doc/plots): throughput against batch and against
 # clients, pickup latency, throughput and size over time while something is held. A plot without figures is left out.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
-from="$top/build/bench" to=${1:-$top/doc/plots}
+to=${1:-$top/doc/plots} from=${2:-$top/build/bench}
 command -v gnuplot >/dev/null || { echo "plot: gnuplot is not here (Debian: gnuplot-nox)" >&2; exit 1; }
 [ -s "$from/results.tsv" ] || { echo "plot: no results in $from; ./run bench makes them" >&2; exit 1; }
 work="$from/plot"
@@ -17,7 +17,7 @@ sort -t "$(printf '\t')" -k1,3 -k4,4g "$from/results.tsv" | awk -F '\t' -v OFS='
     { v[++n] = $4 }
     END { put() }' >"$work/medians"
 
-# A contender has one colour in every plot; a variant of it (another number of calls, something held) has its dashes.
+# look NAME: sets style and look_colour. A contender has one colour in every plot; a variant of it (another number of calls, something held) has its dashes.
 look() {
     case $1 in
     pgwork* | enqueue\ to\ handler*) look_colour='#1b6ca8' ;;
@@ -30,7 +30,7 @@ look() {
     *async* | *writer* | *p99.9) look_dash=3 ;;
     *) look_dash=1 ;;
     esac
-    echo "linewidth 2.2 dashtype $look_dash linecolor rgb '$look_colour'"
+    style="linewidth 2.2 dashtype $look_dash linecolor rgb '$look_colour'"
 }
 
 # draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the files $work/NAME/*, a curve each: x, y and perhaps least and most
@@ -39,23 +39,23 @@ draw() {
     for f in "$work/$1"/*; do
         [ -s "$f" ] || continue
         who=${f##*/}
-        style=$(look "${who#*:}")
-        curves="$curves${curves:+, }'$f' using 1:2 with linespoints $style pointtype 7 pointsize ${points:-0.5} title '${who#*:}'"
-        if [ "$(awk 'NR == 1 { print NF }' "$f")" = 4 ]; then bars="$bars, '$f' using 1:2:3:4 with yerrorbars notitle linewidth 1 linecolor rgb '$look_colour' pointsize 0"; fi
+        look "${who#*:}"
+        curves="$curves${curves:+, }'$f' using 1:2 with lines $style title '${who#*:}'"
+        if [ "$(awk 'NR == 1 { print NF }' "$f")" = 4 ]; then bars="$bars, '$f' using 1:2:3:4 with yerrorbars notitle linewidth 1 linecolor rgb '$look_colour' pointtype 7 pointsize 0.5"; fi
     done
     [ -n "$curves" ] || { echo "plot: no figures for $1, left out"; return; }
     gnuplot <<S
-set terminal svg size 760,430 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif,13'
+set terminal svg size 760,460 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif,13'
 set output '$to/$1.svg'
 set title "$2" noenhanced font ',15'
-set xlabel '$3' noenhanced
+set xlabel '$3' noenhanced offset 0,0.4
 set ylabel '$4' noenhanced
 set yrange [0:*]
 set format y '%.0s%c'
 set border 3 linecolor rgb '#555555'
 set tics nomirror out
 set grid ytics linecolor rgb '#e4e4e4' linetype 1
-set key outside bottom center horizontal noenhanced samplen 2.5
+set key outside bottom center horizontal noenhanced samplen 4
 ${5:-}
 plot $curves$bars
 S
@@ -94,7 +94,6 @@ mkdir "$work/pin-throughput" "$work/pin-size"
 if [ -s "$from/pin-time.tsv" ]; then
     awk -F '\t' -v d="$work" '{ print $3, $5 >(d "/pin-" $4 "/" $1 ($2 == "no" ? ", nothing held" : ", " $2 " held")) }' "$from/pin-time.tsv"
 fi
-points=0.2
 draw pin-throughput 'Enqueue, claim and complete, 100 jobs a call, 4 clients' 'seconds' 'jobs a second'
 draw pin-size 'Size of the tables with their indexes in the same runs' 'seconds' 'megabytes' "set format y '%g'"
 rm -rf "$work"

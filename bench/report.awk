@@ -1,4 +1,5 @@
-# report.awk: results.tsv to a table per question (min, median, max, ratio to the reference), or with json=1 to JSON.
+# report.awk: results.tsv to a table per question (min, median, max, ratio to the reference), with md=1 in Markdown, or with
+# json=1 to JSON.
 # The reference is what stands in parentheses, else onetable where it takes part, else graphile, else limit, else the first contender. only=QUESTION prints just that.
 BEGIN { FS = "\t" }
 only == "" || $1 == only {
@@ -27,7 +28,8 @@ END {
         for (j = 1; j <= whos[m]; j++) sort_values(m FS who[m, j])
         base = median(m FS reference)
         split(m, name, FS)
-        if (!json) printf "\n%-60s %12s %12s %12s   %s\n", name[2] " (" unit[m] ")", "median", "min", "max", "against " reference
+        if (md) printf "\n| %s (%s) | median | min | max | against %s |\n|---|--:|--:|--:|--:|\n", name[2], unit[m], reference
+        else if (!json) printf "\n%-60s %12s %12s %12s   %s\n", name[2] " (" unit[m] ")", "median", "min", "max", "against " reference
         for (j = 1; j <= whos[m]; j++) {
             k = m FS who[m, j]
             x = median(k)
@@ -35,7 +37,7 @@ END {
                 printf "%s\n{\"question\":\"%s\",\"measure\":\"%s\",\"contender\":\"%s\",\"unit\":\"%s\",\"rounds\":%d,\"median\":%s,\"min\":%s,\"max\":%s,\"reference\":\"%s\",\"ratio\":%s}", \
                     sep, name[1], name[2], who[m, j], unit[m], n[k], x, value[k, 1], value[k, n[k]], reference, (base > 0 ? sprintf("%.3f", x / base) : "null")
             else
-                printf "  %-58s %12s %12s %12s   %s\n", who[m, j], show(x), show(value[k, 1]), show(value[k, n[k]]), (base > 0 ? sprintf("%.2f", x / base) : "-")
+                printf md ? "| %s | %s | %s | %s | %s |\n" : "  %-58s %12s %12s %12s   %s\n", who[m, j], show(x), show(value[k, 1]), show(value[k, n[k]]), (base > 0 ? sprintf("%.2f", x / base) : "-")
             sep = ","
         }
     }

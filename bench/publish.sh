@@ -1,0 +1,48 @@
+#!/bin/sh
+# publish.sh: what the last `./run bench` has measured (build/bench) into the documents: plots into doc/plots, figures between
+# the marks of doc/performance.md, plots between those of README.md. No figure there is typed by hand.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(dirname "$here")
+from="$top/build/bench" plots="$top/doc/plots"
+[ -s "$from/results.tsv" ] || { echo "publish: no results in $from; ./run bench makes them" >&2; exit 1; }
+sh "$here/plot.sh" "$plots"
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+
+# replace FILE <<TEXT: what stands between its marks
+replace() {
+    [ "$(grep -c '^<!-- figures: \(begin\|end\) -->$' "$1")" = 2 ] || { echo "publish: no marks in $1" >&2; exit 1; }
+    cat >"$new"
+    awk -v new="$new" '/^<!-- figures: end -->$/ { inside = 0 }
+        !inside { print }
+        /^<!-- figures: begin -->$/ { inside = 1; while ((getline line <new) > 0) print line }' "$1" >"$new.all"
+    cat "$new.all" >"$1"                # keeps its mode
+    rm -f "$new.all"
+    echo "wrote $1"
+}
+
+# image NAME DIR TEXT: where it was drawn
+image() { if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$3" "$2" "$1"; fi; }
+
+{
+    printf '\n```\n'
+    cat "$from/server.txt"
+    printf '```\n\n### Targets\n\n'
+    sh "$here/targets.sh" "$from/results.tsv" md
+    for q in $(cut -f 1 "$from/results.tsv" | awk '!seen[$0]++'); do
+        printf '\n### %s\n\n%s.\n' "$q" "$(sed -n '3s/^# //p' "$here/ask/$q.sh")"
+        case $q in
+        claim) image batch plots 'jobs a second against the batch'; image clients plots 'jobs a second against clients' ;;
+        pin) image pin-throughput plots 'jobs a second over time'; image pin-size plots 'size over time' ;;
+        pickup) image pickup plots 'milliseconds from enqueue to handler' ;;
+        esac
+        awk -v only="$q" -v md=1 -f "$here/report.awk" "$from/results.tsv"
+    done
+    echo
+} | replace "$top/doc/performance.md"
+
+{
+    for p in batch pickup pin-throughput pin-size; do image $p doc/plots "$p"; done
+    echo
+} | replace "$top/README.md"
