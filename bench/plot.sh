@@ -36,7 +36,7 @@ look() {
 # draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the files $work/NAME/*, a curve each: x, y and perhaps least and most
 draw() {
     curves='' bars=''
-    for f in "$work/$1"/*; do
+    for f in "$work/$1"/[ep]* "$work/$1"/[!ep]*; do # ours first
         [ -s "$f" ] || continue
         who=${f##*/}
         look "${who#*:}"
@@ -48,7 +48,7 @@ draw() {
 set terminal svg size 760,460 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif,13'
 set output '$to/$1.svg'
 set title "$2" noenhanced font ',15'
-set xlabel '$3' noenhanced offset 0,0.4
+set xlabel '$3' noenhanced offset 0,0.7
 set ylabel '$4' noenhanced
 set yrange [0:*]
 set format y '%.0s%c'
