@@ -9,7 +9,7 @@ for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
     contenders='pgwork onetable limit'
     if [ "$c" = 8 ]; then contenders="$contenders onetable-1call"; fi
     if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="$contenders pgwork-2calls pgwork-async onetable-async"; fi
-    for n in 1 10 100 1000; do
+    for n in $(if [ -n "$smoke" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
         for r in $(seq "$rounds"); do
             for who in $contenders; do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac

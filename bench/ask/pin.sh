@@ -51,7 +51,9 @@ pin_watch() {
 }
 
 for who in pgwork onetable; do
-    for pin in $(if [ -n "$smoke" ] && [ $who = onetable ]; then echo no; else echo no snapshot writer; fi); do
+    pins='no snapshot writer'
+    if [ -n "$smoke" ]; then pins=$(if [ $who = pgwork ]; then echo no writer; else echo snapshot; fi); fi
+    for pin in $pins; do
         empty
         stock $who $((smoke ? 2000 : 100000))
         rm -f "$out"/log.*
