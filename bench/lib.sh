@@ -141,7 +141,7 @@ enough() {
     1) echo $((seconds * 25000)) ;;
     10) echo $((seconds * 100000)) ;;
     100) echo $((seconds * 250000 + 50000)) ;;
-    *) echo $((seconds * 350000 + 300000)) ;;
+    *) echo $((seconds * 350000 + 100000)) ;;
     esac
 }
 

@@ -4,7 +4,7 @@
 # One long round each; --pin 1800 asks it as the targets are worded. The writer enqueues ten jobs of its own at its
 # beginning; at its end it commits, and it is seen how long these wait. pin-time.tsv has throughput and size over time.
 claim_scripts
-after=$((smoke ? 1 : 6))                                        # the load goes on for a while when the pin is gone
+after=$((smoke ? 1 : quick ? 3 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6))
 step=$((pin_seconds / 60 + 1))
 : >"$out/pin-time.tsv"
@@ -52,6 +52,7 @@ pin_watch() {
 
 for who in pgwork onetable; do
     pins='no snapshot writer'
+    if [ -n "$quick" ] && [ $who = onetable ]; then pins='no snapshot'; fi
     if [ -n "$smoke" ]; then pins=$(if [ $who = pgwork ]; then echo no writer; else echo snapshot; fi); fi
     for pin in $pins; do
         empty

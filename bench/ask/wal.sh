@@ -1,8 +1,9 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
-# WAL, dead rows and CPU time of a 100-byte job from enqueue to complete, one client, batch 1 and 100
+# WAL, its syncs, dead rows and CPU time of a 100-byte job from enqueue to complete, one client, batch 1 and 100
 claim_scripts
 wal_at() { sql -c 'SELECT pg_current_wal_insert_lsn() - $$0/0$$::pg_lsn'; }
+syncs() { sql -c 'SELECT wal_sync FROM pg_stat_wal' 2>/dev/null || sql -c "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'"; } # until 17, since 18
 dead_in() { sql -c "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = '$1'"; }
 wal_load() { # wal_load WHO CALLS BATCH; one claim more than puts: a claim completes the jobs of the one before
     # shellcheck disable=SC2086  # words
@@ -17,10 +18,11 @@ for n in 1 100; do
             sql -c 'VACUUM ANALYZE' -c CHECKPOINT
             wal_load $who 5 "$n" # first touches write whole pages
             sql -c 'SELECT pg_stat_reset()' >/dev/null
-            wal=$(wal_at) cpu=$(server_cpu)
+            wal=$(wal_at) cpu=$(server_cpu) synced=$(syncs)
             client_cpu wal_load $who $((jobs / n)) "$n"
             cpu_after=$(server_cpu) wal=$(($(wal_at) - wal))
             result wal "WAL, batch $n" $who "$(calc "$wal / $jobs")" bytes/job
+            result wal "syncs of the WAL, batch $n" $who "$(calc "($(syncs) - $synced) / $jobs")" syncs/job
             case $who in pgwork) schema=pgwork ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
             result wal "row versions left to vacuum, batch $n" $who "$(calc "$(dead_in $schema) / $jobs")" rows/job
             if [ -n "$cpu" ]; then result wal "CPU time of the server, batch $n" $who "$(calc "($cpu_after - $cpu) * 1e6 / $jobs")" us/job; fi
