@@ -27,6 +27,7 @@ done
 export PATH here top out seconds rounds pin_seconds backlog quick smoke
 mkdir -p "$out"
 : >"$out/results.tsv"
+rm -f "$out/pin-time.tsv" # another run's
 . "$here/lib.sh"
 
 server_facts | tee "$out/server.txt"

@@ -22,8 +22,17 @@ replace() {
     echo "wrote $1"
 }
 
-# image NAME DIR TEXT: where it was drawn
-image() { if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$3" "$2" "$1"; fi; }
+# image NAME DIR: where it was drawn
+image() {
+    case $1 in
+    batch) text='jobs a second against the batch' ;;
+    clients) text='jobs a second against clients' ;;
+    pickup) text='milliseconds from enqueue to handler' ;;
+    pin-throughput) text='jobs a second over time while a snapshot or a writing transaction is held' ;;
+    pin-size) text='size of the tables in the same time' ;;
+    esac
+    if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$text" "$2" "$1"; fi
+}
 
 {
     printf '\n```\n'
@@ -33,9 +42,9 @@ image() { if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$3" "$2
     for q in $(cut -f 1 "$from/results.tsv" | awk '!seen[$0]++'); do
         printf '\n### %s\n\n%s.\n' "$q" "$(sed -n '3s/^# //p' "$here/ask/$q.sh")"
         case $q in
-        claim) image batch plots 'jobs a second against the batch'; image clients plots 'jobs a second against clients' ;;
-        pin) image pin-throughput plots 'jobs a second over time'; image pin-size plots 'size over time' ;;
-        pickup) image pickup plots 'milliseconds from enqueue to handler' ;;
+        claim) image batch plots; image clients plots ;;
+        pin) image pin-throughput plots; image pin-size plots ;;
+        pickup) image pickup plots ;;
         esac
         awk -v only="$q" -v md=1 -f "$here/report.awk" "$from/results.tsv"
     done
@@ -43,6 +52,6 @@ image() { if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$3" "$2
 } | replace "$top/doc/performance.md"
 
 {
-    for p in batch pickup pin-throughput pin-size; do image $p doc/plots "$p"; done
+    for p in batch pickup pin-throughput pin-size; do image $p doc/plots; done
     echo
 } | replace "$top/README.md"
