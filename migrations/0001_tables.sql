@@ -1,14 +1,19 @@
 -- 0001: what is stored. Private: nobody but the functions of the later files reads or writes these.
 --
--- A job that waits or runs is one row of live_job; the lease stands in the row. It lies at
--- (queue, lane, pos), the only index that a claim uses, and no indexed column ever changes, so a
--- claim is a HOT update (the fillfactor: a leased row is longer than a ready one). Every placement
--- takes a fresh pos and is claimed at most once: pos is the fencing number of its claim, and a job
--- that comes back (released, reaped, due again) is a new row.
+-- A job that is ready is one row of live_job. It lies at (queue, lane, pos), the only index that a claim
+-- uses. Every placement takes a fresh pos and is claimed at most once; a job that comes back (released,
+-- reaped, due again) is a new row.
 --
 --   lane   2 * priority + 1, or 2 * priority for jobs handed back: older, so in front
 --   id     the pos of the first placement; NULL while the job still lies there
 --   token  its claim's: pos and lane, then 64 random bits; NULL: ready
+--
+-- A claim of one job marks its row: no indexed column changes, so that is a HOT update (the fillfactor: a
+-- leased row is longer than a ready one). Plain jobs that are claimed together go into a pack instead: their
+-- rows are deleted, and one row of pack holds them and their lease, under a token for all. To finish them all
+-- is to delete that row. Who finishes some of them only writes down in pack_out which, and leaves the pack's
+-- row alone: transactions that finish jobs of one pack do not wait for each other.
+-- Jobs with something of their own (retried, keyed, large; see _odd in claim()) are never packed.
 
 DO $$
 DECLARE
@@ -87,6 +92,36 @@ CREATE TABLE pgwork.live_job (
         autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;
+
+CREATE TABLE pgwork.pack (
+    number      bigint NOT NULL,      -- a place, drawn by the claim: higher than those of its jobs
+    token       uuid NOT NULL,        -- number and 31 instead of a lane, then 64 random bits
+    lease_until timestamptz NOT NULL, -- the first end of a lease in here
+    queue       integer NOT NULL,
+    first_id    bigint NOT NULL,      -- the range of ids
+    last_id     bigint NOT NULL,
+    holder      text NOT NULL,
+    ends        timestamptz[],        -- of each lease; NULL: all at lease_until
+    cancelled   bigint[],             -- whose cancel is asked
+    ids         bigint[] NOT NULL,    -- and what else the rows held, in their order
+    lanes       smallint[] NOT NULL,
+    created     timestamptz[] NOT NULL,
+    kinds       text[] NOT NULL,
+    payloads    jsonb[] NOT NULL,
+    bodies      bytea[],              -- NULL: none has one
+    tags        text[],               -- each an array literal; NULL: none has one
+    PRIMARY KEY (queue, number)
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
+-- Short-lived: compressing costs more than it saves.
+ALTER TABLE pgwork.pack ALTER ids SET STORAGE EXTERNAL, ALTER lanes SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL,
+    ALTER kinds SET STORAGE EXTERNAL, ALTER payloads SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
+
+CREATE TABLE pgwork.pack_out (
+    queue  integer NOT NULL,
+    number bigint NOT NULL,
+    id     bigint NOT NULL,
+    PRIMARY KEY (queue, number, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE pgwork.delayed_job (
     run_at       timestamptz NOT NULL,
@@ -175,7 +210,9 @@ CREATE TABLE pgwork.beat (
 
 COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private and change without notice.';
 COMMENT ON VIEW pgwork.migrations IS 'What was applied to this schema, and when.';
-COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased.';
+COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased one by one.';
+COMMENT ON TABLE pgwork.pack IS 'Jobs that were claimed together, and their lease.';
+COMMENT ON TABLE pgwork.pack_out IS 'Jobs that have left their pack already: finished, failed, given back.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
 COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

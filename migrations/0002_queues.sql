@@ -170,12 +170,15 @@ BEGIN
     -- leaves jobs of a queue that is gone, which nobody sees; prune() deletes them. Hence: drain, wait, drop.
     DELETE FROM pgwork.queue t WHERE t.id = q.id;
     IF NOT force AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
+                   OR EXISTS (SELECT FROM pgwork.pack j WHERE j.queue = q.id)
                    OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
                    OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
         RAISE EXCEPTION 'queue % still has jobs', quote_literal(q.name)
             USING ERRCODE = 'PW006', HINT = 'queue_purge() it first, or pass force => true to lose them';
     END IF;
     DELETE FROM pgwork.live_job j WHERE j.queue = q.id;
+    DELETE FROM pgwork.pack j WHERE j.queue = q.id;
+    DELETE FROM pgwork.pack_out j WHERE j.queue = q.id;
     DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id;
     DELETE FROM pgwork.dead_job j WHERE j.queue = q.id;
     DELETE FROM pgwork.done_job j WHERE j.queue = q.id;
@@ -189,11 +192,15 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 #variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue(depth.queue);
+    packed bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for exact counts');
+    SELECT least(coalesce(sum(s.n), 0), at_most)::bigint INTO packed
+      FROM (SELECT cardinality(p.ids) - (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number) AS n
+              FROM pgwork.pack p WHERE p.queue = q.id LIMIT at_most) s;
     -- One scan from the front: leased jobs lie before the ready ones of their lane.
-    SELECT count(*) FILTER (WHERE s.token IS NULL), count(s.token) INTO ready, leased
-      FROM (SELECT j.token FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most) s;
+    SELECT count(*) FILTER (WHERE s.token IS NULL), packed + count(s.token) INTO ready, leased
+      FROM (SELECT j.token FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most - packed) s;
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;

@@ -1,6 +1,7 @@
 -- 0003: producers. A job exists from the commit of the transaction that enqueued it.
 
--- Where a live job lies, by its id. (PL/pgSQL keeps its plan; an SQL function would be planned at every call.)
+-- Where a live job lies, by its id; in a pack: lane 31 and the pack's number. (PL/pgSQL keeps its plan; an SQL function
+-- would be planned at every call.)
 -- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
 -- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint) RETURNS TABLE (lane smallint, pos bigint, leased boolean)
@@ -17,6 +18,12 @@ BEGIN
     IF NOT FOUND THEN
         RETURN QUERY
         SELECT j.lane, j.pos, j.token IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN QUERY
+        SELECT 31::smallint, p.number, true FROM pgwork.pack p
+         WHERE p.queue = _find.queue AND _find.id BETWEEN p.first_id AND p.last_id AND _find.id = ANY (p.ids)
+           AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = _find.id);
     END IF;
 END $$;
 
@@ -326,7 +333,12 @@ BEGIN
             status := 'gone';
             gone := NULL;
             SELECT * INTO place FROM pgwork._find(q.id, one);
-            IF FOUND AND place.leased THEN
+            IF FOUND AND place.lane = 31 THEN
+                UPDATE pgwork.pack p SET cancelled = array_append(array_remove(p.cancelled, one), one)
+                 WHERE p.queue = q.id AND p.number = place.pos
+                   AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = one);
+                status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
+            ELSIF FOUND AND place.leased THEN
                 UPDATE pgwork.live_job j SET flags = j.flags | 1
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL;
                 status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;

@@ -72,7 +72,8 @@ $$;
 
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction).
-CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL)
+CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
+    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
     payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -92,6 +93,13 @@ DECLARE
     alone boolean;
     stamp text;
     until timestamptz;
+    odd tid[];
+    plain tid[];
+    with_bodies boolean;
+    with_tags boolean;
+    number bigint;
+    pack pgwork.pack;
+    accepted bigint[];
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
        AND cardinality(queues) BETWEEN 1 AND 64 THEN
@@ -101,6 +109,15 @@ BEGIN
         PERFORM pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255, 'holder', holder, '1 to 255 bytes: who claims');
         PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
         PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
+    END IF;
+
+    IF done_ids <> '{}' THEN
+        accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
+        IF cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
+            RETURN QUERY
+            SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
+              FROM pgwork._refused((pgwork._queue(queues[1])).id, done_ids, accepted) r;
+        END IF;
     END IF;
 
     FOR q IN
@@ -139,27 +156,79 @@ BEGIN
                     wanted := 1;
                 END IF;
             END IF;
+            until := clock_timestamp();
             stamp := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
             stamp := left(stamp, 8) || right(stamp, 8);
-            until := clock_timestamp();
-            -- Picked under the limit first, then updated by ctid: no plan takes more than n. The update is a nested
-            -- loop over what was picked, so the rows come in order.
-            RETURN QUERY
-            WITH c AS MATERIALIZED (
-                SELECT j.ctid AS at FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
-                 CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
-                                      WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND (j.flags & 2 = 0 OR alone)
-                                      ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
-                 LIMIT wanted
-            )
-            UPDATE pgwork.live_job j
-               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-              FROM c WHERE j.ctid = c.at AND j.token IS NULL
-            RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer,
-                      coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
-                      j.created_at, j.lease_until, until;
-            GET DIAGNOSTICS got = ROW_COUNT;
+            IF wanted = 1 THEN
+                RETURN QUERY
+                UPDATE pgwork.live_job j
+                   SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                       lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+                 WHERE j.ctid = ANY (ARRAY( -- picked under the limit first: no plan takes more
+                           SELECT j.ctid FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                            CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
+                                                 WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND (j.flags & 2 = 0 OR alone)
+                                                 ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
+                            LIMIT 1))
+                   AND j.token IS NULL
+                RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer,
+                          coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
+                          j.created_at, j.lease_until, until;
+                GET DIAGNOSTICS got = ROW_COUNT;
+            ELSE
+                -- Odd jobs are leased in their rows, the others in a pack.
+                SELECT array_agg(c.at) FILTER (WHERE c.odd), array_agg(c.at) FILTER (WHERE NOT c.odd), coalesce(bool_or(c.bodies), false), coalesce(bool_or(c.tags), false)
+                  INTO odd, plain, with_bodies, with_tags
+                  FROM (SELECT j.* FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.body IS NOT NULL AS bodies, j.tags IS NOT NULL AS tags,
+                                                    j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
+                                                    OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000 AS odd
+                                               FROM pgwork.live_job j
+                                              WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND j.flags & 2 = 0
+                                              ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
+                         LIMIT wanted) c;
+                IF plain IS NOT NULL THEN
+                    number := nextval('pgwork.place');
+                    WITH d AS (
+                        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
+                        RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                    )
+                    INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
+                    SELECT number, (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid,
+                           until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms', q.id, min(d.pos), max(d.pos), claim.holder,
+                           array_agg(d.pos), array_agg(d.lane), array_agg(d.created_at), array_agg(d.kind), array_agg(d.payload),
+                           array_agg(d.body) FILTER (WHERE with_bodies), array_agg(d.tags::text) FILTER (WHERE with_tags)
+                      FROM (SELECT * FROM d ORDER BY d.lane, d.pos) d
+                    RETURNING * INTO pack;
+                END IF;
+                IF odd IS NULL THEN
+                    RETURN QUERY
+                    SELECT q.name, u.id, pack.token, 1, q.max_attempts::integer, u.lane / 2, u.kind, u.payload, u.body, u.tags::text[],
+                           u.created_at, pack.lease_until, until
+                      FROM unnest(pack.ids, pack.lanes, pack.created, pack.kinds, pack.payloads, pack.bodies, pack.tags)
+                        AS u (id, lane, created_at, kind, payload, body, tags)
+                     WHERE plain IS NOT NULL;
+                ELSE
+                    RETURN QUERY
+                    WITH o AS (
+                        UPDATE pgwork.live_job j
+                           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+                         WHERE j.ctid = ANY (odd) AND j.token IS NULL
+                        RETURNING j.*
+                    )
+                    SELECT q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2,
+                           j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until
+                      FROM (SELECT o.lane, o.pos, o.id, o.token, o.attempt, o.max_attempts, o.kind, o.payload, o.body, o.tags, o.created_at, o.lease_until FROM o
+                            UNION ALL
+                            SELECT u.lane, u.id, NULL, pack.token, 1, NULL, u.kind, u.payload, u.body, u.tags::text[], u.created_at, pack.lease_until
+                              FROM unnest(pack.ids, pack.lanes, pack.created, pack.kinds, pack.payloads, pack.bodies, pack.tags)
+                                AS u (id, lane, created_at, kind, payload, body, tags)
+                             WHERE plain IS NOT NULL
+                            ORDER BY lane, pos) j;
+                END IF;
+                got := coalesce(cardinality(odd), 0) + coalesce(cardinality(plain), 0);
+            END IF;
             wanted := wanted - got;
             EXIT WHEN wanted = 0 OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
             hint := pgwork._look(q.id, known, hint, now_ms, true);
@@ -181,8 +250,8 @@ BEGIN
     PERFORM pg_advisory_unlock_shared(pgwork._lock('sleep', t.id)) FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
-COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint) IS
-    'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Commit, then work; finish with id and token.';
+COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
+    'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
 COMMENT ON FUNCTION pgwork.idle(text[]) IS 'Says that this session sleeps and listens for jobs of these queues; needs a session of its own. LISTEN first, claim once more afterwards.';
 COMMENT ON FUNCTION pgwork.awake(text[]) IS 'Takes back idle() for the same queues.';

@@ -10,11 +10,88 @@ BEGIN
     END IF;
 END $$;
 
+-- THE FENCE of packed jobs: writes down that they leave their packs. A row of pack_out can be there once, so of two
+-- calls for one job the second is refused, after it has waited for the first to commit. The lock only keeps the pack
+-- from being deleted meanwhile: others may take out other jobs, or extend.
+CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], tokens uuid[], OUT accepted bigint[], OUT packs bigint[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_hashjoin = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT array_agg(DISTINCT pgwork.token_number(u.token) >> 5) INTO packs
+      FROM (SELECT DISTINCT t AS token FROM unnest(tokens) t) u WHERE pgwork.token_number(u.token) & 31 = 31;
+    IF packs IS NULL THEN
+        RETURN;
+    END IF;
+    WITH p AS MATERIALIZED (
+        SELECT p.number, p.token, p.ids FROM pgwork.pack p
+         WHERE p.queue = _leave.queue AND p.number = ANY (packs) ORDER BY p.number FOR KEY SHARE
+    ), o AS (
+        INSERT INTO pgwork.pack_out (queue, number, id)
+        SELECT _leave.queue, m.number, m.id
+          FROM (SELECT p.number, p.token, unnest(p.ids) AS id FROM p) m
+          JOIN unnest(ids, tokens) t (id, token) ON t.id = m.id AND t.token = m.token
+         ORDER BY m.number, m.id -- one order for all: no deadlocks
+        ON CONFLICT DO NOTHING
+        RETURNING id
+    )
+    SELECT array_agg(o.id) INTO accepted FROM o;
+END $$;
+
+-- Deletes those of some packs that all jobs have left. Never waits: when another transaction takes out the last job at
+-- this moment, neither sees the other, and the pack stays until its lease ends and the reaper finds it.
+CREATE FUNCTION pgwork._clear(queue integer, packs bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    one bigint;
+BEGIN
+    FOR one IN
+        SELECT p.number FROM pgwork.pack p
+         WHERE p.queue = _clear.queue AND p.number = ANY (packs)
+           AND cardinality(p.ids) = (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number)
+           FOR UPDATE SKIP LOCKED
+    LOOP
+        DELETE FROM pgwork.pack p WHERE p.queue = _clear.queue AND p.number = one;
+        DELETE FROM pgwork.pack_out o WHERE o.queue = _clear.queue AND o.number = one;
+    END LOOP;
+END $$;
+
+-- Most often a caller finishes all jobs of one pack: then it is deleted, without a look at its jobs one by one. True: done.
+CREATE FUNCTION pgwork._finish_pack(queue integer, ids bigint[], token uuid) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    place bigint := pgwork.token_number(token) >> 5;
+    there bigint[];
+BEGIN
+    -- First the lock, then a look who has left: that needs a snapshot of its own.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN false;
+    END IF;
+    SELECT p.ids INTO there FROM pgwork.pack p WHERE p.queue = _finish_pack.queue AND p.number = place AND p.token = _finish_pack.token FOR UPDATE;
+    IF there = ids OR cardinality(there) = cardinality(ids)
+                  AND ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1) THEN
+        DELETE FROM pgwork.pack p
+         WHERE p.queue = _finish_pack.queue AND p.number = place
+           AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number);
+        RETURN FOUND;
+    END IF;
+    RETURN false;
+END $$;
+
 -- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. (Joined as in _find().)
 CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork.live_job
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    left_packs record;
 BEGIN
     RETURN QUERY
     DELETE FROM pgwork.live_job j
@@ -23,6 +100,17 @@ BEGIN
      WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
        AND coalesce(j.id, j.pos) = t.id
     RETURNING j.*;
+    SELECT * INTO left_packs FROM pgwork._leave(queue, ids, tokens);
+    IF left_packs.accepted IS NOT NULL THEN
+        RETURN QUERY -- as rows of live_job, which they were
+        SELECT u.id, p.token, p.lease_until, u.created, p.queue, u.lane, 1::smallint, (u.id = ANY (coalesce(p.cancelled, '{}')))::integer::smallint,
+               NULL::smallint, NULL::integer, NULL::bigint, u.kind, p.holder, NULL::text, NULL::text, u.tags::text[], u.payload, u.body
+          FROM pgwork.pack p
+         CROSS JOIN LATERAL unnest(p.ids, p.lanes, p.created, p.kinds, p.payloads, p.bodies, p.tags)
+                         AS u (id, lane, created, kind, payload, body, tags)
+         WHERE p.queue = _take.queue AND p.number = ANY (left_packs.packs) AND u.id = ANY (left_packs.accepted);
+        PERFORM pgwork._clear(queue, left_packs.packs);
+    END IF;
 END $$;
 
 -- Who was refused, and why: stale (the job is there under another token) or gone.
@@ -72,21 +160,25 @@ BEGIN
       INTO accepted, keyed, keys FROM t;
 END $$;
 
-CREATE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)
-RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- Returns the ids that were accepted. The hot path, like claim(): what is most often the case comes first.
+CREATE FUNCTION pgwork._complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q record;
+    number bigint := pgwork.token_number(tokens[1]);
+    packed boolean := number & 31 = 31;
     accepted bigint[];
     keyed bigint[];
     keys text[];
+    was record;
+    gone record;
 BEGIN
-    SELECT t.id, t.retention_ms INTO q FROM pgwork.queue t WHERE t.name = complete.queue;
+    SELECT t.id, t.retention_ms INTO q FROM pgwork.queue t WHERE t.name = _complete.queue;
     IF NOT FOUND THEN
-        PERFORM pgwork._queue(complete.queue); -- says so
+        PERFORM pgwork._queue(_complete.queue); -- says so
     ELSIF coalesce(cardinality(ids), 0) <> coalesce(cardinality(tokens), 0) THEN
         PERFORM pgwork._check_refs(ids, tokens);
     ELSIF cardinality(outputs) <> cardinality(ids) THEN
@@ -94,8 +186,22 @@ BEGIN
     END IF;
     IF q.retention_ms > 0 THEN
         SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, tokens, outputs) k;
+    ELSIF packed AND tokens[1] = ALL (tokens) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
+        RETURN ids;
+    ELSIF NOT packed AND cardinality(ids) = 1 THEN
+        -- The fence of _take(), for one.
+        DELETE FROM pgwork.live_job j
+         WHERE j.queue = q.id AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1] AND coalesce(j.id, j.pos) = ids[1]
+        RETURNING j.flags, j.key INTO was;
+        IF FOUND THEN
+            accepted := ids;
+            IF was.flags & 4 <> 0 THEN
+                keyed := ids;
+                keys := ARRAY[was.key];
+            END IF;
+        END IF;
     ELSE
-        -- The same fence as in _take(), without carrying whole rows along.
+        -- The fence of _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
              USING (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
@@ -106,42 +212,87 @@ BEGIN
         )
         SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
           INTO accepted, keyed, keys FROM t;
+        IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
+            SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
+            IF gone.accepted IS NOT NULL THEN
+                accepted := accepted || gone.accepted;
+                PERFORM pgwork._clear(q.id, gone.packs);
+            END IF;
+        END IF;
     END IF;
     IF keyed IS NOT NULL THEN
         PERFORM pgwork._free(q.id, keyed, keys);
     END IF;
+    RETURN accepted;
+END $$;
+
+CREATE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)
+RETURNS TABLE (id bigint, status text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    accepted bigint[] := pgwork._complete(queue, ids, tokens, outputs);
+BEGIN
     IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
-        RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
+        RETURN QUERY SELECT r.* FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) r;
     END IF;
 END $$;
 
 CREATE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (id bigint, status text, lease_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue(extend.queue);
-    accepted bigint[];
+    accepted bigint[] := '{}';
+    mine bigint[];
+    pack record;
+    until timestamptz;
+    new_ends timestamptz[];
+    first_end timestamptz;
 BEGIN
     PERFORM pgwork._check_refs(ids, tokens);
     IF extend.lease_ms NOT BETWEEN 100 AND 86400000 THEN
         PERFORM pgwork._refuse('lease_ms', extend.lease_ms::text, '100 .. 86400000');
     END IF;
-    RETURN QUERY
-    WITH e AS (
+    FOR id, status, lease_until IN
         UPDATE pgwork.live_job j
            SET lease_until = clock_timestamp() + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
           FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
                   FROM unnest(ids, tokens) u (id, token) ORDER BY u.token OFFSET 0) t
          WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
            AND coalesce(j.id, j.pos) = t.id
-        RETURNING t.id, j.flags, j.lease_until
-    )
-    SELECT e.id, CASE WHEN e.flags & 1 <> 0 THEN 'cancel' ELSE 'ok' END, e.lease_until FROM e
-    UNION ALL
-    SELECT r.id, r.status, NULL FROM (SELECT array_agg(e.id) AS ids FROM e) a, pgwork._refused(q.id, extend.ids, a.ids) r;
+        RETURNING t.id, CASE WHEN j.flags & 1 <> 0 THEN 'cancel' ELSE 'ok' END, j.lease_until
+    LOOP
+        accepted := accepted || id;
+        RETURN NEXT;
+    END LOOP;
+    FOR pack IN
+        SELECT p.number, p.token, p.ids, p.cancelled, p.ends, p.lease_until
+          FROM pgwork.pack p
+         WHERE p.queue = q.id
+           AND p.number = ANY (ARRAY(SELECT pgwork.token_number(t.token) >> 5 FROM (SELECT DISTINCT unnest(tokens) AS token) t
+                                      WHERE pgwork.token_number(t.token) & 31 = 31))
+         ORDER BY p.number FOR NO KEY UPDATE
+    LOOP
+        until := clock_timestamp() + coalesce(extend.lease_ms, q.lease_ms) * interval '1 ms';
+        -- Most often all that are still in it. Else each lease gets its own end.
+        SELECT array_agg(u.id) FILTER (WHERE u.named AND NOT u.gone), min(u.lease_end) FILTER (WHERE NOT u.gone),
+               CASE WHEN bool_and(u.named OR u.gone) THEN NULL ELSE array_agg(u.lease_end ORDER BY u.i) END
+          INTO mine, first_end, new_ends
+          FROM (SELECT i.id, i.i, t.id IS NOT NULL AS named, o.id IS NOT NULL AS gone,
+                       CASE WHEN t.id IS NOT NULL THEN until ELSE coalesce(pack.ends[i.i], pack.lease_until) END AS lease_end
+                  FROM unnest(pack.ids) WITH ORDINALITY i (id, i)
+                  LEFT JOIN (SELECT DISTINCT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = pack.token) t ON t.id = i.id
+                  LEFT JOIN (SELECT o.id FROM pgwork.pack_out o WHERE o.queue = q.id AND o.number = pack.number) o ON o.id = i.id) u;
+        CONTINUE WHEN mine IS NULL;
+        UPDATE pgwork.pack p SET lease_until = first_end, ends = new_ends WHERE p.queue = q.id AND p.number = pack.number;
+        accepted := accepted || mine;
+        RETURN QUERY
+        SELECT m.id, CASE WHEN m.id = ANY (pack.cancelled) THEN 'cancel' ELSE 'ok' END, until FROM unnest(mine) m (id);
+    END LOOP;
+    RETURN QUERY SELECT r.id, r.status, NULL::timestamptz FROM pgwork._refused(q.id, extend.ids, accepted) r;
 END $$;
 
 -- Exponential backoff with full jitter.
@@ -240,16 +391,6 @@ BEGIN
     RETURN QUERY SELECT r.* FROM pgwork._redeem(q, ids, tokens, 'release', NULL, NULL) m, pgwork._refused(q.id, ids, m.accepted) r;
 END $$;
 
-CREATE FUNCTION pgwork.complete_and_claim(queue text, ids bigint[], tokens uuid[], n integer, holder text, lease_ms bigint DEFAULT NULL)
-RETURNS TABLE (queue_name text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
-    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN QUERY SELECT complete_and_claim.queue, r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
-                   FROM pgwork.complete(complete_and_claim.queue, ids, tokens) r;
-    RETURN QUERY SELECT * FROM pgwork.claim(ARRAY[complete_and_claim.queue], n, holder, complete_and_claim.lease_ms);
-END $$;
-
 COMMENT ON FUNCTION pgwork.extend(text, bigint[], uuid[], bigint) IS
     'Makes leases end lease_ms from now. A row for each job: ok, cancel (extended, but somebody wants it stopped), stale or gone.';
 COMMENT ON FUNCTION pgwork.complete(text, bigint[], uuid[], jsonb[]) IS
@@ -258,5 +399,3 @@ COMMENT ON FUNCTION pgwork.fail(text, bigint[], uuid[], text, bigint, boolean) I
     'Failed: again after retry_ms (NULL: the queue''s backoff with jitter), to the dead letters when attempts are used up or dead is true. Returns the refused.';
 COMMENT ON FUNCTION pgwork.snooze(text, bigint[], uuid[], bigint) IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';
 COMMENT ON FUNCTION pgwork.release(text, bigint[], uuid[]) IS 'Not started: back in front of its priority, no attempt charged. Returns the refused.';
-COMMENT ON FUNCTION pgwork.complete_and_claim(text, bigint[], uuid[], integer, text, bigint) IS
-    'complete() and claim() of one queue in one call. Refused completions come first, as rows with attempt 0 and the reason in kind.';

@@ -39,15 +39,55 @@ BEGIN
                             FOR UPDATE SKIP LOCKED) j;
 END $$;
 
+-- Packs with expired leases, and those that all jobs have left (see _clear()). `mark`: no pack is expected up to it.
+-- `lowest` is the first one there, for the next mark.
+CREATE FUNCTION pgwork._expired_packs(queue integer, mark bigint, batch integer, OUT ids bigint[], OUT tokens uuid[], OUT lowest bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_indexscan = on SET enable_hashjoin = on
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    now_is timestamptz := clock_timestamp();
+    pack record;
+    expired bigint[];
+BEGIN
+    SELECT min(p.number) INTO lowest FROM pgwork.pack p WHERE p.queue = _expired_packs.queue AND p.number > mark;
+    ids := '{}';
+    tokens := '{}';
+    FOR pack IN
+        SELECT p.number, p.token, p.ids, p.ends
+          FROM pgwork.pack p
+         WHERE p.queue = _expired_packs.queue AND p.number >= lowest AND p.lease_until < now_is
+         ORDER BY p.number FOR UPDATE SKIP LOCKED
+    LOOP
+        SELECT array_agg(u.id) INTO expired
+          FROM (SELECT u.id FROM unnest(pack.ids, pack.ends) u (id, lease_end)
+                 WHERE coalesce(u.lease_end, '-infinity') < now_is
+                   AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = _expired_packs.queue AND o.number = pack.number AND o.id = u.id)
+                 LIMIT batch - cardinality(ids)) u;
+        IF expired IS NULL THEN
+            PERFORM pgwork._clear(queue, ARRAY[pack.number]);
+        ELSE
+            ids := ids || expired;
+            tokens := tokens || array_fill(pack.token, ARRAY[cardinality(expired)]);
+        END IF;
+        EXIT WHEN cardinality(ids) >= batch;
+    END LOOP;
+END $$;
+
 -- A lease lies behind a long stretch of ready rows when a great batch of lower places committed after it was
--- claimed. So a session looks at whole lanes once a second, if that costs less than a twentieth of the time;
--- noted as {when, cost} in ms in a custom setting.
+-- claimed; and a pack under a low number when its claim committed late. So a session looks at whole lanes and all packs
+-- once a second, if that costs less than a twentieth of the time; noted as {when, cost} in ms in a custom setting.
+-- In between it looks at packs from a mark on (a setting for each queue), to spare itself the remains of those before.
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
     lot record;
+    packs record;
+    mark bigint;
+    noted bigint;
     l smallint;
     any_suspect boolean;
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
@@ -74,6 +114,19 @@ BEGIN
             END IF;
             EXIT WHEN returned + died >= batch;
         END LOOP;
+        IF returned + died < batch THEN
+            noted := nullif(current_setting('pgwork.packs_' || q.id, true), '');
+            mark := CASE WHEN whole THEN 0 ELSE coalesce(noted, 0) END;
+            SELECT * INTO packs FROM pgwork._expired_packs(q.id, mark, (batch - returned - died)::integer);
+            IF packs.lowest - 1 <> coalesce(noted, 0) THEN
+                PERFORM set_config('pgwork.packs_' || q.id, (packs.lowest - 1)::text, false);
+            END IF;
+            IF cardinality(packs.ids) > 0 THEN
+                SELECT cardinality(m.accepted) AS n, m.died INTO lot FROM pgwork._redeem(q, packs.ids, packs.tokens, 'reap', NULL, NULL) m;
+                returned := returned + coalesce(lot.n, 0) - lot.died;
+                died := died + lot.died;
+            END IF;
+        END IF;
         -- Claims take a job of a dead holder only where this says that there are some.
         any_suspect := EXISTS (SELECT FROM generate_series(0, 18, 2) l
                              CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
@@ -180,6 +233,8 @@ BEGIN
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.live_job d WHERE d.queue = gone LIMIT greatest(0, batch - pruned) FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n_part = ROW_COUNT;
         pruned := pruned + n_part;
+        DELETE FROM pgwork.pack p WHERE p.queue = gone;
+        DELETE FROM pgwork.pack_out o WHERE o.queue = gone;
         DELETE FROM pgwork.delayed_job j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.delayed_job d WHERE d.queue = gone LIMIT greatest(0, batch - pruned) FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n_part = ROW_COUNT;

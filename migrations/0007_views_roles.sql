@@ -7,6 +7,13 @@ SELECT q.name AS queue, coalesce(j.id, j.pos) AS id, CASE WHEN j.token IS NULL T
        j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output
   FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue
 UNION ALL
+SELECT q.name, j.id, 'leased', j.kind, j.lane / 2, 1, q.max_attempts::integer,
+       p.holder, coalesce(j.lease_end, p.lease_until), NULL, j.created, NULL, NULL, NULL, j.tags::text[], j.payload, octet_length(j.body), NULL
+  FROM pgwork.pack p JOIN pgwork.queue q ON q.id = p.queue
+ CROSS JOIN LATERAL unnest(p.ids, p.lanes, p.created, p.kinds, p.payloads, p.bodies, p.tags, p.ends)
+                 AS j (id, lane, created, kind, payload, body, tags, lease_end)
+ WHERE NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = j.id)
+UNION ALL
 SELECT q.name, j.id, 'delayed', j.kind, j.priority::integer, j.attempt::integer, coalesce(j.max_attempts, q.max_attempts)::integer,
        NULL, NULL, j.run_at, j.created_at, NULL, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL
   FROM pgwork.delayed_job j JOIN pgwork.queue q ON q.id = j.queue
@@ -70,7 +77,7 @@ BEGIN
                OR f.name IN ('version', 'token_number')
                OR who = 'pgwork_producer' AND f.name IN ('enqueue', 'enqueue_many', 'cancel')
                OR who = 'pgwork_worker' AND f.name IN ('enqueue', 'enqueue_many', 'claim', 'extend', 'complete', 'fail', 'snooze', 'release',
-                                                       'complete_and_claim', 'idle', 'awake', 'reap', 'promote', 'prune', 'maintain', 'beat') THEN
+                                                       'idle', 'awake', 'reap', 'promote', 'prune', 'maintain', 'beat') THEN
                 EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f.call, who);
             END IF;
         END LOOP;
