@@ -70,6 +70,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
      ORDER BY l.i LIMIT 1
 $$;
 
+-- What claim() has to know of a job before it moves it: 1 odd, not to be packed: it has something of its own that
+-- packs have no room for, or is too large to be copied; 2 has a body; 4 has tags.
+CREATE FUNCTION pgwork._traits(j pgwork.live_job) RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
+              OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000 THEN 1 ELSE 0 END
+     + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
+
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction).
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
@@ -95,8 +103,7 @@ DECLARE
     until timestamptz;
     odd tid[];
     plain tid[];
-    with_bodies boolean;
-    with_tags boolean;
+    traits integer;
     number bigint;
     pack pgwork.pack;
     accepted bigint[];
@@ -176,17 +183,19 @@ BEGIN
                           j.created_at, j.lease_until, until;
                 GET DIAGNOSTICS got = ROW_COUNT;
             ELSE
-                -- Odd jobs are leased in their rows, the others in a pack.
-                SELECT array_agg(c.at) FILTER (WHERE c.odd), array_agg(c.at) FILTER (WHERE NOT c.odd), coalesce(bool_or(c.bodies), false), coalesce(bool_or(c.tags), false)
-                  INTO odd, plain, with_bodies, with_tags
+                -- Odd jobs are leased in their rows, the others in a pack. traits: 1 odd, 2 has a body, 4 has tags
+                SELECT array_agg(c.at), bit_or(c.traits), NULL INTO plain, traits, odd
                   FROM (SELECT j.* FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
-                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.body IS NOT NULL AS bodies, j.tags IS NOT NULL AS tags,
-                                                    j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
-                                                    OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000 AS odd
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at, pgwork._traits(j) AS traits
                                                FROM pgwork.live_job j
                                               WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND j.flags & 2 = 0
                                               ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
                          LIMIT wanted) c;
+                got := coalesce(cardinality(plain), 0);
+                IF traits & 1 = 1 THEN
+                    SELECT array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 1), array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 0)
+                      INTO odd, plain FROM pgwork.live_job j WHERE j.ctid = ANY (plain);
+                END IF;
                 IF plain IS NOT NULL THEN
                     number := nextval('pgwork.place');
                     WITH d AS (
@@ -195,13 +204,15 @@ BEGIN
                     )
                     INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
                     SELECT number, (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid,
-                           until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms', q.id, min(d.pos), max(d.pos), claim.holder,
-                           array_agg(d.pos), array_agg(d.lane), array_agg(d.created_at), array_agg(d.kind), array_agg(d.payload),
-                           array_agg(d.body) FILTER (WHERE with_bodies), array_agg(d.tags::text) FILTER (WHERE with_tags)
-                      FROM (SELECT * FROM d ORDER BY d.lane, d.pos) d
+                           until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms', q.id, s.ids[1], s.ids[cardinality(s.ids)], claim.holder,
+                           s.ids, s.lanes, s.created, s.kinds, s.payloads, s.bodies, s.tags
+                      FROM (SELECT array_agg(d.pos) AS ids, array_agg(d.lane) AS lanes, array_agg(d.created_at) AS created, array_agg(d.kind) AS kinds,
+                                   array_agg(d.payload) AS payloads, array_agg(d.body) FILTER (WHERE traits & 2 <> 0) AS bodies,
+                                   array_agg(d.tags::text) FILTER (WHERE traits & 4 <> 0) AS tags
+                              FROM (SELECT * FROM d ORDER BY d.pos) d) s
                     RETURNING * INTO pack;
                 END IF;
-                IF odd IS NULL THEN
+                IF odd IS NULL AND k = 2 THEN -- of one priority, and in order
                     RETURN QUERY
                     SELECT q.name, u.id, pack.token, 1, q.max_attempts::integer, u.lane / 2, u.kind, u.payload, u.body, u.tags::text[],
                            u.created_at, pack.lease_until, until
@@ -227,7 +238,6 @@ BEGIN
                              WHERE plain IS NOT NULL
                             ORDER BY lane, pos) j;
                 END IF;
-                got := coalesce(cardinality(odd), 0) + coalesce(cardinality(plain), 0);
             END IF;
             wanted := wanted - got;
             EXIT WHEN wanted = 0 OR now_ms < hint[1] + greatest(50, 20 * hint[2]);

@@ -173,6 +173,7 @@ DECLARE
     accepted bigint[];
     keyed bigint[];
     keys text[];
+    finished bigint[] := '{}';
     was record;
     gone record;
 BEGIN
@@ -201,17 +202,26 @@ BEGIN
             END IF;
         END IF;
     ELSE
+        FOR gone IN
+            SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
+             WHERE pgwork.token_number(u.token) & 31 = 31 GROUP BY u.token ORDER BY u.token
+        LOOP
+            IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
+                finished := finished || gone.ids;
+            END IF;
+        END LOOP;
         -- The fence of _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
              USING (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
-                      FROM unnest(ids, tokens) u (id, token) ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
+                      FROM unnest(ids, tokens) u (id, token) WHERE pgwork.token_number(u.token) & 31 <> 31 ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
              WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
                AND coalesce(j.id, j.pos) = t.id
             RETURNING t.id, j.flags, j.key
         )
         SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
           INTO accepted, keyed, keys FROM t;
+        accepted := accepted || finished;
         IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
             SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
             IF gone.accepted IS NOT NULL THEN

@@ -107,7 +107,7 @@ static const conf_row conf_rows[] = {
         "tell a handler to give up after; 0: never"),
     INT_ROW("worker.flush_ms", 0, 10 * CONF_SECOND, "5",
         "longest wait of a finished job for others to be reported with"),
-    INT_ROW("worker.flush_jobs", 1, 10000, "500", "report as soon as so many are finished"),
+    INT_ROW("worker.flush_jobs", 1, 10000, "1000", "report as soon as so many are finished"),
     INT_ROW("worker.stop_ms", 0, CONF_DAY, "10000",
         "wait for handlers after the second request to stop"),
     BOOL_ROW("worker.drain", "off", "end when nothing is left to claim"),
