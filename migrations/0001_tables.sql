@@ -13,7 +13,7 @@
 -- rows are deleted, and one row of pack holds them and their lease, under a token for all. To finish them all
 -- is to delete that row. Who finishes some of them only writes down in pack_out which, and leaves the pack's
 -- row alone: transactions that finish jobs of one pack do not wait for each other.
--- Jobs with something of their own (retried, keyed, large; see _odd in claim()) are never packed.
+-- Jobs with something of their own (retried, keyed, large: see _traits()) are never packed.
 
 DO $$
 DECLARE

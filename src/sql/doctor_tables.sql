@@ -8,5 +8,5 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
        CASE WHEN s.n_dead_tup > 100000 AND s.n_dead_tup > 2 * s.n_live_tup
             THEN format('Mend what holds the vacuum horizon first, then VACUUM pgwork.%I; a table that stays large for good: VACUUM FULL, which stops the queues meanwhile.', s.relname) ELSE '' END
   FROM pg_stat_user_tables s
- WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.delayed_job'::regclass)
+ WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.pack'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC

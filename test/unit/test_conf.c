@@ -68,7 +68,7 @@ static const struct {
     {"worker.lease_ms", "int", "0"},
     {"worker.job_timeout_ms", "int", "0"},
     {"worker.flush_ms", "int", "5"},
-    {"worker.flush_jobs", "int", "500"},
+    {"worker.flush_jobs", "int", "1000"},
     {"worker.stop_ms", "int", "10000"},
     {"worker.drain", "bool", "off"},
     {"worker.max_jobs", "int", "0"},
