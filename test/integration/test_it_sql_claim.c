@@ -257,9 +257,10 @@ void test_jobs_before_a_suspect_come_without_it(void)
     TEST_ASSERT_EQUAL_INT64(jobs[1].id, jobs[2].id);
 }
 
-static void back(const char *verb, int from, int to)
+static void back(int from, int to)
 {
-    for (int i = from; i < to; i++) TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, verb, jobs + i, ""));
+    for (int i = from; i < to; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", jobs + i, ""));
 }
 
 void test_a_suspect_comes_alone_and_nobody_is_passed_over(void)
@@ -272,12 +273,13 @@ void test_a_suspect_comes_alone_and_nobody_is_passed_over(void)
                           kit_claim(a, "q", 120, jobs)); /* all handed back, one as a suspect */
     next = jobs[0].id;
     suspect = jobs[60].id;
-    back("release", 0, 60);
-    back("extend", 61, 120);
-    kit_do(a, "UPDATE pgwork.live_job SET lease_until = now() - interval '1 s' WHERE pos = %lld",
-           suspect);
+    back(0, 60);
+    kit_expire(a, "q");
+    kit_do(a, "SELECT pgwork.extend('q', array_agg(id), array_agg('%s'::uuid)) FROM pgwork.job"
+              " WHERE id > %lld",
+           jobs[61].token, suspect);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
-    back("release", 61, 120);
+    back(61, 120);
     for (int i = 0; i < 5; i++) {
         TEST_ASSERT_EQUAL_INT(come[i], kit_claim(b, "q", asked[i], jobs));
         for (int k = 0; k < come[i]; k++) {

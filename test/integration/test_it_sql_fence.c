@@ -34,6 +34,8 @@ static void check_refused(const struct took *stale, const char *status)
 {
     static const char all[] =
         "SELECT concat((SELECT json_agg(j ORDER BY id) FROM pgwork.live_job j),"
+        " (SELECT json_agg(j ORDER BY number) FROM pgwork.pack j),"
+        " (SELECT json_agg(j ORDER BY number, id) FROM pgwork.pack_out j),"
         " (SELECT json_agg(j ORDER BY id) FROM pgwork.delayed_job j),"
         " (SELECT json_agg(j ORDER BY id) FROM pgwork.dead_job j),"
         " (SELECT json_agg(j ORDER BY id) FROM pgwork.done_job j))";

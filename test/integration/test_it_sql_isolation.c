@@ -55,7 +55,8 @@ static const char *const story[] = {
     "SELECT string_agg(concat_ws(':', id - (SELECT base FROM first), priority, attempt), ' ') FROM "
     "held WHERE lot = 3",
     "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s' WHERE token IS "
-    "NOT NULL",
+    "NOT NULL; UPDATE pgwork.pack SET lease_until = clock_timestamp() - interval '1 s', ends = "
+    "NULL",
     "SELECT concat_ws(' ', reaped, died, promoted, pruned) FROM pgwork.maintain(5)",
     "SELECT concat_ws(' ', returned, died) FROM pgwork.reap()",
     "SELECT count(*) FROM pgwork.claim('{s}', 9, 'w')", /* a suspect */

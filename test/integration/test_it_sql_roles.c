@@ -31,8 +31,7 @@ static const char *const roles[] = {"pgwork_producer", "pgwork_worker", "pgwork_
 static const struct {
     const char *name, *may;
 } functions[] = {{"awake", ".wo"},        {"beat", ".wo"},         {"cancel", "p.o"},
-                 {"claim", ".wo"},        {"complete", ".wo"},     {"complete_and_claim", ".wo"},
-                 {"dead_purge", "..o"},   {"depth", "..o"},        {"enqueue", "pwo"},
+                 {"claim", ".wo"},        {"complete", ".wo"},     {"dead_purge", "..o"},   {"depth", "..o"},        {"enqueue", "pwo"},
                  {"enqueue_many", "pwo"}, {"extend", ".wo"},       {"fail", ".wo"},
                  {"idle", ".wo"},         {"maintain", ".wo"},     {"promote", ".wo"},
                  {"prune", ".wo"},        {"queue_create", "..o"}, {"queue_drain", "..o"},
@@ -121,6 +120,8 @@ void test_no_role_has_rights_on_tables(void)
     for (int r = 0; r < 3; r++) {
         kit_do(a, "SET ROLE %s", roles[r]);
         kit_refused(a, "42501", "permission denied", "SELECT * FROM pgwork.live_job");
+        kit_refused(a, "42501", "permission denied", "SELECT * FROM pgwork.pack");
+        kit_refused(a, "42501", "permission denied", "DELETE FROM pgwork.pack_out");
         kit_refused(a, "42501", "permission denied", "DELETE FROM pgwork.queue");
         kit_refused(a, "42501", "permission denied", "SELECT pgwork._take(1, NULL, NULL)");
         kit_do(a, "RESET ROLE");
@@ -172,7 +173,7 @@ static void call_everything(PGconn *conn)
         "pgwork.cancel('q', '{1}')",
         "pgwork.claim('{q,p}', 2, 'w')",
         "pgwork.complete('q', '{1}', ARRAY[gen_random_uuid()])",
-        "pgwork.complete_and_claim('q', '{1}', ARRAY[gen_random_uuid()], 1, 'w')",
+        "pgwork.claim('{q}', 1, 'w', NULL, '{1}', ARRAY[gen_random_uuid()])",
         "pgwork.extend('q', '{1}', ARRAY[gen_random_uuid()])",
         "pgwork.fail('q', '{1}', ARRAY[gen_random_uuid()])",
         "pgwork.snooze('q', '{1}', ARRAY[gen_random_uuid()], 1)",
@@ -207,8 +208,8 @@ void test_R17_temporary_tables_of_the_same_names_are_not_looked_at(void)
               " 'BEGIN INSERT INTO pg_temp.trapped VALUES (current_user); RETURN NULL; END'");
     kit_do(a, "DO $$ DECLARE r text; BEGIN"
               " FOREACH r IN ARRAY "
-              "'{live_job,delayed_job,dead_job,done_job,queue,setting,unique_key,operation,beat,"
-              "migration}'::text[] LOOP"
+              "'{live_job,pack,pack_out,delayed_job,dead_job,done_job,queue,setting,unique_key,"
+              "operation,beat,migration}'::text[] LOOP"
               "  EXECUTE format('CREATE TEMP TABLE %%I (id int, name text, queue int)', r);"
               "  EXECUTE format('CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON pg_temp.%%I "
               "FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.trap()', r);"

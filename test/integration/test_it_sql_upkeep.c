@@ -66,13 +66,31 @@ void test_reap_leaves_live_leases_alone(void)
 void test_reap_does_not_wait_for_a_holder_that_is_just_finishing(void)
 {
     fill("q", 2);
-    kit_claim(a, "q", 2, jobs);
+    kit_claim(a, "q", 1, jobs);
+    kit_claim(a, "q", 1, jobs + 1);
     kit_expire(a, "q");
     kit_do(a, "BEGIN");
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT returned FROM pgwork.reap()"));
     kit_do(a, "COMMIT");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT returned FROM pgwork.reap()"));
+}
+
+/* It passes over the whole pack, and only over that. */
+void test_reap_does_not_wait_for_a_holder_that_is_just_finishing_a_part_of_a_pack(void)
+{
+    fill("q", 4);
+    kit_claim(a, "q", 2, jobs);
+    kit_claim(a, "q", 2, jobs + 2);
+    kit_expire(a, "q");
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    kit_do(b, "SET lock_timeout = '100ms'");
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(b, "SELECT returned FROM pgwork.reap()"));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_STRING("3 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("stale", kit_say(a, "complete", jobs + 1, ""));
 }
 
 /* A great batch may commit after jobs with later places were claimed: their leases lie behind it.
@@ -403,7 +421,7 @@ void test_claims_refuse_what_is_out_of_range(void)
         kit_refused(a, "PW001", bad[i][0], "SELECT pgwork.claim(%s)", bad[i][1]);
     kit_claim(a, "q", 1, &job);
     kit_refused(a, "PW001", "n|0",
-                "SELECT pgwork.complete_and_claim('q', '{%lld}', '{%s}', 0, 'w')", job.id,
+                "SELECT pgwork.claim('{q}', 0, 'w', NULL, '{%lld}', '{%s}')", job.id,
                 job.token);
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q")); /* nor was it completed */
     kit_refused(a, "PW001", "lease_ms|99", "SELECT pgwork.extend('q', '{%lld}', '{%s}', 99)",
@@ -418,7 +436,7 @@ void test_claims_refuse_what_is_out_of_range(void)
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
 }
 
-void test_complete_and_claim_in_one_call(void)
+void test_a_claim_completes_what_came_before(void)
 {
     fill("q", 3);
     kit_claim(a, "q", 2, jobs);
@@ -427,8 +445,8 @@ void test_complete_and_claim_in_one_call(void)
                                       jobs[1].id, jobs[1].id, jobs[1].id + 1),
                              kit_text(a,
                                       "SELECT string_agg(concat_ws(' ', id, attempt, kind, token "
-                                      "IS NOT NULL), ', ') FROM pgwork.complete_and_claim("
-                                      "'q', '{%lld,%lld}', '{%s,%s}', 5, 'w')",
+                                      "IS NOT NULL), ', ') FROM pgwork.claim("
+                                      "'{q}', 5, 'w', NULL, '{%lld,%lld}', '{%s,%s}')",
                                       jobs[0].id, jobs[1].id, jobs[0].token, jobs[1].token));
     TEST_ASSERT_EQUAL_STRING("0 2 0 0 0", kit_places(a, "q"));
 }

@@ -1,7 +1,8 @@
 /* The worker with a real server, real processes and real deaths.
  *
- * An audit trigger notes every row that leaves the table of live jobs: each claim's token leaves it
- * once, by a completion, a failure or a reaper. Children are forked before they open anything, and
+ * Audit triggers note every end of a lease, in a row of its own or in a pack: each claim's token
+ * ends once for each of its jobs, by a completion, a failure or a reaper; and that every ready job
+ * that leaves its row goes into a pack. Children are forked before they open anything, and
  * end by _exit. */
 #include "unity.h"
 #include "pgw_all.h"
@@ -43,12 +44,28 @@ static void first_time(void)
 {
     must(pgw_migrate_up(h, NULL));
     pgtemp_exec(
-        "CREATE TABLE audit (id bigint, token uuid);"
-        "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
-        "INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.token); RETURN NULL; END "
-        "$$;"
+        "CREATE TABLE audit (id bigint, token uuid);"     /* ends of leases */
+        "CREATE TABLE packing (id bigint, moved integer);" /* out of a row 1, into a pack -1 */
+        "CREATE FUNCTION audit_row() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "IF OLD.token IS NULL THEN"
+        " INSERT INTO public.packing VALUES (coalesce(OLD.id, OLD.pos), 1);"
+        "ELSE INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.token); END IF; "
+        "RETURN NULL; END $$;"
+        "CREATE FUNCTION audit_pack() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "IF TG_OP = 'INSERT' THEN"
+        " INSERT INTO public.packing SELECT unnest(NEW.ids), -1;"
+        "ELSE INSERT INTO public.audit SELECT i, OLD.token FROM unnest(OLD.ids) i WHERE NOT EXISTS "
+        "(SELECT FROM pgwork.pack_out o WHERE o.queue = OLD.queue AND o.number = OLD.number AND "
+        "o.id = i); END IF; RETURN NULL; END $$;"
+        "CREATE FUNCTION audit_out() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "INSERT INTO public.audit SELECT NEW.id, p.token FROM pgwork.pack p WHERE p.queue = "
+        "NEW.queue AND p.number = NEW.number; RETURN NULL; END $$;"
         "CREATE TRIGGER audit AFTER DELETE ON pgwork.live_job FOR EACH ROW EXECUTE FUNCTION "
-        "audit();");
+        "audit_row();"
+        "CREATE TRIGGER audit AFTER INSERT OR DELETE ON pgwork.pack FOR EACH ROW EXECUTE FUNCTION "
+        "audit_pack();"
+        "CREATE TRIGGER audit AFTER INSERT ON pgwork.pack_out FOR EACH ROW EXECUTE FUNCTION "
+        "audit_out();");
 }
 
 void setUp(void)
@@ -190,10 +207,13 @@ static void all_done_once(long long n)
     snprintf(sql, sizeof(sql),
              "SELECT count(*) FROM (SELECT id, count(*) AS ends, count(DISTINCT token) AS tokens "
              "FROM audit GROUP BY id) a "
-             "JOIN pgwork.job j USING (id) WHERE j.queue = '%s' AND (a.ends <> j.attempt OR "
-             "a.tokens <> a.ends)",
+             "RIGHT JOIN pgwork.job j USING (id) WHERE j.queue = '%s' AND (a.ends = j.attempt AND "
+             "a.tokens = a.ends) IS NOT TRUE",
              queue);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM (SELECT FROM packing GROUP BY id HAVING sum(moved) "
+                         "<> 0 OR count(*) > 2) p"));
 }
 
 static pid_t spawn(pgw_handler_fn *fn)
