@@ -87,19 +87,27 @@ void test_reapers_are_seen_and_missed(void)
 void test_overdue_leases_and_delayed_jobs(void)
 {
     pgw_new later = PGW_NEW_INIT;
+    pgw_batch *pack = NULL;
 
     it_enqueue(h, "overdue", NULL);
     it_claim_one(h, "overdue");
+    it_enqueue(h, "overdue", NULL);
+    it_enqueue(h, "overdue", NULL);
+    ASSERT_ST(PGW_OK, it_claim(h, &pack, "overdue", 2), h);
+    TEST_ASSERT_EQUAL_size_t(2, pgw_batch_count(pack));
+    pgw_batch_free(pack);
     later.delay_ms = 100000;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "overdue", &later, NULL), h);
     ASSERT_HAS("good delayed jobs: ", visit(h)->text);
     pgtemp_exec(
-        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE token IS NOT NULL");
+        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE token IS NOT NULL;"
+        "UPDATE pgwork.pack SET lease_until = now() - interval '10 s'");
     ASSERT_HAS("good expired leases: ", visit(h)->text);
     pgtemp_exec(
         "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL;"
+        "UPDATE pgwork.pack SET ends = ARRAY[now() - interval '2 min', now() + interval '1 min'];"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
-    ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 1,",
+    ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 2,",
                visit(h)->text);
     ASSERT_HAS("bad delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "overdue", true), h);
