@@ -1,0 +1,507 @@
+/* Packs: jobs that were claimed together share a row and a token, and yet each is finished, failed,
+ * extended, cancelled and lost for itself. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PGconn *a, *b, *watch;
+static struct took jobs[10000];
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    b = kit_open();
+    watch = kit_open();
+    kit_do(a, "SELECT pgwork.queue_create('q', backoff_ms => 3600000)");
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+/* -- tools ---------------------------------------------------------------------------------------
+ */
+
+static void fill(int n)
+{
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]))",
+           n);
+}
+
+static long long rows_of(const char *table)
+{
+    return kit_number(watch, "SELECT count(*) FROM pgwork.%s", table);
+}
+
+/* n jobs in one pack, jobs[0] .. jobs[n-1], and nothing else. */
+static void take(int n)
+{
+    fill(n);
+    TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, jobs));
+    TEST_ASSERT_EQUAL_INT64(1, rows_of("pack"));
+    TEST_ASSERT_EQUAL_INT64(0, rows_of("live_job"));
+}
+
+/* verb('q', jobs[first .. first + n), their tokens + more) */
+static const char *call(const char *verb, int first, int n, const char *more)
+{
+    static char sql[1 << 19];
+    size_t length = (size_t)snprintf(sql, sizeof(sql), "pgwork.%s('q', '{", verb);
+
+    for (int i = first; i < first + n; i++)
+        length += (size_t)snprintf(sql + length, sizeof(sql) - length, "%s%lld",
+                                   i > first ? "," : "", jobs[i].id);
+    snprintf(sql + length, sizeof(sql) - length, "}', array_fill('%s'::uuid, ARRAY[%d])%s)",
+             jobs[first].token, n, more);
+    return sql;
+}
+
+/* What it says against some of them: "0 stale,2 gone" by number; "" when it accepts all. */
+static const char *say(PGconn *conn, const char *verb, int first, int n, const char *more)
+{
+    const char *said = kit_text(conn,
+                                "SELECT string_agg((id - %lld) || ' ' || status, ',' ORDER BY id)"
+                                " FROM %s",
+                                jobs[0].id, call(verb, first, n, more));
+
+    return said ? said : "";
+}
+
+/* The states of all jobs in the order of their ids, "leased 1, ready 0" with their attempts. */
+static const char *states(void)
+{
+    const char *all = kit_text(
+        watch, "SELECT string_agg(state || ' ' || attempt, ', ' ORDER BY id) FROM pgwork.job");
+
+    return all ? all : "";
+}
+
+static void reap(long long returned, long long died)
+{
+    TEST_ASSERT_EQUAL_STRING(kit_text(watch, "SELECT (%lld, %lld)::text", returned, died),
+                             kit_text(b, "SELECT (returned, died)::text FROM pgwork.reap('q')"));
+}
+
+/* No trace of packs is left. */
+static void check_no_packs(void)
+{
+    TEST_ASSERT_EQUAL_INT64(0, rows_of("pack"));
+    TEST_ASSERT_EQUAL_INT64(0, rows_of("pack_out"));
+}
+
+static void hasty(PGconn *conn)
+{
+    kit_do(conn, "SET lock_timeout = '200ms'");
+}
+
+/* -- what is packed ------------------------------------------------------------------------------
+ */
+
+void test_jobs_claimed_together_share_a_row_and_a_token(void)
+{
+    take(5);
+    for (int i = 1; i < 5; i++) {
+        TEST_ASSERT_EQUAL_STRING(jobs[0].token, jobs[i].token);
+        TEST_ASSERT_EQUAL_INT64(jobs[i - 1].id + 1, jobs[i].id);
+        TEST_ASSERT_EQUAL_INT(1, jobs[i].attempt);
+    }
+    TEST_ASSERT_GREATER_THAN_INT64(
+        jobs[4].id, kit_number(a, "SELECT pgwork.token_number('%s') >> 5", jobs[0].token));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 5, ""));
+    check_no_packs();
+    TEST_ASSERT_EQUAL_STRING("0 1 2 3 4", /* each of them, once */
+                             kit_text(a,
+                                      "SELECT string_agg((id - %lld)::text, ' ' ORDER BY id) FROM "
+                                      "%s WHERE status = 'gone'",
+                                      jobs[0].id, call("complete", 0, 5, "")));
+}
+
+void test_a_job_claimed_alone_stays_in_its_row(void)
+{
+    fill(1);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(0, rows_of("pack"));
+    TEST_ASSERT_EQUAL_INT64(1, rows_of("live_job"));
+}
+
+/* Odd ones stay in their rows; all come in order, and never more than n. */
+void test_a_claim_mixes_odd_and_plain_jobs_in_order(void)
+{
+    struct took retried;
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '0')");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &retried));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &retried, ", 'boom', 0"));
+    kit_do(a, "SELECT pgwork.enqueue('q', '4', priority => 2),"
+              " pgwork.enqueue('q', '5', priority => 2, key => 'k'),"
+              " pgwork.enqueue('q', '1'), pgwork.enqueue('q', '2', lease_ms => 120000),"
+              " pgwork.enqueue('q', '3', max_attempts => 3),"
+              " pgwork.enqueue('q', '6', priority => 2, body => convert_to(string_agg(md5(g::text),"
+              " ''), 'utf8')), pgwork.enqueue('q', '7', priority => 3)"
+              " FROM generate_series(1, 100) g");
+    TEST_ASSERT_EQUAL_STRING(
+        "0 odd 2 10 00:00:30, 1 packed 1 10 00:00:30, 2 odd 1 10 00:02:00, 3 odd 1 3 00:00:30,"
+        " 4 packed 1 10 00:00:30, 5 odd 1 10 00:00:30, 6 odd 1 10 00:00:30",
+        kit_text(b, "SELECT string_agg(concat_ws(' ', payload, CASE pgwork.token_number(token) & 31"
+                    " WHEN 31 THEN 'packed' ELSE 'odd' END, attempt, max_attempts, lease_until -"
+                    " server_time), ', ' ORDER BY i) FROM pgwork.claim('{q}', 7, 'w')"
+                    " WITH ORDINALITY AS c (queue, id, token, attempt, max_attempts, priority,"
+                    " kind, payload, body, tags, created_at, lease_until, server_time, i)"));
+    TEST_ASSERT_EQUAL_STRING("1 7 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING(
+        "7", kit_text(a, "SELECT payload FROM pgwork.job WHERE state = 'ready'"));
+}
+
+void test_odd_and_plain_jobs_are_finished_in_one_call(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', key => CASE g %% 2 WHEN 0 THEN g::text END)"
+              " FROM generate_series(1, 6) g");
+    kit_do(a, "CREATE TEMP TABLE held AS SELECT * FROM pgwork.claim('{q}', 6, 'w')");
+    TEST_ASSERT_EQUAL_INT64(4, kit_number(a, "SELECT count(DISTINCT token) FROM held"));
+    TEST_ASSERT_EQUAL_INT64(
+        6, kit_number(a, "SELECT count(*) FROM (SELECT array_agg(id) AS i, array_agg(token) AS t"
+                         " FROM held) h, pgwork.extend('q', h.i, h.t) WHERE status = 'ok'"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM (SELECT array_agg(id) AS i, array_agg(token) AS t"
+                         " FROM held) h, pgwork.complete('q', h.i, h.t)"));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(0, rows_of("unique_key"));
+    check_no_packs();
+}
+
+void test_large_payloads_and_bodies_are_leased_in_their_rows(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(string_agg(md5(g::text), ''))),"
+              " pgwork.enqueue('q', '1', body => convert_to(string_agg(md5(g::text), ''), 'utf8'))"
+              " FROM generate_series(1, 63) g");
+    kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(string_agg(md5(g::text), '')),"
+              " body => 'small') FROM generate_series(1, 60) g");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 9, jobs));
+    TEST_ASSERT_EQUAL_INT64(2, rows_of("live_job"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, "SELECT cardinality(ids) FROM pgwork.pack WHERE ids = '{%lld}'",
+                      jobs[2].id));
+    for (int i = 0; i < 3; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs + i, ""));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_a_packed_job_is_all_that_was_enqueued(void)
+{
+    static const char all[] =
+        "SELECT string_agg(concat_ws('|', id, kind, priority, payload, body_bytes, tags, "
+        "created_at), '; ' ORDER BY id) FROM pgwork.job";
+    const char *before;
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '{\"a\": [1.50, null]}', 'mail', '\\x00ff', 4, tags => "
+              "'{\"x,\\\"y\",NULL,z}'), pgwork.enqueue('q'), pgwork.enqueue('q', 'null', 'x', '', 9,"
+              " tags => '{}')");
+    before = kit_text(a, all);
+    TEST_ASSERT_EQUAL_STRING(
+        "|NULL||NULL|NULL, mail|{\"a\": [1.50, null]}|\\x00ff|{\"x,\\\"y\",NULL,z}|4, "
+        "x|null|\\x|{}|9",
+        kit_text(a, "SELECT string_agg(concat_ws('|', kind, coalesce(payload::text, 'NULL'),"
+                    " coalesce(body::text, ''), coalesce(tags::text, 'NULL'),"
+                    " coalesce(nullif(priority, 0)::text, 'NULL')), ', ' ORDER BY priority)"
+                    " FROM pgwork.claim('{q}', 3, 'w')"));
+    TEST_ASSERT_EQUAL_INT64(1, rows_of("pack"));
+    TEST_ASSERT_EQUAL_STRING(before, kit_text(a, all));
+    TEST_ASSERT_EQUAL_STRING(
+        "3 leased 1 10 w t",
+        kit_text(a, "SELECT concat_ws(' ', count(*), min(state), max(attempt), max(max_attempts),"
+                    " max(holder), min(lease_until) BETWEEN now() AND now() + interval '30 s')"
+                    " FROM pgwork.job"));
+    kit_do(a, "SELECT count(*) FROM pgwork.pack p, pgwork.fail('q', p.ids, array_fill(p.token,"
+              " ARRAY[3]), 'boom', 0)");
+    TEST_ASSERT_EQUAL_STRING(before, kit_text(a, all));
+    TEST_ASSERT_EQUAL_STRING(
+        "\\x00ff,\\x", kit_text(a, "SELECT string_agg(body::text, ',' ORDER BY priority) FROM"
+                                   " pgwork.claim('{q}', 3, 'w')"));
+}
+
+void test_a_claim_of_ten_thousand(void)
+{
+    fill(10000);
+    TEST_ASSERT_EQUAL_INT(10000, kit_claim(a, "q", 10000, jobs));
+    TEST_ASSERT_EQUAL_STRING("0 10000 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(
+        10000, kit_number(a, "SELECT count(*) FROM pgwork.pack p, pgwork.extend('q', p.ids,"
+                             " array_fill(p.token, ARRAY[10000])) WHERE status = 'ok'"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 4000, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "fail", 4000, 1000, ", 'boom', 0, true"));
+    TEST_ASSERT_EQUAL_STRING("0 5000 0 1000 0", kit_places(a, "q"));
+    kit_expire(a, "q");
+    reap(1000, 0);
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 6000, 4000, ""));
+    TEST_ASSERT_EQUAL_STRING("1000 0 0 1000 0", kit_places(a, "q"));
+    check_no_packs();
+}
+
+/* -- finishing parts -----------------------------------------------------------------------------
+ */
+
+void test_transactions_that_finish_different_jobs_of_a_pack_do_not_wait(void)
+{
+    static const char *const verbs[][2] = {
+        {"complete", ""}, {"fail", ", 'boom', 0"}, {"snooze", ", 60000"}, {"release", ""}};
+    PGconn *c = kit_open();
+
+    hasty(b);
+    hasty(c);
+    for (int v = 0; v < 4; v++) {
+        for (int w = 0; w < 4; w++) {
+            take(6);
+            kit_do(a, "BEGIN");
+            TEST_ASSERT_EQUAL_STRING("", say(a, verbs[v][0], 0, 1, verbs[v][1]));
+            kit_do(b, "BEGIN");
+            TEST_ASSERT_EQUAL_STRING("", say(b, verbs[w][0], 1, 2, verbs[w][1]));
+            TEST_ASSERT_EQUAL_STRING("", say(c, "complete", 3, 1, ""));
+            TEST_ASSERT_EQUAL_INT64(6 - 3 - 1 + 2,
+                                    kit_number(c, "SELECT count(*) FROM %s WHERE status = 'ok'",
+                                               call("extend", 2, 4, "")) +
+                                        1);
+            TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 4, 2, ""));
+            kit_do(b, "COMMIT");
+            kit_do(a, "COMMIT");
+            kit_do(watch, "SELECT pgwork.queue_drop('q', true), pgwork.queue_create('q')");
+        }
+    }
+}
+
+void test_a_transaction_that_finishes_all_waits_for_one_that_finishes_some(void)
+{
+    for (int commits = 0; commits < 2; commits++) {
+        take(3);
+        kit_do(a, "BEGIN");
+        TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 1, 1, ""));
+        kit_send(b, "SELECT string_agg((id - %lld) || ' ' || status, ',') FROM %s", jobs[0].id,
+                 call("complete", 0, 3, ""));
+        kit_blocked(b, watch);
+        kit_do(a, commits ? "COMMIT" : "ROLLBACK");
+        if (commits)
+            TEST_ASSERT_EQUAL_STRING("1 gone", kit_answer(b));
+        else
+            TEST_ASSERT_NULL(kit_answer(b));
+        check_no_packs();
+    }
+}
+
+void test_a_transaction_that_finishes_some_waits_for_one_that_finishes_all(void)
+{
+    for (int commits = 0; commits < 2; commits++) {
+        take(3);
+        kit_do(a, "BEGIN");
+        TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 3, ""));
+        kit_send(b, "SELECT string_agg((id - %lld) || ' ' || status, ',') FROM %s", jobs[0].id,
+                 call("fail", 1, 2, ", 'boom', 0, true"));
+        kit_blocked(b, watch);
+        kit_do(a, commits ? "COMMIT" : "ROLLBACK");
+        if (commits)
+            TEST_ASSERT_EQUAL_STRING("1 gone,2 gone", kit_answer(b));
+        else
+            TEST_ASSERT_NULL(kit_answer(b));
+        TEST_ASSERT_EQUAL_STRING(commits ? "" : "leased 1, dead 1, dead 1", states());
+        if (!commits) {
+            TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 0, 1, ""));
+            kit_do(a, "SELECT pgwork.dead_purge('q')");
+        }
+        check_no_packs();
+    }
+}
+
+void test_of_two_that_finish_one_job_the_second_waits_and_is_refused(void)
+{
+    static const char *const verbs[][3] = {{"complete", "", "gone"},
+                                           {"fail", ", 'boom', 0", "stale"},
+                                           {"fail", ", 'boom', 60000", "stale"},
+                                           {"fail", ", 'boom', 0, true", "stale"},
+                                           {"snooze", ", 60000", "stale"},
+                                           {"release", "", "stale"}};
+
+    for (int v = 0; v < 6; v++)
+        for (int w = 0; w < 6; w++) {
+            take(3);
+            kit_do(a, "BEGIN");
+            TEST_ASSERT_EQUAL_STRING("", say(a, verbs[v][0], 0, 2, verbs[v][1]));
+            kit_send(b, "SELECT string_agg((id - %lld) || ' ' || status, ',') FROM %s", jobs[0].id,
+                     call(verbs[w][0], 1, 2, verbs[w][1]));
+            kit_blocked(b, watch);
+            kit_do(a, "COMMIT");
+            TEST_ASSERT_EQUAL_STRING(kit_text(a, "SELECT '1 %s'", verbs[v][2]), kit_answer(b));
+            kit_do(a, "SELECT pgwork.queue_drop('q', true), pgwork.queue_create('q')");
+        }
+}
+
+void test_a_finish_rolled_back_has_never_been(void)
+{
+    take(4);
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 2, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "fail", 2, 1, ", 'boom', 0"));
+    kit_do(a, "SAVEPOINT s");
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 3, 1, ""));
+    kit_do(a, "ROLLBACK TO s");
+    TEST_ASSERT_EQUAL_STRING("", say(a, "release", 3, 1, ""));
+    kit_do(a, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("leased 1, leased 1, leased 1, leased 1", states());
+    TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 0, 4, ""));
+    check_no_packs();
+}
+
+void test_each_job_of_a_pack_goes_where_its_holder_sends_it(void)
+{
+    take(8);
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 1, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "fail", 1, 1, ", 'boom', 0"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "fail", 2, 1, ", 'boom'"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "fail", 3, 1, ", 'boom', 0, true"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "snooze", 4, 1, ", 60000"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "snooze", 5, 1, ", 0"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "release", 6, 1, ""));
+    TEST_ASSERT_EQUAL_STRING("ready 1, delayed 1, dead 1, delayed 0, ready 0, ready 0, leased 1",
+                             states());
+    TEST_ASSERT_EQUAL_STRING("boom,boom,boom,,,,", /* and the error is theirs alone */
+                             kit_text(a, "SELECT string_agg(coalesce(error, ''), ',' ORDER BY id)"
+                                         " FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_STRING("0 gone,1 stale,2 stale,3 stale,4 stale,5 stale,6 stale",
+                             say(b, "complete", 0, 8, ""));
+    check_no_packs();
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 9, jobs)); /* in front, in their order */
+    TEST_ASSERT_EQUAL_INT(2, jobs[0].attempt);
+    TEST_ASSERT_EQUAL_INT(1, jobs[1].attempt);
+    TEST_ASSERT_EQUAL_INT(1, jobs[2].attempt);
+}
+
+void test_max_attempts_of_one_make_a_dead_letter_of_a_packed_job(void)
+{
+    kit_do(a, "SELECT pgwork.queue_set('q', max_attempts => 1)");
+    take(3);
+    TEST_ASSERT_EQUAL_STRING("", say(a, "fail", 0, 1, ", 'boom', 0"));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "release", 1, 1, ""));
+    kit_expire(a, "q");
+    reap(0, 1);
+    TEST_ASSERT_EQUAL_STRING("dead 1, ready 0, dead 1", states());
+    TEST_ASSERT_EQUAL_STRING("holder 1",
+                             kit_text(a, "SELECT DISTINCT holder FROM pgwork.dead_job"));
+}
+
+void test_a_finished_job_is_gone_and_not_stale_while_its_pack_is_there(void)
+{
+    take(3);
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 1, 1, ""));
+    TEST_ASSERT_EQUAL_INT64(1, rows_of("pack"));
+    TEST_ASSERT_EQUAL_STRING("1 gone", say(a, "fail", 1, 1, ", 'boom'"));
+    TEST_ASSERT_EQUAL_STRING("1 gone", say(a, "extend", 1, 1, ""));
+    TEST_ASSERT_EQUAL_STRING("0 ok,1 gone,2 ok", say(a, "extend", 0, 3, ""));
+    TEST_ASSERT_EQUAL_STRING(
+        "gone", kit_text(a, "SELECT status FROM pgwork.cancel('q', '{%lld}')", jobs[1].id));
+    TEST_ASSERT_EQUAL_STRING("0 2 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("1 gone", say(a, "complete", 0, 3, ""));
+    check_no_packs();
+}
+
+void test_a_packed_job_named_twice_is_finished_once_and_not_refused(void)
+{
+    take(2);
+    jobs[2] = jobs[1];
+    jobs[3] = jobs[0];
+    jobs[4] = jobs[0];
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 3, 2, ""));
+    TEST_ASSERT_EQUAL_STRING("leased 1", states());
+    TEST_ASSERT_EQUAL_STRING("1 ok", say(a, "extend", 1, 2, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "release", 1, 2, ""));
+    TEST_ASSERT_EQUAL_STRING("ready 0", states());
+    check_no_packs();
+}
+
+void test_only_the_pack_s_token_finishes_its_jobs(void)
+{
+    static const char *const verbs[][2] = {{"complete", ""}, {"fail", ", 'boom'"}, {"extend", ""},
+                                           {"snooze", ", 0"}, {"release", ""}};
+    struct took odd[4];
+    const char *before;
+
+    take(3);
+    odd[0] = odd[1] = odd[2] = jobs[0];
+    memcpy(odd[0].token + 19, "0000-000000000000", 18); /* the pack's number, another nonce */
+    snprintf(odd[1].token, sizeof(odd[1].token), "%s",  /* the nonce, at the job's old place */
+             kit_text(a, "SELECT (lpad(to_hex(%lld * 32 + 1), 16, '0') || right(replace('%s', '-',"
+                         " ''), 16))::uuid",
+                      jobs[0].id, jobs[0].token));
+    odd[2].id = jobs[2].id + 1; /* the pack's own number: no job */
+    fill(2);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 2, jobs + 3));
+    odd[3] = jobs[0];
+    memcpy(odd[3].token, jobs[3].token, sizeof(odd[3].token)); /* another pack's */
+    before = kit_text(a, "SELECT json_agg(p)::text FROM pgwork.pack p");
+    for (int i = 0; i < 4; i++)
+        for (int v = 0; v < 5; v++)
+            TEST_ASSERT_EQUAL_STRING(i == 2 ? "gone" : "stale",
+                                     kit_say(a, verbs[v][0], &odd[i], verbs[v][1]));
+    TEST_ASSERT_EQUAL_STRING(before, kit_text(a, "SELECT json_agg(p)::text FROM pgwork.pack p"));
+    TEST_ASSERT_EQUAL_INT64(0, rows_of("pack_out"));
+    TEST_ASSERT_EQUAL_STRING("0 stale,1 stale,2 stale",
+                             kit_text(a, "SELECT string_agg((id - %lld) || ' ' || status, ',' ORDER"
+                                         " BY id) FROM pgwork.complete('q', '{%lld,%lld,%lld}',"
+                                         " array_fill('%s'::uuid, ARRAY[3]))",
+                                      jobs[0].id, jobs[0].id, jobs[1].id, jobs[2].id,
+                                      odd[0].token));
+    TEST_ASSERT_EQUAL_STRING("0 5 0 0 0", kit_places(a, "q"));
+}
+
+void test_jobs_of_several_packs_are_finished_in_one_call(void)
+{
+    fill(7);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 2, jobs + 2));
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(b, "q", 3, jobs + 4));
+    TEST_ASSERT_NULL(kit_text(a,
+                              "SELECT status FROM pgwork.complete('q',"
+                              " '{%lld,%lld,%lld,%lld}', '{%s,%s,%s,%s}')",
+                              jobs[5].id, jobs[0].id, jobs[2].id, jobs[1].id, jobs[5].token,
+                              jobs[0].token, jobs[2].token, jobs[1].token));
+    TEST_ASSERT_EQUAL_STRING(
+        kit_text(a, "SELECT '%lld,%lld,%lld'", jobs[3].id, jobs[4].id, jobs[6].id),
+        kit_text(a, "SELECT string_agg(id::text, ',' ORDER BY id) FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_INT64(2, rows_of("pack"));
+}
+
+/* Two who take out the last jobs at one moment do not see each other: an empty pack stays behind. */
+static void husk(void)
+{
+    take(2);
+    kit_do(a, "BEGIN");
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 1, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 1, 1, ""));
+    kit_do(a, "COMMIT");
+    kit_do(b, "COMMIT");
+}
+
+void test_a_pack_that_all_have_left_is_nothing_and_goes_after_its_lease(void)
+{
+    husk();
+    TEST_ASSERT_EQUAL_INT64(1, rows_of("pack"));
+    TEST_ASSERT_EQUAL_STRING("", states());
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_STRING("0 gone,1 gone", say(a, "complete", 0, 2, ""));
+    TEST_ASSERT_EQUAL_STRING("0 gone,1 gone", say(a, "extend", 0, 2, ""));
+    reap(0, 0);
+    kit_expire(a, "q");
+    reap(0, 0);
+    check_no_packs();
+}
+
+void test_a_queue_without_jobs_is_dropped_in_spite_of_an_empty_pack(void)
+{
+    husk();
+    kit_do(a, "SELECT pgwork.queue_drop('q')");
+    check_no_packs();
+}
