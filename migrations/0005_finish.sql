@@ -73,9 +73,11 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN false;
     END IF;
-    SELECT p.ids INTO there FROM pgwork.pack p WHERE p.queue = _finish_pack.queue AND p.number = place AND p.token = _finish_pack.token FOR UPDATE;
-    IF there = ids OR cardinality(there) = cardinality(ids)
-                  AND ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1) THEN
+    -- (Who finishes some only must not get that lock: others could not finish theirs until he commits.)
+    SELECT p.ids INTO there FROM pgwork.pack p
+     WHERE p.queue = _finish_pack.queue AND p.number = place AND p.token = _finish_pack.token
+       AND cardinality(p.ids) = cardinality(_finish_pack.ids) FOR UPDATE;
+    IF there = ids OR ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1) THEN
         DELETE FROM pgwork.pack p
          WHERE p.queue = _finish_pack.queue AND p.number = place
            AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number);
