@@ -204,14 +204,6 @@ BEGIN
             END IF;
         END IF;
     ELSE
-        FOR gone IN
-            SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
-             WHERE pgwork.token_number(u.token) & 31 = 31 GROUP BY u.token ORDER BY u.token
-        LOOP
-            IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
-                finished := finished || gone.ids;
-            END IF;
-        END LOOP;
         -- The fence of _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
@@ -223,6 +215,15 @@ BEGIN
         )
         SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
           INTO accepted, keyed, keys FROM t;
+        -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
+        FOR gone IN
+            SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
+             WHERE pgwork.token_number(u.token) & 31 = 31 GROUP BY u.token ORDER BY u.token
+        LOOP
+            IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
+                finished := finished || gone.ids;
+            END IF;
+        END LOOP;
         accepted := accepted || finished;
         IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
             SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
