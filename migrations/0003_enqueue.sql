@@ -334,6 +334,8 @@ BEGIN
             gone := NULL;
             SELECT * INTO place FROM pgwork._find(q.id, one);
             IF FOUND AND place.lane = 31 THEN
+                -- Waits for those who are just taking jobs out: for theirs the request would come too late.
+                PERFORM FROM pgwork.pack p WHERE p.queue = q.id AND p.number = place.pos FOR UPDATE;
                 UPDATE pgwork.pack p SET cancelled = array_append(array_remove(p.cancelled, one), one)
                  WHERE p.queue = q.id AND p.number = place.pos
                    AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = one);
