@@ -170,7 +170,8 @@ BEGIN
     -- leaves jobs of a queue that is gone, which nobody sees; prune() deletes them. Hence: drain, wait, drop.
     DELETE FROM pgwork.queue t WHERE t.id = q.id;
     IF NOT force AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
-                   OR EXISTS (SELECT FROM pgwork.pack j WHERE j.queue = q.id)
+                   OR EXISTS (SELECT FROM pgwork.pack j WHERE j.queue = q.id AND cardinality(j.ids) > -- else all have left
+                                  (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = j.queue AND o.number = j.number))
                    OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
                    OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
         RAISE EXCEPTION 'queue % still has jobs', quote_literal(q.name)
