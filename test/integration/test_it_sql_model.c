@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SESSIONS = 4, JOBS = 4000, STEPS = 1500, WALKS = 2, MAX_ATTEMPTS = 3 };
+enum { SESSIONS = 4, JOBS = 8000, STEPS = 1500, WALKS = 2, MAX_ATTEMPTS = 3 };
 
 enum state { READY, LEASED, DELAYED, DEAD, DONE, CANCELLED, GONE, STATES };
 
@@ -27,7 +27,7 @@ struct job {
 
 static PGconn *session[SESSIONS];
 static struct job jobs[JOBS];
-static int count;
+static int count, packed; /* jobs; claims of them that shared a token */
 static uint64_t seed;
 
 void setUp(void)
@@ -80,7 +80,7 @@ static void leave(struct job *job, enum state state, int attempt)
 
 static void put(void)
 {
-    int n = 1 + (int)any(4), delayed = any(4) == 0;
+    int n = 1 + (int)any(any(4) == 0 ? 40 : 4), delayed = any(4) == 0;
     PGresult *res = kit_rows(anyone(),
                              "SELECT id FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, "
                              "ARRAY[%d]), priorities => '{%u}', delays_ms => %s)",
@@ -98,11 +98,13 @@ static void put(void)
 
 static void claim(void)
 {
-    struct took got[8];
-    int n = kit_claim(anyone(), "q", 1 + (int)any(8), got);
+    struct took got[100];
+    int n = kit_claim(anyone(), "q", 1 + (int)any(any(4) == 0 ? 100 : 8), got);
 
     for (int i = 0; i < n; i++) {
         struct job *job = by_id(got[i].id);
+
+        packed += job->attempt == 0 && strcmp(got[i].token, got[n - 1].token) == 0 && n > 1;
 
         TEST_ASSERT_EQUAL_INT(READY, job->state);
         TEST_ASSERT_EQUAL_INT(job->attempt + 1, got[i].attempt);
@@ -148,13 +150,110 @@ static void finish(void)
     }
 }
 
-static void extend(void)
+/* Several leased jobs, of one pack or of many, and one in four without a lease of that token. */
+static int pick(struct job **out, int most)
 {
     struct job *job = some(LEASED);
+    int n = 0, whole = any(2) == 0; /* the rest of a pack, or whatever comes */
 
-    if (job)
-        TEST_ASSERT_EQUAL_STRING(job->asked ? "cancel" : "ok",
-                                 kit_say(anyone(), "extend", &job->held, ""));
+    for (int i = 0, at = count ? (int)any((unsigned)count) : 0; job && i < count && n < most; i++) {
+        struct job *one = &jobs[(at + i) % count];
+
+        if (one->state == LEASED && (whole ? strcmp(one->held.token, job->held.token) == 0
+                                           : any(3) > 0))
+            out[n++] = one;
+        else if (!whole && one->stale.id && any(12) == 0)
+            out[n++] = one;
+    }
+    return n;
+}
+
+/* The call that names them: those under their lease by that, the others by the stale one. */
+static const char *refs(struct job *const *some_jobs, int n)
+{
+    static char text[8192];
+    size_t length = (size_t)snprintf(text, sizeof(text), "'q', '{");
+
+    for (int i = 0; i < n; i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%lld", i ? "," : "",
+                                   some_jobs[i]->id);
+    length += (size_t)snprintf(text + length, sizeof(text) - length, "}', '{");
+    for (int i = 0; i < n; i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", i ? "," : "",
+                                   some_jobs[i]->state == LEASED ? some_jobs[i]->held.token
+                                                                 : some_jobs[i]->stale.token);
+    snprintf(text + length, sizeof(text) - length, "}'");
+    return text;
+}
+
+/* What the server says of a job in an answer with columns id, status; "ok" when nothing. */
+static const char *said_of(const PGresult *res, long long id)
+{
+    for (int row = 0; row < PQntuples(res); row++)
+        if (strtoll(PQgetvalue(res, row, 0), NULL, 10) == id) return PQgetvalue(res, row, 1);
+    return "ok";
+}
+
+static const char *refusal(enum state state)
+{
+    return state == LEASED                                         ? "ok"
+           : state == READY || state == DELAYED || state == DEAD ? "stale"
+                                                                   : "gone";
+}
+
+static void finish_many(void)
+{
+    static const char *const verbs[][2] = {{"complete", ""},
+                                           {"complete", ""},
+                                           {"fail", ", 'boom', 0"},
+                                           {"release", ""},
+                                           {"snooze", ", 3600000"}};
+    struct job *some_jobs[60];
+    unsigned verb = any(5);
+    int n = pick(some_jobs, 1 + (int)any(60));
+    PGresult *res;
+
+    if (n == 0) return;
+    res = kit_rows(anyone(), "SELECT id, status FROM pgwork.%s(%s%s)", verbs[verb][0],
+                   refs(some_jobs, n), verbs[verb][1]);
+    /* complete says what is gone by now, the others what was there before them: no difference but
+     * for those that the same call has moved, and it names none twice. */
+    for (int i = 0; i < n; i++) {
+        struct job *job = some_jobs[i];
+        int charged = verb > 2 ? job->attempt - 1 : job->attempt;
+
+        TEST_ASSERT_EQUAL_STRING(refusal(job->state), said_of(res, job->id));
+        if (job->state != LEASED) continue;
+        leave(job,
+              verb < 2                                   ? DONE
+              : job->asked                               ? CANCELLED
+              : verb == 2 && job->attempt >= MAX_ATTEMPTS ? DEAD
+              : verb == 4                                ? DELAYED
+                                                         : READY,
+              charged);
+    }
+    PQclear(res);
+}
+
+static void extend(void)
+{
+    struct job *some_jobs[60];
+    int n = pick(some_jobs, 1 + (int)any(60));
+    PGresult *res;
+
+    if (n == 0) return;
+    res = kit_rows(anyone(), "SELECT id, status, lease_until > clock_timestamp() FROM "
+                             "pgwork.extend(%s, 7200000)",
+                   refs(some_jobs, n));
+    TEST_ASSERT_EQUAL_INT(n, PQntuples(res));
+    for (int i = 0; i < n; i++) {
+        struct job *job = some_jobs[i];
+
+        TEST_ASSERT_EQUAL_STRING(
+            job->state == LEASED && job->asked ? "cancel" : refusal(job->state),
+            said_of(res, job->id));
+    }
+    PQclear(res);
 }
 
 /* A holder that lost its job tries again. */
@@ -190,13 +289,20 @@ static void cancel(void)
     if (job->state == READY || job->state == DELAYED) job->state = CANCELLED;
 }
 
+/* All leases run out, some holders extend theirs in time, and the others lose them: in batches. */
 static void reap(void)
 {
-    int lost = 0;
+    struct job *some_jobs[60];
+    int n, lost = 0, got, batch = 1 + (int)any(40);
+    int saved[JOBS] = {0};
 
     kit_expire(session[0], "q");
+    n = pick(some_jobs, (int)any(60));
+    if (n > 0)
+        kit_do(anyone(), "SELECT pgwork.extend(%s, 7200000)", refs(some_jobs, n));
+    for (int i = 0; i < n; i++) saved[some_jobs[i] - jobs] = 1;
     for (int i = 0; i < count; i++) {
-        if (jobs[i].state != LEASED) continue;
+        if (jobs[i].state != LEASED || saved[i]) continue;
         lost++;
         leave(&jobs[i],
               jobs[i].asked                     ? CANCELLED
@@ -204,8 +310,12 @@ static void reap(void)
                                                 : READY,
               jobs[i].attempt);
     }
-    TEST_ASSERT_EQUAL_INT64(lost,
-                            kit_number(anyone(), "SELECT returned + died FROM pgwork.reap('q')"));
+    do {
+        got = (int)kit_number(anyone(), "SELECT returned + died FROM pgwork.reap('q', %d)", batch);
+        TEST_ASSERT_EQUAL_INT(lost < batch ? lost : batch, got);
+        lost -= got;
+    } while (got == batch);
+    TEST_ASSERT_EQUAL_INT(0, lost);
 }
 
 static void promote(void)
@@ -250,14 +360,17 @@ static void purge(void)
 static void undo(void)
 {
     PGconn *conn = anyone();
-    struct job *job = some(LEASED);
+    struct job *job = some(LEASED), *some_jobs[20];
     struct took got[8];
+    int n;
 
     kit_do(conn, "BEGIN");
     kit_claim(conn, "q", 8, got);
     if (job)
         TEST_ASSERT_EQUAL_STRING("ok",
                                  kit_say(conn, any(2) ? "complete" : "release", &job->held, ""));
+    n = pick(some_jobs, 20);
+    if (n > 0) kit_do(conn, "SELECT pgwork.complete(%s)", refs(some_jobs, n));
     kit_put(conn, "q");
     kit_do(conn, "ROLLBACK");
 }
@@ -286,11 +399,12 @@ static void check(void)
 
 static void walk(void)
 {
-    static void (*const verbs[])(void) = {put,    put,     claim,   claim,  claim,  finish,
-                                          finish, finish,  extend,  meddle, meddle, cancel,
-                                          reap,   promote, redrive, undo};
+    static void (*const verbs[])(void) = {
+        put,    put,    put,    put,    claim,       claim,       claim,       finish,
+        finish, extend, meddle, meddle, finish_many, finish_many, finish_many, cancel,
+        cancel, reap,   promote, redrive, undo};
 
-    count = 0;
+    count = packed = 0;
     kit_do(session[0],
            "SELECT pgwork.queue_create('q', max_attempts => %d, retention_ms => 3600000, "
            "backoff_ms => 3600000,"
@@ -309,6 +423,11 @@ static void walk(void)
     }
     TEST_ASSERT_NULL(some(READY));
     check();
+    TEST_ASSERT_GREATER_THAN_INT(count / 4, packed); /* else it has tried little */
+    kit_expire(session[0], "q");
+    kit_do(session[0], "SELECT pgwork.reap('q')");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(session[0], "SELECT (SELECT count(*) FROM pgwork.pack) + "
+                                                      "(SELECT count(*) FROM pgwork.pack_out)"));
 }
 
 void test_a_random_walk_agrees_with_the_model(void)
