@@ -22,8 +22,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN QUERY
         SELECT 31::smallint, p.number, true FROM pgwork.pack p
-         WHERE p.queue = _find.queue AND _find.id BETWEEN p.first_id AND p.last_id AND _find.id = ANY (p.ids)
-           AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = _find.id);
+         WHERE p.queue = _find.queue AND p.number > _find.id AND _find.id BETWEEN p.first_id AND p.last_id AND _find.id = ANY (p.ids)
+           AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = _find.id OFFSET 0);
     END IF;
 END $$;
 

@@ -25,8 +25,9 @@ BEGIN
         RETURN;
     END IF;
     WITH p AS MATERIALIZED (
-        SELECT p.number, p.token, p.ids FROM pgwork.pack p
-         WHERE p.queue = _leave.queue AND p.number = ANY (packs) ORDER BY p.number FOR KEY SHARE
+        SELECT p.* FROM (SELECT n FROM unnest(packs) n ORDER BY n OFFSET 0) n -- = ANY and ORDER BY would read all packs of the queue
+         CROSS JOIN LATERAL (SELECT p.number, p.token, p.ids FROM pgwork.pack p
+                              WHERE p.queue = _leave.queue AND p.number = n.n FOR KEY SHARE) p
     ), o AS (
         INSERT INTO pgwork.pack_out (queue, number, id)
         SELECT _leave.queue, m.number, m.id
@@ -49,14 +50,15 @@ SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_g
 DECLARE
     one bigint;
 BEGIN
-    FOR one IN
-        SELECT p.number FROM pgwork.pack p
-         WHERE p.queue = _clear.queue AND p.number = ANY (packs)
-           AND cardinality(p.ids) = (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number)
-           FOR UPDATE SKIP LOCKED
-    LOOP
-        DELETE FROM pgwork.pack p WHERE p.queue = _clear.queue AND p.number = one;
-        DELETE FROM pgwork.pack_out o WHERE o.queue = _clear.queue AND o.number = one;
+    FOREACH one IN ARRAY packs LOOP
+        PERFORM FROM pgwork.pack p
+          WHERE p.queue = _clear.queue AND p.number = one
+            AND cardinality(p.ids) = (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number)
+            FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            DELETE FROM pgwork.pack p WHERE p.queue = _clear.queue AND p.number = one;
+            DELETE FROM pgwork.pack_out o WHERE o.queue = _clear.queue AND o.number = one;
+        END IF;
     END LOOP;
 END $$;
 
@@ -107,10 +109,11 @@ BEGIN
         RETURN QUERY -- as rows of live_job, which they were
         SELECT u.id, p.token, p.lease_until, u.created, p.queue, u.lane, 1::smallint, (u.id = ANY (coalesce(p.cancelled, '{}')))::integer::smallint,
                NULL::smallint, NULL::integer, NULL::bigint, u.kind, p.holder, NULL::text, NULL::text, u.tags::text[], u.payload, u.body
-          FROM pgwork.pack p
+          FROM unnest(left_packs.packs) n (n)
+         CROSS JOIN LATERAL (SELECT p.* FROM pgwork.pack p WHERE p.queue = _take.queue AND p.number = n.n OFFSET 0) p
          CROSS JOIN LATERAL unnest(p.ids, p.lanes, p.created, p.kinds, p.payloads, p.bodies, p.tags)
                          AS u (id, lane, created, kind, payload, body, tags)
-         WHERE p.queue = _take.queue AND p.number = ANY (left_packs.packs) AND u.id = ANY (left_packs.accepted);
+         WHERE u.id = ANY (left_packs.accepted);
         PERFORM pgwork._clear(queue, left_packs.packs);
     END IF;
 END $$;
@@ -282,12 +285,10 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     FOR pack IN
-        SELECT p.number, p.token, p.ids, p.cancelled, p.ends, p.lease_until
-          FROM pgwork.pack p
-         WHERE p.queue = q.id
-           AND p.number = ANY (ARRAY(SELECT pgwork.token_number(t.token) >> 5 FROM (SELECT DISTINCT unnest(tokens) AS token) t
-                                      WHERE pgwork.token_number(t.token) & 31 = 31))
-         ORDER BY p.number FOR NO KEY UPDATE
+        SELECT p.* FROM (SELECT DISTINCT pgwork.token_number(t) >> 5 AS n FROM unnest(tokens) t
+                          WHERE pgwork.token_number(t) & 31 = 31 ORDER BY n OFFSET 0) n
+         CROSS JOIN LATERAL (SELECT p.number, p.token, p.ids, p.cancelled, p.ends, p.lease_until FROM pgwork.pack p
+                              WHERE p.queue = q.id AND p.number = n.n FOR NO KEY UPDATE) p
     LOOP
         until := clock_timestamp() + coalesce(extend.lease_ms, q.lease_ms) * interval '1 ms';
         -- Most often all that are still in it. Else each lease gets its own end.
