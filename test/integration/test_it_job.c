@@ -779,7 +779,8 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
         if (st == PGW_ENOMEM) /* what was claimed all the same goes back, so that all are there */
             sql("SELECT pgwork.release('oom', p.ids, array_fill(p.token, "
                 "ARRAY[cardinality(p.ids)])) FROM pgwork.pack p;"
-                "UPDATE pgwork.live_job SET attempt = 0, id = NULL, lane = 1, pos = id WHERE id IS NOT NULL AND queue = "
+                "UPDATE pgwork.live_job SET attempt = 0, id = NULL, lane = 1, pos = id WHERE id IS "
+                "NOT NULL AND queue = "
                 "(SELECT id FROM pgwork.queue WHERE name = 'oom')");
     }
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);

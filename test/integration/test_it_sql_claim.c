@@ -275,8 +275,9 @@ void test_a_suspect_comes_alone_and_nobody_is_passed_over(void)
     suspect = jobs[60].id;
     back(0, 60);
     kit_expire(a, "q");
-    kit_do(a, "SELECT pgwork.extend('q', array_agg(id), array_agg('%s'::uuid)) FROM pgwork.job"
-              " WHERE id > %lld",
+    kit_do(a,
+           "SELECT pgwork.extend('q', array_agg(id), array_agg('%s'::uuid)) FROM pgwork.job"
+           " WHERE id > %lld",
            jobs[61].token, suspect);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
     back(61, 120);

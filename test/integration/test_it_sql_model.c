@@ -159,8 +159,8 @@ static int pick(struct job **out, int most)
     for (int i = 0, at = count ? (int)any((unsigned)count) : 0; job && i < count && n < most; i++) {
         struct job *one = &jobs[(at + i) % count];
 
-        if (one->state == LEASED && (whole ? strcmp(one->held.token, job->held.token) == 0
-                                           : any(3) > 0))
+        if (one->state == LEASED &&
+            (whole ? strcmp(one->held.token, job->held.token) == 0 : any(3) > 0))
             out[n++] = one;
         else if (!whole && one->stale.id && any(12) == 0)
             out[n++] = one;
@@ -196,9 +196,9 @@ static const char *said_of(const PGresult *res, long long id)
 
 static const char *refusal(enum state state)
 {
-    return state == LEASED                                         ? "ok"
+    return state == LEASED                                       ? "ok"
            : state == READY || state == DELAYED || state == DEAD ? "stale"
-                                                                   : "gone";
+                                                                 : "gone";
 }
 
 static void finish_many(void)
@@ -225,11 +225,11 @@ static void finish_many(void)
         TEST_ASSERT_EQUAL_STRING(refusal(job->state), said_of(res, job->id));
         if (job->state != LEASED) continue;
         leave(job,
-              verb < 2                                   ? DONE
-              : job->asked                               ? CANCELLED
+              verb < 2                                    ? DONE
+              : job->asked                                ? CANCELLED
               : verb == 2 && job->attempt >= MAX_ATTEMPTS ? DEAD
-              : verb == 4                                ? DELAYED
-                                                         : READY,
+              : verb == 4                                 ? DELAYED
+                                                          : READY,
               charged);
     }
     PQclear(res);
@@ -242,16 +242,17 @@ static void extend(void)
     PGresult *res;
 
     if (n == 0) return;
-    res = kit_rows(anyone(), "SELECT id, status, lease_until > clock_timestamp() FROM "
-                             "pgwork.extend(%s, 7200000)",
+    res = kit_rows(anyone(),
+                   "SELECT id, status, lease_until > clock_timestamp() FROM "
+                   "pgwork.extend(%s, 7200000)",
                    refs(some_jobs, n));
     TEST_ASSERT_EQUAL_INT(n, PQntuples(res));
     for (int i = 0; i < n; i++) {
         struct job *job = some_jobs[i];
 
-        TEST_ASSERT_EQUAL_STRING(
-            job->state == LEASED && job->asked ? "cancel" : refusal(job->state),
-            said_of(res, job->id));
+        TEST_ASSERT_EQUAL_STRING(job->state == LEASED && job->asked ? "cancel"
+                                                                    : refusal(job->state),
+                                 said_of(res, job->id));
     }
     PQclear(res);
 }
@@ -298,8 +299,7 @@ static void reap(void)
 
     kit_expire(session[0], "q");
     n = pick(some_jobs, (int)any(60));
-    if (n > 0)
-        kit_do(anyone(), "SELECT pgwork.extend(%s, 7200000)", refs(some_jobs, n));
+    if (n > 0) kit_do(anyone(), "SELECT pgwork.extend(%s, 7200000)", refs(some_jobs, n));
     for (int i = 0; i < n; i++) saved[some_jobs[i] - jobs] = 1;
     for (int i = 0; i < count; i++) {
         if (jobs[i].state != LEASED || saved[i]) continue;
@@ -400,9 +400,9 @@ static void check(void)
 static void walk(void)
 {
     static void (*const verbs[])(void) = {
-        put,    put,    put,    put,    claim,       claim,       claim,       finish,
-        finish, extend, meddle, meddle, finish_many, finish_many, finish_many, cancel,
-        cancel, reap,   promote, redrive, undo};
+        put,         put,    put,    put,    claim,   claim,       claim,
+        finish,      finish, extend, meddle, meddle,  finish_many, finish_many,
+        finish_many, cancel, cancel, reap,   promote, redrive,     undo};
 
     count = packed = 0;
     kit_do(session[0],

@@ -160,8 +160,8 @@ void test_a_claim_mixes_odd_and_plain_jobs_in_order(void)
                     " WITH ORDINALITY AS c (queue, id, token, attempt, max_attempts, priority,"
                     " kind, payload, body, tags, created_at, lease_until, server_time, i)"));
     TEST_ASSERT_EQUAL_STRING("1 7 0 0 0", kit_places(a, "q"));
-    TEST_ASSERT_EQUAL_STRING(
-        "7", kit_text(a, "SELECT payload FROM pgwork.job WHERE state = 'ready'"));
+    TEST_ASSERT_EQUAL_STRING("7",
+                             kit_text(a, "SELECT payload FROM pgwork.job WHERE state = 'ready'"));
 }
 
 void test_odd_and_plain_jobs_are_finished_in_one_call(void)
@@ -191,8 +191,8 @@ void test_large_payloads_and_bodies_are_leased_in_their_rows(void)
     TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 9, jobs));
     TEST_ASSERT_EQUAL_INT64(2, rows_of("live_job"));
     TEST_ASSERT_EQUAL_INT64(
-        1, kit_number(a, "SELECT cardinality(ids) FROM pgwork.pack WHERE ids = '{%lld}'",
-                      jobs[2].id));
+        1,
+        kit_number(a, "SELECT cardinality(ids) FROM pgwork.pack WHERE ids = '{%lld}'", jobs[2].id));
     for (int i = 0; i < 3; i++)
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs + i, ""));
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
@@ -205,9 +205,10 @@ void test_a_packed_job_is_all_that_was_enqueued(void)
         "created_at), '; ' ORDER BY id) FROM pgwork.job";
     const char *before;
 
-    kit_do(a, "SELECT pgwork.enqueue('q', '{\"a\": [1.50, null]}', 'mail', '\\x00ff', 4, tags => "
-              "'{\"x,\\\"y\",NULL,z}'), pgwork.enqueue('q'), pgwork.enqueue('q', 'null', 'x', '', 9,"
-              " tags => '{}')");
+    kit_do(a,
+           "SELECT pgwork.enqueue('q', '{\"a\": [1.50, null]}', 'mail', '\\x00ff', 4, tags => "
+           "'{\"x,\\\"y\",NULL,z}'), pgwork.enqueue('q'), pgwork.enqueue('q', 'null', 'x', '', 9,"
+           " tags => '{}')");
     before = kit_text(a, all);
     TEST_ASSERT_EQUAL_STRING(
         "|NULL||NULL|NULL, mail|{\"a\": [1.50, null]}|\\x00ff|{\"x,\\\"y\",NULL,z}|4, "
@@ -226,9 +227,9 @@ void test_a_packed_job_is_all_that_was_enqueued(void)
     kit_do(a, "SELECT count(*) FROM pgwork.pack p, pgwork.fail('q', p.ids, array_fill(p.token,"
               " ARRAY[3]), 'boom', 0)");
     TEST_ASSERT_EQUAL_STRING(before, kit_text(a, all));
-    TEST_ASSERT_EQUAL_STRING(
-        "\\x00ff,\\x", kit_text(a, "SELECT string_agg(body::text, ',' ORDER BY priority) FROM"
-                                   " pgwork.claim('{q}', 3, 'w')"));
+    TEST_ASSERT_EQUAL_STRING("\\x00ff,\\x",
+                             kit_text(a, "SELECT string_agg(body::text, ',' ORDER BY priority) FROM"
+                                         " pgwork.claim('{q}', 3, 'w')"));
 }
 
 void test_a_claim_of_ten_thousand(void)
@@ -273,8 +274,8 @@ void test_transactions_that_finish_different_jobs_of_a_pack_do_not_wait(void)
             TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 4, 2, ""));
             kit_do(b, "COMMIT");
             kit_do(a, "COMMIT");
-            TEST_ASSERT_EQUAL_INT64(6, kit_number(c, "SELECT count(*) FROM %s",
-                                                  call("complete", 0, 6, "")));
+            TEST_ASSERT_EQUAL_INT64(
+                6, kit_number(c, "SELECT count(*) FROM %s", call("complete", 0, 6, "")));
             TEST_ASSERT_EQUAL_INT64((v > 0) + 2 * (w > 0), rows_of("job"));
             kit_do(watch, "SELECT pgwork.queue_drop('q', true), pgwork.queue_create('q')");
         }
@@ -434,8 +435,8 @@ void test_a_packed_job_named_twice_is_finished_once_and_not_refused(void)
 
 void test_only_the_pack_s_token_finishes_its_jobs(void)
 {
-    static const char *const verbs[][2] = {{"complete", ""}, {"fail", ", 'boom'"}, {"extend", ""},
-                                           {"snooze", ", 0"}, {"release", ""}};
+    static const char *const verbs[][2] = {
+        {"complete", ""}, {"fail", ", 'boom'"}, {"extend", ""}, {"snooze", ", 0"}, {"release", ""}};
     struct took odd[4];
     static const char packs[] = "SELECT md5(json_agg(p)::text) FROM pgwork.pack p";
     char before[40];
@@ -444,8 +445,9 @@ void test_only_the_pack_s_token_finishes_its_jobs(void)
     odd[0] = odd[1] = odd[2] = jobs[0];
     memcpy(odd[0].token + 19, "0000-000000000000", 18); /* the pack's number, another nonce */
     snprintf(odd[1].token, sizeof(odd[1].token), "%s",  /* the nonce, at the job's old place */
-             kit_text(a, "SELECT (lpad(to_hex(%lld * 32 + 1), 16, '0') || right(replace('%s', '-',"
-                         " ''), 16))::uuid",
+             kit_text(a,
+                      "SELECT (lpad(to_hex(%lld * 32 + 1), 16, '0') || right(replace('%s', '-',"
+                      " ''), 16))::uuid",
                       jobs[0].id, jobs[0].token));
     odd[2].id = jobs[2].id + 1; /* the pack's own number: no job */
     fill(2);
@@ -460,9 +462,10 @@ void test_only_the_pack_s_token_finishes_its_jobs(void)
     TEST_ASSERT_EQUAL_STRING(before, kit_text(a, packs));
     TEST_ASSERT_EQUAL_INT64(0, rows_of("pack_out"));
     TEST_ASSERT_EQUAL_STRING("0 stale,1 stale,2 stale",
-                             kit_text(a, "SELECT string_agg((id - %lld) || ' ' || status, ',' ORDER"
-                                         " BY id) FROM pgwork.complete('q', '{%lld,%lld,%lld}',"
-                                         " array_fill('%s'::uuid, ARRAY[3]))",
+                             kit_text(a,
+                                      "SELECT string_agg((id - %lld) || ' ' || status, ',' ORDER"
+                                      " BY id) FROM pgwork.complete('q', '{%lld,%lld,%lld}',"
+                                      " array_fill('%s'::uuid, ARRAY[3]))",
                                       jobs[0].id, jobs[0].id, jobs[1].id, jobs[2].id,
                                       odd[0].token));
     TEST_ASSERT_EQUAL_STRING("0 5 0 0 0", kit_places(a, "q"));
@@ -503,7 +506,8 @@ void test_jobs_of_several_packs_are_finished_in_one_call(void)
     TEST_ASSERT_EQUAL_INT64(2, rows_of("pack"));
 }
 
-/* Two who take out the last jobs at one moment do not see each other: an empty pack stays behind. */
+/* Two who take out the last jobs at one moment do not see each other: an empty pack stays behind.
+ */
 static void husk(void)
 {
     take(2);
@@ -571,9 +575,8 @@ void test_leases_extended_one_by_one_end_one_by_one(void)
             if (kit_number(b, "SELECT returned FROM pgwork.reap('q')") == 1) break;
             kit_sleep_ms(10);
         }
-        TEST_ASSERT_EQUAL_STRING(left == 2 ? "ready 1, leased 1, leased 1"
-                                           : "ready 1, ready 1, leased 1",
-                                 states());
+        TEST_ASSERT_EQUAL_STRING(
+            left == 2 ? "ready 1, leased 1, leased 1" : "ready 1, ready 1, leased 1", states());
     }
     TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 2, 1, ""));
     check_no_packs();
@@ -604,8 +607,9 @@ void test_extend_tells_the_end_of_the_lease(void)
     end = kit_text(a, "SELECT lease_until FROM %s WHERE status = 'ok'", call("extend", 1, 1, ""));
     TEST_ASSERT_EQUAL_STRING(
         kit_text(a, "SELECT '%s|t'", end),
-        kit_text(a, "SELECT concat_ws('|', lease_until, lease_until BETWEEN now() + interval '60 s'"
-                    " AND now() + interval '77 s') FROM pgwork.job WHERE id = %lld",
+        kit_text(a,
+                 "SELECT concat_ws('|', lease_until, lease_until BETWEEN now() + interval '60 s'"
+                 " AND now() + interval '77 s') FROM pgwork.job WHERE id = %lld",
                  jobs[1].id));
 }
 
@@ -640,8 +644,8 @@ void test_a_batch_of_reap_spans_packs_and_rows(void)
 
 void test_a_stale_token_of_a_pack_is_refused_for_ever(void)
 {
-    static const char *const verbs[][2] = {{"complete", ""}, {"fail", ", 'boom'"}, {"extend", ""},
-                                           {"snooze", ", 0"}, {"release", ""}};
+    static const char *const verbs[][2] = {
+        {"complete", ""}, {"fail", ", 'boom'"}, {"extend", ""}, {"snooze", ", 0"}, {"release", ""}};
     struct took later[3];
 
     take(3);
@@ -652,8 +656,7 @@ void test_a_stale_token_of_a_pack_is_refused_for_ever(void)
             TEST_ASSERT_EQUAL_STRING("0 stale,1 stale,2 stale",
                                      say(a, verbs[v][0], 0, 3, verbs[v][1]));
         if (round == 0) /* each alone: suspects */
-            for (int i = 0; i < 3; i++)
-                TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 3, later + i));
+            for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 3, later + i));
     }
     for (int i = 0; i < 3; i++)
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", later + i, ""));
@@ -764,8 +767,8 @@ void test_depth_counts_packed_jobs_exactly_and_up_to_a_limit(void)
     static const struct {
         int most;
         const char *says;
-    } depths[] = {{1, "0 1"}, {6, "0 6"}, {7, "0 7"}, {8, "0 8"}, {9, "1 8"}, {10, "2 8"},
-                  {50, "4 8"}};
+    } depths[] = {{1, "0 1"}, {6, "0 6"},  {7, "0 7"}, {8, "0 8"},
+                  {9, "1 8"}, {10, "2 8"}, {50, "4 8"}};
 
     fill(15);
     TEST_ASSERT_EQUAL_INT(4, kit_claim(a, "q", 4, jobs));
@@ -781,10 +784,10 @@ void test_depth_counts_packed_jobs_exactly_and_up_to_a_limit(void)
         kit_text(a, "SELECT string_agg(state || ' ' || n, ', ' ORDER BY state) FROM (SELECT state,"
                     " count(*) AS n FROM pgwork.job GROUP BY 1) s"));
     for (size_t i = 0; i < sizeof(depths) / sizeof(depths[0]); i++)
-        TEST_ASSERT_EQUAL_STRING(depths[i].says,
-                                 kit_text(a, "SELECT ready || ' ' || leased FROM"
-                                             " pgwork.depth('q', %d)",
-                                          depths[i].most));
+        TEST_ASSERT_EQUAL_STRING(depths[i].says, kit_text(a,
+                                                          "SELECT ready || ' ' || leased FROM"
+                                                          " pgwork.depth('q', %d)",
+                                                          depths[i].most));
 }
 
 void test_a_purge_leaves_packed_jobs_alone(void)
@@ -802,8 +805,8 @@ void test_a_queue_with_packed_jobs_is_dropped_only_by_force(void)
     kit_refused(b, "PW006", "still has jobs", "SELECT pgwork.queue_drop('q')");
     kit_do(b, "SELECT pgwork.queue_drop('q', true)");
     check_no_packs();
-    kit_refused(a, "PW003", "no queue", "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
-                jobs[1].id, jobs[1].token);
+    kit_refused(a, "PW003", "no queue", "SELECT pgwork.complete('q', '{%lld}', '{%s}')", jobs[1].id,
+                jobs[1].token);
 }
 
 void test_prune_takes_the_packs_of_a_dropped_queue(void)
@@ -853,9 +856,10 @@ void test_a_claim_completes_the_pack_before_it(void)
     TEST_ASSERT_EQUAL_STRING("", say(a, "release", 1, 1, ""));
     TEST_ASSERT_EQUAL_STRING(
         "0 1 stale, 1 1 new, 1 3 new, 1 4 new",
-        kit_text(a, "SELECT string_agg(concat_ws(' ', attempt, id - %lld, CASE WHEN attempt > 0"
-                    " THEN 'new' ELSE kind END), ', ') FROM pgwork.claim('{q}', 3, 'w', NULL,"
-                    " '{%lld,%lld,%lld}', array_fill('%s'::uuid, ARRAY[3]))",
+        kit_text(a,
+                 "SELECT string_agg(concat_ws(' ', attempt, id - %lld, CASE WHEN attempt > 0"
+                 " THEN 'new' ELSE kind END), ', ') FROM pgwork.claim('{q}', 3, 'w', NULL,"
+                 " '{%lld,%lld,%lld}', array_fill('%s'::uuid, ARRAY[3]))",
                  jobs[0].id, jobs[0].id, jobs[1].id, jobs[2].id, jobs[0].token));
     TEST_ASSERT_EQUAL_STRING("1 3 0 0 0", kit_places(a, "q"));
 }
@@ -886,8 +890,8 @@ void test_under_other_isolation_levels_a_pack_is_worked_as_ever(void)
 /* Whatever others did to the pack since the snapshot: 40001, and never a second verdict. */
 void test_a_stale_snapshot_finishes_no_packed_job_twice(void)
 {
-    static const char *const verbs[][2] = {{"complete", ""}, {"fail", ", 'boom', 0"},
-                                           {"release", ""}};
+    static const char *const verbs[][2] = {
+        {"complete", ""}, {"fail", ", 'boom', 0"}, {"release", ""}};
 
     for (int l = 0; l < 2; l++)
         for (int v = 0; v < 3; v++)
@@ -923,9 +927,8 @@ struct race {
 /* All finish parts of one pack, each another way, and overlapping: the first racer all of it. */
 static void finish_parts(PGconn *conn, int i, void *ctx)
 {
-    static const char *const verbs[RACERS] = {
-        "complete('q', %s)", "fail('q', %s, 'boom', 3600000)", "release('q', %s)",
-        "snooze('q', %s, 3600000)"};
+    static const char *const verbs[RACERS] = {"complete('q', %s)", "fail('q', %s, 'boom', 3600000)",
+                                              "release('q', %s)", "snooze('q', %s, 3600000)"};
     struct race *r = ctx;
 
     kit_do(conn, "SET default_transaction_isolation = '%s'", r->level);
@@ -937,25 +940,27 @@ static void finish_parts(PGconn *conn, int i, void *ctx)
 
         if (i == 0) {
             kit_do(conn, "SELECT pgwork.queue_purge('q', 'all')");
-            kit_do(conn, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb,"
-                         " ARRAY[%d]))",
+            kit_do(conn,
+                   "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb,"
+                   " ARRAY[%d]))",
                    PACK);
             kit_claim(conn, "q", PACK, job);
         }
         kit_together();
         length = (size_t)snprintf(refs, sizeof(refs), "'{");
         for (int k = 0; k < n; k++)
-            length += (size_t)snprintf(refs + length, sizeof(refs) - length, "%s%lld",
-                                       k ? "," : "", job[(first + k) % PACK].id);
+            length += (size_t)snprintf(refs + length, sizeof(refs) - length, "%s%lld", k ? "," : "",
+                                       job[(first + k) % PACK].id);
         snprintf(refs + length, sizeof(refs) - length, "}', array_fill('%s'::uuid, ARRAY[%d])",
                  job[0].token, n);
         snprintf(sql, sizeof(sql), verbs[i], refs);
         for (;;) { /* 40001: again */
             PGresult *res;
-            const char *state = kit_state(
-                conn, "CREATE TEMP TABLE IF NOT EXISTS said (id bigint, status text);"
-                      "TRUNCATE said; INSERT INTO said SELECT * FROM pgwork.%s",
-                sql);
+            const char *state =
+                kit_state(conn,
+                          "CREATE TEMP TABLE IF NOT EXISTS said (id bigint, status text);"
+                          "TRUNCATE said; INSERT INTO said SELECT * FROM pgwork.%s",
+                          sql);
 
             if (strcmp(state, "40001") == 0) continue;
             res = kit_rows(conn, "SELECT id FROM said");
@@ -992,7 +997,8 @@ void test_racing_finishes_of_a_pack_come_to_one_verdict_for_each_job(void)
         for (int k = 0; k < PACK; k++) { /* and it is where the accepted one has put it */
             static const char *const states_of[RACERS] = {"", "delayed 1", "ready 0", "delayed 0"};
             const char *is = kit_text(
-                a, "SELECT string_agg(state || ' ' || attempt, ',') FROM pgwork.job WHERE id = %lld",
+                a,
+                "SELECT string_agg(state || ' ' || attempt, ',') FROM pgwork.job WHERE id = %lld",
                 r.jobs[ROUNDS - 1][k].id);
 
             for (int i = 0; i < RACERS; i++)

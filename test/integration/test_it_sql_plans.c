@@ -15,8 +15,10 @@ static void set_autovacuum(const char *on)
     kit_do(a,
            "ALTER TABLE pgwork.live_job SET (autovacuum_enabled = %s);"
            "ALTER TABLE pgwork.delayed_job SET (autovacuum_enabled = %s);"
-           "ALTER TABLE pgwork.unique_key SET (autovacuum_enabled = %s)",
-           on, on, on);
+           "ALTER TABLE pgwork.unique_key SET (autovacuum_enabled = %s);"
+           "ALTER TABLE pgwork.pack SET (autovacuum_enabled = %s);"
+           "ALTER TABLE pgwork.pack_out SET (autovacuum_enabled = %s)",
+           on, on, on, on, on);
 }
 
 void setUp(void)
@@ -92,17 +94,37 @@ static void check_index(const char *use, const char *index, const char *const *c
     }
 }
 
+/* A pack is found by its number, or, by the id of a job, among all of its queue. */
+static void check_pack_index(const char *use)
+{
+    char using[64];
+
+    snprintf(using, sizeof(using), "%s pack_pkey ", use);
+    for (const char *at = plans; (at = strstr(at, using)); at++) {
+        const char *cond = strstr(at, "Index Cond:"), *end = cond ? strchr(cond, '\n') : NULL;
+        const char *number = cond ? strstr(cond, "number") : NULL;
+        const char *range = end ? strstr(end, "first_id") : NULL;
+
+        if (!end) fail_with("no condition", at);
+        if (number && number < end) continue;
+        if (!range || memchr(end + 1, '\n', (size_t)(range - end - 1)))
+            fail_with("neither number nor id", at);
+    }
+}
+
 static void check_plans(const char *must)
 {
-    static const char *const tables[] = {"live_job", "delayed_job", "unique_key"};
+    static const char *const tables[] = {"live_job", "delayed_job", "unique_key", "pack p",
+                                         "pack_out"};
     static const char *const place[] = {"queue", "lane", "pos", NULL};
     static const char *const head[] = {"queue", "lane", NULL}; /* with a limit of one */
     static const char *const key[] = {"queue", "key", NULL};
     static const char *const moved[] = {"queue", "id", NULL};
+    static const char *const out[] = {"queue", "number", NULL};
     static const char *const uses[] = {"using", "Bitmap Index Scan on"};
     char scan[64];
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         snprintf(scan, sizeof(scan), "Seq Scan on %s", tables[i]);
         if (strstr(plans, scan)) fail_with(scan, strstr(plans, scan));
     }
@@ -111,12 +133,70 @@ static void check_plans(const char *must)
         check_index(uses[i], "unique_key_pkey", key);
         check_index(uses[i], "live_job_moved", moved);
         check_index(uses[i], "delayed_job_pkey", moved);
+        check_index(uses[i], "pack_out_pkey", out);
+        check_pack_index(uses[i]);
     }
     if (!strstr(plans, must)) fail_with(must, plans + strlen(plans));
     *plans = 0;
 }
 
 #define PLACE "using live_job_place on live_job"
+#define PACK  "using pack_pkey on pack"
+#define OUT   "using pack_out_pkey on pack_out"
+
+/* The life of two packs among many: some jobs of the first, all of the second. */
+static void check_packs(PGconn *conn)
+{
+    struct took jobs[12];
+    long long number;
+
+    TEST_ASSERT_EQUAL_INT(12, kit_claim(conn, "packs", 12, jobs));
+    check_plans("Insert on pack");
+    number = kit_number(a, "SELECT pgwork.token_number('%s')", jobs[11].token);
+    TEST_ASSERT_EQUAL_INT64(31, number & 31);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "extend", jobs, ""));
+    check_plans(PACK);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "complete", jobs, ""));
+    check_plans("Insert on pack_out");
+    TEST_ASSERT_EQUAL_STRING("gone", kit_say(conn, "complete", jobs, ""));
+    check_plans(PACK);
+    TEST_ASSERT_EQUAL_STRING("gone", kit_say(conn, "extend", jobs, ""));
+    check_plans(OUT);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "fail", jobs + 1, ", 'boom', 0"));
+    check_plans(PACK);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "snooze", jobs + 2, ", 60000"));
+    check_plans(PACK);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "release", jobs + 3, ""));
+    check_plans(PACK);
+    TEST_ASSERT_EQUAL_STRING("stale", kit_say(conn, "complete", jobs + 3, ""));
+    check_plans(PACK);
+    kit_do(conn, "SELECT pgwork.cancel('packs', '{%lld,%lld}')", jobs[4].id, jobs[5].id);
+    check_plans(OUT);
+    kit_do(a,
+           "UPDATE pgwork.pack SET lease_until = now() - interval '1 s', ends = NULL WHERE number ="
+           " %lld AND queue = (SELECT id FROM pgwork.queue WHERE name = 'packs')",
+           number >> 5);
+    TEST_ASSERT_EQUAL_INT64(8, kit_number(conn, "SELECT returned FROM pgwork.reap('packs')"));
+    check_plans(OUT);
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(conn, "SELECT returned FROM pgwork.reap()"));
+    check_plans(PACK);
+    kit_do(conn, "SELECT pgwork.queue_purge('packs')");
+    *plans = 0;
+    kit_do(a,
+           "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
+    for (int i = 0; i < 2; i++) { /* all at once; and one of two in one call */
+        TEST_ASSERT_EQUAL_INT(12, kit_claim(conn, "packs", 12, jobs));
+        check_plans("Insert on pack");
+        TEST_ASSERT_NULL(kit_text(
+            conn,
+            "SELECT status FROM pgwork.complete('packs', '%s', array_fill('%s'::uuid, ARRAY[12]))",
+            kit_text(a, "SELECT ids FROM pgwork.pack WHERE token = '%s'", jobs[0].token),
+            jobs[0].token));
+        check_plans("Delete on pack");
+    }
+    kit_do(a,
+           "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
+}
 
 /* Claim, finish, cancel and enqueue, in two sessions each, with a queue that has jobs of all sorts.
  */
@@ -151,6 +231,7 @@ static void check_all(void)
         check_plans(PLACE);
         kit_do(conn, "SELECT pgwork.reap('p')");
         check_plans(PLACE);
+        check_packs(conn);
         kit_close(conn);
     }
 }
@@ -172,17 +253,30 @@ static void fill(int n)
            "INSERT INTO pgwork.delayed_job (run_at, queue, priority) SELECT now() + '1 day', q.id, "
            "0 FROM pgwork.queue q, generate_series(1, %d)",
            n / 2);
+    kit_do(a,
+           "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
+    kit_do(a,
+           "INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder,"
+           " ids, lanes, created, kinds, payloads) SELECT nextval('pgwork.place'),"
+           " gen_random_uuid(), now() + interval '1 day', q.id, -2 * g, 1 - 2 * g, 'w',"
+           " ARRAY[-2 * g, 1 - 2 * g], '{1,1}', ARRAY[now(), now()], '{a,b}', '{1,2}'"
+           " FROM pgwork.queue q, generate_series(1, %d) g",
+           n / 10);
+    kit_do(a, "INSERT INTO pgwork.pack_out SELECT queue, number, first_id FROM pgwork.pack WHERE"
+              " first_id < 0 ON CONFLICT DO NOTHING");
 }
 
 static void analyze(void)
 {
-    kit_do(a, "ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.unique_key, pgwork.queue");
+    kit_do(a, "ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.unique_key, pgwork.queue, "
+              "pgwork.pack, pgwork.pack_out");
 }
 
 static void forget_statistics(void)
 {
-    kit_do(a, "TRUNCATE pgwork.live_job, pgwork.delayed_job, pgwork.unique_key");
-    kit_do(a, "VACUUM pgwork.live_job");
+    kit_do(a, "TRUNCATE pgwork.live_job, pgwork.delayed_job, pgwork.unique_key, pgwork.pack, "
+              "pgwork.pack_out");
+    kit_do(a, "VACUUM pgwork.live_job, pgwork.pack, pgwork.pack_out");
     kit_do(a, "DELETE FROM pg_statistic WHERE starelid::regclass::text ~ '^pgwork\\.'");
 }
 
@@ -221,8 +315,12 @@ void test_F54_with_plans_made_when_the_table_was_empty(void)
 
     forget_statistics();
     kit_do(a, "SELECT pgwork.queue_create('q')");
-    kit_do(a, "VACUUM pgwork.live_job"); /* now it is known to be empty */
+    kit_do(a, "VACUUM pgwork.live_job, pgwork.pack, pgwork.pack_out"); /* known to be empty */
     TEST_ASSERT_EQUAL_INT(0, kit_claim(conn, "q", 10, jobs));
+    kit_do(a,
+           "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
+    check_packs(conn);
+    kit_do(a, "SELECT pgwork.queue_purge('packs')");
     kit_put(conn, "q");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(conn, "q", 10, jobs));
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "complete", jobs, ""));
@@ -234,25 +332,58 @@ void test_F54_with_plans_made_when_the_table_was_empty(void)
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(conn, "complete", jobs + i, ""));
         check_plans(PLACE);
     }
+    check_packs(conn);
+}
+
+/* Updates of a table so far, times a million, plus those of them that were HOT. */
+static long long updates(const char *table)
+{
+    kit_do(a, "SELECT pg_stat_force_next_flush()");
+    return kit_number(a,
+                      "SELECT n_tup_upd * 1000000 + n_tup_hot_upd FROM pg_stat_user_tables"
+                      " WHERE relid = 'pgwork.%s'::regclass",
+                      table);
 }
 
 /* Otherwise claims would write to the indexes. (A few rows may find their page full.) */
 void test_claims_are_hot_updates(void)
 {
-    static const char counts[] =
-        "SELECT n_tup_upd * 1000000 + n_tup_hot_upd FROM pg_stat_user_tables"
-        " WHERE relid = 'pgwork.live_job'::regclass";
-    struct took jobs[100];
+    struct took job;
     long long before, after;
 
     forget_statistics(); /* and rows */
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[100]))");
-    kit_do(a, "SELECT pg_stat_force_next_flush()");
-    before = kit_number(a, counts);
+    before = updates("live_job");
     kit_do(a, "SET application_name = 'a-host-with-a-name:1234567'");
-    TEST_ASSERT_EQUAL_INT(100, kit_claim(a, "q", 100, jobs));
-    kit_do(a, "SELECT pg_stat_force_next_flush()");
-    after = kit_number(a, counts);
+    for (int i = 0; i < 100; i++) TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    after = updates("live_job");
     TEST_ASSERT_EQUAL_INT64(100, after / 1000000 - before / 1000000);
     TEST_ASSERT_GREATER_OR_EQUAL_INT64(95, after % 1000000 - before % 1000000);
+}
+
+/* A pack is extended again and again while it is worked on; nor does that touch its jobs. (A pack
+ * of many jobs is a row of up to 2,000 bytes, of which not so many fit into a page.) */
+void test_extends_of_packs_are_hot_updates(void)
+{
+    static const int packs[][2] = {{20, 80}, {200, 60}};
+    struct took jobs[200];
+    long long before, after;
+
+    for (int i = 0; i < 2; i++) {
+        int n = packs[i][0];
+
+        forget_statistics();
+        kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]))", n);
+        TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, jobs));
+        before = updates("pack");
+        for (int k = 0; k < 100; k++)
+            TEST_ASSERT_EQUAL_INT64(
+                n, kit_number(a,
+                              "SELECT count(*) FROM pgwork.pack p, pgwork.extend('q', p.ids,"
+                              " array_fill(p.token, ARRAY[%d])) e WHERE e.status = 'ok'",
+                              n));
+        after = updates("pack");
+        TEST_ASSERT_EQUAL_INT64(100, after / 1000000 - before / 1000000);
+        TEST_ASSERT_GREATER_OR_EQUAL_INT64(packs[i][1], after % 1000000 - before % 1000000);
+    }
 }

@@ -420,9 +420,8 @@ void test_claims_refuse_what_is_out_of_range(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         kit_refused(a, "PW001", bad[i][0], "SELECT pgwork.claim(%s)", bad[i][1]);
     kit_claim(a, "q", 1, &job);
-    kit_refused(a, "PW001", "n|0",
-                "SELECT pgwork.claim('{q}', 0, 'w', NULL, '{%lld}', '{%s}')", job.id,
-                job.token);
+    kit_refused(a, "PW001", "n|0", "SELECT pgwork.claim('{q}', 0, 'w', NULL, '{%lld}', '{%s}')",
+                job.id, job.token);
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q")); /* nor was it completed */
     kit_refused(a, "PW001", "lease_ms|99", "SELECT pgwork.extend('q', '{%lld}', '{%s}', 99)",
                 job.id, job.token);
@@ -501,8 +500,10 @@ void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
     kit_put(b, "q");
     TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
     TEST_ASSERT_EQUAL_INT64(
-        0, kit_number(watch, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
-                             "database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
+        0,
+        kit_number(watch,
+                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+                   "database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
 }
 
 void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)

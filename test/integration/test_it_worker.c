@@ -44,14 +44,15 @@ static void first_time(void)
 {
     must(pgw_migrate_up(h, NULL));
     pgtemp_exec(
-        "CREATE TABLE audit (id bigint, token uuid);"     /* ends of leases */
+        "CREATE TABLE audit (id bigint, token uuid);"      /* ends of leases */
         "CREATE TABLE packing (id bigint, moved integer);" /* out of a row 1, into a pack -1 */
         "CREATE FUNCTION audit_row() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
         "IF OLD.token IS NULL THEN"
         " INSERT INTO public.packing VALUES (coalesce(OLD.id, OLD.pos), 1);"
         "ELSE INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.token); END IF; "
         "RETURN NULL; END $$;"
-        "CREATE FUNCTION audit_pack() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "CREATE FUNCTION audit_pack() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ "
+        "BEGIN "
         "IF TG_OP = 'INSERT' THEN"
         " INSERT INTO public.packing SELECT unnest(NEW.ids), -1;"
         "ELSE INSERT INTO public.audit SELECT i, OLD.token FROM unnest(OLD.ids) i WHERE NOT EXISTS "
