@@ -89,6 +89,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    current_name text;
     q record;
     wanted integer := n;
     got integer;
@@ -127,11 +128,12 @@ BEGIN
         END IF;
     END IF;
 
-    FOR q IN
-        SELECT t.* FROM pgwork.queue t
-         WHERE t.name = ANY (queues) AND NOT t.paused
-         ORDER BY CASE WHEN cardinality(queues) > 1 THEN pgwork._head(t.id, t.priorities) END
-    LOOP
+    IF cardinality(queues) > 1 THEN
+        queues := ARRAY(SELECT t.name FROM pgwork.queue t WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY pgwork._head(t.id, t.priorities));
+    END IF;
+    FOREACH current_name IN ARRAY queues LOOP
+        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
+        CONTINUE WHEN NOT FOUND;
         memory := current_setting('pgwork.hint_' || q.id, true);
         hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
         known := q.priorities | coalesce(hint[4] & 1023, 0)::integer;
