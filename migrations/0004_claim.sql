@@ -22,7 +22,7 @@ CREATE FUNCTION pgwork._look(queue integer, priorities integer, hint bigint[], n
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
-    lanes smallint[] := pgwork._lanes(priorities);
+    lanes smallint[] := CASE priorities WHEN 1 THEN '{0,1}'::smallint[] ELSE pgwork._lanes(priorities) END; -- which is planned at each call
     k integer := cardinality(lanes);
     issued bigint := (SELECT s.last_value - (NOT s.is_called)::integer FROM pgwork.place s);
     heads bigint[];
@@ -78,6 +78,10 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000 THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
+-- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and each
+-- of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen at once.
+-- A claim that has looked from the start goes without that short cut, so that it cannot hide a row for long.
+
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction).
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
@@ -108,6 +112,7 @@ DECLARE
     number bigint;
     pack pgwork.pack;
     accepted bigint[];
+    thorough boolean;
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
        AND cardinality(queues) BETWEEN 1 AND 64 THEN
@@ -134,6 +139,7 @@ BEGIN
     FOREACH current_name IN ARRAY queues LOOP
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
+        thorough := false;
         memory := current_setting('pgwork.hint_' || q.id, true);
         hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
         known := q.priorities | coalesce(hint[4] & 1023, 0)::integer;
@@ -141,8 +147,10 @@ BEGIN
         k := cardinality(lanes);
         IF hint IS NULL OR cardinality(hint) <> 4 + 2 * k OR hint[4] <> known THEN
             hint := pgwork._look(q.id, known, NULL, now_ms, true);
+            thorough := true;
         ELSIF now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]) THEN
             hint := pgwork._look(q.id, known, hint, now_ms, true);
+            thorough := true;
         ELSIF now_ms NOT BETWEEN hint[3] AND hint[3] + 20 THEN
             hint := pgwork._look(q.id, known, hint, now_ms, false);
         END IF;
@@ -177,6 +185,8 @@ BEGIN
                            SELECT j.ctid FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
                             CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                  WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND (j.flags & 2 = 0 OR alone)
+                                                   AND (thorough OR j.xmax = '0' OR age(j.xmax) > (SELECT age(pg_snapshot_xmax(pg_current_snapshot())::xid))
+                                                                                    AND j.xmax <> ALL (ARRAY(SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                                  ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                             LIMIT 1))
                    AND j.token IS NULL
@@ -191,6 +201,8 @@ BEGIN
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, pgwork._traits(j) AS traits
                                                FROM pgwork.live_job j
                                               WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND j.flags & 2 = 0
+                                                AND (thorough OR j.xmax = '0' OR age(j.xmax) > (SELECT age(pg_snapshot_xmax(pg_current_snapshot())::xid))
+                                                                                 AND j.xmax <> ALL (ARRAY(SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
                          LIMIT wanted) c;
                 got := coalesce(cardinality(plain), 0);
@@ -244,6 +256,7 @@ BEGIN
             wanted := wanted - got;
             EXIT WHEN wanted = 0 OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
             hint := pgwork._look(q.id, known, hint, now_ms, true);
+            thorough := true;
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone
     END LOOP;

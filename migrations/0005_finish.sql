@@ -113,7 +113,7 @@ BEGIN
          CROSS JOIN LATERAL (SELECT p.* FROM pgwork.pack p WHERE p.queue = _take.queue AND p.number = n.n OFFSET 0) p
          CROSS JOIN LATERAL unnest(p.ids, p.lanes, p.created, p.kinds, p.payloads, p.bodies, p.tags)
                          AS u (id, lane, created, kind, payload, body, tags)
-         WHERE u.id = ANY (left_packs.accepted);
+         WHERE coalesce(u.id IN (SELECT unnest(left_packs.accepted)), false); -- coalesce: a hashed subplan, not a nested loop
         PERFORM pgwork._clear(queue, left_packs.packs);
     END IF;
 END $$;
@@ -380,29 +380,35 @@ RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(fail.queue);
+    accepted bigint[];
 BEGIN
     PERFORM pgwork._check_refs(ids, tokens);
     PERFORM pgwork._refuse_unless(coalesce(retry_ms, 0) BETWEEN 0 AND 31536000000, 'retry_ms', retry_ms::text, '0 .. 31536000000 (a year), or NULL for the queue''s backoff');
-    RETURN QUERY SELECT r.* FROM pgwork._redeem(q, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END, retry_ms, error) m, pgwork._refused(q.id, ids, m.accepted) r;
+    SELECT m.accepted INTO accepted FROM pgwork._redeem(q, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END, retry_ms, error) m;
+    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with new eyes: we may have waited
 END $$;
 
 CREATE FUNCTION pgwork.snooze(queue text, ids bigint[], tokens uuid[], delay_ms bigint) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(snooze.queue);
+    accepted bigint[];
 BEGIN
     PERFORM pgwork._check_refs(ids, tokens);
     PERFORM pgwork._refuse_unless(delay_ms BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text, '0 .. 315360000000 (ten years)');
-    RETURN QUERY SELECT r.* FROM pgwork._redeem(q, ids, tokens, 'snooze', delay_ms, NULL) m, pgwork._refused(q.id, ids, m.accepted) r;
+    SELECT m.accepted INTO accepted FROM pgwork._redeem(q, ids, tokens, 'snooze', delay_ms, NULL) m;
+    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with new eyes: we may have waited
 END $$;
 
 CREATE FUNCTION pgwork.release(queue text, ids bigint[], tokens uuid[]) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(release.queue);
+    accepted bigint[];
 BEGIN
     PERFORM pgwork._check_refs(ids, tokens);
-    RETURN QUERY SELECT r.* FROM pgwork._redeem(q, ids, tokens, 'release', NULL, NULL) m, pgwork._refused(q.id, ids, m.accepted) r;
+    SELECT m.accepted INTO accepted FROM pgwork._redeem(q, ids, tokens, 'release', NULL, NULL) m;
+    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with new eyes: we may have waited
 END $$;
 
 COMMENT ON FUNCTION pgwork.extend(text, bigint[], uuid[], bigint) IS
