@@ -80,7 +80,8 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
 
 -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and each
 -- of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen at once.
--- A claim that has looked from the start goes without that short cut, so that it cannot hide a row for long.
+-- A claim that has looked from the start goes without that short cut, so that it cannot hide a row for long; and so does
+-- one in a transaction that has written, which may have locked rows itself.
 
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction).
@@ -113,6 +114,7 @@ DECLARE
     pack pgwork.pack;
     accepted bigint[];
     thorough boolean;
+    wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
        AND cardinality(queues) BETWEEN 1 AND 64 THEN
@@ -139,7 +141,7 @@ BEGIN
     FOREACH current_name IN ARRAY queues LOOP
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
-        thorough := false;
+        thorough := wrote OR q.suspects;
         memory := current_setting('pgwork.hint_' || q.id, true);
         hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
         known := q.priorities | coalesce(hint[4] & 1023, 0)::integer;
