@@ -71,11 +71,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
 $$;
 
 -- What claim() has to know of a job before it moves it: 1 odd, not to be packed: it has something of its own that
--- packs have no room for, or is too large to be copied; 2 has a body; 4 has tags.
+-- packs have no room for, or is too large to be copied (a compressed value would be copied at its full length); 2 has a body; 4 has tags.
 CREATE FUNCTION pgwork._traits(j pgwork.live_job) RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
-              OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000 THEN 1 ELSE 0 END
+              OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000
+              OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
 -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and each

@@ -100,12 +100,14 @@ void test_large_payloads_and_bodies_are_leased_in_their_rows(void)
               " FROM generate_series(1, 63) g");
     kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(string_agg(md5(g::text), '')),"
               " body => 'small') FROM generate_series(1, 60) g");
-    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 9, jobs));
-    TEST_ASSERT_EQUAL_INT64(2, rows_of("live_job"));
+    /* small as it lies, and large in a pack */
+    kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(repeat('y', 50000)))");
+    TEST_ASSERT_EQUAL_INT(4, kit_claim(a, "q", 9, jobs));
+    TEST_ASSERT_EQUAL_INT64(3, rows_of("live_job"));
     TEST_ASSERT_EQUAL_INT64(
         1,
         kit_number(a, "SELECT cardinality(ids) FROM pgwork.pack WHERE ids = '{%lld}'", jobs[2].id));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs + i, ""));
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
 }
