@@ -4,59 +4,14 @@
  *   WITH_PG_FSYNC=1 test/support/with_pg.sh sh -c 'build/pgwork -q migrate && build/bench/locks'
  *
  * Environment: BENCH_SECONDS per figure (3). Prints one figure a line: what, clients, value. */
-#include <libpq-fe.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "pgwork.h"
+#define PROGRAM "locks"
+#include "kit.h"
 
 #define ROUNDS 200 /* of a latency */
-
-static double now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "locks: %s: %s\n", what, why);
-    exit(1);
-}
-
-static pgw *opened(void)
-{
-    pgw *h;
-
-    if (pgw_open(&h, NULL) != PGW_OK) die("open", pgw_error_message(h));
-    return h;
-}
-
-static PGconn *connected(void)
-{
-    PGconn *c = PQconnectdb(getenv("PGWORK_DSN"));
-
-    if (PQstatus(c) != CONNECTION_OK) die("connect", PQerrorMessage(c));
-    return c;
-}
-
-static int run_sql(PGconn *c, const char *sql)
-{
-    PGresult *res = PQexec(c, sql);
-    int n = PQntuples(res);
-
-    if (PQresultStatus(res) != PGRES_TUPLES_OK && PQresultStatus(res) != PGRES_COMMAND_OK)
-        die(sql, PQerrorMessage(c));
-    PQclear(res);
-    return n;
-}
 
 /* ---- rates: each client is a process that counts its rounds ---- */
 
@@ -184,16 +139,9 @@ static void rate(const char *what, client_fn *fn, int clients)
 
 /* ---- latencies ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
 static void latency(const char *what, double *ms, int n)
 {
-    qsort(ms, (size_t)n, sizeof(*ms), by_size);
+    sort_values(ms, n);
     printf("%-44s median %.2f  p99 %.2f  max %.2f ms\n", what, ms[n / 2], ms[n * 99 / 100],
            ms[n - 1]);
 }

@@ -2,26 +2,15 @@
  * wait, and prints how many milliseconds passed from before the enqueue until the handler ran: p50,
  * p99, p99.9 and the worst; and the same for the enqueue alone and for a bare round trip (SELECT 1
  * on another session, by libpq alone). */
-#define _POSIX_C_SOURCE 200809L
-#include <libpq-fe.h>
-#include <pgwork.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#define PROGRAM "pickup"
+#include "kit.h"
 
 static double *taken; /* by number of the job */
 static atomic_int arrived;
-
-static double now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 static pgw_verdict note(pgw_task *task, void *arg)
 {
@@ -55,27 +44,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void nap_until(double ms)
-{
-    const double left = ms - now_ms();
-
-    if (left > 0) {
-        struct timespec t = {.tv_sec = (time_t)(left / 1e3),
-                             .tv_nsec = (long)(left * 1e6) % 1000000000L};
-        nanosleep(&t, NULL);
-    }
-}
-
 static void print(const char *what, double *v, int n)
 {
-    qsort(v, (size_t)n, sizeof(*v), by_value);
+    sort_values(v, n);
     printf("%s p50 %.3f\n%s p99 %.3f\n", what, v[n / 2], what, v[n * 99 / 100]);
     if (n >= 1000) printf("%s p99.9 %.3f\n", what, v[n - 1 - n / 1000]);
     printf("%s worst %.3f\n", what, v[n - 1]);
@@ -86,7 +57,7 @@ int main(int argc, char **argv)
     const char *queues[1];
     struct one workers[64];
     pthread_t threads[64];
-    pgw *h = NULL;
+    pgw *h;
     PGconn *bare;
     pgw_stop *stop = NULL;
     double *trips, *put_in, begin;
@@ -101,16 +72,10 @@ int main(int argc, char **argv)
     taken = calloc((size_t)jobs, sizeof(*taken));
     trips = calloc((size_t)jobs, sizeof(*trips));
     put_in = calloc((size_t)jobs, sizeof(*put_in));
-    if (taken == NULL || trips == NULL || put_in == NULL || pgw_stop_new(&stop) != PGW_OK ||
-        pgw_open(&h, NULL) != PGW_OK) {
-        fprintf(stderr, "pickup: %s\n", h != NULL ? pgw_error_message(h) : "out of memory");
-        return 1;
-    }
-    bare = PQconnectdb(getenv("PGWORK_DSN"));
-    if (PQstatus(bare) != CONNECTION_OK) {
-        fprintf(stderr, "pickup: %s", PQerrorMessage(bare));
-        return 1;
-    }
+    if (taken == NULL || trips == NULL || put_in == NULL || pgw_stop_new(&stop) != PGW_OK)
+        die("start", "out of memory");
+    h = opened();
+    bare = connected();
     for (int i = 0; i < count; i++) {
         workers[i].stop = stop;
         if (pgw_worker_new(&workers[i].worker, NULL, queues, 1, note, NULL, NULL) != PGW_OK)

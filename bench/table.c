@@ -5,74 +5,17 @@
  *   WITH_PG_FSYNC=1 test/support/with_pg.sh sh -c 'build/pgwork -q migrate && build/bench/table'
  *
  * Environment: BENCH_ROWS (1000000), BENCH_SECONDS per figure (3). Prints one figure a line. */
-#include <libpq-fe.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "pgwork.h"
+#define PROGRAM "table"
+#include "kit.h"
 
 #define CLAIMS 2000 /* at most, for a latency */
 
 static const char *const id[] = {"id"};
 
-static double now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static long setting(const char *name, long otherwise)
-{
-    const char *text = getenv(name);
-
-    return text != NULL ? strtol(text, NULL, 10) : otherwise;
-}
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "table: %s: %s\n", what, why);
-    exit(1);
-}
-
-static pgw *opened(void)
-{
-    pgw *h;
-
-    if (pgw_open(&h, NULL) != PGW_OK) die("open", pgw_error_message(h));
-    return h;
-}
-
-static PGconn *connected(void)
-{
-    PGconn *c = PQconnectdb(getenv("PGWORK_DSN"));
-
-    if (PQstatus(c) != CONNECTION_OK) die("connect", PQerrorMessage(c));
-    return c;
-}
-
-static void run_sql(PGconn *c, const char *sql)
-{
-    PGresult *res = PQexec(c, sql);
-
-    if (PQresultStatus(res) != PGRES_TUPLES_OK && PQresultStatus(res) != PGRES_COMMAND_OK)
-        die(sql, PQerrorMessage(c));
-    PQclear(res);
-}
-
 /* ---- claims: 99 of 100 rows are leased to somebody else ---- */
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 static void claims(pgw *h, const char *what, const char *order)
 {
@@ -99,7 +42,7 @@ static void claims(pgw *h, const char *what, const char *order)
             die("release", pgw_error_message(h));
         pgw_rows_free(rows);
     }
-    qsort(took, (size_t)n, sizeof(took[0]), by_size);
+    sort_values(took, n);
     printf("claim of 10, %-38s %6d claims  p50 %9.2f ms  p99 %9.2f ms\n", what, n, took[n / 2],
            took[n * 99 / 100]);
     fflush(stdout);

@@ -1,0 +1,93 @@
+/* kit: what the programs of the benchmark share. A program defines PROGRAM, its name in messages,
+ * before it includes this. */
+#ifndef BENCH_KIT_H
+#define BENCH_KIT_H
+
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "pgwork.h"
+
+/* Milliseconds on the machine's steady clock, the same for all processes. */
+static inline double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Sleeps until now_ms() is there. */
+static inline void nap_until(double ms)
+{
+    const double left = ms - now_ms();
+
+    if (left > 0) {
+        const struct timespec t = {.tv_sec = (time_t)(left / 1e3),
+                                   .tv_nsec = (long)(left * 1e6) % 1000000000L};
+        nanosleep(&t, NULL);
+    }
+}
+
+/* Says what failed and why, and ends the program: a figure that misses something is none. */
+static inline void die(const char *what, const char *why)
+{
+    fprintf(stderr, PROGRAM ": %s: %s\n", what, why);
+    exit(1);
+}
+
+/* A number from the environment. */
+static inline long setting(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? strtol(text, NULL, 10) : otherwise;
+}
+
+/* A handle to the database of PGWORK_DSN; the caller closes it. */
+static inline pgw *opened(void)
+{
+    pgw *h;
+
+    if (pgw_open(&h, NULL) != PGW_OK) die("open", pgw_error_message(h));
+    return h;
+}
+
+/* A session of libpq alone with the same database; the caller finishes it. */
+static inline PGconn *connected(void)
+{
+    PGconn *c = PQconnectdb(getenv("PGWORK_DSN"));
+
+    if (PQstatus(c) != CONNECTION_OK) die("connect", PQerrorMessage(c));
+    return c;
+}
+
+/* Runs statements on it, and returns how many rows the last one gave. */
+static inline int run_sql(PGconn *c, const char *sql)
+{
+    PGresult *res = PQexec(c, sql);
+    const int n = PQntuples(res);
+
+    if (PQresultStatus(res) != PGRES_TUPLES_OK && PQresultStatus(res) != PGRES_COMMAND_OK)
+        die(sql, PQerrorMessage(c));
+    PQclear(res);
+    return n;
+}
+
+/* For qsort: the least first. */
+static inline int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorts n values, so that v[n * P / 100] is their percentile P. */
+static inline void sort_values(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_size);
+}
+
+#endif
