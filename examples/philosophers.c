@@ -1,8 +1,9 @@
 /* philosophers: five of them, five forks, each eats with two. No deadlock, and nobody starves.
  *
- *   psql -c "CREATE TABLE fork (number int PRIMARY KEY, used int NOT NULL DEFAULT 0, version bigint
- * NOT NULL DEFAULT 0)" \ -c "INSERT INTO fork SELECT generate_series(0, 4)" cc philosophers.c
- * $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [MEALS]
+ *   psql -c "CREATE TABLE fork (number int PRIMARY KEY, used int, version bigint NOT NULL)"
+ *   psql -c "INSERT INTO fork SELECT i, 0, 0 FROM generate_series(0, 4) i"
+ *   cc philosophers.c $(pkg-config --cflags --libs pgwork)
+ *   PGWORK_DSN=... ./a.out [MEALS]
  *
  * A fork is a row. Who eats locks both rows in one call, which takes them in the order of their
  * keys whatever the order asked for, so nobody waits in a circle; counts each as used; and commits.

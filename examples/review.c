@@ -4,8 +4,8 @@
  *
  * The table is the program's own, and its key has two columns:
  *
- *   CREATE TABLE article (journal text, number int, title text, grade int, PRIMARY KEY (journal,
- * number));
+ *   CREATE TABLE article (journal text, number int, title text, grade int);
+ *   ALTER TABLE article ADD PRIMARY KEY (journal, number);
  *
  * What leases need is added at the first run. Whoever starts again, after a crash too, gets the
  * same articles first: with a name of their own for each reviewer, nothing is forgotten. */
