@@ -270,9 +270,9 @@ help:
 	@echo 'all in one, on a bare machine: ./run test'
 
 .FORCE:
-.PHONY: lint-shell all cover fuzz lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
-  check-tsan check-valgrind lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
-  check-header check-examples check-abi format format-check install uninstall dist clean help
+.PHONY: all lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
+  check-tsan check-valgrind cover fuzz lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
+  lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
