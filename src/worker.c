@@ -330,8 +330,11 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
-    const pgw_status st =
-        pgw__worker_admit(w, claim->batch, claim->sent_at, pgw_server_time_us(w->h));
+    pgw_status st;
+
+    w->filled_us = pgw__clock_us();
+    w->call_us = w->filled_us - claim->sent_us;
+    st = pgw__worker_admit(w, claim->batch, claim->sent_us / 1000, pgw_server_time_us(w->h));
 
     if (st < 0) {
         worker_trouble(w, st, "out of memory for claimed jobs");
@@ -354,9 +357,9 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     claim.opts.queues_count = w->queues_count;
     claim.opts.max = plan->claim;
     claim.opts.lease_ms = w->lease_ms;
-    if (plan->flush) st = pgw__worker_flush(w, plan->claim > 0 ? &claim : NULL);
+    if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
     if (st >= 0 && plan->claim > 0 && !claim.done) {
-        claim.sent_at = pgw__clock_ms();
+        claim.sent_us = pgw__clock_us();
         st = pgw_claim(w->h, &claim.batch, &claim.opts);
         claim.done = st >= 0;
     }
@@ -429,12 +432,12 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 
     pthread_mutex_lock(&w->lock);
     v->now = pgw__clock_ms();
-    v->ready = w->ready.count;
-    v->running = w->running;
-    v->done = w->done.count;
-    v->done_since = w->done_since;
+    v->n = pgw__worker_count(w);
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
     v->claim_at = w->hold_until > w->claim_at ? w->hold_until : w->claim_at;
+    v->since_us = pgw__clock_us() - w->filled_us;
+    v->call_us = w->call_us;
+    v->done_before = w->done_before;
     v->call_at = w->call_at;
     v->beat_at = w->concurrency == 0 ? w->heart_at : INT64_MAX;
     v->end_at = w->end_at;
@@ -443,10 +446,10 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->blocked = pgw__worker_blocked(w);
     v->prefetch = w->prefetch;
     v->flush_jobs = w->flush_jobs;
-    v->flush_ms = w->flush_ms;
     v->here = w->concurrency == 0;
     v->drain = w->drain;
     plan = pgw__worker_plan_next(v);
+    v->rush = plan.rush;
     if (plan.release && !plan.end) pgw__worker_release_ready(w);
     w->waits = !(plan.end || plan.release || plan.beat || plan.flush || plan.claim > 0 || plan.run);
     pthread_mutex_unlock(&w->lock);
@@ -473,17 +476,18 @@ static void worker_beat_here(pgw_worker *w)
 /* What cannot be reported: the leases end by themselves, if they have not ended before `now`. */
 static void worker_abandon_results(pgw_worker *w, int64_t now)
 {
-    pgw__list all;
-    pgw_task *t;
+    int left;
 
     pthread_mutex_lock(&w->lock);
-    all = w->done;
-    w->done = (pgw__list){NULL, NULL, 0};
-    while ((t = pgw__list_pop(&all)) != NULL) {
+    w->due_at = INT64_MAX;
+    for (left = w->done.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->done);
+
         if (now < atomic_load(&t->safe_until)) {
-            pgw__list_push(&w->done, t);
+            pgw__result_put_back(w, t);
             continue;
         }
+        pgw__result_take(w, t);
         atomic_fetch_add(&w->n.lost, 1);
         pgw__worker_drop(t);
     }
@@ -544,7 +548,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->seen = 0;
-    w->heart_at = INT64_MAX;
+    w->filled_us = w->call_us = 0;
+    w->heart_at = w->due_at = INT64_MAX;
     w->suspect = NULL;
     w->hold_until = 0;
     atomic_store(&w->stopping, 0);

@@ -12,7 +12,9 @@
  * runs under it.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
- * with the last of them. */
+ * with the last of them. The server keeps them in one row, too, and drops it in one go when all of
+ * them are finished by one call, while some of them cost a row each: so results of a crate wait for
+ * the others in it, until `due_at`. */
 #ifndef PGW_WORKER_H
 #define PGW_WORKER_H
 
@@ -62,7 +64,10 @@ struct pgw_task {
 struct pgw__crate {
     pgw__crate *prev, *next;
     pgw_batch *batch;
-    size_t open; /* tasks not GONE, and one for each beat under way */
+    size_t open;    /* tasks not GONE, and one for each beat under way */
+    size_t busy;    /* tasks READY or RUNNING; 0: whole */
+    size_t done;    /* tasks in the list `done` */
+    int64_t due_at; /* these are reported then, whole or not; INT64_MAX: there are none */
     size_t count;
     pgw_task tasks[];
 };
@@ -117,6 +122,7 @@ struct pgw_worker {
     bool signed_up;  /* the sleeping sign is out */
     bool found_none; /* the last claim found nothing while nothing was held here */
     int64_t claim_at, call_at, end_at; /* as in the view */
+    int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
@@ -139,7 +145,9 @@ struct pgw_worker {
     bool closing, heart_ends;
     pgw__crate *crates;
     pgw__list ready, done;
-    int64_t done_since;
+    int done_before; /* results when the last claim came in */
+    int whole;       /* of `done`: of whole crates */
+    int64_t due_at;  /* the earliest of all crates */
     int running, idle;
     pgw_task *suspect;  /* a job that may have killed its last worker: see pool_suspects() */
     int64_t hold_until; /* no claim before, for its sake */
@@ -172,6 +180,7 @@ bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 /* With the lock held: */
+pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
 void pgw__worker_release_ready(
     pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
@@ -182,20 +191,26 @@ void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until);
 void pgw__crate_put(pgw_worker *w, pgw__crate *c);
 void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
+/* Results join the list `done`. Who looks through it pops each, sets w->due_at to "never" before,
+ * and either takes it or puts it back. */
+void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at);
+void pgw__result_take(pgw_worker *w, pgw_task *t);
+void pgw__result_put_back(pgw_worker *w, pgw_task *t);
 
 /* ---- worker_flush.c ---- */
 typedef struct pgw__claim { /* a claim that a flush may take along */
     pgw_claim_opts opts;
     pgw_batch *batch;
-    int64_t sent_at; /* monotonic */
+    int64_t sent_us; /* monotonic */
     bool done;       /* it was made */
 } pgw__claim;
 
 bool pgw__worker_flush_init(pgw_worker *w);
 void pgw__worker_flush_free(pgw_worker *w);
-/* Reports results, and makes the claim (may be NULL) when it costs no further round trip: then the
- * status is the claim's. Otherwise PGW_OK, or what the first call failed with. */
-pgw_status pgw__worker_flush(pgw_worker *w, pgw__claim *claim);
+/* Reports results, all of them or those of whole crates and what is due, and makes the claim (may
+ * be NULL) when it costs no further round trip: then the status is the claim's. Otherwise PGW_OK,
+ * or what the first call failed with. */
+pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim);
 int pgw__worker_order(const pgw_task *a,
                       const pgw_task *b); /* what one call can report, side by side */
 size_t pgw__worker_group(pgw_task *const *tasks,

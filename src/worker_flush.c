@@ -17,7 +17,8 @@
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
-    const int most = w->prefetch + w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    const int held = w->prefetch + w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    const int most = 2 * held; /* what was held when the last call was sent, and came with it */
     const int room = most > w->flush_jobs ? most : w->flush_jobs;
 
     w->room = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
@@ -59,11 +60,16 @@ static int flush_order_group(const pgw_task *a, const pgw_task *b)
     return flush_order_text(a->error, b->error);
 }
 
+/* Within a group as they were claimed: so the server finds them in the row that they share. */
 int pgw__worker_order(const pgw_task *a, const pgw_task *b)
 {
     const int order = flush_order_group(a, b);
+    const uint64_t claim_a = a->ref.token.number, claim_b = b->ref.token.number;
 
-    return order != 0 ? order : (a->ref.id > b->ref.id) - (a->ref.id < b->ref.id);
+    if (order != 0) return order;
+    if (claim_a != claim_b) return claim_a < claim_b ? -1 : 1;
+    if (a->crate == b->crate) return (a > b) - (a < b);
+    return (a->ref.id > b->ref.id) - (a->ref.id < b->ref.id);
 }
 
 static int flush_compare(const void *x, const void *y)
@@ -198,7 +204,6 @@ static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st
 static void flush_settle(pgw_worker *w, size_t n)
 {
     const int64_t now = pgw__clock_ms();
-    pgw__list again = {NULL, NULL, 0};
     size_t i;
 
     pthread_mutex_lock(&w->lock);
@@ -217,26 +222,31 @@ static void flush_settle(pgw_worker *w, size_t n)
             pgw__worker_drop(t);
         } else {
             t->doubt = t->doubt || st == PGW_EUNKNOWN;
-            pgw__list_push(&again, t);
+            pgw__result_add(w, t, now);
         }
-    }
-    if (again.count > 0) { /* in front: they are the oldest */
-        again.last->next = w->done.first;
-        again.count += w->done.count;
-        if (w->done.last != NULL) again.last = w->done.last;
-        w->done = again;
     }
     if (w->suspect != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
     pthread_mutex_unlock(&w->lock);
 }
 
-static size_t flush_take(pgw_worker *w)
+static size_t flush_take(pgw_worker *w, bool all)
 {
+    const int64_t now = pgw__clock_ms();
     size_t n = 0, i;
+    int left;
 
     pthread_mutex_lock(&w->lock);
-    while (n < w->room && (w->out[n] = pgw__list_pop(&w->done)) != NULL) n++;
-    if (w->done.count > 0) w->done_since = pgw__clock_ms();
+    w->due_at = INT64_MAX;
+    for (left = w->done.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->done);
+
+        if (n < w->room && (all || t->crate->busy == 0 || now >= t->crate->due_at)) {
+            pgw__result_take(w, t);
+            w->out[n++] = t;
+        } else {
+            pgw__result_put_back(w, t);
+        }
+    }
     pthread_mutex_unlock(&w->lock);
 
     qsort(w->out, n, sizeof(pgw_task *), flush_compare);
@@ -247,9 +257,9 @@ static size_t flush_take(pgw_worker *w)
     return n;
 }
 
-pgw_status pgw__worker_flush(pgw_worker *w, pgw__claim *claim)
+pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
 {
-    const size_t n = flush_take(w);
+    const size_t n = flush_take(w, all);
     pgw_status st = PGW_OK;
     size_t plain = 0, i, size;
 
@@ -265,7 +275,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, pgw__claim *claim)
             flush_fill(w, i, size, PGW_ECONN); /* not sent */
     }
     if (plain > 0 && st >= 0) {
-        claim->sent_at = pgw__clock_ms();
+        claim->sent_us = pgw__clock_us();
         st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, plain, &claim->batch, &claim->opts);
         claim->done = st >= 0;
         if (st < 0) flush_decided(w, st, 0, plain);

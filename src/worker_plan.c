@@ -3,6 +3,7 @@
 
 #define PLAN_MAX_CLAIM    10000 /* of one pgw_claim() */
 #define PLAN_MAX_WAIT_MS  1000
+#define PLAN_RUSH         8  /* part of a call's time that may be spent on making it a larger one */
 #define PLAN_STOP_WAIT_MS 50 /* a second stop makes no descriptor readable: look for it */
 
 static int64_t plan_earlier(int64_t a, int64_t b)
@@ -16,26 +17,44 @@ static bool plan_is_over(const pgw__worker_view *v)
     return v->stops > 0 || v->left <= 0 || (v->drain && v->found_none);
 }
 
+/* Are handlers so quick that at this pace all they have is finished in no time? Then one large call
+ * that takes the results along is cheaper than two small ones that handlers need not wait for. */
+static bool plan_rush(const pgw__worker_view *v)
+{
+    const int64_t time_us = v->call_us / PLAN_RUSH;
+    const int64_t finished = v->n.done - v->done_before;
+    const int64_t left = v->n.ready + v->n.running;
+
+    if (left == 0 || (v->n.ready == 0 && v->n.whole > 0)) return false; /* large enough */
+    return v->since_us < 2 * time_us && left * v->since_us < finished * time_us;
+}
+
 /* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
  * anything will do. In the calling thread claims and handlers take turns: no use in claiming early.
  */
 static int plan_claim(const pgw__worker_view *v)
 {
-    const int room = v->prefetch - v->ready;
-    const bool last_look = v->drain && v->ready + v->running == 0;
+    const int room = v->prefetch - v->n.ready;
+    const bool last_look = v->drain && v->n.ready + v->n.running == 0;
 
     if (plan_is_over(v) || room <= 0) return 0;
     if (v->now < v->claim_at && !last_look) return 0;
-    if (v->ready > 0 && (v->here || room < v->prefetch - room)) return 0;
+    if (v->n.ready > 0 && (v->here || room < v->prefetch - room)) return 0;
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }
 
 /* At once when nobody is at work, so that a lone job is not held up; else in lots. */
 static bool plan_flush(const pgw__worker_view *v)
 {
-    if (v->done == 0) return false;
-    return v->blocked || v->done >= v->flush_jobs || v->ready + v->running == 0 ||
-           v->now - v->done_since >= v->flush_ms;
+    if (v->n.done == 0) return false;
+    return v->blocked || v->n.done >= v->flush_jobs || v->n.ready + v->n.running == 0 ||
+           v->now >= v->n.due_at;
+}
+
+/* Parts of a claim cost the server much more than the whole of it. */
+static bool plan_flush_all(const pgw__worker_view *v)
+{
+    return v->blocked || (v->n.done >= v->flush_jobs && v->n.whole == 0);
 }
 
 static int64_t plan_wait_ms(const pgw__worker_view *v)
@@ -45,7 +64,7 @@ static int64_t plan_wait_ms(const pgw__worker_view *v)
     int64_t until;
 
     if (!plan_is_over(v) && v->claim_at > v->now) call = plan_earlier(call, v->claim_at);
-    if (v->done > 0) call = plan_earlier(call, v->done_since + v->flush_ms);
+    call = plan_earlier(call, v->n.due_at);
     if (v->call_at > v->now) call = v->call_at;
     until = plan_earlier(call, v->now + longest);
     if (v->stops > 1) until = plan_earlier(until, v->end_at);
@@ -61,30 +80,32 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
         p.end = true;
         return p;
     }
-    if (plan_is_over(v) && v->ready + v->running + v->done == 0) {
+    if (plan_is_over(v) && v->n.ready + v->n.running + v->n.done == 0) {
         p.end = true;
         return p;
     }
-    p.release = v->stops > 0 && v->ready > 0;
+    p.release = v->stops > 0 && v->n.ready > 0;
     p.beat = may_call && v->now >= v->beat_at;
     if (may_call) {
         p.claim = plan_claim(v);
-        p.flush = plan_flush(v) || (p.claim > 0 && v->done > 0);
+        p.rush = p.claim > 0 && plan_rush(v);
+        if (p.rush) p.claim = 0;
+        p.flush = plan_flush(v) || (p.claim > 0 && v->n.whole > 0);
+        p.flush_all = p.flush && plan_flush_all(v);
     }
-    p.run = v->here && v->ready > 0 && !v->blocked;
-    p.wait_ms = plan_wait_ms(v);
+    p.run = v->here && v->n.ready > 0 && !v->blocked;
+    p.wait_ms = p.rush ? 1 : plan_wait_ms(v);
     return p;
 }
 
-bool pgw__worker_plan_stirs(const pgw__worker_view *before, int ready, int running, int done)
+bool pgw__worker_plan_stirs(const pgw__worker_view *before, pgw__worker_counts now)
 {
     pgw__worker_view v = *before;
     pgw__worker_plan p;
 
-    if (done > 0 && before->done == 0) return true; /* from now on there is something to time */
-    v.ready = ready;
-    v.running = running;
-    v.done = done;
+    if (now.due_at < before->n.due_at) return true; /* it would wait too long */
+    v.n = now;
     p = pgw__worker_plan_next(&v);
+    if (p.rush && !before->rush) return true; /* so it would here */
     return p.end || p.release || p.flush || p.claim > 0;
 }

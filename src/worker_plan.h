@@ -8,22 +8,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is seen. Times are monotonic milliseconds. */
+/* What handlers change. Times are monotonic milliseconds. */
+typedef struct pgw__worker_counts {
+    int ready, running, done; /* jobs not started, with a handler, finished but not yet reported */
+    int whole;                /* of `done`: of claims of which nothing else is left */
+    int64_t due_at;           /* when the first of `done` must be reported; INT64_MAX: none */
+} pgw__worker_counts;
+
+/* What is seen. */
 typedef struct pgw__worker_view {
     int64_t now;
-    int ready, running, done; /* jobs not started, with a handler, finished but not yet reported */
-    int64_t done_since;       /* when the oldest of `done` was finished */
-    int64_t left;             /* jobs that worker.max_jobs still allows */
-    int64_t claim_at;         /* no claim before: the queues were empty */
-    int64_t call_at;          /* no call to the server before: the last one failed */
-    int64_t beat_at;          /* leases to extend between jobs; INT64_MAX: a thread sees to it */
-    int64_t end_at;           /* after the second stop: wait for handlers until then */
-    int stops;                /* how often a stop was asked for; a fatal error counts as one */
-    bool found_none;          /* the last claim found nothing while nothing was held here */
-    bool blocked;             /* the next job in stock starts only when all results are reported */
+    pgw__worker_counts n;
+    int64_t since_us; /* since the last claim came in, */
+    int64_t call_us;  /* which took so long */
+    int done_before;  /* `done` at that time */
+    int64_t left;     /* jobs that worker.max_jobs still allows */
+    int64_t claim_at; /* no claim before: the queues were empty */
+    int64_t call_at;  /* no call to the server before: the last one failed */
+    int64_t beat_at;  /* leases to extend between jobs; INT64_MAX: a thread sees to it */
+    int64_t end_at;   /* after the second stop: wait for handlers until then */
+    int stops;        /* how often a stop was asked for; a fatal error counts as one */
+    bool found_none;  /* the last claim found nothing while nothing was held here */
+    bool rush;        /* the plan before held back a claim, see there */
+    bool blocked;     /* the next job in stock starts only when all results are reported */
     /* configuration */
     int prefetch, flush_jobs;
-    int64_t flush_ms;
     bool here;  /* handlers run in the calling thread */
     bool drain; /* end when nothing is left */
 } pgw__worker_view;
@@ -33,16 +42,18 @@ typedef struct pgw__worker_plan {
     bool end;
     bool release;    /* hand back what is not started */
     bool beat;       /* extend leases now, in this thread */
-    bool flush;      /* report results */
+    bool flush;      /* report results, those of whole claims and what is due ... */
+    bool flush_all;  /* ... or all of them */
     int claim;       /* and claim so many */
     bool run;        /* run one handler call in this thread */
+    bool rush;       /* no claim yet: handlers are nearly through with all that is here */
     int64_t wait_ms; /* else wait so long, at least 1 */
 } pgw__worker_plan;
 
 pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v);
 
-/* A handler thread just took or finished jobs: must a main loop that waits look again? `before` is
- * what it saw when it went to wait. */
-bool pgw__worker_plan_stirs(const pgw__worker_view *before, int ready, int running, int done);
+/* A handler thread just took or finished jobs, `now` says how many there are: must a main loop that
+ * waits look again? `before` is what it saw when it went to wait. */
+bool pgw__worker_plan_stirs(const pgw__worker_view *before, pgw__worker_counts now);
 
 #endif

@@ -37,6 +37,36 @@ pgw_task *pgw__list_pop(pgw__list *l)
     return t;
 }
 
+/* One task less that is READY or RUNNING. */
+static void crate_settle(pgw_worker *w, pgw__crate *c)
+{
+    if (--c->busy == 0) w->whole += (int)c->done;
+}
+
+void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at)
+{
+    pgw__crate *c = t->crate;
+
+    c->done++;
+    if (c->busy == 0) w->whole++;
+    if (due_at < c->due_at) c->due_at = due_at;
+    pgw__result_put_back(w, t);
+}
+
+void pgw__result_take(pgw_worker *w, pgw_task *t)
+{
+    pgw__crate *c = t->crate;
+
+    if (c->busy == 0) w->whole--;
+    if (--c->done == 0) c->due_at = INT64_MAX;
+}
+
+void pgw__result_put_back(pgw_worker *w, pgw_task *t)
+{
+    if (t->crate->due_at < w->due_at) w->due_at = t->crate->due_at;
+    pgw__list_push(&w->done, t);
+}
+
 void pgw__crate_put(pgw_worker *w, pgw__crate *c)
 {
     if (--c->open > 0) return;
@@ -75,6 +105,7 @@ bool pgw__worker_blocked(const pgw_worker *w)
 
 void pgw__worker_drop(pgw_task *t)
 {
+    if (t->stage != PGW__DONE) crate_settle(t->worker, t->crate);
     t->stage = PGW__GONE;
     pool_clear(t->worker, t);
     pgw__wake_close(&t->wake);
@@ -116,7 +147,8 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
         return PGW_ENOMEM;
     }
     c->batch = batch;
-    c->open = c->count = n;
+    c->open = c->busy = c->count = n;
+    c->due_at = INT64_MAX;
     for (i = 0; i < n; i++) {
         c->tasks[i].worker = w;
         pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), sent_at, server_us);
@@ -129,6 +161,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
     if (c->next != NULL) c->next->prev = c;
     w->crates = c;
     for (i = 0; i < n; i++) pgw__list_push(&w->ready, &c->tasks[i]);
+    w->done_before = w->done.count;
     if (pool_suspects(batch)) {
         w->suspect = &c->tasks[0];
         w->hold_until = INT64_MAX;
@@ -145,13 +178,23 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
     return PGW_OK;
 }
 
+/* The first result of a crate says when all that are there by then are reported: after
+ * worker.flush_ms, or before the last third of a lease that nobody extends. */
+static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
+{
+    const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
+    const int64_t at = pgw__clock_ms() + w->flush_ms;
+
+    return at < late ? at : late;
+}
+
 static void pool_finish(pgw_worker *w, pgw_task *t)
 {
     t->stage = PGW__DONE;
     pool_clear(w, t);
     pgw__wake_close(&t->wake);
-    if (w->done.count == 0) w->done_since = pgw__clock_ms();
-    pgw__list_push(&w->done, t);
+    crate_settle(w, t->crate);
+    pgw__result_add(w, t, t->crate->done == 0 ? pool_due_at(w, t) : INT64_MAX);
 }
 
 static void pool_release(pgw_worker *w, pgw_task *t)
@@ -194,11 +237,20 @@ bool pgw__worker_lose(pgw_task *t)
 
 /* ---- taking and giving back, with the lock held ---- */
 
+pgw__worker_counts pgw__worker_count(const pgw_worker *w)
+{
+    return (pgw__worker_counts){.ready = w->ready.count,
+                                .running = w->running,
+                                .done = w->done.count,
+                                .whole = w->whole,
+                                .due_at = w->due_at};
+}
+
 /* Something changed that a waiting main loop may want to act upon. */
 static void pool_stir(pgw_worker *w)
 {
     if (!w->waits) return;
-    if (!pgw__worker_plan_stirs(&w->view, w->ready.count, w->running, w->done.count)) return;
+    if (!pgw__worker_plan_stirs(&w->view, pgw__worker_count(w))) return;
     w->waits = false;
     pgw__wake_poke(&w->wake);
 }

@@ -45,6 +45,7 @@ static void first_time(void)
     must(pgw_migrate_up(h, NULL));
     pgtemp_exec(
         "CREATE TABLE audit (id bigint, token uuid);"      /* ends of leases */
+        "CREATE TABLE outs (queue integer);"               /* jobs that left their pack alone */
         "CREATE TABLE packing (id bigint, moved integer);" /* out of a row 1, into a pack -1 */
         "CREATE FUNCTION audit_row() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
         "IF OLD.token IS NULL THEN"
@@ -59,6 +60,7 @@ static void first_time(void)
         "(SELECT FROM pgwork.pack_out o WHERE o.queue = OLD.queue AND o.number = OLD.number AND "
         "o.id = i); END IF; RETURN NULL; END $$;"
         "CREATE FUNCTION audit_out() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "INSERT INTO public.outs VALUES (NEW.queue);"
         "INSERT INTO public.audit SELECT NEW.id, p.token FROM pgwork.pack p WHERE p.queue = "
         "NEW.queue AND p.number = NEW.number; RETURN NULL; END $$;"
         "CREATE TRIGGER audit AFTER DELETE ON pgwork.live_job FOR EACH ROW EXECUTE FUNCTION "
@@ -340,6 +342,30 @@ void test_the_calling_thread_does_them_just_as_well(void)
     s = run(noop, PGW_OK);
     TEST_ASSERT_EQUAL_INT64(5000, s.completed);
     all_done_once(5000);
+}
+
+/* One row of the server for each claim, and no row for any of its jobs. */
+void test_jobs_that_were_claimed_together_are_finished_together(void)
+{
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_worker_stats s;
+    char sql[200];
+
+    o.retention_ms = 0; /* what is kept is moved job by job */
+    must(pgw_queue_set(h, queue, &o));
+    enqueue(5000);
+    set("worker.prefetch", "200");
+    set("worker.flush_ms", "10000");
+    set("worker.lease_ms", "60000");
+    s = run(noop, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(5000, s.completed);
+    TEST_ASSERT_EQUAL_INT64(0, s.refused + s.lost + s.released + s.failed);
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM outs JOIN pgwork.queue q ON q.id = outs.queue WHERE name = '%s'",
+             queue);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pgwork.job WHERE queue = '%s'", queue);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
 }
 
 /* A verdict for each; who gets none is done. */

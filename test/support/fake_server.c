@@ -20,6 +20,7 @@ struct pgw_job {
     char queue[32], error[512], output[128];
     int64_t lease_ms, lease_until_us;
     uint64_t token;
+    int claim;
     int attempt, finishes, canceled;
     fake_state state;
 };
@@ -44,6 +45,8 @@ static struct {
     int64_t last, first_ready;
     uint64_t tokens;
     int calls[FAKE_VERBS];
+    int claims, parts;
+    int open[JOBS_MAX]; /* of a claim: jobs that are not finished */
     struct {
         pgw_status st;
         int times, applied;
@@ -67,6 +70,7 @@ void fake_reset(void)
     pthread_mutex_lock(&srv.lock);
     memset(srv.jobs, 0, sizeof(srv.jobs[0]) * (size_t)(srv.last + 1));
     memset(srv.calls, 0, sizeof(srv.calls));
+    srv.claims = srv.parts = 0;
     memset(srv.fails, 0, sizeof(srv.fails));
     srv.last = 0;
     srv.first_ready = 1;
@@ -129,6 +133,16 @@ int fake_calls(fake_verb verb)
 
     pthread_mutex_lock(&srv.lock);
     n = srv.calls[verb];
+    pthread_mutex_unlock(&srv.lock);
+    return n;
+}
+
+int fake_parts(void)
+{
+    int n;
+
+    pthread_mutex_lock(&srv.lock);
+    n = srv.parts;
     pthread_mutex_unlock(&srv.lock);
     return n;
 }
@@ -232,12 +246,16 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
             }
             j->state = j->canceled && state == FAKE_READY ? FAKE_CANCELED : state;
             j->finishes++;
+            srv.open[j->claim]--;
             if (state == FAKE_READY) {
                 j->attempt--;
                 if (j->id < srv.first_ready) srv.first_ready = j->id;
             }
             snprintf(j->error, sizeof(j->error), "%s", error != NULL ? error : "");
         }
+        for (i = 0; i < n; i++)
+            if (srv.open[srv.jobs[refs[i].id].claim] > 0) break;
+        srv.parts += i < n;
         if (after != PGW_OK) st = after;
     }
     pthread_mutex_unlock(&srv.lock);
@@ -310,6 +328,7 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
     int64_t i;
 
     b->n = 0;
+    srv.claims++;
     for (i = srv.first_ready; i <= srv.last && b->n < (size_t)o->max; i++) {
         pgw_job *j = &srv.jobs[i];
 
@@ -317,9 +336,11 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
         j->state = FAKE_LEASED;
         j->attempt++;
         j->token = ++srv.tokens;
+        j->claim = srv.claims;
         j->lease_until_us = 1000 + j->lease_ms * 1000;
         b->jobs[b->n++] = *j;
     }
+    srv.open[srv.claims] = (int)b->n;
     while (srv.first_ready <= srv.last && srv.jobs[srv.first_ready].state != FAKE_READY)
         srv.first_ready++;
     if (b->n > 0)

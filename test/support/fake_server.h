@@ -39,6 +39,7 @@ void fake_refuses_output(const char *output);
 void fake_freezes_for(int64_t ms); /* the clock jumps, as after SIGSTOP */
 
 int fake_calls(fake_verb verb);   /* how many calls */
+int fake_parts(void);             /* how many calls finished some jobs of a claim and left some */
 int fake_count(fake_state state); /* how many jobs */
 fake_state fake_state_of(int64_t id);
 int fake_attempt_of(int64_t id);

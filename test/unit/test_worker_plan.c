@@ -11,7 +11,7 @@ void setUp(void)
                            .beat_at = INT64_MAX,
                            .prefetch = 8,
                            .flush_jobs = 100,
-                           .flush_ms = 5};
+                           .n = {.due_at = INT64_MAX}};
 }
 
 void tearDown(void) {}
@@ -30,22 +30,22 @@ void test_an_empty_worker_claims_all_it_may_hold(void)
 
 void test_it_claims_when_half_of_the_stock_is_gone(void)
 {
-    v.ready = 5;
+    v.n.ready = 5;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
-    v.ready = 4;
+    v.n.ready = 4;
     TEST_ASSERT_EQUAL_INT(4, next().claim);
-    v.ready = 8;
+    v.n.ready = 8;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
-    v.ready = 9;
+    v.n.ready = 9;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
 void test_a_stock_of_one_is_filled_whenever_it_is_empty(void)
 {
     v.prefetch = 1;
-    v.running = 4;
+    v.n.running = 4;
     TEST_ASSERT_EQUAL_INT(1, next().claim);
-    v.ready = 1;
+    v.n.ready = 1;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
@@ -70,57 +70,57 @@ void test_a_wait_is_bounded_both_ways(void)
 {
     v.claim_at = v.now + 3600000;
     TEST_ASSERT_EQUAL_INT64(1000, next().wait_ms);
-    v.ready = 8;
+    v.n.ready = 8;
     v.claim_at = 0;
-    v.done = 1;
-    v.done_since = v.now - 4;
-    v.flush_ms = 4; /* due this very millisecond, or a hair later */
+    v.n.done = 1;
+    v.n.due_at = v.now; /* due this very millisecond, or a hair later */
     v.call_at = v.now + 1;
     TEST_ASSERT_EQUAL_INT64(1, next().wait_ms);
 }
 
 void test_results_go_at_once_when_nobody_is_at_work(void)
 {
-    v.done = 1;
-    v.done_since = v.now;
+    v.n.done = 1;
+    v.n.due_at = v.now + 5;
     v.claim_at = v.now + 100;
     TEST_ASSERT_TRUE(next().flush);
-    v.running = 1;
+    v.n.running = 1;
     TEST_ASSERT_FALSE(next().flush);
-    v.running = 0;
-    v.ready = 8;
+    v.n.running = 0;
+    v.n.ready = 8;
     TEST_ASSERT_FALSE(next().flush);
 }
 
 void test_results_go_by_number_or_by_age(void)
 {
-    v.running = 4;
-    v.ready = 8;
-    v.done = 99;
-    v.done_since = v.now - 3;
+    v.n.running = 4;
+    v.n.ready = 8;
+    v.n.done = 99;
+    v.n.due_at = v.now + 2;
     TEST_ASSERT_FALSE(next().flush);
     TEST_ASSERT_EQUAL_INT64(2, next().wait_ms);
-    v.done = 100;
+    v.n.done = 100;
     TEST_ASSERT_TRUE(next().flush);
-    v.done = 1;
+    v.n.done = 1;
     v.now += 2;
     TEST_ASSERT_TRUE(next().flush);
 }
 
 void test_results_travel_with_a_claim(void)
 {
-    v.ready = 4;
-    v.running = 4;
-    v.done = 1;
-    v.done_since = v.now;
+    v.n.ready = 4;
+    v.n.running = 4;
+    v.n.done = 1;
+    v.n.whole = 1;
+    v.n.due_at = v.now + 5;
     TEST_ASSERT_EQUAL_INT(4, next().claim);
     TEST_ASSERT_TRUE(next().flush);
 }
 
 void test_after_a_failed_call_the_server_is_left_alone(void)
 {
-    v.done = 500;
-    v.done_since = v.now - 1000;
+    v.n.done = 500;
+    v.n.due_at = v.now - 995;
     v.call_at = v.now + 70;
     TEST_ASSERT_FALSE(next().flush);
     TEST_ASSERT_EQUAL_INT(0, next().claim);
@@ -133,13 +133,13 @@ void test_after_a_failed_call_the_server_is_left_alone(void)
 void test_in_the_calling_thread_claims_and_handlers_take_turns(void)
 {
     v.here = true;
-    v.ready = 1;
+    v.n.ready = 1;
     TEST_ASSERT_TRUE(next().run);
     TEST_ASSERT_EQUAL_INT(0, next().claim);
-    v.ready = 0;
+    v.n.ready = 0;
     TEST_ASSERT_FALSE(next().run);
     TEST_ASSERT_EQUAL_INT(8, next().claim);
-    v.ready = 3;
+    v.n.ready = 3;
     v.beat_at = v.now;
     TEST_ASSERT_TRUE(next().beat);
 }
@@ -147,9 +147,9 @@ void test_in_the_calling_thread_claims_and_handlers_take_turns(void)
 void test_a_job_that_must_start_alone_waits_for_the_report(void)
 {
     v.here = true;
-    v.ready = 1;
-    v.done = 1;
-    v.done_since = v.now;
+    v.n.ready = 1;
+    v.n.done = 1;
+    v.n.due_at = v.now + 5;
     v.claim_at = INT64_MAX;
     v.blocked = true;
     TEST_ASSERT_TRUE(next().flush);
@@ -162,26 +162,26 @@ void test_a_job_that_must_start_alone_waits_for_the_report(void)
 void test_the_first_stop_hands_back_and_waits_for_what_runs(void)
 {
     v.stops = 1;
-    v.ready = 3;
-    v.running = 2;
+    v.n.ready = 3;
+    v.n.running = 2;
     TEST_ASSERT_TRUE(next().release);
     TEST_ASSERT_EQUAL_INT(0, next().claim);
-    v.ready = 0;
+    v.n.ready = 0;
     TEST_ASSERT_FALSE(next().release);
     TEST_ASSERT_FALSE(next().end);
     TEST_ASSERT_TRUE(next().wait_ms <= 50);
-    v.running = 0;
-    v.done = 1;
+    v.n.running = 0;
+    v.n.done = 1;
     TEST_ASSERT_FALSE(next().end);
     TEST_ASSERT_TRUE(next().flush);
-    v.done = 0;
+    v.n.done = 0;
     TEST_ASSERT_TRUE(next().end);
 }
 
 void test_the_second_stop_waits_no_longer_than_it_may(void)
 {
     v.stops = 2;
-    v.running = 1;
+    v.n.running = 1;
     v.end_at = v.now + 20;
     TEST_ASSERT_FALSE(next().end);
     TEST_ASSERT_EQUAL_INT64(20, next().wait_ms);
@@ -195,7 +195,7 @@ void test_draining_ends_with_a_claim_that_finds_nothing(void)
     TEST_ASSERT_FALSE(next().end);
     v.found_none = true;
     TEST_ASSERT_TRUE(next().end);
-    v.running = 1; /* it may still enqueue something */
+    v.n.running = 1; /* it may still enqueue something */
     TEST_ASSERT_FALSE(next().end);
 }
 
@@ -203,37 +203,166 @@ void test_draining_looks_once_more_when_the_last_handler_is_back(void)
 {
     v.drain = true;
     v.claim_at = v.now + 300;
-    v.done = 1;
-    v.done_since = v.now;
+    v.n.done = 1;
+    v.n.due_at = v.now + 5;
     TEST_ASSERT_EQUAL_INT(8, next().claim);
     TEST_ASSERT_TRUE(next().flush);
-    v.running = 1;
+    v.n.running = 1;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
 void test_a_counted_worker_ends_after_its_last_job(void)
 {
     v.left = 0;
-    v.ready = 1;
+    v.n.ready = 1;
     TEST_ASSERT_FALSE(next().end);
     TEST_ASSERT_FALSE(next().release);
-    v.ready = 0;
+    v.n.ready = 0;
     TEST_ASSERT_TRUE(next().end);
+}
+
+static bool stirs(int ready, int running, int done)
+{
+    return pgw__worker_plan_stirs(
+        &v, (pgw__worker_counts){
+                .ready = ready, .running = running, .done = done, .due_at = v.n.due_at});
 }
 
 void test_a_waiting_loop_is_stirred_only_for_something_to_do(void)
 {
     v.claim_at = v.now + 300;
-    v.ready = 2;
-    v.running = 2;
-    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, 1, 2, 0));
-    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, 1, 2, 1)); /* the first result starts the clock */
-    v.done = 1;
-    v.done_since = v.now;
-    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, 1, 2, 2));
-    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, 1, 2, 100));
-    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, 0, 0, 2));
+    v.n.ready = 2;
+    v.n.running = 2;
+    TEST_ASSERT_FALSE(stirs(1, 2, 0));
+    v.n.done = 1;
+    v.n.due_at = v.now + 5;
+    TEST_ASSERT_FALSE(stirs(1, 2, 2));
+    TEST_ASSERT_TRUE(stirs(1, 2, 100));
+    TEST_ASSERT_TRUE(stirs(0, 0, 2));
     v.claim_at = 0;
-    v.ready = 6;
-    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, 4, 2, 1));
+    v.n.ready = 6;
+    TEST_ASSERT_TRUE(stirs(4, 2, 1));
+}
+
+void test_a_waiting_loop_is_stirred_for_a_result_that_is_due_before_it_wakes(void)
+{
+    pgw__worker_counts now = {.ready = 7, .running = 1, .done = 1, .due_at = v.now + 5};
+
+    v.n.ready = 8;
+    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, now));
+    v.n.due_at = v.now + 4;
+    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, now));
+}
+
+/* ---- claims as a whole ---- */
+
+void test_parts_of_a_claim_do_not_travel_with_the_next(void)
+{
+    v.n.ready = 4;
+    v.n.running = 2;
+    v.n.done = 2;
+    v.n.due_at = v.now + 1;
+    TEST_ASSERT_EQUAL_INT(4, next().claim);
+    TEST_ASSERT_FALSE(next().flush);
+    v.now++; /* long enough */
+    TEST_ASSERT_TRUE(next().flush);
+    TEST_ASSERT_FALSE(next().flush_all); /* what is due */
+}
+
+void test_whole_claims_go_by_themselves_before_parts_do(void)
+{
+    v.n.running = 1;
+    v.n.ready = 8;
+    v.n.due_at = v.now + 5;
+    v.n.done = 100;
+    v.n.whole = 60;
+    TEST_ASSERT_TRUE(next().flush);
+    TEST_ASSERT_FALSE(next().flush_all);
+    v.n.whole = 0;
+    TEST_ASSERT_TRUE(next().flush_all);
+    v.n.done = 99;
+    TEST_ASSERT_FALSE(next().flush);
+}
+
+void test_a_job_that_must_start_alone_waits_for_parts_as_well(void)
+{
+    v.n.ready = 1;
+    v.n.done = 2;
+    v.n.whole = 1;
+    v.n.due_at = v.now + 5;
+    v.blocked = true;
+    TEST_ASSERT_TRUE(next().flush_all);
+}
+
+/* ---- handlers in a rush ---- */
+
+/* Half of the stock is gone, in a tenth of the time that is worth waiting for. */
+static void rush(void)
+{
+    v.prefetch = 100;
+    v.n = (pgw__worker_counts){.ready = 48, .running = 4, .done = 48, .due_at = v.now + 5};
+    v.call_us = 8000;
+    v.since_us = 100;
+}
+
+void test_quick_handlers_are_let_finish_before_the_next_claim(void)
+{
+    rush();
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    TEST_ASSERT_FALSE(next().flush);
+    TEST_ASSERT_EQUAL_INT64(1, next().wait_ms);
+    v.n.ready = 0; /* the last ones are at work, and what they hold up is worth the wait */
+    v.n.done = 96;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    v.n.running = 0;
+    v.n.done = v.n.whole = 100;
+    TEST_ASSERT_EQUAL_INT(100, next().claim);
+    TEST_ASSERT_TRUE(next().flush);
+}
+
+void test_with_nothing_left_and_something_whole_the_claim_goes(void)
+{
+    rush();
+    v.n.ready = 0;
+    v.n.done = 196;
+    v.n.whole = 100;
+    TEST_ASSERT_EQUAL_INT(100, next().claim);
+    TEST_ASSERT_TRUE(next().flush);
+}
+
+void test_a_claim_waits_for_quick_handlers_only(void)
+{
+    rush();
+    v.since_us = 1500; /* so the rest takes as long */
+    TEST_ASSERT_EQUAL_INT(52, next().claim);
+    rush();
+    v.done_before = 48; /* nothing was finished since */
+    TEST_ASSERT_EQUAL_INT(52, next().claim);
+    rush();
+    v.n.ready = 0;
+    v.n.running = 1; /* one that takes its time */
+    v.n.done = 99;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    v.since_us = 2000;
+    TEST_ASSERT_EQUAL_INT(100, next().claim);
+    rush();
+    v.call_us = 0; /* no claim was made so far */
+    TEST_ASSERT_EQUAL_INT(52, next().claim);
+}
+
+void test_a_waiting_loop_is_stirred_once_when_the_rush_begins(void)
+{
+    pgw__worker_counts now;
+
+    rush();
+    now = v.n;
+    v.n.ready = 96;
+    v.n.done = 0;
+    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, now));
+    v.rush = true;
+    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, now));
+    now.ready = 0;
+    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, now));
+    now.running = 0;
+    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, now));
 }
