@@ -3,8 +3,9 @@
 
 #define PLAN_MAX_CLAIM    10000 /* of one pgw_claim() */
 #define PLAN_MAX_WAIT_MS  1000
-#define PLAN_RUSH         8  /* part of a call's time that may be spent on making it a larger one */
-#define PLAN_STOP_WAIT_MS 50 /* a second stop makes no descriptor readable: look for it */
+#define PLAN_RUSH         8 /* part of a call's time that may be spent on making it a larger one */
+#define PLAN_MAX_RUSH_US  10000 /* however long the last one took: it may have met with trouble */
+#define PLAN_STOP_WAIT_MS 50    /* a second stop makes no descriptor readable: look for it */
 
 static int64_t plan_earlier(int64_t a, int64_t b)
 {
@@ -21,7 +22,7 @@ static bool plan_is_over(const pgw__worker_view *v)
  * that takes the results along is cheaper than two small ones that handlers need not wait for. */
 static bool plan_rush(const pgw__worker_view *v)
 {
-    const int64_t time_us = v->call_us / PLAN_RUSH;
+    const int64_t time_us = plan_earlier(v->call_us / PLAN_RUSH, PLAN_MAX_RUSH_US);
     const int64_t finished = v->n.done - v->done_before;
     const int64_t left = v->n.ready + v->n.running;
 

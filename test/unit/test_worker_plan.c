@@ -346,6 +346,9 @@ void test_a_claim_waits_for_quick_handlers_only(void)
     v.since_us = 2000;
     TEST_ASSERT_EQUAL_INT(100, next().claim);
     rush();
+    v.call_us = 30000000; /* the server was away */
+    v.since_us = 20000;
+    TEST_ASSERT_EQUAL_INT(52, next().claim);
     v.call_us = 0; /* no claim was made so far */
     TEST_ASSERT_EQUAL_INT(52, next().claim);
 }
