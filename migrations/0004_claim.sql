@@ -6,69 +6,165 @@ CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
 
--- What a session remembers of a queue between claims, so that a claim needs not walk over the remains of all
--- jobs before it while vacuum is held back. Only a hint, in a custom setting of the session: lost with it, rolled back
--- with the claim, and checked by a look from the start when a claim finds too little, and once a second at
--- least (at most a twentieth of the time goes into that).
---   [1] when it last looked from the start, ms   [2] what that cost, ms   [3] when `next` was noted, ms
---   [4] priorities seen or noted, hence the lanes [5..] a mark per lane: nothing is expected up to it; then `next` per lane
--- `next` becomes the mark after 20 ms: time for the commits of producers that drew lower places.
 CREATE FUNCTION pgwork._lanes(priorities integer) RETURNS smallint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE priorities WHEN 1 THEN '{0,1}'::smallint[]
-       ELSE ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l) END;
+RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l);
 
-CREATE FUNCTION pgwork._look(queue integer, priorities integer, hint bigint[], now_ms bigint, from_start boolean) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+-- What a session remembers of a queue between claims, so that a claim need not walk over the remains of all
+-- jobs before it while vacuum is held back. It is a hint, in custom settings of the session: lost with it, rolled back with the
+-- claim, and never what decides.
+--   pgwork.hint_<queue>    [1] from and [2] until when it is fresh, ms   [3] from when on a claim may ask for a survey   [4] when one is due
+--                          [5] priorities in use   [6] who drew places up to this one is through
+--                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
+--                          [10..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
+--   pgwork.survey_<queue>  what was found by the last survey, a look at all that lies above the floors:
+CREATE TYPE pgwork._survey AS (
+    all_at  bigint,   -- ms: the last survey from the start
+    all_due bigint,
+    heads   bigint[], -- by lane: nothing ready was seen up to there
+    floors  bigint[], -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
+    ends    xid8,     -- transactions from here on began later: they draw places above `issued`
+    issued  bigint,   -- the last place
+    before  bigint,   -- and at the survey before
+    slow    xid8[],   -- transactions that ran at both
+    lows    bigint[]  -- what each of these may have enqueued lies above
+);
+
+-- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
+-- brings stragglers was running when they were passed. So what is not ready below the heads of a survey by the time of the next
+-- one never will be, but for transactions that ran at both. These are watched: when one has finished, the survey begins
+-- where its first place may be. Thus a survey costs as much as was claimed since the last one, however long vacuum is held back.
+-- (Transactions draw places after their ids, and `issued` is read before `now_is`, and that before the heads.)
+-- Now and then a session surveys everything: what it believes may be wrong after all.
+CREATE FUNCTION pgwork._survey(queue integer, issued bigint, now_ms bigint, INOUT hint bigint[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
 DECLARE
-    lanes smallint[] := CASE priorities WHEN 1 THEN '{0,1}'::smallint[] ELSE pgwork._lanes(priorities) END; -- which is planned at each call
-    k integer := cardinality(lanes);
-    issued bigint := (SELECT s.last_value - (NOT s.is_called)::integer FROM pgwork.place s);
-    heads bigint[];
-    seen integer;
+    nothing CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
+    last pgwork._survey := nullif(current_setting('pgwork.survey_' || queue, true), '')::pgwork._survey;
+    new pgwork._survey;
+    now_is pg_snapshot := pg_current_snapshot();
+    running xid8[] := ARRAY(SELECT pg_snapshot_xip(now_is));
+    low bigint;
+    used integer;
+    began timestamptz := clock_timestamp();
+    cost bigint := 0;
 BEGIN
-    IF from_start THEN
-        SELECT array_agg(h.pos ORDER BY l.lane), priorities | coalesce(bit_or(1 << (l.lane / 2)) FILTER (WHERE h.pos IS NOT NULL), 0)
-          INTO heads, seen
-          FROM generate_series(0, 19) l (lane)
-          LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
-                              WHERE j.queue = _look.queue AND j.lane = l.lane AND j.pos > 0 AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
-        PERFORM pgwork._note(queue, seen); -- rows may have come in by COPY, which notes nothing
-        IF seen <> priorities THEN
-            hint := NULL;
-            lanes := pgwork._lanes(seen);
-            k := cardinality(lanes);
-        END IF;
-        hint := ARRAY[now_ms, greatest(0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms), now_ms, seen]
-                || coalesce(hint[5:4 + 2 * k], array_fill(0::bigint, ARRAY[2 * k]));
-        FOR i IN 1 .. k LOOP -- what lies before a mark pulls it back
-            hint[4 + i] := least(hint[4 + i], heads[lanes[i] + 1] - 1);
-            hint[4 + k + i] := least(hint[4 + k + i], heads[lanes[i] + 1] - 1);
-        END LOOP;
-    ELSE
-        SELECT array_agg(h.pos ORDER BY l.i) INTO heads
-          FROM unnest(lanes, hint[5 + k:4 + 2 * k]) WITH ORDINALITY l (lane, mark, i)
-          LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
-                              WHERE j.queue = _look.queue AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL ORDER BY j.pos LIMIT 1) h ON true;
-        hint := hint[1:2] || now_ms || hint[4] || hint[5 + k:4 + 2 * k] || hint[5 + k:4 + 2 * k];
-        FOR i IN 1 .. k LOOP
-            hint[4 + k + i] := greatest(hint[4 + k + i], least(heads[i] - 1, issued));
-        END LOOP;
+    new := last;
+    IF last.all_at IS NULL THEN
+        last := (0, 0, nothing, nothing, '0', 0, 0, '{}', '{}');
+        -- glibc gives memory back at the end of a transaction that took some 100 kB, and the next one gets it cleared anew: that was
+        -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
+        PERFORM length(repeat(' ', 1000000));
     END IF;
-    PERFORM set_config('pgwork.hint_' || queue, hint::text, false);
-    RETURN hint;
+    IF now_ms BETWEEN last.all_at AND last.all_due THEN
+        low := (SELECT min(s.low) FROM unnest(last.slow, last.lows) s (x, low) WHERE s.x <> ALL (running));
+    ELSE
+        low := 0;
+    END IF;
+    SELECT array_agg(least(h.pos - 1, issued) ORDER BY l.i), array_agg(least(h.pos - 1, issued, l.head) ORDER BY l.i),
+           bit_or(CASE WHEN h.pos IS NULL THEN 0 ELSE 1 << (l.i - 1)::integer / 2 END)
+      INTO new.heads, new.floors, used
+      FROM unnest(last.floors, last.heads) WITH ORDINALITY l (floor, head, i)
+      LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
+                          WHERE j.queue = _survey.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
+                          ORDER BY j.pos LIMIT 1) h ON true;
+    IF last.all_at > 0 THEN -- the first one compiles
+        cost := extract(epoch FROM clock_timestamp() - began) * 1000;
+    END IF;
+
+    SELECT coalesce(array_agg(r.x ORDER BY r.x), '{}'), coalesce(array_agg(coalesce(s.low, last.before) ORDER BY r.x), '{}') INTO new.slow, new.lows
+      FROM unnest(running) r (x) LEFT JOIN unnest(last.slow, last.lows) s (x, low) ON s.x = r.x
+     WHERE r.x < last.ends;
+    IF new.slow <> '{}' THEN
+        -- Who does not hold the table of jobs for writing has drawn no place yet.
+        SELECT array_agg(CASE WHEN w.x IS NULL THEN issued ELSE s.low END ORDER BY s.i) INTO new.lows
+          FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i)
+          LEFT JOIN (SELECT DISTINCT o.transactionid AS x
+                       FROM pg_locks t JOIN pg_locks o ON o.virtualtransaction = t.virtualtransaction
+                      WHERE t.relation = 'pgwork.live_job'::regclass AND t.mode = 'RowExclusiveLock'
+                        AND t.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+                        AND o.locktype = 'transactionid' AND o.mode = 'ExclusiveLock') w ON w.x = s.x::xid;
+    END IF;
+    new.ends := pg_snapshot_xmax(now_is);
+    new.issued := issued;
+    new.before := last.issued;
+    IF low = 0 THEN
+        new.all_at := now_ms;
+        new.all_due := now_ms + greatest(60000, 100 * cost);
+    END IF;
+    PERFORM set_config('pgwork.survey_' || queue, new::text, false);
+
+    hint[3] := now_ms + greatest(50, least(20 * cost, 5000));
+    hint[4] := now_ms + greatest(300 + 300 * random(), least(20 * cost, 5000));
+    hint[5] := hint[5] | used;
+    hint := hint[1:9] || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
+                                WHERE hint[5] >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
+    PERFORM pgwork._note(queue, hint[5]::integer); -- rows may have come in by COPY, which notes nothing
 END $$;
 
--- Sort key of a queue's first ready job among queues: priority, then age.
-CREATE FUNCTION pgwork._head(queue integer, priorities integer) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
-    SELECT (j.lane::bigint << 58) + j.pos
-      FROM unnest(pgwork._lanes(priorities)) WITH ORDINALITY l (lane, i)
-     CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
-                          WHERE j.queue = _head.queue AND j.lane = l.lane AND j.token IS NULL ORDER BY j.pos LIMIT 1) j
-     ORDER BY l.i LIMIT 1
-$$;
+-- The hint, made fresh: every 2 to 20 ms, so that marks are some dozens of jobs behind at most. `again`: by a survey, the caller finds too little.
+CREATE FUNCTION pgwork._look(queue integer, priorities integer, again boolean, OUT hint bigint[], OUT surveyed boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    name CONSTANT text := 'pgwork.hint_' || queue;
+    issued bigint := (SELECT s.last_value - (NOT s.is_called)::integer FROM pgwork.place s);
+    now_is pg_snapshot := pg_current_snapshot();
+    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    marks bigint[];
+    passed bigint;
+BEGIN
+    hint := nullif(current_setting(name, true), '');
+    surveyed := again OR (now_ms BETWEEN hint[1] AND hint[4] AND hint[5] & priorities = priorities) IS NOT TRUE;
+    IF NOT surveyed AND now_ms <= hint[2] THEN
+        RETURN;
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- Its snapshot is older than what is issued: nothing is learnt from it. All lanes from their starts.
+        surveyed := true;
+        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+        RETURN;
+    END IF;
+    IF cardinality(hint) < 10 OR now_ms < hint[1] OR hint IS NULL THEN
+        hint := ARRAY[now_ms, 0, 0, 0, 0, 0, 0, 0, 0];
+    END IF;
+    hint[5] := hint[5] | priorities;
+    -- Whoever drew a place up to [7] is through when the transactions of that time are; after 20 ms the others are left to surveys.
+    IF now_ms >= hint[9] + 20 OR pg_snapshot_xmin(now_is)::text::bigint >= hint[8] THEN
+        hint[6:9] := ARRAY[hint[7], issued, pg_snapshot_xmax(now_is)::text::bigint, now_ms];
+    END IF;
+    IF surveyed THEN
+        hint := pgwork._survey(queue, issued, now_ms, hint);
+        hint[2] := now_ms + 5;
+    ELSE
+        SELECT array_agg(greatest(l.mark, (least(h.pos - 1, hint[6]) << 5) + (l.mark & 31)) ORDER BY l.i), max(least(h.pos - 1, hint[6]) - (l.mark >> 5))
+          INTO marks, passed
+          FROM unnest(hint[10:]) WITH ORDINALITY l (mark, i)
+          LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
+                              WHERE j.queue = _look.queue AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                              ORDER BY j.pos LIMIT 1) h ON true;
+        hint[2] := now_ms + least(20, greatest(2, 50 * (now_ms - hint[1]) / greatest(passed, 1)));
+        hint := hint[1:9] || marks;
+    END IF;
+    hint[1] := now_ms;
+    PERFORM set_config(name, hint::text, false);
+END $$;
+
+-- Queues by their first ready jobs: priority, then age.
+CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN ARRAY(
+        SELECT t.name FROM pgwork.queue t
+         CROSS JOIN LATERAL pgwork._look(t.id, t.priorities, false) h
+          LEFT JOIN LATERAL (SELECT j.lane, j.pos FROM unnest(h.hint[10:]) m (mark)
+                              CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
+                                                   WHERE j.queue = t.id AND j.lane = (m.mark & 31)::smallint AND j.pos > m.mark >> 5 AND j.token IS NULL
+                                                   ORDER BY j.pos LIMIT 1) j
+                              LIMIT 1) j ON true
+         WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY j.lane, j.pos);
+END $$;
 
 -- What claim() has to know of a job before it moves it: 1 odd, not to be packed: it has something of its own that
 -- packs have no room for, or is too large to be copied (a compressed value would be copied at its full length); 2 has a body; 4 has tags.
@@ -79,13 +175,8 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
--- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and each
--- of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen at once.
--- A claim that has looked from the start goes without that short cut, so that it cannot hide a row for long; and so does
--- one in a transaction that has written, which may have locked rows itself.
-
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
--- inlined (others are planned anew in every transaction).
+-- inlined (others are planned anew in every transaction). The settings hold for all that it calls.
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
@@ -95,27 +186,26 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
     current_name text;
     q record;
     wanted integer := n;
     got integer;
-    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
-    memory text;
+    until timestamptz;
+    now_ms bigint;
     hint bigint[];
-    known integer;
-    lanes smallint[];
-    k integer;
+    surveyed boolean;
+    now_is pg_snapshot;
+    newest integer;
+    running xid[];
     alone boolean;
     stamp text;
-    until timestamptz;
     odd tid[];
     plain tid[];
     traits integer;
     number bigint;
     pack pgwork.pack;
     accepted bigint[];
-    thorough boolean;
-    wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
        AND cardinality(queues) BETWEEN 1 AND 64 THEN
@@ -137,59 +227,56 @@ BEGIN
     END IF;
 
     IF cardinality(queues) > 1 THEN
-        queues := ARRAY(SELECT t.name FROM pgwork.queue t WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY pgwork._head(t.id, t.priorities));
+        queues := pgwork._by_head(queues);
     END IF;
     FOREACH current_name IN ARRAY queues LOOP
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
-        thorough := wrote OR q.suspects;
-        memory := current_setting('pgwork.hint_' || q.id, true);
-        hint := CASE WHEN memory <> '' THEN memory::bigint[] END;
-        known := q.priorities | coalesce(hint[4] & 1023, 0)::integer;
-        lanes := CASE known WHEN 1 THEN '{0,1}'::smallint[] ELSE pgwork._lanes(known) END;
-        k := cardinality(lanes);
-        IF hint IS NULL OR cardinality(hint) <> 4 + 2 * k OR hint[4] <> known THEN
-            hint := pgwork._look(q.id, known, NULL, now_ms, true);
-            thorough := true;
-        ELSIF now_ms NOT BETWEEN hint[1] AND hint[1] + greatest(1000, 20 * hint[2]) THEN
-            hint := pgwork._look(q.id, known, hint, now_ms, true);
-            thorough := true;
-        ELSIF now_ms NOT BETWEEN hint[3] AND hint[3] + 20 THEN
-            hint := pgwork._look(q.id, known, hint, now_ms, false);
+        until := clock_timestamp();
+        now_ms := extract(epoch FROM until) * 1000;
+        hint := nullif(current_setting('pgwork.hint_' || q.id, true), '');
+        IF now_ms BETWEEN hint[1] AND hint[2] AND hint[5] & q.priorities = q.priorities THEN
+            surveyed := false; -- as nearly always
+        ELSE
+            SELECT * INTO hint, surveyed FROM pgwork._look(q.id, q.priorities, false);
         END IF;
-        alone := false;
         LOOP
-            IF hint[4] <> known THEN -- the look has seen more
-                known := hint[4];
-                lanes := pgwork._lanes(known);
-                k := cardinality(lanes);
+            -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
+            -- each of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen
+            -- at once. A claim after a survey goes without that short cut, so that it cannot hide a row for long; and so does
+            -- one in a transaction that has written, which may have locked rows itself.
+            IF surveyed OR wrote OR q.suspects THEN
+                newest := -2147483648;
+                running := '{}';
+            ELSE
+                now_is := pg_current_snapshot();
+                newest := age(pg_snapshot_xmax(now_is)::xid);
+                running := string_to_array(split_part(now_is::text, ':', 3), ',')::xid8[]::xid[];
             END IF;
+            alone := false;
             IF q.suspects THEN
                 -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
-                  FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                  FROM unnest(hint[10:]) AS l (mark)
                  CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
-                                      WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL
+                                      WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                       ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
                  LIMIT 1;
                 IF alone THEN
                     wanted := 1;
                 END IF;
             END IF;
-            until := clock_timestamp();
-            stamp := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
-            stamp := left(stamp, 8) || right(stamp, 8);
+            stamp := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20); -- its fixed bits are in the middle
             IF wanted = 1 THEN
                 RETURN QUERY
                 UPDATE pgwork.live_job j
                    SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
                        lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
                  WHERE j.ctid = ANY (ARRAY( -- picked under the limit first: no plan takes more
-                           SELECT j.ctid FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                           SELECT j.ctid FROM unnest(hint[10:]) AS l (mark)
                             CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
-                                                 WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND (j.flags & 2 = 0 OR alone)
-                                                   AND (thorough OR j.xmax = '0' OR age(j.xmax) > (SELECT age(pg_snapshot_xmax(pg_current_snapshot())::xid))
-                                                                                    AND j.xmax <> ALL (ARRAY(SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
+                                                 WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                                   AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
                                                  ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                             LIMIT 1))
                    AND j.token IS NULL
@@ -200,12 +287,11 @@ BEGIN
             ELSE
                 -- Odd jobs are leased in their rows, the others in a pack. traits: 1 odd, 2 has a body, 4 has tags
                 SELECT array_agg(c.at), bit_or(c.traits), NULL INTO plain, traits, odd
-                  FROM (SELECT j.* FROM unnest(lanes, hint[5:4 + k]) AS l (lane, mark)
+                  FROM (SELECT j.* FROM unnest(hint[10:]) AS l (mark)
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, pgwork._traits(j) AS traits
                                                FROM pgwork.live_job j
-                                              WHERE j.queue = q.id AND j.lane = l.lane AND j.pos > l.mark AND j.token IS NULL AND j.flags & 2 = 0
-                                                AND (thorough OR j.xmax = '0' OR age(j.xmax) > (SELECT age(pg_snapshot_xmax(pg_current_snapshot())::xid))
-                                                                                 AND j.xmax <> ALL (ARRAY(SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
+                                              WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                                AND j.flags & 2 = 0 AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
                                               ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
                          LIMIT wanted) c;
                 got := coalesce(cardinality(plain), 0);
@@ -229,7 +315,7 @@ BEGIN
                               FROM (SELECT * FROM d ORDER BY d.pos) d) s
                     RETURNING * INTO pack;
                 END IF;
-                IF odd IS NULL AND k = 2 THEN -- of one priority, and in order
+                IF odd IS NULL AND cardinality(hint) = 11 THEN -- of one priority, and in order
                     RETURN QUERY
                     SELECT q.name, u.id, pack.token, 1, q.max_attempts::integer, u.lane / 2, u.kind, u.payload, u.body, u.tags::text[],
                            u.created_at, pack.lease_until, until
@@ -257,9 +343,9 @@ BEGIN
                 END IF;
             END IF;
             wanted := wanted - got;
-            EXIT WHEN wanted = 0 OR now_ms < hint[1] + greatest(50, 20 * hint[2]);
-            hint := pgwork._look(q.id, known, hint, now_ms, true);
-            thorough := true;
+            EXIT WHEN wanted = 0 OR now_ms < hint[3];
+            SELECT * INTO hint, surveyed FROM pgwork._look(q.id, q.priorities, true);
+            until := clock_timestamp();
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone
     END LOOP;

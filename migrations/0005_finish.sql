@@ -64,8 +64,7 @@ END $$;
 
 -- Most often a caller finishes all jobs of one pack: then it is deleted, without a look at its jobs one by one. True: done.
 CREATE FUNCTION pgwork._finish_pack(queue integer, ids bigint[], token uuid) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     place bigint := pgwork.token_number(token) >> 5;
@@ -165,23 +164,30 @@ BEGIN
       INTO accepted, keyed, keys FROM t;
 END $$;
 
--- Returns the ids that were accepted. The hot path, like claim(): what is most often the case comes first.
+-- Returns the ids that were accepted. The hot path, like claim(): what is most often the case comes first. It and
+-- _finish_pack() run under the settings of claim() or complete().
 CREATE FUNCTION pgwork._complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q record;
     number bigint := pgwork.token_number(tokens[1]);
-    packed boolean := number & 31 = 31;
     accepted bigint[];
     keyed bigint[];
     keys text[];
     finished bigint[] := '{}';
-    was record;
     gone record;
 BEGIN
+    IF cardinality(ids) = 1 AND cardinality(tokens) = 1 AND outputs IS NULL AND number & 31 <> 31 THEN
+        -- The fence of _take(), for one that leaves nothing behind.
+        DELETE FROM pgwork.live_job j USING pgwork.queue t
+         WHERE t.name = _complete.queue AND t.retention_ms = 0
+           AND j.queue = t.id AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1]
+           AND coalesce(j.id, j.pos) = ids[1] AND j.flags & 4 = 0;
+        IF FOUND THEN
+            RETURN ids;
+        END IF;
+    END IF;
     SELECT t.id, t.retention_ms INTO q FROM pgwork.queue t WHERE t.name = _complete.queue;
     IF NOT FOUND THEN
         PERFORM pgwork._queue(_complete.queue); -- says so
@@ -192,20 +198,8 @@ BEGIN
     END IF;
     IF q.retention_ms > 0 THEN
         SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, tokens, outputs) k;
-    ELSIF packed AND tokens[1] = ALL (tokens) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
+    ELSIF number & 31 = 31 AND tokens[1] = ALL (tokens) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
         RETURN ids;
-    ELSIF NOT packed AND cardinality(ids) = 1 THEN
-        -- The fence of _take(), for one.
-        DELETE FROM pgwork.live_job j
-         WHERE j.queue = q.id AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1] AND coalesce(j.id, j.pos) = ids[1]
-        RETURNING j.flags, j.key INTO was;
-        IF FOUND THEN
-            accepted := ids;
-            IF was.flags & 4 <> 0 THEN
-                keyed := ids;
-                keys := ARRAY[was.key];
-            END IF;
-        END IF;
     ELSE
         -- The fence of _take(), without carrying whole rows along.
         WITH t AS (
@@ -244,7 +238,9 @@ END $$;
 
 CREATE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)
 RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     accepted bigint[] := pgwork._complete(queue, ids, tokens, outputs);
 BEGIN
