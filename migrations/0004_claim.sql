@@ -13,7 +13,7 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 -- What a session remembers of a queue between claims, so that a claim need not walk over the remains of all
 -- jobs before it while vacuum is held back. It is a hint, in custom settings of the session: lost with it, rolled back with the
 -- claim, and never what decides.
---   pgwork.hint_<queue>    [1] from and [2] until when it is fresh, ms   [3] from when on a claim may ask for a survey   [4] when one is due
+--   pgwork.hint_<queue>    [1] when it was made and [2] shall be renewed, ms   [3] when a claim may ask for a survey   [4] when one is due
 --                          [5] priorities in use   [6] who drew places up to this one is through
 --                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
 --                          [10..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
@@ -30,27 +30,62 @@ CREATE TYPE pgwork._survey AS (
     lows    bigint[]  -- what each of these may have enqueued lies above
 );
 
+-- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
+-- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
+-- are through, or for 20 ms; the rest is left to surveys.
+CREATE FUNCTION pgwork._advance(queue integer, n integer, first bigint, now_ms bigint, hint bigint[]) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    issued bigint := coalesce(pg_sequence_last_value('pgwork.place'), 0);
+    now_is pg_snapshot := pg_current_snapshot();
+    mark bigint;
+    passed bigint;
+BEGIN
+    IF now_ms >= hint[9] + 20 OR pg_snapshot_xmin(now_is)::text::bigint >= hint[8] THEN
+        hint[6] := hint[7];
+        hint[7] := issued;
+        hint[8] := pg_snapshot_xmax(now_is)::text::bigint;
+        hint[9] := now_ms;
+    END IF;
+    mark := (least((first >> 5) - 1, hint[6]) << 5) + (first & 31);
+    FOR i IN 10 .. cardinality(hint) LOOP
+        IF hint[i] & 31 = first & 31 AND hint[i] < mark THEN
+            passed := (mark - hint[i]) >> 5;
+            hint[i] := mark;
+        END IF;
+    END LOOP;
+    -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
+    hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
+    hint[1] := now_ms;
+    RETURN set_config('pgwork.hint_' || queue, hint::text, false);
+END $$;
+
 -- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
 -- brings stragglers was running when they were passed. So what is not ready below the heads of a survey by the time of the next
 -- one never will be, but for transactions that ran at both. These are watched: when one has finished, the survey begins
 -- where its first place may be. Thus a survey costs as much as was claimed since the last one, however long vacuum is held back.
 -- (Transactions draw places after their ids, and `issued` is read before `now_is`, and that before the heads.)
--- Now and then a session surveys everything: what it believes may be wrong after all.
-CREATE FUNCTION pgwork._survey(queue integer, issued bigint, now_ms bigint, INOUT hint bigint[])
+-- Now and then a session surveys everything: what it believes may be wrong after all. The result is a new hint.
+CREATE FUNCTION pgwork._survey(queue integer, priorities integer, hint bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    nothing CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
-    last pgwork._survey := nullif(current_setting('pgwork.survey_' || queue, true), '')::pgwork._survey;
-    new pgwork._survey;
+    began timestamptz := clock_timestamp();
+    now_ms bigint := extract(epoch FROM began) * 1000;
+    issued bigint := coalesce(pg_sequence_last_value('pgwork.place'), 0);
     now_is pg_snapshot := pg_current_snapshot();
     running xid8[] := ARRAY(SELECT pg_snapshot_xip(now_is));
+    nothing CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
+    last pgwork._survey := nullif(current_setting('pgwork.survey_' || queue, true), '')::pgwork._survey;
+    new pgwork._survey := last;
     low bigint;
     used integer;
-    began timestamptz := clock_timestamp();
     cost bigint := 0;
 BEGIN
-    new := last;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- The snapshot is older than what is issued: nothing is learnt from it. All lanes from their starts.
+        RETURN ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+    END IF;
     IF last.all_at IS NULL THEN
         last := (0, 0, nothing, nothing, '0', 0, 0, '{}', '{}');
         -- glibc gives memory back at the end of a transaction that took some 100 kB, and the next one gets it cleared anew: that was
@@ -93,61 +128,20 @@ BEGIN
         new.all_at := now_ms;
         new.all_due := now_ms + greatest(60000, 100 * cost);
     END IF;
-    PERFORM set_config('pgwork.survey_' || queue, new::text, false);
 
-    hint[3] := now_ms + greatest(50, least(20 * cost, 5000));
-    hint[4] := now_ms + greatest(300 + 300 * random(), least(20 * cost, 5000));
-    hint[5] := hint[5] | used;
-    hint := hint[1:9] || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
-                                WHERE hint[5] >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
-    PERFORM pgwork._note(queue, hint[5]::integer); -- rows may have come in by COPY, which notes nothing
-END $$;
-
--- The hint, made fresh: every 2 to 20 ms, so that marks are some dozens of jobs behind at most. `again`: by a survey, the caller finds too little.
-CREATE FUNCTION pgwork._look(queue integer, priorities integer, again boolean, OUT hint bigint[], OUT surveyed boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    name CONSTANT text := 'pgwork.hint_' || queue;
-    issued bigint := (SELECT s.last_value - (NOT s.is_called)::integer FROM pgwork.place s);
-    now_is pg_snapshot := pg_current_snapshot();
-    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
-    marks bigint[];
-    passed bigint;
-BEGIN
-    hint := nullif(current_setting(name, true), '');
-    surveyed := again OR (now_ms BETWEEN hint[1] AND hint[4] AND hint[5] & priorities = priorities) IS NOT TRUE;
-    IF NOT surveyed AND now_ms <= hint[2] THEN
-        RETURN;
-    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
-        -- Its snapshot is older than what is issued: nothing is learnt from it. All lanes from their starts.
-        surveyed := true;
-        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
-        RETURN;
-    END IF;
-    IF cardinality(hint) < 10 OR now_ms < hint[1] OR hint IS NULL THEN
-        hint := ARRAY[now_ms, 0, 0, 0, 0, 0, 0, 0, 0];
-    END IF;
-    hint[5] := hint[5] | priorities;
-    -- Whoever drew a place up to [7] is through when the transactions of that time are; after 20 ms the others are left to surveys.
-    IF now_ms >= hint[9] + 20 OR pg_snapshot_xmin(now_is)::text::bigint >= hint[8] THEN
-        hint[6:9] := ARRAY[hint[7], issued, pg_snapshot_xmax(now_is)::text::bigint, now_ms];
-    END IF;
-    IF surveyed THEN
-        hint := pgwork._survey(queue, issued, now_ms, hint);
-        hint[2] := now_ms + 5;
+    IF cardinality(hint) > 9 AND now_ms BETWEEN hint[1] AND hint[1] + 10000 THEN
+        hint[6] := CASE WHEN now_ms >= hint[9] + 20 THEN hint[7] ELSE hint[6] END;
     ELSE
-        SELECT array_agg(greatest(l.mark, (least(h.pos - 1, hint[6]) << 5) + (l.mark & 31)) ORDER BY l.i), max(least(h.pos - 1, hint[6]) - (l.mark >> 5))
-          INTO marks, passed
-          FROM unnest(hint[10:]) WITH ORDINALITY l (mark, i)
-          LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
-                              WHERE j.queue = _look.queue AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
-                              ORDER BY j.pos LIMIT 1) h ON true;
-        hint[2] := now_ms + least(20, greatest(2, 50 * (now_ms - hint[1]) / greatest(passed, 1)));
-        hint := hint[1:9] || marks;
+        hint := ARRAY[0, 0, 0, 0, 0, 0, issued, pg_snapshot_xmax(now_is)::text::bigint, now_ms];
     END IF;
-    hint[1] := now_ms;
-    PERFORM set_config(name, hint::text, false);
+    hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(300 + 300 * random(), least(20 * cost, 5000)),
+                  priorities | used]
+            || hint[6:9]
+            || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
+                      WHERE (priorities | used) >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
+    PERFORM set_config('pgwork.survey_' || queue, new::text, false), set_config('pgwork.hint_' || queue, hint::text, false),
+            pgwork._note(queue, used); -- rows may have come in by COPY, which notes nothing
+    RETURN hint;
 END $$;
 
 -- Queues by their first ready jobs: priority, then age.
@@ -157,13 +151,13 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t
-         CROSS JOIN LATERAL pgwork._look(t.id, t.priorities, false) h
-          LEFT JOIN LATERAL (SELECT j.lane, j.pos FROM unnest(h.hint[10:]) m (mark)
+          LEFT JOIN LATERAL (SELECT h.lane, h.pos FROM unnest(coalesce((nullif(current_setting('pgwork.hint_' || t.id, true), '')::bigint[])[10:],
+                                                                       pgwork._lanes(t.priorities)::bigint[])) m (mark)
                               CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
                                                    WHERE j.queue = t.id AND j.lane = (m.mark & 31)::smallint AND j.pos > m.mark >> 5 AND j.token IS NULL
-                                                   ORDER BY j.pos LIMIT 1) j
-                              LIMIT 1) j ON true
-         WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY j.lane, j.pos);
+                                                   ORDER BY j.pos LIMIT 1) h
+                              LIMIT 1) h ON true
+         WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.lane, h.pos);
 END $$;
 
 -- What claim() has to know of a job before it moves it: 1 odd, not to be packed: it has something of its own that
@@ -188,6 +182,8 @@ SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET p
 DECLARE
     wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
     current_name text;
+    memory text;
+    first bigint;
     q record;
     wanted integer := n;
     got integer;
@@ -234,11 +230,11 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         until := clock_timestamp();
         now_ms := extract(epoch FROM until) * 1000;
-        hint := nullif(current_setting('pgwork.hint_' || q.id, true), '');
-        IF now_ms BETWEEN hint[1] AND hint[2] AND hint[5] & q.priorities = q.priorities THEN
-            surveyed := false; -- as nearly always
-        ELSE
-            SELECT * INTO hint, surveyed FROM pgwork._look(q.id, q.priorities, false);
+        memory := current_setting('pgwork.hint_' || q.id, true);
+        hint := nullif(memory, '');
+        surveyed := (now_ms BETWEEN hint[1] AND hint[4] AND hint[5] & q.priorities = q.priorities) IS NOT TRUE;
+        IF surveyed THEN
+            hint := pgwork._survey(q.id, q.priorities, hint);
         END IF;
         LOOP
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
@@ -268,7 +264,6 @@ BEGIN
             END IF;
             stamp := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20); -- its fixed bits are in the middle
             IF wanted = 1 THEN
-                RETURN QUERY
                 UPDATE pgwork.live_job j
                    SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
                        lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
@@ -280,10 +275,14 @@ BEGIN
                                                  ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                             LIMIT 1))
                    AND j.token IS NULL
-                RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer,
-                          coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2, j.kind, j.payload, j.body, j.tags,
-                          j.created_at, j.lease_until, until;
-                GET DIAGNOSTICS got = ROW_COUNT;
+                RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, q.max_attempts), j.lane / 2, j.kind,
+                          j.payload, j.body, j.tags, j.created_at, j.lease_until, until, j.pos * 32 + j.lane
+                     INTO queue, id, token, attempt, max_attempts, priority, kind, payload, body, tags, created_at, lease_until, server_time, first;
+                got := 0;
+                IF FOUND THEN
+                    got := 1;
+                    RETURN NEXT;
+                END IF;
             ELSE
                 -- Odd jobs are leased in their rows, the others in a pack. traits: 1 odd, 2 has a body, 4 has tags
                 SELECT array_agg(c.at), bit_or(c.traits), NULL INTO plain, traits, odd
@@ -295,6 +294,9 @@ BEGIN
                                               ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
                          LIMIT wanted) c;
                 got := coalesce(cardinality(plain), 0);
+                IF now_ms >= hint[2] THEN
+                    SELECT j.pos * 32 + j.lane INTO first FROM pgwork.live_job j WHERE j.ctid = plain[1];
+                END IF;
                 IF traits & 1 = 1 THEN
                     SELECT array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 1), array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 0)
                       INTO odd, plain FROM pgwork.live_job j WHERE j.ctid = ANY (plain);
@@ -342,9 +344,13 @@ BEGIN
                             ORDER BY lane, pos) j;
                 END IF;
             END IF;
+            IF got > 0 AND now_ms >= hint[2] AND NOT (surveyed OR q.suspects) THEN
+                memory := pgwork._advance(q.id, n, first, now_ms, hint);
+            END IF;
             wanted := wanted - got;
             EXIT WHEN wanted = 0 OR now_ms < hint[3];
-            SELECT * INTO hint, surveyed FROM pgwork._look(q.id, q.priorities, true);
+            hint := pgwork._survey(q.id, q.priorities, hint);
+            surveyed := true;
             until := clock_timestamp();
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone
