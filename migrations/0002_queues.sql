@@ -114,7 +114,7 @@ DECLARE
     q pgwork.queue := pgwork._queue(queue_resume.queue);
 BEGIN
     UPDATE pgwork.queue t SET paused = false, draining = false WHERE t.id = q.id AND (t.paused OR t.draining);
-    PERFORM pgwork._wake(q.id, q.name);
+    PERFORM pgwork._wake(q.id, q.name, 32);
 END $$;
 
 CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready') RETURNS bigint
@@ -234,23 +234,41 @@ BEGIN
     RETURN now_is;
 END $$;
 
--- The advisory lock keys of a queue: 'sleep' is held shared by sleeping workers, 'wake' by whoever is just notifying.
+-- The advisory lock keys of a queue: 'sleep' and 'sleep <slot>' are held shared by sleeping workers, 'wake <slot>' by who is just notifying.
 CREATE FUNCTION pgwork._lock(what text, queue integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.' || what || ':' || queue::text, 0); -- queue::text: else not inlined
 
--- A hint for workers that sleep, delivered at commit. NOTIFY takes a lock of the whole database at
--- commit, so it is sent only when somebody sleeps, and by one transaction per queue at a time.
+-- Where sleepers of a slot listen: pgwork_wake_<schema>, and _<slot> but for slot 0.
+CREATE FUNCTION pgwork._channel(slot integer) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork_wake_' || split_part('pgwork.', '.', 1) || CASE slot WHEN 0 THEN '' ELSE '_' || slot::text END;
+
+-- A hint for workers that sleep, delivered at commit, to as many as there are jobs. Sleepers have spread themselves over 32 slots,
+-- each with a channel of its own: to wake all for one job would cost more than the job. NOTIFY takes a lock of the whole
+-- database at commit, so it is sent only when somebody sleeps, and by one transaction per slot at a time.
 -- Never waits: whoever misses it is found by polling.
-CREATE FUNCTION pgwork._wake(queue integer, name text) RETURNS void
+CREATE FUNCTION pgwork._wake(queue integer, name text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     sign bigint := pgwork._lock('sleep', queue);
+    slot integer;
+    freed boolean;
 BEGIN
     IF pg_try_advisory_lock(sign) THEN
-        PERFORM pg_advisory_unlock(sign); -- nobody sleeps
-    ELSIF pg_try_advisory_xact_lock(pgwork._lock('wake', queue)) THEN
-        PERFORM pg_notify('pgwork_wake_' || split_part('pgwork.', '.', 1), name);
+        freed := pg_advisory_unlock(sign); -- nobody sleeps
+        RETURN;
     END IF;
+    slot := random() * 32;
+    FOR i IN 1 .. 32 LOOP
+        slot := (slot + 1) & 31;
+        sign := pgwork._lock('sleep ' || slot, queue);
+        IF pg_try_advisory_lock(sign) THEN
+            freed := pg_advisory_unlock(sign);
+        ELSIF pg_try_advisory_xact_lock(pgwork._lock('wake ' || slot, queue)) THEN
+            PERFORM pg_notify(pgwork._channel(slot), name);
+            jobs := jobs - 1;
+            EXIT WHEN jobs <= 0;
+        END IF;
+    END LOOP;
 END $$;
 
 -- Notes which priorities are in use. Never waits for a transaction that holds the queue's row: what is not

@@ -95,7 +95,7 @@ BEGIN
         INSERT INTO pgwork.live_job (pos, queue, lane, flags, max_attempts, lease_ms, kind, key, tags, payload, body)
         VALUES (id, q.id, 2 * priority + 1, flags, max_attempts, lease_ms, kind, key, tags, payload, body);
         IF q.notify THEN
-            PERFORM pgwork._wake(q.id, q.name);
+            PERFORM pgwork._wake(q.id, q.name, 1);
         END IF;
     END IF;
 END $$;
@@ -309,7 +309,7 @@ BEGIN
             SELECT id, q.id, 2 * priority + 1, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now_is IS NOT TRUE;
         END IF;
         IF q.notify THEN
-            PERFORM pgwork._wake(q.id, q.name);
+            PERFORM pgwork._wake(q.id, q.name, n);
         END IF;
     END IF;
     IF op IS NOT NULL THEN

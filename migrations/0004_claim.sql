@@ -226,7 +226,7 @@ BEGIN
         queues := pgwork._by_head(queues);
     END IF;
     FOREACH current_name IN ARRAY queues LOOP
-        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
+        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
         until := clock_timestamp();
         now_ms := extract(epoch FROM until) * 1000;
@@ -344,8 +344,13 @@ BEGIN
                             ORDER BY lane, pos) j;
                 END IF;
             END IF;
-            IF got > 0 AND now_ms >= hint[2] AND NOT (surveyed OR q.suspects) THEN
-                memory := pgwork._advance(q.id, n, first, now_ms, hint);
+            IF got > 0 AND (surveyed OR now_ms >= hint[2]) THEN
+                IF NOT (surveyed OR q.suspects) THEN
+                    memory := pgwork._advance(q.id, n, first, now_ms, hint);
+                END IF;
+                IF got = wanted AND q.notify THEN
+                    PERFORM pgwork._wake(q.id, q.name, 1); -- our hands are full, and there may be more than we were woken for
+                END IF;
             END IF;
             wanted := wanted - got;
             EXIT WHEN wanted = 0 OR now_ms < hint[3];
@@ -357,21 +362,24 @@ BEGIN
     END LOOP;
 END $$;
 
--- The sleeping sign of this session, for _wake(): take it, look once more, then sleep.
-CREATE FUNCTION pgwork.idle(queues text[]) RETURNS void
+-- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep.
+CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_advisory_lock_shared(pgwork._lock('sleep', t.id)) FROM pgwork.queue t WHERE t.name = ANY (queues);
+    PERFORM pgwork._refuse_unless(slot BETWEEN 0 AND 31, 'slot', slot::text, '0 .. 31');
+    PERFORM pg_advisory_lock_shared(pgwork._lock('sleep ' || slot, t.id)), pg_advisory_lock_shared(pgwork._lock('sleep', t.id))
+       FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
-CREATE FUNCTION pgwork.awake(queues text[]) RETURNS void
+CREATE FUNCTION pgwork.awake(queues text[], slot integer DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_advisory_unlock_shared(pgwork._lock('sleep', t.id)) FROM pgwork.queue t WHERE t.name = ANY (queues);
+    PERFORM pg_advisory_unlock_shared(pgwork._lock('sleep', t.id)), pg_advisory_unlock_shared(pgwork._lock('sleep ' || slot, t.id))
+       FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
     'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
-COMMENT ON FUNCTION pgwork.idle(text[]) IS 'Says that this session sleeps and listens for jobs of these queues; needs a session of its own. LISTEN first, claim once more afterwards.';
-COMMENT ON FUNCTION pgwork.awake(text[]) IS 'Takes back idle() for the same queues.';
+COMMENT ON FUNCTION pgwork.idle(text[], integer) IS 'Says that this session sleeps and listens for jobs of these queues, to pgwork_wake_<schema>, and _<slot> if that is not 0; needs a session of its own. LISTEN first, claim once more afterwards. A job wakes the sleepers of one slot: choose any of 0 .. 31.';
+COMMENT ON FUNCTION pgwork.awake(text[], integer) IS 'Takes back idle() for the same queues and slot.';

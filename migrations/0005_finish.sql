@@ -367,7 +367,7 @@ BEGIN
         PERFORM pgwork._free(q.id, keyed, keys);
     END IF;
     IF returned > 0 AND q.notify THEN
-        PERFORM pgwork._wake(q.id, q.name);
+        PERFORM pgwork._wake(q.id, q.name, returned);
     END IF;
 END $$;
 

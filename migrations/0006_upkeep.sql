@@ -180,7 +180,7 @@ BEGIN
             PERFORM pgwork._note(q.id, used);
         END IF;
         IF q.notify THEN
-            PERFORM pgwork._wake(q.id, q.name);
+            PERFORM pgwork._wake(q.id, q.name, n_part);
         END IF;
         EXIT WHEN promoted >= batch;
     END LOOP;
@@ -319,7 +319,7 @@ BEGIN
         PERFORM pgwork._note(q.id, used);
     END IF;
     IF moved > 0 AND q.notify THEN
-        PERFORM pgwork._wake(q.id, q.name);
+        PERFORM pgwork._wake(q.id, q.name, moved);
     END IF;
     RETURN moved;
 END $$;

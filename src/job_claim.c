@@ -142,7 +142,9 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 
 static pgw_status claim_sign_call(const claim_wait *w, pgw__sql sql)
 {
-    const pgw__param params[] = {P_ARRAY(TEXT, w->o->queues, w->o->queues_count), P_END};
+    char channel[64];
+    const pgw__param params[] = {P_ARRAY(TEXT, w->o->queues, w->o->queues_count),
+                                 P_INT4(pgw__pq_slot(w->h, channel)), P_END};
     const pgw__call call = {.sql = sql, .params = params, .flags = PGW__OWNED | PGW__DIRECT};
 
     return pgw__pq_call(w->h, &call);
@@ -156,10 +158,10 @@ static bool claim_sign_is_up(const claim_wait *w)
 /* PGW_EPOOLED: poll instead. */
 static pgw_status claim_sign_up(claim_wait *w)
 {
-    char channel[80];
+    char channel[64];
     pgw_status st;
 
-    snprintf(channel, sizeof(channel), "pgwork_wake_%s", pgw__pq_schema(w->h));
+    pgw__pq_slot(w->h, channel);
     st = pgw__pq_listen(w->h, channel);
     if (st == PGW_OK) st = claim_sign_call(w, PGW__SQL_JOB_IDLE);
     w->sign = st == PGW_OK;

@@ -144,6 +144,8 @@ void *pgw__pq_kept(const pgw *h);                            /* NULL at first */
 bool pgw__pq_armed(const pgw *h);                            /* pgw_async was called: the next call will not wait */
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
+/* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken then. */
+int pgw__pq_slot(const pgw *h, char channel[64]);
 pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);

@@ -22,6 +22,7 @@ static pgw *handle_new(const pgw_conf *conf)
     h->pid = getpid();
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
+    h->slot = (int)(pgw__random_u64() % 32);
     h->call_timeout_ms = pgw__conf_int(h->conf, "call.timeout_ms");
     h->connect_timeout_ms = pgw__conf_int(h->conf, "connect.timeout_ms");
     h->prepare = strcmp(pgw__conf_text(h->conf, "prepare"), "auto") == 0;
@@ -234,6 +235,15 @@ const pgw_conf *pgw__pq_conf(const pgw *h)
 const char *pgw__pq_schema(const pgw *h)
 {
     return h->schema;
+}
+
+int pgw__pq_slot(const pgw *h, char channel[64])
+{
+    if (h->slot == 0)
+        snprintf(channel, 64, "pgwork_wake_%s", h->schema);
+    else
+        snprintf(channel, 64, "pgwork_wake_%s_%d", h->schema, h->slot);
+    return h->slot;
 }
 
 pgw_stop *pgw__pq_stop(const pgw *h)

@@ -248,12 +248,15 @@ static void worker_well(pgw_worker *w)
 /* ---- the sleeping sign ----
  *
  * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
- * enqueue wakes it. The sign stays out while jobs come singly, and goes in when they come in
- * numbers, or from a queue that may not have been there yet when it was hung out. */
+ * enqueue wakes it. The sign stays out while there is room for more jobs, and goes in when there is
+ * none: who sleeps is to be woken then; or when a job comes from a queue that may not have been
+ * there yet when it was hung out. */
 
 static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
 {
-    const pgw__param params[] = {P_ARRAY(TEXT, w->queues, w->queues_count), P_END};
+    char channel[64];
+    const pgw__param params[] = {P_ARRAY(TEXT, w->queues, w->queues_count),
+                                 P_INT4(pgw__pq_slot(w->h, channel)), P_END};
     const pgw__call call = {.sql = sql, .params = params, .flags = PGW__OWNED | PGW__DIRECT};
 
     return pgw__pq_call(w->h, &call);
@@ -261,10 +264,10 @@ static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
 
 static void worker_sign_up(pgw_worker *w)
 {
-    char channel[80];
+    char channel[64];
     pgw_status st;
 
-    snprintf(channel, sizeof(channel), "pgwork_wake_%s", pgw__pq_schema(w->h));
+    pgw__pq_slot(w->h, channel);
     st = pgw__pq_listen(w->h, channel);
     if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE);
     w->signed_up = st == PGW_OK;
@@ -344,7 +347,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     w->claim_at = 0;
     w->taken += (int64_t)n;
     pgw__backoff_reset(&w->poll);
-    if (w->signed_up && (newcomer || (n > 1 && n == (size_t)claim->opts.max))) worker_sign_in(w);
+    if (w->signed_up && (newcomer || n == (size_t)claim->opts.max)) worker_sign_in(w);
 }
 
 /* Reports results and claims, in one round trip where that can be. */

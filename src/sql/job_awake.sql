@@ -1,4 +1,4 @@
 -- The sleeping sign comes down.
--- params: queues text[]
+-- params: queues text[], slot int
 -- returns: awake void
-SELECT pgwork.awake($1)
+SELECT pgwork.awake($1, $2)

@@ -1,4 +1,4 @@
 -- The sleeping sign of this session.
--- params: queues text[]
+-- params: queues text[], slot int
 -- returns: idle void
-SELECT pgwork.idle($1)
+SELECT pgwork.idle($1, $2)

@@ -4,4 +4,4 @@
 WITH used AS (
     UPDATE pgwork.queue SET priorities = priorities | $2 WHERE id = $1 AND priorities & $2 <> $2
 )
-SELECT pgwork._wake(q.id, q.name) FROM pgwork.queue q WHERE q.id = $1 AND q.notify
+SELECT pgwork._wake(q.id, q.name, 32) FROM pgwork.queue q WHERE q.id = $1 AND q.notify

@@ -506,6 +506,63 @@ void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
                    "database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
 }
 
+/* Both sleep, in slots of their own. */
+static PGconn *two_sleep(void)
+{
+    PGconn *c = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "LISTEN pgwork_wake_pgwork_3; SELECT pgwork.idle('{q}', 3)");
+    kit_do(c, "LISTEN pgwork_wake_pgwork_31; SELECT pgwork.idle('{q}', 31)");
+    return c;
+}
+
+void test_a_job_wakes_one_slot_and_two_jobs_two(void)
+{
+    PGconn *c = two_sleep();
+
+    kit_put(b, "q");
+    if (*heard(a, 0) == '\0')
+        TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_31 q", heard(c, 1));
+    else
+        TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
+    kit_do(b, "SELECT pgwork.enqueue_many('q', '{1,2}')");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_31 q", heard(c, 1));
+    kit_do(c, "SELECT pgwork.awake('{q}', 31)");
+    kit_put(b, "q");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
+    TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
+    kit_refused(a, "PW001", "slot|32|0 .. 31", "SELECT pgwork.idle('{q}', 32)");
+    kit_refused(a, "PW001", "slot|NULL", "SELECT pgwork.idle('{q}', NULL)");
+}
+
+/* Who is being called by an open transaction is not called by another. */
+void test_two_producers_at_once_wake_two_sleepers(void)
+{
+    PGconn *c = two_sleep(), *d = kit_open();
+
+    kit_do(b, "BEGIN");
+    kit_put(b, "q");
+    kit_put(d, "q");
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_31 q", heard(c, 1));
+}
+
+void test_who_has_his_hands_full_wakes_the_next(void)
+{
+    PGconn *c = kit_open();
+
+    fill("q", 3);
+    kit_do(c, "LISTEN pgwork_wake_pgwork_9; SELECT pgwork.idle('{q}', 9)");
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_9 q", heard(c, 1));
+    kit_sleep_ms(30);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 2, jobs)); /* room for more: there is none */
+    TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
+}
+
 void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)
 {
     fill("q", 3);
@@ -521,13 +578,14 @@ void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)
     kit_due(b, "q");
     kit_do(b, "SELECT pgwork.promote()");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
-    kit_claim(b, "q", 1, jobs);
+    TEST_ASSERT_EQUAL_INT(4, kit_claim(b, "q", 9, jobs));
     kit_expire(b, "q");
     kit_do(b, "SELECT pgwork.reap()");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
     kit_do(b, "SELECT pgwork.queue_resume('q')");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
-    kit_claim(b, "q", 1, jobs);
+    kit_claim(b, "q", 9, jobs); /* alone, as its holder died: there is more */
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
     kit_say(b, "fail", jobs, ", 'boom', 0, true");
     TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
     kit_do(b, "SELECT pgwork.redrive('q')");

@@ -475,10 +475,11 @@ uint64_t pgw__pq_epoch(const pgw *h)
 {
     return h->epoch;
 }
-const char *pgw__pq_schema(const pgw *h)
+int pgw__pq_slot(const pgw *h, char channel[64])
 {
     (void)h;
-    return "pgwork";
+    *channel = '\0';
+    return 0;
 }
 pgw_status pgw__pq_listen(pgw *h, const char *channel)
 {

@@ -416,8 +416,14 @@ static pgw_status fake_wait(pgw *h, int64_t timeout_ms, int fd, int n)
 
 static pgw_status fake_listen(pgw *h, const char *channel, int n)
 {
-    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork", channel);
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_7", channel);
     return wait.listens;
+}
+
+static int fake_slot(const pgw *h, char channel[64], int n)
+{
+    strcpy(channel, "pgwork_wake_pgwork_7");
+    return 7;
 }
 
 static uint64_t fake_epoch(const pgw *h, int n)
@@ -439,7 +445,7 @@ static void waiting_begins(void)
     pgw__pq_wait_Stub(fake_wait);
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
-    pgw__pq_schema_IgnoreAndReturn("pgwork");
+    pgw__pq_slot_Stub(fake_slot);
 }
 
 void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
