@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ -n "$questions" ] || questions='claim enqueue peers wal payload pin backlog queues reap worker pickup pooler'
+[ -n "$questions" ] || questions='claim enqueue peers wal payload pin backlog queues reap worker client pickup pooler'
 export PATH here top out seconds rounds pin_seconds backlog quick smoke
 mkdir -p "$out"
 : >"$out/results.tsv"

@@ -18,15 +18,23 @@ server_facts() {
     echo "rounds      $rounds of $seconds s each, interleaved; load average before: $(load_average)"
 }
 
+# in_database NAME: what follows asks there
+in_database() { export PGDATABASE="$1" PGWORK_DSN="host=$PGHOST port=$PGPORT user=$PGUSER dbname=$1"; }
+
+# migrated NAME: anew, and what follows asks there
+migrated() {
+    in_database postgres
+    sql -c "DROP DATABASE IF EXISTS $1 WITH (FORCE)" -c "CREATE DATABASE $1" 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
+    in_database "$1"
+    pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
+    sql -c "SELECT pgwork.queue_create('q')" >/dev/null
+}
+
 # A smoke run keeps one database for all questions.
 fresh_database() {
     if [ "${PGDATABASE:-}" = pgw_bench ] && [ -n "$smoke" ]; then return; fi
-    export PGDATABASE=postgres
-    sql -c 'DROP DATABASE IF EXISTS pgw_bench WITH (FORCE)' -c 'CREATE DATABASE pgw_bench' 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
-    export PGDATABASE=pgw_bench PGWORK_DSN="host=$PGHOST port=$PGPORT user=$PGUSER dbname=pgw_bench"
-    pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
+    migrated pgw_bench
     sql -f "$here/sql/onetable.sql" -f "$here/sql/limit.sql"
-    sql -c "SELECT pgwork.queue_create('q')" >/dev/null
     # where jobs are that wait or run: what a claim touches
     hot=$(sql -c "SELECT string_agg('pgwork.' || relname, ', ' ORDER BY relname) FROM pg_class
                    WHERE relnamespace = 'pgwork'::regnamespace AND relkind = 'r' AND relname IN ('live_job', 'pack', 'pack_out')")
@@ -159,6 +167,13 @@ server_cpu() {
 client_cpu() {
     ("$@"; times >"$out/times") || return 1
     client_seconds=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, p, "m"); sub("s", "", p[2]); t += p[1] * 60 + p[2] } printf "%.2f", t }' "$out/times")
+}
+
+# noop QUEUE JOBS THREADS PREFETCH [MS]: the worker runtime in a process of its own; sets rate (jobs a second), cpu (us of
+# it a job) and peak (MB of its resident memory)
+noop() {
+    noop_worker "$@" >"$out/noop.out"
+    read -r rate cpu peak <"$out/noop.out"
 }
 
 # -- scripts ----------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 /* noop_worker QUEUE JOBS THREADS PREFETCH [MS]: runs JOBS jobs that do nothing, or sleep for MS
- * milliseconds, and prints jobs per second. */
+ * milliseconds, and prints jobs per second, microseconds of CPU time per job, and the peak of its
+ * resident memory in megabytes. */
+#include <sys/resource.h>
+
 #define PROGRAM "noop_worker"
 #include "kit.h"
 
@@ -12,6 +15,11 @@ static pgw_verdict noop(pgw_task *task, void *arg)
     return PGW_DONE;
 }
 
+static double seconds(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
 int main(int argc, char **argv)
 {
     const char *queues[1];
@@ -20,7 +28,8 @@ int main(int argc, char **argv)
     pgw_stop *stop = NULL;
     pgw_worker_stats stats = {.struct_size = sizeof(stats)};
     pgw_status st;
-    double begin;
+    struct rusage used;
+    double begin, took;
     int ms;
 
     if (argc != 5 && argc != 6) {
@@ -37,9 +46,13 @@ int main(int argc, char **argv)
     if (st == PGW_OK) st = pgw_worker_new(&w, conf, queues, 1, noop, NULL, &ms);
     begin = now_ms();
     if (st == PGW_OK) st = pgw_worker_run(w, stop);
+    took = now_ms() - begin;
     pgw_worker_get_stats(w, &stats);
+    getrusage(RUSAGE_SELF, &used);
     if (st < 0) fprintf(stderr, "noop_worker: %s\n", pgw_worker_error(w));
-    printf("%.1f\n", (double)stats.completed * 1e3 / (now_ms() - begin));
+    printf("%.1f %.3f %.2f\n", (double)stats.completed * 1e3 / took,
+           (seconds(used.ru_utime) + seconds(used.ru_stime)) * 1e6 / (double)stats.completed,
+           (double)used.ru_maxrss / 1024);
     pgw_worker_free(w);
     pgw_stop_free(stop);
     pgw_conf_free(conf);

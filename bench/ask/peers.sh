@@ -77,7 +77,7 @@ peer_burn() {
         "$node" "$here/npm/peer.mjs" "$1" enqueue "$2" 1000 1 >/dev/null
         rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$(if [ "$1" = graphile ]; then echo "$processes"; else echo 1; fi)")
         ;;
-    pgwork-lib) empty; put pgwork "$2"; rate=$(noop_worker q "$2" 4 "$3") ;;
+    pgwork-lib) empty; put pgwork "$2"; noop q "$2" 4 "$3" ;;
     pgwork) stock pgwork "$(enough "$3")"; burn pgwork claim.pgwork 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"

@@ -7,11 +7,11 @@ for threads in 0 4; do
     for r in $(seq "$rounds"); do
         empty
         stock pgwork "$jobs"
-        client_cpu noop_worker q "$jobs" $threads 1000 >"$out/worker.rate"
-        result worker "$threads handler threads, prefetch 1000" pgwork-lib "$(cat "$out/worker.rate")" jobs/s
-        result worker "$threads handler threads, CPU time of the process" pgwork-lib "$(calc "$client_seconds * 1e6 / $jobs")" us/job
-        stock pgwork $(($(enough 1000)))
-        burn pgwork claim.pgwork 1 1000
+        noop q "$jobs" $threads 1000
+        result worker "$threads handler threads, prefetch 1000" pgwork-lib "$rate" jobs/s
+        result worker "$threads handler threads, CPU time of the process" pgwork-lib "$cpu" us/job
+        stock pgwork "$jobs"
+        done_in "$jobs" pgwork 1000 1
         result worker "$threads handler threads, prefetch 1000" '(its SQL alone, one client, batch 1000)' "$rate" jobs/s
     done
 done
@@ -22,7 +22,8 @@ for ms in 1 100; do
     for r in $(seq "$rounds"); do
         empty
         stock pgwork "$jobs"
-        result worker "jobs of $ms ms, 64 handler threads, prefetch 256" pgwork-lib "$(noop_worker q "$jobs" 64 256 $ms)" jobs/s
+        noop q "$jobs" 64 256 $ms
+        result worker "jobs of $ms ms, 64 handler threads, prefetch 256" pgwork-lib "$rate" jobs/s
         result worker "jobs of $ms ms, 64 handler threads, prefetch 256" '(what 64 threads can do)' $ideal jobs/s
     done
 done

@@ -1,0 +1,22 @@
+-- A server side that does nothing: pgwork's functions, over a migrated schema, without a table behind them. A claim answers
+-- with as many ready-made jobs as were asked for, and whatever is said of them is right. What is left is the client.
+CREATE OR REPLACE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
+    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
+RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
+    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT queues[1], i::bigint, '01234567-89ab-cdef-0123-456789abcdef'::uuid, 1, 20, 0, '',
+           '{"x": "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"}'::jsonb, NULL::bytea, NULL::text[], now(), now() + interval '30 s', now()
+      FROM generate_series(1, n) i
+$$;
+
+CREATE OR REPLACE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)
+RETURNS TABLE (id bigint, status text)
+LANGUAGE sql STABLE AS $$ SELECT NULL::bigint, NULL::text WHERE false $$;
+
+CREATE OR REPLACE FUNCTION pgwork.release(queue text, ids bigint[], tokens uuid[]) RETURNS TABLE (id bigint, status text)
+LANGUAGE sql STABLE AS $$ SELECT NULL::bigint, NULL::text WHERE false $$;
+
+CREATE OR REPLACE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
+RETURNS TABLE (id bigint, status text, lease_until timestamptz)
+LANGUAGE sql STABLE AS $$ SELECT i, 'ok', now() + interval '30 s' FROM unnest(ids) i $$;
