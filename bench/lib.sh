@@ -46,30 +46,45 @@ result() {
     printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/results.tsv"
 }
 
-calc() { awk "BEGIN { printf \"%.4f\", $1 }"; }
+calc() { awk "BEGIN { printf(\"%.4f\", $1) }"; }
 
 # percentile P FILE: of a sorted file
 percentile() { awk -v p="$1" '{ v[NR] = $1 } END { i = int(NR * p / 100 + 0.999999); print NR ? v[i < 1 ? 1 : i] : "" }' "$2"; }
 
 now_ms() { date +%s%3N; }
 
-# A round lasts so many seconds; in a smoke run, three transactions a client.
-lasting() { if [ -n "$smoke" ]; then echo '-t 3'; else echo "-T $1"; fi; }
+# round CLIENTS: seconds that a round takes; connecting, and what calls.awk does not count, comes on top
+round() { echo $((seconds + $1 / 32)); }
 
 # What a plain statement needs so that its plan is the right one however empty the table was when it was prepared.
 # pgwork's functions say this for themselves; the others are given it.
 settled='-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off'
 
-# bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: sets ran (transactions), took (seconds), tps
+# timed SCRIPT CLIENTS -T|-t N [pgbench arguments]: for so many seconds, or calls of each client. Sets calls (those that did
+# something) and tps (while it counted, see calls.awk); $out/calls has the ms that each of these took.
+timed() {
+    ti_script=$1 ti_clients=$2 ti_how=$3 ti_n=$4
+    shift 4
+    rm -f "$out"/log.*
+    PGOPTIONS="$settled ${also:-}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
+        --log --log-prefix="$out/log" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
+    # completes what the call before has claimed
+    case $ti_script in claim.pgwork | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
+    case $ti_how in
+    -T) ti_until=$(sed -n 's/^initial connection time = \([0-9.]*\) ms/\1/p' "$out/pgbench.out") && ti_until=$(calc "$ti_n - ${ti_until:-0} / 1000") ;;
+    -t) ti_until='' ;;
+    esac
+    cat "$out"/log.* | awk -v until="$ti_until" -v idle=$ti_idle -v calls="$out/calls" -f "$here/calls.awk" >"$out/calls.rate"
+    read -r calls tps <"$out/calls.rate"
+    rm -f "$out"/log.*
+}
+
+# bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: timed(); in a smoke run, three calls a client
 bench_run() {
     br_clients=$1 br_secs=$2 br_script=$3
     shift 3
-    # shellcheck disable=SC2046  # two words
-    PGOPTIONS="$settled ${also:-}" pgbench -n -M prepared -c "$br_clients" -j 2 $(lasting "$br_secs") -f "$out/$br_script.pgbench" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
-        { cat "$out/pgbench.err" >&2; return 1; }
-    tps=$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out")
-    ran=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$out/pgbench.out")
-    took=$(calc "$ran / $tps")
+    if [ -n "$smoke" ]; then set -- -t 3 "$@"; else set -- -T "$br_secs" "$@"; fi
+    timed "$br_script" "$br_clients" "$@"
 }
 
 # -- jobs in every SQL contender --------------------------------------------------------------------
@@ -119,37 +134,35 @@ stock() {
 nothing_claimed='-D ids={} -D tokens={} -D token=0'
 
 # burn WHO SCRIPT CLIENTS BATCH [pgbench arguments]: jobs a second, from the rows that are gone: what was claimed only
-# does not count. Also sets gone.
+# does not count.
 burn() {
     bu_who=$1 bu_script=$2 bu_clients=$3 bu_n=$4
     shift 4
     bu_before=$(unfinished "$bu_who")
     # shellcheck disable=SC2086  # words
-    bench_run "$bu_clients" "$seconds" "$bu_script" -D n="$bu_n" $nothing_claimed "$@"
+    bench_run "$bu_clients" "$(round "$bu_clients")" "$bu_script" -D n="$bu_n" $nothing_claimed "$@"
     bu_after=$(unfinished "$bu_who")
-    gone=$((bu_before - bu_after))
     if [ "$bu_after" -le $((bu_clients * bu_n)) ] && [ -z "$smoke" ]; then say "bench: $bu_who ran out of jobs: its figure is too low"; fi
-    rate=$(calc "$gone / $took")
+    rate=$(calc "$calls > 0 ? ($bu_before - $bu_after) / $calls * $tps : 0")
 }
 
 # done_in JOBS WHO BATCH CLIENTS: claims and completes just these; sets rate
 done_in() {
     di_calls=$(($1 / $3 / $4))
-    if [ $di_calls = 0 ]; then di_calls=1; fi
     # shellcheck disable=SC2086  # words
-    PGOPTIONS=$settled pgbench -n -M prepared -c "$4" -j 2 -t $di_calls -D n="$3" $nothing_claimed -f "$out/claim.$2.pgbench" >"$out/pgbench.out" 2>"$out/pgbench.err" ||
-        { cat "$out/pgbench.err" >&2; return 1; }
-    rate=$(calc "$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out") * $3")
+    timed "claim.$2" "$4" -t $((di_calls > 1 ? di_calls : 2)) -D n="$3" $nothing_claimed
+    rate=$(calc "$tps * $3")
 }
 
-# enough BATCH: more jobs than any contender can do in a round
+# enough BATCH CLIENTS: more jobs than any contender can do in a round
 enough() {
     if [ -n "$smoke" ]; then echo 1000; return; fi
+    en_secs=$(round "$2")
     case $1 in
-    1) echo $((seconds * 25000)) ;;
-    10) echo $((seconds * 100000)) ;;
-    100) echo $((seconds * 250000 + 50000)) ;;
-    *) echo $((seconds * 350000 + 100000)) ;;
+    1) echo $((en_secs * 25000 + $2)) ;;
+    10) echo $((en_secs * 100000 + $2 * 10)) ;;
+    100) echo $((en_secs * 250000 + 50000 + $2 * 100)) ;;
+    *) echo $((en_secs * 350000 + 100000 + $2 * $1)) ;;
     esac
 }
 

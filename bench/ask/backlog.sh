@@ -10,16 +10,15 @@ for size in 10000 "$backlog"; do
     for r in $(seq "$rounds"); do
         for who in $contenders; do
             stock $who "$size"
-            rm -f "$out"/log.*
             # a short round, so that the small backlog stays one
             # shellcheck disable=SC2086  # words
-            bench_run 4 1 claim.$who -D n=1 $nothing_claimed --log --log-prefix="$out/log"
+            bench_run 4 1 claim.$who -D n=1 $nothing_claimed
             result backlog "batch 1 before $size jobs" $who "$tps" jobs/s
-            cat "$out"/log.* | awk '{ print $3 / 1000 }' | sort -n >"$out/latency"
+            sort -n "$out/calls" >"$out/latency"
             for p in 50 99; do result backlog "p$p of a call before $size jobs" $who "$(percentile $p "$out/latency")" ms; done
             bench_run 4 1 put.$who -D n=1 -D payload="$(payload 60)"
             result backlog "enqueue by 1 behind $size jobs" $who "$tps" jobs/s
         done
     done
 done
-rm -f "$out"/log.* "$out/latency"
+rm -f "$out/latency"

@@ -13,7 +13,7 @@ for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
         for r in $(seq "$rounds"); do
             for who in $contenders; do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac
-                stock "$who" $(($(enough "$n") + c * n))
+                stock "$who" "$(enough "$n" "$c")"
                 burn "$who" "claim.${who%-async}" "$c" "$n"
                 result claim "clients $c, batch $n" "$who" "$rate" jobs/s
             done

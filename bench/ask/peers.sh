@@ -78,12 +78,11 @@ peer_burn() {
         rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$(if [ "$1" = graphile ]; then echo "$processes"; else echo 1; fi)")
         ;;
     pgwork-lib) empty; put pgwork "$2"; noop q "$2" 4 "$3" ;;
-    pgwork) stock pgwork "$(enough "$3")"; burn pgwork claim.pgwork 8 "$3" ;;
+    pgwork) stock pgwork "$(enough "$3" 8)"; burn pgwork claim.pgwork 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"
-        # shellcheck disable=SC2046  # two words
-        pgbench -n -M prepared -c 1 -t $(($2 / $3)) -f "$out/burn.pgq.pgbench" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
-        rate=$(calc "$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$out/pgbench.out") * $3")
+        timed burn.pgq 1 -t $(($2 / $3))
+        rate=$(calc "$tps * $3")
         ;;
     esac
 }
