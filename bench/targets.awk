@@ -123,7 +123,7 @@ END {
 
     for (b = 1; b <= 1000; b *= 10) {
         best = 0
-        for (c in clients) { x = med("claim", "clients " c ", batch " b, "pgwork"); if (c < 256 && x > best + 0) { best = x; at = c } }
+        for (c in clients) { x = med("claim", "clients " c ", batch " b, "pgwork"); if (c + 0 < 256 && x > best + 0) { best = x; at = c } }
         x = med("claim", "clients 256, batch " b, "pgwork")
         target("256 clients, batch " b ", against the best of fewer" (best && x != "" ? " (" at ")" : ""), ">=", 0.9, ratio(x, best), "x", per_s(x, best))
     }
