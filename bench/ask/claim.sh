@@ -7,8 +7,7 @@ most=$(sql -c 'SHOW max_connections')
 for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
     if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
     contenders='pgwork onetable limit'
-    if [ "$c" = 8 ]; then contenders="$contenders onetable-1call"; fi
-    if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="$contenders pgwork-2calls pgwork-async onetable-async"; fi
+    if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="$contenders onetable-1call pgwork-2calls pgwork-async onetable-async"; fi
     for n in $(if [ -n "$smoke" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
         for r in $(seq "$rounds"); do
             for who in $contenders; do

@@ -3,7 +3,7 @@
 # jobs of 100 bytes to 1 megabyte, enqueue then claim and complete by 10, 4 clients
 claim_scripts
 for size in 100 2000 50000 $(if [ -z "$quick" ]; then echo 1000000; fi); do
-    jobs=$((smoke ? 200 : 200000000 / (size + 4000)))
+    jobs=$((smoke ? 200 : (quick ? 50000000 : 200000000) / (size + 4000)))
     if [ "$jobs" -gt 20000 ]; then jobs=20000; fi
     for r in $(seq "$rounds"); do
         for who in pgwork onetable limit; do

@@ -8,8 +8,8 @@
 peers='pgwork-lib pgwork'
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
-elif [ -n "$smoke" ]; then
-    left_out 'Graphile Worker and pg-boss: a smoke run installs nothing'
+elif [ -n "$quick" ]; then
+    left_out 'Graphile Worker and pg-boss: a quick run installs nothing'
 else
     export PEER_MODULES="$top/build/bench/npm"
     mkdir -p "$PEER_MODULES"

@@ -11,7 +11,7 @@ wal_load() { # wal_load WHO CALLS BATCH; one claim more than puts: a claim compl
         PGOPTIONS=$settled pgbench -n -M prepared -c 1 -t $(($2 + 1)) -D n="$3" $nothing_claimed -f "$out/claim.$1.pgbench" >>"$out/pgbench.out" 2>&1 || { cat "$out/pgbench.out" >&2; return 1; }
 }
 for n in 1 100; do
-    jobs=$((smoke ? 200 : n == 1 ? 4000 : 40000))
+    jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 4 : 1)))
     for r in $(seq "$rounds"); do
         for who in pgwork onetable limit; do
             empty
