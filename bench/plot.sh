@@ -33,8 +33,8 @@ look() {
     style="linewidth 2.2 dashtype $look_dash linecolor rgb '$look_colour'"
 }
 
-# draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the files $work/NAME/*, a curve each: x, y and perhaps least and most
-draw() {
+# curves DIR: the files $work/DIR/*, a curve each: x, y and perhaps least and most; sets curves
+curves() {
     curves='' bars=''
     for f in "$work/$1"/[ep]* "$work/$1"/[!ep]*; do # ours first
         [ -s "$f" ] || continue
@@ -43,22 +43,37 @@ draw() {
         curves="$curves${curves:+, }'$f' using 1:2 with lines $style title '${who#*:}'"
         if [ "$(awk 'NR == 1 { print NF }' "$f")" = 4 ]; then bars="$bars, '$f' using 1:2:3:4 with yerrorbars notitle linewidth 1 linecolor rgb '$look_colour' pointtype 7 pointsize 0.5"; fi
     done
-    [ -n "$curves" ] || { echo "plot: no figures for $1, left out"; return; }
-    gnuplot <<S
-set terminal svg size 760,460 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif,13'
+    curves="$curves$bars"
+}
+
+# page NAME HEIGHT: what every plot begins with
+page() {
+    cat <<S
+set terminal svg size 760,$2 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif,13'
 set output '$to/$1.svg'
-set title "$2" noenhanced font ',15'
-set xlabel '$3' noenhanced offset 0,0.7
-set ylabel '$4' noenhanced
 set yrange [0:*]
 set format y '%.0s%c'
 set border 3 linecolor rgb '#555555'
 set tics nomirror out
 set grid ytics linecolor rgb '#e4e4e4' linetype 1
 set key outside bottom center horizontal noenhanced samplen 4
-${5:-}
-plot $curves$bars
 S
+}
+
+# axes TITLE XLABEL YLABEL
+axes() {
+    cat <<S
+set title "$1" noenhanced font ',15'
+set xlabel '$2' noenhanced offset 0,0.7
+set ylabel '$3' noenhanced
+S
+}
+
+# draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the curves of $work/NAME
+draw() {
+    curves "$1"
+    [ -n "$curves" ] || { echo "plot: no figures for $1, left out"; return; }
+    { page "$1" 460; axes "$2" "$3" "$4"; printf '%s\n' "${5:-}" "plot $curves"; } | gnuplot
     echo "made $to/$1.svg"
 }
 
@@ -89,11 +104,37 @@ set logscale x 2
 set xtics (1, 4, 64)
 set xrange [0.8:80]"
 
-# over time; what is drawn first lies below
-mkdir "$work/pin-throughput" "$work/pin-size"
+# over time, 120 points a curve: the mean of what was seen in between; throughput above, size below, the same seconds
+mkdir "$work/throughput" "$work/size"
 if [ -s "$from/pin-time.tsv" ]; then
-    awk -F '\t' -v d="$work" '{ print $3, $5 >(d "/pin-" $4 "/" $1 ($2 == "no" ? ", nothing held" : ", " $2 " held")) }' "$from/pin-time.tsv"
+    awk -F '\t' -v d="$work" -v events="$work/events" '
+        NR == FNR { if ($4 == "event") last = $3; next } # of the events, the end
+        $4 == "event" && $3 == last { printf "set xrange [0:%s]\n", last >events; next }
+        $4 == "event" {
+            printf "set arrow from first %s, graph 0 to first %s, graph 1 nohead dashtype 3 linecolor rgb \"#999999\"\n", $3, $3 >events
+            printf "set label \"%s\" at first %s, graph 1 offset 0.3,%s font \",10\" textcolor rgb \"#777777\"\n", $5, $3, -0.6 - line++ >events
+            next
+        }
+        { f = d "/" $4 "/" $1 ($2 == "no" ? ", nothing held" : ", " $2 " held"); k = f SUBSEP int($3 * 120 / (last + 1)); x[k] += $3; y[k] += $5; n[k]++ }
+        END { for (k in n) { split(k, p, SUBSEP); print x[k] / n[k], y[k] / n[k] | ("sort -g >\"" p[1] "\"") } }' "$from/pin-time.tsv" "$from/pin-time.tsv"
+    curves throughput
+    above=$curves
+    curves size
+    {
+        page pin 760
+        cat "$work/events"
+        echo 'set multiplot layout 2,1
+set key off'
+        axes 'Enqueue, claim and complete, 100 jobs a call, 4 clients' '' 'jobs a second'
+        echo "plot $above"
+        echo "set key
+set format y '%g'"
+        axes 'Size of the tables with their indexes' 'seconds' 'megabytes'
+        echo "plot $curves
+unset multiplot"
+    } | gnuplot
+    echo "made $to/pin.svg"
+else
+    echo 'plot: no figures for pin, left out'
 fi
-draw pin-throughput 'Enqueue, claim and complete, 100 jobs a call, 4 clients' 'seconds' 'jobs a second'
-draw pin-size 'Size of the tables with their indexes in the same runs' 'seconds' 'megabytes' "set format y '%g'"
 rm -rf "$work"

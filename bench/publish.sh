@@ -28,8 +28,7 @@ image() {
     batch) text='jobs a second against the batch' ;;
     clients) text='jobs a second against clients' ;;
     pickup) text='milliseconds from enqueue to handler' ;;
-    pin-throughput) text='jobs a second over time while a snapshot or a writing transaction is held' ;;
-    pin-size) text='size of the tables in the same time' ;;
+    pin) text='jobs a second, and size of the tables, over time while a snapshot or a writing transaction is held' ;;
     esac
     if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$text" "$2" "$1"; fi
 }
@@ -43,7 +42,7 @@ image() {
         printf '\n### %s\n\n%s.\n' "$q" "$(sed -n '3s/^# //p' "$here/ask/$q.sh")"
         case $q in
         claim) image batch plots; image clients plots ;;
-        pin) image pin-throughput plots; image pin-size plots ;;
+        pin) image pin plots ;;
         pickup) image pickup plots ;;
         esac
         awk -v only="$q" -v md=1 -f "$here/report.awk" "$from/results.tsv"
@@ -52,6 +51,6 @@ image() {
 } | replace "$top/doc/performance.md"
 
 {
-    for p in batch pickup pin-throughput pin-size; do image $p doc/plots; done
+    for p in batch pickup pin; do image $p doc/plots; done
     echo
 } | replace "$top/README.md"

@@ -2,12 +2,15 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
 # One long round each; --pin 1800 asks it as the targets are worded. The writer enqueues ten jobs of its own at its
-# beginning; at its end it commits, and it is seen how long these wait. pin-time.tsv has throughput and size over time.
+# beginning; at its end it commits, and it is seen how long these wait. pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
-after=$((smoke ? 1 : quick ? 3 : 6)) # the load goes on for a while when the pin is gone
+after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6))
-step=$((pin_seconds / 60 + 1))
 : >"$out/pin-time.tsv"
+at() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/pin-time.tsv"; } # at WHO KIND SECOND WHAT VALUE: a point of a curve
+at all all "$pin_seconds" event released
+at all all $((pin_seconds + after)) event 'load ends'
+at all all $((pin_seconds + after + rest)) event end
 
 # pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait
 pin_own() {
@@ -41,12 +44,12 @@ pin_hold() {
     until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND state = 'idle in transaction'")" = 1 ]; do sleep 0.05; done
 }
 
-# pin_watch WHO KIND: size at each step
+# pin_watch WHO KIND: size, until it is killed
 pin_watch() {
     pw_begin=$(now_ms)
     while :; do
-        printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" $((($(now_ms) - pw_begin) / 1000)) size "$(size_of "$1")" >>"$out/pin-time.tsv"
-        sleep $step
+        at "$1" "$2" "$(calc "($(now_ms) - $pw_begin) / 1000")" size "$(size_of "$1")"
+        sleep 1
     done
 }
 
@@ -62,27 +65,30 @@ for who in pgwork onetable; do
         pin_watch $who $pin &
         watcher=$!
         # shellcheck disable=SC2086  # words
-        PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -P $step -D n=100 $nothing_claimed -D payload="$(payload 60)" \
+        PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 $nothing_claimed -D payload="$(payload 60)" \
             -f "$out/put.$who.pgbench" -f "$out/claim.$who.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $watcher; return 1; }
-        kill $watcher
-        wait $watcher 2>/dev/null || :
-        # a transaction in two is a claim
-        sed -n 's/^progress: \([0-9.]*\) s, \([0-9.]*\) tps.*/\1 \2/p' "$out/pin.txt" | while read -r t v; do
-            printf '%s\t%s\t%s\t%s\t%s\n' $who $pin "$t" throughput "$(calc "$v * 50")" >>"$out/pin-time.tsv"
-        done
-        # claims in the last fifth of the time that it was held
-        begin=$(cat "$out"/log.* | awk 'NR == 1 || $5 < b { b = $5 } END { print b }')
-        cat "$out"/log.* | awk -v from="$((begin + pin_seconds - (pin_seconds + 4) / 5))" -v to="$((begin + pin_seconds))" \
-            '$4 == 1 && $5 >= from && $5 < to { print $3 / 1000 }' | sort -n >"$out/latency"
-        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * 100 / $(((pin_seconds + 4) / 5))")" jobs/s
-        result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" $who "$(percentile 99 "$out/latency")" ms
+        # claims only, from here on: when each ended, and its ms
+        cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } $4 == 1 { n++; end[n] = e; ms[n] = $3 / 1000 }
+            END { for (i = 1; i <= n; i++) print end[i] - begin, ms[i] }' >"$out/claims"
+        awk -v last=$((pin_seconds + after)) '{ n[int($1)]++ } END { for (s = 0; s < last; s++) print s, 100 * n[s] }' "$out/claims" |
+            while read -r s rate; do at $who $pin "$s" throughput "$rate"; done
+        fifth=$(((pin_seconds + 4) / 5)) # of the time that it was held, the last
+        awk -v from=$((pin_seconds - fifth)) -v to="$pin_seconds" '$1 >= from && $1 < to { print $2 }' "$out/claims" | sort -n >"$out/latency"
+        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * 100 / $fifth")" jobs/s
+        if [ -s "$out/latency" ]; then
+            result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" $who "$(percentile 99 "$out/latency")" ms
+        else
+            say "bench: $who ended no claim in the last fifth, held: $pin"
+        fi
         result pin "size at the end of $pin_seconds s, held: $pin" $who "$(size_of $who)" MB
         if [ $pin != no ]; then wait "$holder"; fi
         if [ $pin = writer ]; then
             result pin "its own jobs claimed after the commit, within, held: $pin" $who "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
         fi
         sleep $rest
+        kill $watcher
+        wait $watcher 2>/dev/null || :
         result pin "size after $rest s of rest, held: $pin" $who "$(size_of $who)" MB
     done
 done
-rm -f "$out"/log.* "$out/latency"
+rm -f "$out"/log.* "$out/claims" "$out/latency"
