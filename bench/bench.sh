@@ -12,7 +12,7 @@ usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [--
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=1 seconds=1 rounds=1 pin_seconds=5 backlog=200000 ;;
+    --quick) quick=1 seconds=1 rounds=1 pin_seconds=4 backlog=200000 ;;
     --smoke) quick=1 smoke=1 seconds=1 rounds=1 pin_seconds=1 backlog=20000 out="$top/build/bench/smoke" ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;
     --rounds) number "${2:-}"; rounds=$2; shift ;;

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue by 1, 10, 100, 1000 a call with 8 producers, jobs a second
 claim_scripts
-for n in 1 10 100 1000; do
+for n in $(if [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
     for r in $(seq "$rounds"); do
         for who in pgwork onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
             empty

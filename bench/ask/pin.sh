@@ -5,7 +5,7 @@
 # beginning; at its end it commits, and it is seen how long these wait. pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
-rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6))
+rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
 : >"$out/pin-time.tsv"
 at() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/pin-time.tsv"; } # at WHO KIND SECOND WHAT VALUE: a point of a curve
 at all all "$pin_seconds" event released
