@@ -232,7 +232,8 @@ BEGIN
         now_ms := extract(epoch FROM until) * 1000;
         memory := current_setting('pgwork.hint_' || q.id, true);
         hint := nullif(memory, '');
-        surveyed := (now_ms BETWEEN hint[1] AND hint[4] AND hint[5] & q.priorities = q.priorities) IS NOT TRUE;
+        -- Who has found jobs gets them at once, and a survey waits for the next claim that finds none; but not for long.
+        surveyed := (now_ms BETWEEN hint[1] AND hint[4] + 1000 AND hint[5] & q.priorities = q.priorities) IS NOT TRUE;
         IF surveyed THEN
             hint := pgwork._survey(q.id, q.priorities, hint);
         END IF;
@@ -353,8 +354,9 @@ BEGIN
                 END IF;
             END IF;
             wanted := wanted - got;
-            EXIT WHEN wanted = 0 OR now_ms < hint[3];
+            EXIT WHEN surveyed OR wanted > 0 AND (got > 0 OR now_ms < hint[3]) OR wanted = 0 AND now_ms <= hint[4];
             hint := pgwork._survey(q.id, q.priorities, hint);
+            EXIT WHEN wanted = 0;
             surveyed := true;
             until := clock_timestamp();
         END LOOP;
