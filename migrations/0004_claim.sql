@@ -6,6 +6,11 @@ CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
 
+-- Is it a pack's? Its number has 31 instead of a lane.
+CREATE FUNCTION pgwork._packed(token uuid) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN get_byte(uuid_send(token), 7) & 31 = 31;
+
 CREATE FUNCTION pgwork._lanes(priorities integer) RETURNS smallint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >> (l / 2) & 1 = 1 ORDER BY l);

@@ -20,7 +20,7 @@ SET enable_indexscan = on SET enable_hashjoin = on SET plan_cache_mode = force_g
 #variable_conflict use_column
 BEGIN
     SELECT array_agg(DISTINCT pgwork.token_number(u.token) >> 5) INTO packs
-      FROM (SELECT DISTINCT t AS token FROM unnest(tokens) t) u WHERE pgwork.token_number(u.token) & 31 = 31;
+      FROM (SELECT DISTINCT t AS token FROM unnest(tokens) t) u WHERE pgwork._packed(u.token);
     IF packs IS NULL THEN
         RETURN;
     END IF;
@@ -178,7 +178,7 @@ DECLARE
     finished bigint[] := '{}';
     gone record;
 BEGIN
-    IF cardinality(ids) = 1 AND cardinality(tokens) = 1 AND outputs IS NULL AND number & 31 <> 31 THEN
+    IF cardinality(ids) = 1 AND cardinality(tokens) = 1 AND outputs IS NULL AND NOT pgwork._packed(tokens[1]) THEN
         -- The fence of _take(), for one that leaves nothing behind.
         DELETE FROM pgwork.live_job j USING pgwork.queue t
          WHERE t.name = _complete.queue AND t.retention_ms = 0
@@ -198,14 +198,14 @@ BEGIN
     END IF;
     IF q.retention_ms > 0 THEN
         SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, tokens, outputs) k;
-    ELSIF number & 31 = 31 AND tokens[1] = ALL (tokens) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
+    ELSIF tokens[1] = ALL (tokens) AND pgwork._packed(tokens[1]) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
         RETURN ids;
     ELSE
         -- The fence of _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
              USING (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
-                      FROM unnest(ids, tokens) u (id, token) WHERE pgwork.token_number(u.token) & 31 <> 31 ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
+                      FROM unnest(ids, tokens) u (id, token) WHERE NOT pgwork._packed(u.token) ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
              WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
                AND coalesce(j.id, j.pos) = t.id
             RETURNING t.id, j.flags, j.key
@@ -215,7 +215,7 @@ BEGIN
         -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
         FOR gone IN
             SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
-             WHERE pgwork.token_number(u.token) & 31 = 31 GROUP BY u.token ORDER BY u.token
+             WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
         LOOP
             IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
                 finished := finished || gone.ids;
@@ -282,7 +282,7 @@ BEGIN
     END LOOP;
     FOR pack IN
         SELECT p.* FROM (SELECT DISTINCT pgwork.token_number(t) >> 5 AS n FROM unnest(tokens) t
-                          WHERE pgwork.token_number(t) & 31 = 31 ORDER BY n OFFSET 0) n
+                          WHERE pgwork._packed(t) ORDER BY n OFFSET 0) n
          CROSS JOIN LATERAL (SELECT p.number, p.token, p.ids, p.cancelled, p.ends, p.lease_until FROM pgwork.pack p
                               WHERE p.queue = q.id AND p.number = n.n FOR NO KEY UPDATE) p
     LOOP
