@@ -161,6 +161,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 #variable_conflict use_column
 DECLARE
     q pgwork.queue;
+    bytes bigint;
+    own_id xid8;
     due timestamptz;
 BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = enqueue.queue;
@@ -171,8 +173,21 @@ BEGIN
         PERFORM pgwork._refuse_draining(q);
     END IF;
     -- A payload that comes from a table may be compressed.
-    PERFORM pgwork._check_new(q, coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload) ELSE octet_length(payload::text) END, 0)::bigint
-                              + coalesce(octet_length(body), 0), kind, priority, max_attempts, lease_ms, tags, key);
+    bytes := coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload) ELSE octet_length(payload::text) END, 0)::bigint
+             + coalesce(octet_length(body), 0);
+    IF num_nonnulls(run_at, delay_ms, max_attempts, lease_ms, tags, key, op) = 0 AND bytes <= q.max_bytes
+       AND coalesce(priority, 0) BETWEEN 0 AND 9 AND q.priorities >> coalesce(priority, 0) & 1 = 1 AND octet_length(coalesce(kind, '')) <= 255 THEN
+        -- As nearly always: nothing to look after.
+        own_id := pg_current_xact_id(); -- before the place, see _put
+        INSERT INTO pgwork.live_job (queue, lane, kind, payload, body) VALUES (q.id, 2 * coalesce(priority, 0) + 1, coalesce(kind, ''), payload, body)
+        RETURNING pos INTO id;
+        outcome := 'new';
+        IF q.notify THEN
+            PERFORM pgwork._wake(q.id, q.name, 1);
+        END IF;
+        RETURN;
+    END IF;
+    PERFORM pgwork._check_new(q, bytes, kind, priority, max_attempts, lease_ms, tags, key);
     IF key IS NOT NULL THEN
         PERFORM pgwork._check_key(true, key_scope, key_policy, key_period_ms);
     END IF;
@@ -215,6 +230,7 @@ DECLARE
     new_ids bigint[];
     new_outcomes text[] := '{}';
     used integer;
+    own_id xid8;
     one record;
     later boolean := run_ats IS NOT NULL OR delays_ms IS NOT NULL;
     now_is timestamptz := clock_timestamp();
@@ -229,12 +245,16 @@ BEGIN
     IF n = 0 THEN
         RETURN;
     END IF;
-    PERFORM pgwork._check_length(n, 'kinds', cardinality(kinds)), pgwork._check_length(n, 'bodies', cardinality(bodies)),
-            pgwork._check_length(n, 'priorities', cardinality(priorities)), pgwork._check_length(n, 'run_ats', cardinality(run_ats)),
-            pgwork._check_length(n, 'delays_ms', cardinality(delays_ms)), pgwork._check_length(n, 'max_attempts', cardinality(max_attempts)),
-            pgwork._check_length(n, 'leases_ms', cardinality(leases_ms)), pgwork._check_length(n, 'tags', cardinality(tags)),
-            pgwork._check_length(n, 'keys', cardinality(keys));
-    PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
+    IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys) > 0 THEN
+        PERFORM pgwork._check_length(n, 'kinds', cardinality(kinds)), pgwork._check_length(n, 'bodies', cardinality(bodies)),
+                pgwork._check_length(n, 'priorities', cardinality(priorities)), pgwork._check_length(n, 'run_ats', cardinality(run_ats)),
+                pgwork._check_length(n, 'delays_ms', cardinality(delays_ms)), pgwork._check_length(n, 'max_attempts', cardinality(max_attempts)),
+                pgwork._check_length(n, 'leases_ms', cardinality(leases_ms)), pgwork._check_length(n, 'tags', cardinality(tags)),
+                pgwork._check_length(n, 'keys', cardinality(keys));
+    END IF;
+    IF keys IS NOT NULL OR key_scope IS DISTINCT FROM 'unfinished' OR key_policy IS DISTINCT FROM 'skip' THEN
+        PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
+    END IF;
     IF op IS NOT NULL THEN
         INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
@@ -253,7 +273,7 @@ BEGIN
              AS u (payload, kind, body, priority, max_attempt, lease_ms, tag, key);
     END IF;
 
-    PERFORM pg_current_xact_id(); -- before the first place, see _put
+    own_id := pg_current_xact_id(); -- before the first place, see _put
     SELECT array_agg(nextval('pgwork.place')) INTO new_ids FROM generate_series(1, n);
     IF keys IS NOT NULL THEN
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
