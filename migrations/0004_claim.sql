@@ -205,7 +205,8 @@ DECLARE
     plain tid[];
     traits integer;
     number bigint;
-    pack pgwork.pack;
+    pack_token uuid;
+    ends timestamptz;
     accepted bigint[];
 BEGIN
     IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
@@ -307,32 +308,40 @@ BEGIN
                     SELECT array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 1), array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 0)
                       INTO odd, plain FROM pgwork.live_job j WHERE j.ctid = ANY (plain);
                 END IF;
-                IF plain IS NOT NULL THEN
-                    number := nextval('pgwork.place');
+                number := CASE WHEN got > 0 THEN nextval('pgwork.place') END;
+                pack_token := (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid;
+                ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
+                IF got = 0 THEN
+                    NULL;
+                ELSIF odd IS NULL AND cardinality(hint) = 11 THEN -- of one priority, and in order
+                    RETURN QUERY
                     WITH d AS (
                         DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
                         RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                    ), s AS MATERIALIZED (
+                        SELECT * FROM d ORDER BY d.pos
+                    ), p AS (
+                        INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
+                        SELECT number, pack_token, ends, q.id, a.ids[1], a.ids[cardinality(a.ids)], claim.holder, a.*
+                          FROM (SELECT array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
+                                       array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
+                         WHERE a.ids IS NOT NULL
                     )
-                    INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
-                    SELECT number, (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid,
-                           until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms', q.id, s.ids[1], s.ids[cardinality(s.ids)], claim.holder,
-                           s.ids, s.lanes, s.created, s.kinds, s.payloads, s.bodies, s.tags
-                      FROM (SELECT array_agg(d.pos) AS ids, array_agg(d.lane) AS lanes, array_agg(d.created_at) AS created, array_agg(d.kind) AS kinds,
-                                   array_agg(d.payload) AS payloads, array_agg(d.body) FILTER (WHERE traits & 2 <> 0) AS bodies,
-                                   array_agg(d.tags::text) FILTER (WHERE traits & 4 <> 0) AS tags
-                              FROM (SELECT * FROM d ORDER BY d.pos) d) s
-                    RETURNING * INTO pack;
-                END IF;
-                IF odd IS NULL AND cardinality(hint) = 11 THEN -- of one priority, and in order
-                    RETURN QUERY
-                    SELECT q.name, u.id, pack.token, 1, q.max_attempts::integer, u.lane / 2, u.kind, u.payload, u.body, u.tags::text[],
-                           u.created_at, pack.lease_until, until
-                      FROM unnest(pack.ids, pack.lanes, pack.created, pack.kinds, pack.payloads, pack.bodies, pack.tags)
-                        AS u (id, lane, created_at, kind, payload, body, tags)
-                     WHERE plain IS NOT NULL;
+                    SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
                 ELSE
                     RETURN QUERY
-                    WITH o AS (
+                    WITH d AS (
+                        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
+                        RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                    ), s AS MATERIALIZED (
+                        SELECT * FROM d ORDER BY d.pos
+                    ), p AS (
+                        INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
+                        SELECT number, pack_token, ends, q.id, a.ids[1], a.ids[cardinality(a.ids)], claim.holder, a.*
+                          FROM (SELECT array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
+                                       array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
+                         WHERE a.ids IS NOT NULL
+                    ), o AS (
                         UPDATE pgwork.live_job j
                            SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
                                lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
@@ -343,10 +352,7 @@ BEGIN
                            j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until
                       FROM (SELECT o.lane, o.pos, o.id, o.token, o.attempt, o.max_attempts, o.kind, o.payload, o.body, o.tags, o.created_at, o.lease_until FROM o
                             UNION ALL
-                            SELECT u.lane, u.id, NULL, pack.token, 1, NULL, u.kind, u.payload, u.body, u.tags::text[], u.created_at, pack.lease_until
-                              FROM unnest(pack.ids, pack.lanes, pack.created, pack.kinds, pack.payloads, pack.bodies, pack.tags)
-                                AS u (id, lane, created_at, kind, payload, body, tags)
-                             WHERE plain IS NOT NULL
+                            SELECT s.lane, s.pos, NULL, pack_token, 1, NULL, s.kind, s.payload, s.body, s.tags, s.created_at, ends FROM s
                             ORDER BY lane, pos) j;
                 END IF;
             END IF;
