@@ -31,7 +31,7 @@ struct pgw_load {
     bool copying;
 
     /* by COPY */
-    load_stream live, delayed;
+    load_stream live, delayed, *open; /* whose COPY is under way; NULL: none */
     int64_t queue_id, server_us, clock_us; /* what time it was there and here */
     uint32_t priorities;                   /* bits of those used */
     int64_t rows;
@@ -120,7 +120,6 @@ static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
 {
     pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
 
-    if (b->len == 0) pgw__buf_bytes(b, load_head, 19);
     if (run_at_us > 0) {
         pgw__buf_be16(b, 9);
         pgw__buf_be32(b, 8);
@@ -136,16 +135,34 @@ static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
     load_common(b, j);
 }
 
+static pgw_status load_close_stream(pgw_load *l, bool keep)
+{
+    static const char end[] = "\377\377";
+    const load_stream *s = l->open;
+    pgw_status st = PGW_OK;
+
+    l->open = NULL;
+    if (s == NULL) return PGW_OK;
+    if (keep) st = pgw__pq_copy_data(l->h, end, 2);
+    return st == PGW_OK ? pgw__pq_copy_end(l->h, keep) : st;
+}
+
+/* The COPY stays open, so that the server works on these rows while the next are made. */
 static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
 {
-    pgw_status st;
+    pgw_status st = PGW_OK;
 
-    if (s->rows.len == 0 && s->rows.failed == 0) return PGW_OK;
-    pgw__buf_be16(&s->rows, UINT16_MAX); /* the end */
     if (s->rows.failed != 0) return pgw__pq_fail(l->h, (pgw_status)s->rows.failed, NULL, NULL);
-    st = pgw__pq_copy_begin(l->h, s->name, s->sql);
+    if (s->rows.len == 0) return PGW_OK;
+    if (l->open != s || pgw__pq_copy_heard(l->h)) {
+        st = load_close_stream(l, true);
+        if (st == PGW_OK) st = pgw__pq_copy_begin(l->h, s->name, s->sql);
+        if (st != PGW_OK) return st;
+        l->open = s;
+        st = pgw__pq_copy_data(l->h, load_head, 19);
+    }
     if (st == PGW_OK) st = pgw__pq_copy_data(l->h, s->rows.data, s->rows.len);
-    if (st == PGW_OK) st = pgw__pq_copy_end(l->h, true);
+    if (st != PGW_OK) l->open = NULL; /* the server has given it up */
     pgw__buf_reset(&s->rows);
     return st;
 }
@@ -308,8 +325,9 @@ static void load_free(pgw_load *l)
 /* What is not committed is undone by the end of the session as well. */
 static void load_undo(pgw_load *l)
 {
-    const pgw_status undone = l->copying ? pgw__pq_rollback(l->h) : PGW_OK;
+    pgw_status undone = load_close_stream(l, false);
 
+    if (l->copying) undone = pgw__pq_rollback(l->h);
     (void)undone;
 }
 
@@ -380,6 +398,7 @@ static pgw_status load_close_copy(pgw_load *l)
     pgw_status st = load_flush_stream(l, &l->live);
 
     if (st == PGW_OK) st = load_flush_stream(l, &l->delayed);
+    if (st == PGW_OK) st = load_close_stream(l, true);
     if (st == PGW_OK) st = pgw__pq_call(l->h, &close);
     if (st == PGW_OK) st = pgw__pq_commit(l->h);
     if (st == PGW_OK) l->added = l->rows;

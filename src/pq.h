@@ -116,6 +116,8 @@ bool pgw__pq_in_txn(const pgw *h);   /* does the next statement join a transacti
 /* COPY name FROM STDIN in binary: text is the COPY statement. Data in any pieces. end(keep=false) aborts. */
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
 pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
+/* Has the server something to say? Most likely that it has given the COPY up, which its end will tell. */
+bool pgw__pq_copy_heard(const pgw *h);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 
 /* Waits until a notification comes on this session, the extra descriptor (or -1) is readable, the stop of the handle is notified (PGW_ECANCELED)
