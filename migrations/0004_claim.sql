@@ -18,12 +18,13 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 -- What a session remembers of a queue between claims, so that a claim need not walk over the remains of all
 -- jobs before it while vacuum is held back. It is a hint, in custom settings of the session: lost with it, rolled back with the
 -- claim, and never what decides.
---   pgwork.hint_<queue>    [1] when it was made and [2] shall be renewed, ms   [3] when a claim may ask for a survey   [4] when one is due
+--   pgwork.hint_<slot>     [1] when it was made and [2] shall be renewed, ms   [3] when a claim may ask for a survey   [4] when one is due
 --                          [5] priorities in use   [6] who drew places up to this one is through
 --                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
---                          [10..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
---   pgwork.survey_<queue>  what was found by the last survey, a look at all that lies above the floors:
+--                          [10] the queue   [11..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
+--   pgwork.survey_<slot>   what was found by the last survey, a look at all that lies above the floors:
 CREATE TYPE pgwork._survey AS (
+    queue   integer,
     all_at  bigint,   -- ms: the last survey from the start
     all_due bigint,
     heads   bigint[], -- by lane: nothing ready was seen up to there
@@ -34,6 +35,11 @@ CREATE TYPE pgwork._survey AS (
     slow    xid8[],   -- transactions that ran at both
     lows    bigint[]  -- what each of these may have enqueued lies above
 );
+
+-- A session remembers 256 queues at most: each new custom setting costs the more the more there are.
+CREATE FUNCTION pgwork._slot(what text, queue integer) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'pgwork.' || what || '_' || (queue & 255)::text;
 
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
@@ -46,6 +52,9 @@ DECLARE
     mark bigint;
     passed bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN NULL; -- the snapshot is older than what is issued: nothing is learnt from it
+    END IF;
     IF now_ms >= hint[9] + 20 OR pg_snapshot_xmin(now_is)::text::bigint >= hint[8] THEN
         hint[6] := hint[7];
         hint[7] := issued;
@@ -53,7 +62,7 @@ BEGIN
         hint[9] := now_ms;
     END IF;
     mark := (least((first >> 5) - 1, hint[6]) << 5) + (first & 31);
-    FOR i IN 10 .. cardinality(hint) LOOP
+    FOR i IN 11 .. cardinality(hint) LOOP
         IF hint[i] & 31 = first & 31 AND hint[i] < mark THEN
             passed := (mark - hint[i]) >> 5;
             hint[i] := mark;
@@ -62,7 +71,7 @@ BEGIN
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
-    RETURN set_config('pgwork.hint_' || queue, hint::text, false);
+    RETURN set_config(pgwork._slot('hint', queue), hint::text, false);
 END $$;
 
 -- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
@@ -81,18 +90,18 @@ DECLARE
     now_is pg_snapshot := pg_current_snapshot();
     running xid8[] := ARRAY(SELECT pg_snapshot_xip(now_is));
     nothing CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
-    last pgwork._survey := nullif(current_setting('pgwork.survey_' || queue, true), '')::pgwork._survey;
-    new pgwork._survey := last;
+    last pgwork._survey := nullif(current_setting(pgwork._slot('survey', queue), true), '')::pgwork._survey;
+    new pgwork._survey;
     low bigint;
     used integer;
     cost bigint := 0;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        -- The snapshot is older than what is issued: nothing is learnt from it. All lanes from their starts.
-        RETURN ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+        -- As in _advance(). All lanes from their starts.
+        RETURN ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
     END IF;
-    IF last.all_at IS NULL THEN
-        last := (0, 0, nothing, nothing, '0', 0, 0, '{}', '{}');
+    IF last.queue IS DISTINCT FROM queue THEN
+        last := (queue, 0, 0, nothing, nothing, '0', 0, 0, '{}', '{}');
         -- glibc gives memory back at the end of a transaction that took some 100 kB, and the next one gets it cleared anew: that was
         -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
         PERFORM length(repeat(' ', 1000000));
@@ -126,25 +135,24 @@ BEGIN
                         AND t.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
                         AND o.locktype = 'transactionid' AND o.mode = 'ExclusiveLock') w ON w.x = s.x::xid;
     END IF;
+    new.queue := queue;
     new.ends := pg_snapshot_xmax(now_is);
     new.issued := issued;
     new.before := last.issued;
-    IF low = 0 THEN
-        new.all_at := now_ms;
-        new.all_due := now_ms + greatest(60000, 100 * cost);
-    END IF;
+    new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
+    new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
 
-    IF cardinality(hint) > 9 AND now_ms BETWEEN hint[1] AND hint[1] + 10000 THEN
+    IF hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000 THEN
         hint[6] := CASE WHEN now_ms >= hint[9] + 20 THEN hint[7] ELSE hint[6] END;
     ELSE
         hint := ARRAY[0, 0, 0, 0, 0, 0, issued, pg_snapshot_xmax(now_is)::text::bigint, now_ms];
     END IF;
     hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(300 + 300 * random(), least(20 * cost, 5000)),
                   priorities | used]
-            || hint[6:9]
+            || hint[6:9] || queue::bigint
             || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
                       WHERE (priorities | used) >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
-    PERFORM set_config('pgwork.survey_' || queue, new::text, false), set_config('pgwork.hint_' || queue, hint::text, false),
+    PERFORM set_config(pgwork._slot('survey', queue), new::text, false), set_config(pgwork._slot('hint', queue), hint::text, false),
             pgwork._note(queue, used); -- rows may have come in by COPY, which notes nothing
     RETURN hint;
 END $$;
@@ -156,10 +164,10 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t
-          LEFT JOIN LATERAL (SELECT h.lane, h.pos FROM unnest(coalesce((nullif(current_setting('pgwork.hint_' || t.id, true), '')::bigint[])[10:],
-                                                                       pgwork._lanes(t.priorities)::bigint[])) m (mark)
+         CROSS JOIN LATERAL (SELECT nullif(current_setting(pgwork._slot('hint', t.id), true), '')::bigint[] AS hint) m
+          LEFT JOIN LATERAL (SELECT h.lane, h.pos FROM unnest(CASE WHEN m.hint[10] = t.id THEN m.hint[11:] ELSE pgwork._lanes(t.priorities)::bigint[] END) l (mark)
                               CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
-                                                   WHERE j.queue = t.id AND j.lane = (m.mark & 31)::smallint AND j.pos > m.mark >> 5 AND j.token IS NULL
+                                                   WHERE j.queue = t.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                                    ORDER BY j.pos LIMIT 1) h
                               LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.lane, h.pos);
@@ -236,12 +244,17 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         until := clock_timestamp();
         now_ms := extract(epoch FROM until) * 1000;
-        memory := current_setting('pgwork.hint_' || q.id, true);
-        hint := nullif(memory, '');
-        -- Who has found jobs gets them at once, and a survey waits for the next claim that finds none; but not for long.
-        surveyed := (now_ms BETWEEN hint[1] AND hint[4] + 1000 AND hint[5] & q.priorities = q.priorities) IS NOT TRUE;
-        IF surveyed THEN
-            hint := pgwork._survey(q.id, q.priorities, hint);
+        hint := nullif(current_setting(pgwork._slot('hint', q.id), true), '');
+        surveyed := false;
+        IF hint[10] = q.id THEN
+            -- Who finds jobs gets them at once, and a survey waits for the next claim that finds none; but not for long.
+            IF now_ms NOT BETWEEN hint[1] AND hint[4] + 1000 OR hint[5] & q.priorities <> q.priorities THEN
+                hint := pgwork._survey(q.id, q.priorities, hint);
+                surveyed := true;
+            END IF;
+        ELSE
+            hint := ARRAY[now_ms, now_ms, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
+                    || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
         LOOP
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
@@ -260,7 +273,7 @@ BEGIN
             IF q.suspects THEN
                 -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
-                  FROM unnest(hint[10:]) AS l (mark)
+                  FROM unnest(hint[11:]) AS l (mark)
                  CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
                                       WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                       ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
@@ -275,7 +288,7 @@ BEGIN
                    SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
                        lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
                  WHERE j.ctid = ANY (ARRAY( -- picked under the limit first: no plan takes more
-                           SELECT j.ctid FROM unnest(hint[10:]) AS l (mark)
+                           SELECT j.ctid FROM unnest(hint[11:]) AS l (mark)
                             CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                  WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                                    AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
@@ -293,7 +306,7 @@ BEGIN
             ELSE
                 -- Odd jobs are leased in their rows, the others in a pack. traits: 1 odd, 2 has a body, 4 has tags
                 SELECT array_agg(c.at), bit_or(c.traits), NULL INTO plain, traits, odd
-                  FROM (SELECT j.* FROM unnest(hint[10:]) AS l (mark)
+                  FROM (SELECT j.* FROM unnest(hint[11:]) AS l (mark)
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, pgwork._traits(j) AS traits
                                                FROM pgwork.live_job j
                                               WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
@@ -313,7 +326,7 @@ BEGIN
                 ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
                 IF got = 0 THEN
                     NULL;
-                ELSIF odd IS NULL AND cardinality(hint) = 11 THEN -- of one priority, and in order
+                ELSIF odd IS NULL AND cardinality(hint) = 12 THEN -- of one priority, and in order
                     RETURN QUERY
                     WITH d AS (
                         DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
