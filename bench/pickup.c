@@ -1,7 +1,7 @@
-/* pickup QUEUE WORKERS RATE JOBS: enqueues JOBS jobs at RATE a second while WORKERS idle workers
- * wait, and prints how many milliseconds passed from before the enqueue until the handler ran: p50,
- * p99, p99.9 and the worst; and the same for the enqueue alone and for a bare round trip (SELECT 1
- * on another session, by libpq alone). */
+/* pickup QUEUE WORKERS RATE JOBS [DURABILITY]: enqueues JOBS jobs at RATE a second while WORKERS
+ * idle workers (of that durability) wait, and prints how many milliseconds passed from before the
+ * enqueue until the handler ran: p50, p99, p99.9 and the worst; and the same for the enqueue alone
+ * and for a bare round trip (SELECT 1 on another session, by libpq alone). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -59,13 +59,14 @@ int main(int argc, char **argv)
     pthread_t threads[64];
     pgw *h;
     PGconn *bare;
+    pgw_conf *conf = NULL;
     pgw_stop *stop = NULL;
     double *trips, *put_in, begin;
     int count, rate, jobs;
 
-    if (argc != 5 || (count = atoi(argv[2])) < 1 || count > 64 || (rate = atoi(argv[3])) < 1 ||
-        (jobs = atoi(argv[4])) < 1) {
-        fprintf(stderr, "usage: pickup QUEUE WORKERS(1..64) RATE JOBS\n");
+    if (argc < 5 || argc > 6 || (count = atoi(argv[2])) < 1 || count > 64 ||
+        (rate = atoi(argv[3])) < 1 || (jobs = atoi(argv[4])) < 1) {
+        fprintf(stderr, "usage: pickup QUEUE WORKERS(1..64) RATE JOBS [DURABILITY]\n");
         return 2;
     }
     queues[0] = argv[1];
@@ -76,9 +77,12 @@ int main(int argc, char **argv)
         die("start", "out of memory");
     h = opened();
     bare = connected();
+    if (pgw_conf_new(&conf) != PGW_OK ||
+        (argc == 6 && pgw_conf_set(conf, "durability", argv[5]) != PGW_OK))
+        die("start", "durability is sync or relaxed");
     for (int i = 0; i < count; i++) {
         workers[i].stop = stop;
-        if (pgw_worker_new(&workers[i].worker, NULL, queues, 1, note, NULL, NULL) != PGW_OK)
+        if (pgw_worker_new(&workers[i].worker, conf, queues, 1, note, NULL, NULL) != PGW_OK)
             return 1;
         pthread_create(&threads[i], NULL, run, &workers[i]);
     }
@@ -118,6 +122,7 @@ int main(int argc, char **argv)
     print("enqueue", put_in, jobs);
     print("pickup", taken, jobs);
     pgw_stop_free(stop);
+    pgw_conf_free(conf);
     pgw_close(h);
     PQfinish(bare);
     free(taken);

@@ -43,7 +43,7 @@ RETURN 'pgwork.' || what || '_' || (queue & 255)::text;
 
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
--- are through, or for 20 ms; the rest is left to surveys.
+-- are through, or for 50 ms; the rest is left to surveys.
 CREATE FUNCTION pgwork._advance(queue integer, n integer, first bigint, now_ms bigint, hint bigint[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -55,7 +55,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL; -- the snapshot is older than what is issued: nothing is learnt from it
     END IF;
-    IF now_ms >= hint[9] + 20 OR pg_snapshot_xmin(now_is)::text::bigint >= hint[8] THEN
+    IF now_ms >= hint[9] + 50 OR pg_snapshot_xmin(now_is)::text::bigint >= hint[8] THEN
         hint[6] := hint[7];
         hint[7] := issued;
         hint[8] := pg_snapshot_xmax(now_is)::text::bigint;
@@ -143,7 +143,7 @@ BEGIN
     new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
 
     IF hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000 THEN
-        hint[6] := CASE WHEN now_ms >= hint[9] + 20 THEN hint[7] ELSE hint[6] END;
+        hint[6] := CASE WHEN now_ms >= hint[9] + 50 THEN hint[7] ELSE hint[6] END;
     ELSE
         hint := ARRAY[0, 0, 0, 0, 0, 0, issued, pg_snapshot_xmax(now_is)::text::bigint, now_ms];
     END IF;

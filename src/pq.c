@@ -137,7 +137,6 @@ static void pq_choose_prefixes(pgw *h)
         }
         if (h->relaxed && (op->flags & PGW__RELAXED) != 0) op->prefix[op->prefixes++] = pq_relaxed;
     }
-    op->piped = op->prefixes > 0;
 }
 
 static void pq_statement_name(const pgw *h, char *name, size_t size)
@@ -193,6 +192,7 @@ static void pq_send(pgw *h)
     pgw__op *op = &h->op;
 
     op->sent = true;
+    op->piped = op->prefixes > 0; /* not before: a statement is prepared without */
     h->phase = PGW__RUN;
     h->want = PGW_READ | PGW_WRITE;
     if (!pq_send_all(h)) {

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # other queues by their own clients: no-op jobs and enqueue, jobs a second
-# Graphile Worker: the preset of its page on performance, a process for each of up to 2 cores. pg-boss: one process, 8
+# Graphile Worker: the preset of its page on performance. It and our library: a process for each of up to 2 cores. pg-boss: one process, 8
 # local workers, the next fetch at once while batches come back full. PgQ: its functions by pgbench, one consumer; it
 # keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local queue, of
 # pg-boss's batch, of PgQ's tick, of our prefetch.
@@ -77,7 +77,14 @@ peer_burn() {
         "$node" "$here/npm/peer.mjs" "$1" enqueue "$2" 1000 1 >/dev/null
         rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$(if [ "$1" = graphile ]; then echo "$processes"; else echo 1; fi)")
         ;;
-    pgwork-lib) empty; put pgwork "$2"; noop q "$2" 4 "$3" ;;
+    pgwork-lib)
+        empty
+        put pgwork "$2"
+        for p in $(seq "$processes"); do noop_worker q $(($2 / processes)) 4 "$3" >"$out/noop.$p" & done
+        wait
+        rate=$(awk '{ sum += $1 } END { print sum }' "$out"/noop.?)
+        rm -f "$out"/noop.?
+        ;;
     pgwork) stock pgwork "$(enough "$3" 8)"; burn pgwork claim.pgwork 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"

@@ -791,6 +791,29 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
     oom_end();
 }
 
+/* ---- durability ---- */
+
+/* Claims and extends do not wait for the disk, once prepared and when they are being prepared. */
+void test_relaxed_claims(void)
+{
+    static const char *const pairs[] = {"durability", "relaxed", NULL};
+    pgw *relaxed = it_open_with(pairs);
+
+    for (int i = 0; i < 3; i++) {
+        pgw_status verdict;
+        pgw_ref ref;
+
+        it_enqueue(relaxed, "relaxed", "1");
+        ref = it_claim_one(relaxed, "relaxed");
+        ASSERT_ST(PGW_OK, pgw_extend(relaxed, &verdict, "relaxed", &ref, 1, 60000), relaxed);
+        TEST_ASSERT_EQUAL(PGW_OK, verdict);
+        ASSERT_ST(PGW_OK, pgw_complete(relaxed, NULL, "relaxed", &ref, NULL, 1), relaxed);
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'relaxed'"));
+    pgw_close(relaxed);
+}
+
 /* ---- a schema of another name ---- */
 
 void test_all_of_it_in_a_schema_of_another_name(void)
