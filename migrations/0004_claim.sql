@@ -91,6 +91,7 @@ DECLARE
     nothing CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
     last pgwork._survey := nullif(current_setting(pgwork._slot('survey', queue), true), '')::pgwork._survey;
     new pgwork._survey;
+    writers xid[];
     low bigint;
     used integer;
     cost bigint := 0;
@@ -138,14 +139,15 @@ BEGIN
       FROM unnest(running) r (x) LEFT JOIN unnest(last.slow, last.lows) s (x, low) ON s.x = r.x
      WHERE r.x < last.ends;
     IF new.slow <> '{}' THEN
-        -- Who does not hold the sequence has drawn no place yet.
-        SELECT array_agg(CASE WHEN w.x IS NULL THEN issued ELSE s.low END ORDER BY s.i) INTO new.lows
-          FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i)
-          LEFT JOIN (SELECT DISTINCT o.transactionid AS x
-                       FROM pg_locks t JOIN pg_locks o ON o.virtualtransaction = t.virtualtransaction
-                      WHERE t.relation = 'pgwork.place'::regclass AND t.mode = 'RowExclusiveLock'
-                        AND t.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-                        AND o.locktype = 'transactionid' AND o.mode = 'ExclusiveLock') w ON w.x = s.x::xid;
+        -- Who does not hold the sequence has drawn no place yet. (A join of the view with itself would be a nested loop here.)
+        SELECT array_agg(x) INTO writers
+          FROM (SELECT unnest(array_agg(l.transactionid) FILTER (WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock')) AS x
+                  FROM pg_locks l
+                 GROUP BY l.virtualtransaction
+                HAVING bool_or(l.relation = 'pgwork.place'::regclass AND l.mode = 'RowExclusiveLock'
+                               AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))) w;
+        SELECT array_agg(CASE WHEN s.x::xid = ANY (writers) THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
+          FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);
     END IF;
     new.queue := queue;
     new.ends := ends;
@@ -159,7 +161,7 @@ BEGIN
     ELSE
         hint := ARRAY[0, 0, 0, 0, 0, 0, issued, ends::text::bigint, now_ms];
     END IF;
-    hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(300 + 300 * random(), least(20 * cost, 5000)),
+    hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(300 + 300 * random() + 10 * cardinality(running), least(20 * cost, 5000)),
                   priorities | used]
             || hint[6:9] || queue::bigint
             || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
