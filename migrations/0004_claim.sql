@@ -157,7 +157,12 @@ BEGIN
     new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
 
     IF hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000 THEN
-        hint[6] := CASE WHEN now_ms >= hint[9] + 50 THEN hint[7] ELSE hint[6] END;
+        IF now_ms >= hint[9] + 50 THEN -- also in sessions that never get to _advance()
+            hint[6] := hint[7];
+            hint[7] := issued;
+            hint[8] := ends::text::bigint;
+            hint[9] := now_ms;
+        END IF;
     ELSE
         hint := ARRAY[0, 0, 0, 0, 0, 0, issued, ends::text::bigint, now_ms];
     END IF;
