@@ -1,0 +1,722 @@
+/* Stragglers: jobs that become ready behind the sessions that have claimed later ones. Whatever a
+ * session remembers of a queue, it finds them while it finds enough to do. The promise is asserted,
+ * never the time; what surveys remember is looked at only to be sure that the case was reached.
+ * All at once: test_it_sql_straggler_race. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATIENCE_MS = 30000, BATCH = 5 }; /* a full survey, every 60 s, would help */
+
+static PGconn *producer, *busy, *late, *other, *watch;
+static struct took jobs[10000];
+static int lane; /* in which the test's jobs lie */
+
+void setUp(void)
+{
+    kit_begin();
+    producer = kit_open();
+    busy = kit_open();
+    late = kit_open();
+    other = kit_open();
+    watch = kit_open();
+    lane = 1;
+    kit_do(producer, "SELECT pgwork.queue_create('q', lease_ms => 600000)");
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+/* n jobs of the lane's priority, in a transaction of their own; the last one's id. */
+static long long fill(int n)
+{
+    return kit_number(producer,
+                      "SELECT max(id) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb,"
+                      " ARRAY[%d]), priorities => '{%d}')",
+                      n, lane / 2);
+}
+
+/* -- what a session remembers ------------------------------------------------------------------ */
+
+static const char *memory(PGconn *conn, const char *what)
+{
+    const char *text = kit_text(conn,
+                                "SELECT current_setting(pgwork._slot('%s', id), true)"
+                                " FROM pgwork.queue WHERE name = 'q'",
+                                what);
+
+    return text && *text ? text : NULL;
+}
+
+/* Something of the hint, as h, and of the survey, as s; 0: neither is there. */
+static long long recall(PGconn *conn, const char *format, ...)
+{
+    const char *hint = memory(conn, "hint"), *survey = memory(conn, "survey");
+    char what[1000];
+    va_list args;
+
+    if (!hint || !survey) return 0;
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    return kit_number(watch,
+                      "SELECT coalesce((%s)::bigint, 0) FROM (SELECT '%s'::bigint[] AS h) h,"
+                      " (SELECT ('%s'::pgwork._survey).*) s",
+                      what, hint, survey);
+}
+
+static long long mark(PGconn *conn)
+{
+    return recall(conn, "SELECT m >> 5 FROM unnest(h[11:]) m WHERE m & 31 = %d", lane);
+}
+
+static long long floor_of(PGconn *conn)
+{
+    return recall(conn, "floors[%d]", lane + 1);
+}
+
+/* Above what a transaction's jobs are expected; -1: it is not watched. */
+static long long low(PGconn *conn, const char *xid)
+{
+    return recall(conn, "coalesce((SELECT l FROM unnest(slow, lows) w (x, l) WHERE x = '%s'), -1)",
+                  xid);
+}
+
+static const char *xid(PGconn *conn)
+{
+    return kit_text(conn, "SELECT pg_current_xact_id()");
+}
+
+static long long last_place(void)
+{
+    return kit_number(watch, "SELECT last_value FROM pgwork.place");
+}
+
+/* -- a session that finds enough --------------------------------------------------------------- */
+
+/* Newer jobs come and older ones are claimed, never fewer than asked for. */
+static void step(PGconn *conn)
+{
+    fill(BATCH);
+    TEST_ASSERT_EQUAL_INT(BATCH, kit_claim(conn, "q", BATCH, jobs));
+    kit_sleep_ms(3);
+}
+
+/* So many surveys more, without waiting for their time. */
+static void surveys(PGconn *conn, int n)
+{
+    while (n-- > 0) {
+        step(conn); /* the first of a session leaves a hint */
+        kit_do(
+            conn,
+            "SELECT set_config(name, (h[1:3] || 0::bigint || h[5:])::text, false)"
+            " FROM (SELECT pgwork._slot('hint', id) FROM pgwork.queue WHERE name = 'q') q (name),"
+            " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
+            " WHERE h IS NOT NULL");
+        for (int i = 0; i < 2; i++) step(conn);
+        TEST_ASSERT_GREATER_THAN_INT64_MESSAGE(0, recall(conn, "h[4]"), "no survey");
+    }
+}
+
+/* Until the session expects nothing where the job will be. */
+static void pass(PGconn *conn, long long id)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && mark(conn) < id;) step(conn);
+    TEST_ASSERT_TRUE_MESSAGE(mark(conn) >= id, "the marks do not move on");
+}
+
+/* Until surveys begin behind it, too, and so would not come upon it. */
+static void bury(PGconn *conn, long long id)
+{
+    pass(conn, id);
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && floor_of(conn) < id;)
+        surveys(conn, 1);
+    TEST_ASSERT_TRUE_MESSAGE(floor_of(conn) >= id, "the floors do not move on");
+}
+
+static bool among(int got, long long id)
+{
+    for (int i = 0; i < got; i++)
+        if (jobs[i].id == id) return true;
+    return false;
+}
+
+/* It is claimed while newer ones keep coming and there is always enough. */
+static void hunt(PGconn *conn, long long id)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end;) {
+        step(conn);
+        if (among(BATCH, id)) return;
+    }
+    TEST_FAIL_MESSAGE("passed over");
+}
+
+/* It is claimed by a session that finds nothing else. */
+static void await(PGconn *conn, long long id)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(5))
+        if (among(kit_claim(conn, "q", 1, jobs), id)) return;
+    TEST_FAIL_MESSAGE("passed over");
+}
+
+/* A session in the midst of its work: far from the start, and with enough ahead of it. */
+static void set_out(void)
+{
+    fill(4 * BATCH);
+    surveys(busy, 1);
+}
+
+/* -- producers that commit late ---------------------------------------------------------------- */
+
+void test_a_late_commit_comes_to_the_session_that_passed_it(void)
+{
+    long long id;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    fill(600);
+    while (kit_claim(busy, "q", 100, jobs) == 100 && jobs[99].id < id + 500) kit_sleep_ms(5);
+    pass(busy, id);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+    TEST_ASSERT_EQUAL_INT(1, jobs[0].attempt);
+}
+
+void test_a_released_savepoint_is_no_other_transaction(void)
+{
+    long long first, second;
+
+    set_out();
+    kit_do(late, "BEGIN; SAVEPOINT s");
+    first = kit_put(late, "q");
+    kit_do(late, "RELEASE s; SAVEPOINT s; SAVEPOINT t");
+    second = kit_put(late, "q");
+    kit_do(late, "RELEASE s");
+    bury(busy, second);
+    kit_do(late, "COMMIT");
+    hunt(busy, first);
+    if (!among(BATCH, second)) hunt(busy, second);
+}
+
+void test_what_was_rolled_back_to_a_savepoint_does_not_come(void)
+{
+    long long first, gone, second, last;
+    int got;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    first = kit_put(late, "q");
+    kit_do(late, "SAVEPOINT s");
+    gone = kit_put(late, "q");
+    kit_do(late, "ROLLBACK TO s");
+    second = kit_put(late, "q");
+    bury(busy, second);
+    kit_do(late, "COMMIT");
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && (first || second);) {
+        step(busy);
+        if (among(BATCH, first)) first = 0;
+        if (among(BATCH, second)) second = 0;
+        TEST_ASSERT_FALSE(among(BATCH, gone));
+    }
+    TEST_ASSERT_TRUE_MESSAGE(first == 0 && second == 0, "passed over");
+    last = fill(1);
+    while ((got = kit_claim(busy, "q", 100, jobs)) > 0 && !among(got, last))
+        TEST_ASSERT_FALSE(among(got, gone));
+}
+
+/* Its first job is rolled back, and the locks with it; the next one comes much later. */
+void test_a_savepoint_rolled_back_and_used_again(void)
+{
+    char x[32];
+    long long id;
+
+    set_out();
+    snprintf(x, sizeof(x), "%s", kit_text(late, "BEGIN; SELECT pg_current_xact_id()"));
+    kit_do(late, "SAVEPOINT s");
+    id = kit_put(late, "q");
+    kit_do(late, "ROLLBACK TO s");
+    bury(busy, id);
+    id = kit_put(late, "q");
+    bury(busy, id);
+    TEST_ASSERT_TRUE(low(busy, x) >= 0 && low(busy, x) < id);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+void test_a_transaction_that_outlasts_surveys_is_watched(void)
+{
+    char x[32];
+    long long id;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    snprintf(x, sizeof(x), "%s", xid(late));
+    bury(busy, id);
+    surveys(busy, 2);
+    TEST_ASSERT_TRUE_MESSAGE(low(busy, x) >= 0, "not watched");
+    TEST_ASSERT_LESS_THAN_INT64(id, low(busy, x));
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+void test_several_of_them_that_end_one_after_another(void)
+{
+    PGconn *open[4] = {late, other, kit_open(), kit_open()};
+    static const int order[4] = {2, 0, 3, 1};
+    long long ids[4];
+
+    set_out();
+    for (int i = 0; i < 4; i++) {
+        kit_do(open[i], "BEGIN");
+        ids[i] = kit_put(open[i], "q");
+        surveys(busy, 1);
+    }
+    bury(busy, ids[3]);
+    for (int i = 0; i < 4; i++) {
+        kit_do(open[order[i]], "COMMIT");
+        hunt(busy, ids[order[i]]);
+        surveys(busy, 1);
+    }
+}
+
+/* It enqueues again while its first job is passed: both come. */
+void test_a_watched_transaction_enqueues_once_more(void)
+{
+    long long first, second;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    first = kit_put(late, "q");
+    bury(busy, first);
+    second = kit_put(late, "q");
+    bury(busy, second);
+    kit_do(late, "COMMIT");
+    hunt(busy, first);
+    if (!among(BATCH, second)) hunt(busy, second);
+}
+
+/* Nothing is expected of it so far; that must not be held against it later. */
+void test_a_transaction_that_is_old_before_its_first_job(void)
+{
+    char x[32];
+    long long id, before;
+
+    set_out();
+    snprintf(x, sizeof(x), "%s", kit_text(late, "BEGIN; SELECT pg_current_xact_id()"));
+    before = last_place();
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && low(busy, x) <= before;)
+        surveys(busy, 1);
+    TEST_ASSERT_GREATER_THAN_INT64_MESSAGE(before, low(busy, x), "not watched, or from its start");
+    id = kit_put(late, "q");
+    bury(busy, id);
+    TEST_ASSERT_LESS_THAN_INT64(id, low(busy, x));
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* A producer draws its place, and then waits for another one that has its unique key: for long it
+ * holds a place without having written any job. */
+void test_a_producer_that_waits_with_its_place_for_a_key(void)
+{
+    char x[32];
+    long long id;
+
+    set_out();
+    snprintf(x, sizeof(x), "%s", kit_text(late, "BEGIN; SELECT pg_current_xact_id()"));
+    kit_do(other, "BEGIN; SELECT pgwork.enqueue('q', key => 'k')");
+    kit_send(late, "SELECT id FROM pgwork.enqueue('q', key => 'k')");
+    kit_blocked(late, watch);
+    bury(busy, last_place());
+    surveys(busy, 2);
+    TEST_ASSERT_TRUE_MESSAGE(low(busy, x) >= 0, "not watched");
+    kit_do(other, "ROLLBACK"); /* and looks where that one's jobs might be */
+    id = strtoll(kit_answer(late), NULL, 10);
+    surveys(busy, 3);
+    bury(busy, id);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* -- a queue at rest --------------------------------------------------------------------------- */
+
+/* To sessions that poll an empty queue there is nothing but the place that a producer has drawn,
+ * and the producer has the newest transaction of all. Then the others come to life. */
+static void rest(PGconn *conn, long long id)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && floor_of(conn) < id;) {
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(conn, "q", 1, jobs));
+        kit_sleep_ms(10);
+    }
+    TEST_ASSERT_TRUE_MESSAGE(floor_of(conn) >= id, "the floors do not move on");
+}
+
+static void outwait(PGconn *conn, long long id)
+{
+    rest(conn, id);
+    fill(2 * BATCH);
+    pass(conn, id);
+}
+
+static void empty(PGconn *conn)
+{
+    while (kit_claim(conn, "q", 100, jobs) > 0)
+        ;
+}
+
+void test_the_newest_transaction_may_be_slow_as_well(void)
+{
+    long long id;
+
+    for (int i = 0; i < 3; i++) {
+        empty(busy);
+        kit_do(late, "BEGIN");
+        id = kit_put(late, "q");
+        outwait(busy, id);
+        kit_do(late, "COMMIT");
+        hunt(busy, id);
+    }
+}
+
+void test_the_newest_transaction_with_savepoints(void)
+{
+    long long id;
+
+    kit_do(late, "BEGIN; SAVEPOINT s");
+    id = kit_put(late, "q");
+    kit_do(late,
+           "SAVEPOINT t; SELECT pgwork.enqueue('q', priority => 5); ROLLBACK TO t; RELEASE s");
+    outwait(busy, id);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* Of so many savepoints that nobody can keep them all in mind. */
+void test_the_newest_transaction_with_thousands_of_savepoints(void)
+{
+    long long id;
+
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    kit_do(late, "CREATE TEMP TABLE t (i integer) ON COMMIT DROP;"
+                 "DO 'BEGIN FOR i IN 1 .. 3000 LOOP BEGIN INSERT INTO t VALUES (i);"
+                 " EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END'");
+    for (int i = 0; i < 40; i++) {
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(busy, "q", 1, jobs));
+        kit_sleep_ms(5);
+    }
+    fill(2 * BATCH);
+    bury(busy, id);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* Its only job comes long after its first survey. */
+void test_the_newest_transaction_takes_its_time(void)
+{
+    long long id;
+
+    kit_do(late, "BEGIN; SELECT pg_current_xact_id()");
+    for (int i = 0; i < 40; i++) {
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(busy, "q", 1, jobs));
+        kit_sleep_ms(5);
+    }
+    id = kit_put(late, "q");
+    outwait(busy, id);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* All claims of the session in one transaction: it has its snapshot anew with each, but not all
+ * that the server can tell of transactions is told anew within one. */
+void test_sessions_in_long_transactions_of_their_own(void)
+{
+    static const char *const own[] = {"BEGIN", "BEGIN; SELECT pg_current_xact_id(), age('3'::xid)"};
+    long long id;
+
+    for (int i = 0; i < 2; i++) {
+        empty(busy);
+        kit_do(busy, "%s", own[i]);
+        kit_do(late, "BEGIN");
+        id = kit_put(late, "q");
+        rest(busy, id);
+        kit_do(busy, "COMMIT");
+        fill(2 * BATCH);
+        bury(busy, id);
+        kit_do(late, "COMMIT");
+        hunt(busy, id);
+    }
+}
+
+/* -- what others hold -------------------------------------------------------------------------- */
+
+void test_a_claim_that_is_rolled_back_behind_others(void)
+{
+    long long first, last;
+    int back = 0;
+
+    set_out();
+    fill(20);
+    kit_do(late, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(20, kit_claim(late, "q", 20, jobs));
+    first = jobs[0].id;
+    last = jobs[19].id;
+    pass(busy, last);
+    pass(other, last);
+    surveys(busy, 3);
+    surveys(other, 3);
+    kit_do(late, "ROLLBACK");
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && back < 20;) {
+        step(back % 2 ? busy : other);
+        for (int i = 0; i < BATCH; i++)
+            if (jobs[i].id >= first && jobs[i].id <= last) {
+                TEST_ASSERT_EQUAL_INT(1, jobs[i].attempt);
+                back++;
+            }
+    }
+    TEST_ASSERT_EQUAL_INT_MESSAGE(20, back, "passed over");
+}
+
+void test_a_job_that_others_have_locked_comes_when_they_are_through(void)
+{
+    static const char *const locks[][2] = {
+        {"SELECT outcome FROM pgwork.enqueue('q', '\"new\"', key => 'k', key_policy => 'replace')",
+         "COMMIT"},
+        {"SELECT outcome FROM pgwork.enqueue('q', '\"new\"', key => 'k', key_policy => 'replace')",
+         "ROLLBACK"},
+        {"SELECT 1 FROM pgwork.live_job WHERE key = 'k' FOR UPDATE", "COMMIT"},
+        {"SELECT 1 FROM pgwork.live_job WHERE key = 'k' FOR SHARE", "COMMIT"},
+    };
+    struct took job;
+    long long id;
+
+    set_out();
+    for (size_t i = 0; i < sizeof(locks) / sizeof(locks[0]); i++) {
+        id = kit_number(producer, "SELECT id FROM pgwork.enqueue('q', '\"old\"', key => 'k')");
+        kit_do(late, "BEGIN; %s", locks[i][0]);
+        if (i == 3) kit_do(other, "BEGIN; %s", locks[i][0]); /* by two at once */
+        pass(busy, id);
+        surveys(busy, 2);
+        kit_do(late, "%s", locks[i][1]);
+        if (i == 3) kit_do(other, "COMMIT");
+        hunt(busy, id);
+        for (int k = 0; k < BATCH; k++)
+            if (jobs[k].id == id) job = jobs[k];
+        TEST_ASSERT_EQUAL_STRING(
+            i == 0 ? "\"new\"" : "\"old\"",
+            kit_text(watch, "SELECT payload FROM pgwork.job WHERE id = %lld", id));
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(busy, "complete", &job, ""));
+    }
+}
+
+/* -- what comes in unannounced ----------------------------------------------------------------- */
+
+static void copy(PGconn *conn, int in_lane, int n)
+{
+    char row[64];
+    PGresult *res = PQexec(conn, "COPY pgwork.live_job (queue, lane, payload) FROM STDIN");
+    int length = snprintf(row, sizeof(row), "%s\t%d\t\"copied\"\n",
+                          kit_text(watch, "SELECT id FROM pgwork.queue WHERE name = 'q'"), in_lane);
+
+    TEST_ASSERT_EQUAL_INT(PGRES_COPY_IN, PQresultStatus(res));
+    PQclear(res);
+    for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL_INT(1, PQputCopyData(conn, row, length));
+    TEST_ASSERT_EQUAL_INT(1, PQputCopyEnd(conn, NULL));
+    res = PQgetResult(conn);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(PGRES_COMMAND_OK, PQresultStatus(res), PQerrorMessage(conn));
+    while (res) {
+        PQclear(res);
+        res = PQgetResult(conn);
+    }
+}
+
+void test_copied_jobs_of_a_new_priority_come_to_a_session_with_a_fresh_hint(void)
+{
+    int copied = 0;
+
+    lane = 11;
+    set_out();
+    step(busy);
+    kit_do(late, "BEGIN");
+    copy(late, 7, 40);
+    step(busy);
+    kit_do(late, "COMMIT");
+    copy(late, 15, 1); /* after all that is there */
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && copied < 40;) {
+        step(busy);
+        for (int i = 0; i < BATCH; i++) copied += jobs[i].priority == 3;
+    }
+    TEST_ASSERT_EQUAL_INT_MESSAGE(40, copied, "passed over");
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && copied < 41;)
+        for (int i = kit_claim(busy, "q", BATCH, jobs); i > 0; i--)
+            copied += jobs[i - 1].priority == 7;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(41, copied, "passed over");
+}
+
+/* -- what keeps surveys short ------------------------------------------------------------------ */
+
+static void check_that_floors_follow(void)
+{
+    long long id = fill(2000);
+
+    for (int got = 0; got < 2000; surveys(busy, 1)) got += kit_claim(busy, "q", 200, jobs);
+    bury(busy, id);
+}
+
+void test_floors_and_marks_follow_what_was_claimed(void)
+{
+    check_that_floors_follow();
+    kit_do(late,
+           "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM pgwork.job");
+    check_that_floors_follow();
+    kit_do(late, "COMMIT");
+}
+
+/* Whoever is open, floors go by; what was enqueued in it begins a survey once, when it ends. */
+void test_floors_follow_while_a_producer_is_open(void)
+{
+    long long id;
+
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    check_that_floors_follow();
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+    check_that_floors_follow();
+}
+
+/* Others take all that there is: a session must not look through it again and again. */
+void test_marks_follow_in_a_session_that_finds_nothing(void)
+{
+    long long id;
+
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(busy, "q", 1, jobs));
+    id = fill(2000);
+    empty(other);
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && mark(busy) < id;) {
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(busy, "q", 1, jobs));
+        kit_sleep_ms(10);
+    }
+    TEST_ASSERT_TRUE_MESSAGE(mark(busy) >= id, "the marks do not move on");
+}
+
+void test_marks_follow_in_a_session_that_claims_where_it_has_written(void)
+{
+    long long id = fill(2000);
+
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && mark(busy) < id;) {
+        kit_do(busy, "BEGIN; SELECT pg_current_xact_id()");
+        kit_claim(busy, "q", 100, jobs);
+        kit_do(busy, "COMMIT");
+        kit_sleep_ms(10);
+    }
+    TEST_ASSERT_TRUE_MESSAGE(mark(busy) >= id, "the marks do not move on");
+}
+
+/* -- what is remembered wrongly ---------------------------------------------------------------- */
+
+static void forge(PGconn *conn, const char *what, const char *format, ...)
+{
+    char value[1000];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(value, sizeof(value), format, args);
+    va_end(args);
+    kit_do(
+        conn,
+        "SELECT set_config(pgwork._slot('%s', id), %s, false) FROM pgwork.queue WHERE name = 'q'",
+        what, value);
+}
+
+#define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+#define FAR "999999999" /* place, not to be reached */
+
+void test_wrong_hints_hide_no_job(void)
+{
+    static const char *const hints[] = {
+        /* from the future, marks far ahead */
+        "(ARRAY[" NOW " + 3600000, 0, " NOW " + 3600000, " NOW " + 7200000, 1, " FAR ", " FAR ", 0,"
+        " " NOW " + 3600000, id, (" FAR "::bigint << 5) + 1])::text",
+        /* of now, marks far ahead */
+        "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, " FAR ", " FAR ", 0, " NOW ","
+        " id, (" FAR "::bigint << 5) + 1])::text",
+        /* another queue's */
+        "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, " FAR ", " FAR ", 0, " NOW ","
+        " id + 256, (" FAR "::bigint << 5) + 1])::text",
+        /* without marks, too short, empty, an older version's */
+        "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, 0, 0, 0, 0, id])::text",
+        "(ARRAY[" NOW "])::text",
+        "'{}'",
+        "(ARRAY[" NOW ", 1, " NOW " + 500, 32, 33])::text",
+    };
+    static const char *const surveys_too[] = {
+        NULL,
+        /* from the future, with all far ahead */
+        "(id, " NOW " + 3600000, " NOW " + 7200000, array_fill(" FAR ", ARRAY[20]), array_fill(" FAR
+        ", ARRAY[20]), '9'::xid8, 1, 1, '{}'::xid8[], '{}'::bigint[])::text",
+        /* another queue's */
+        "(id + 256, " NOW ", " NOW " + 60000, array_fill(" FAR ", ARRAY[20]), array_fill(" FAR
+        ", ARRAY[20]), '9'::xid8, 1, 1, '{}'::xid8[], '{}'::bigint[])::text",
+    };
+
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        for (size_t k = 0; k < 3; k++) {
+            long long id = kit_put(producer, "q");
+
+            forge(busy, "hint", "%s", hints[i]);
+            if (surveys_too[k]) forge(busy, "survey", "%s", surveys_too[k]);
+            await(busy, id);
+        }
+}
+
+void test_sessions_of_other_isolation_levels_find_stragglers(void)
+{
+    static const char *const levels[] = {"repeatable read", "serializable", "read uncommitted"};
+    long long id;
+
+    set_out();
+    for (int i = 0; i < 3; i++) {
+        kit_do(other, "SET default_transaction_isolation = '%s'", levels[i]);
+        kit_do(late, "BEGIN");
+        id = kit_put(late, "q");
+        for (int k = 0; k < 40; k++) {
+            step(other);
+            TEST_ASSERT_FALSE(among(BATCH, id));
+        }
+        kit_do(late, "COMMIT");
+        hunt(other, id);
+    }
+    kit_do(late, "BEGIN"); /* and one that changes between them */
+    id = kit_put(late, "q");
+    bury(busy, id);
+    kit_do(busy, "SET default_transaction_isolation = 'repeatable read'");
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* What is issued is newer than what the session can see, and it must not take it for done. */
+void test_jobs_behind_an_old_snapshot_come_when_it_is_gone(void)
+{
+    long long id;
+
+    set_out();
+    empty(busy);
+    kit_do(busy, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pgwork.job");
+    id = kit_put(producer, "q");
+    for (int i = 0; i < 40; i++) {
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(busy, "q", 1, jobs));
+        kit_sleep_ms(5);
+    }
+    kit_do(busy, "COMMIT");
+    await(busy, id);
+}
