@@ -346,7 +346,7 @@ BEGIN
                 ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
                 IF got = 0 THEN
                     NULL;
-                ELSIF odd IS NULL AND cardinality(hint) = 12 THEN -- of one priority, and in order
+                ELSIF odd IS NULL AND cardinality(hint) = 12 THEN -- nothing odd and one priority: the statement below without what is for these
                     RETURN QUERY
                     WITH d AS (
                         DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
