@@ -1,21 +1,22 @@
 #!/bin/sh
-# bench.sh [--quick | --smoke] [--seconds N] [--rounds N] [--pin SECONDS] [--backlog JOBS] [QUESTION...]: run by
-# `./run bench` beside a private server.
+# bench.sh [--quick | --smoke] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]:
+# run by `./run bench` beside a private server.
 # --smoke only sees to it that every question can be asked: a few transactions each. See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-seconds=5 rounds=5 pin_seconds=300 backlog=1000000 quick='' smoke='' questions='' out="$top/build/bench"
+seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' questions='' out="$top/build/bench"
 there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
-usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [--pin SECONDS] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
+usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=1 seconds=1 rounds=1 pin_seconds=4 backlog=200000 ;;
-    --smoke) quick=1 smoke=1 seconds=1 rounds=1 pin_seconds=1 backlog=20000 out="$top/build/bench/smoke" ;;
+    --quick) quick=1 seconds=1 rounds=1 steady_seconds=3 pin_seconds=4 backlog=200000 ;;
+    --smoke) quick=1 smoke=1 seconds=1 rounds=1 steady_seconds=1 pin_seconds=1 backlog=20000 out="$top/build/bench/smoke" ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;
-    --rounds) number "${2:-}"; rounds=$2; shift ;;
+    --rounds) number "${2:-}"; rounds=$2 rounds_asked=1; shift ;;
+    --steady) number "${2:-}"; steady_seconds=$2; shift ;;
     --pin) number "${2:-}"; pin_seconds=$2; shift ;;
     --backlog) number "${2:-}"; backlog=$2; shift ;;
     -*) usage "unknown option $1" ;;
@@ -23,11 +24,11 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ -n "$questions" ] || questions='claim enqueue peers wal payload pin backlog queues reap worker client pickup pooler'
-export PATH here top out seconds rounds pin_seconds backlog quick smoke
+[ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog queues reap worker client pickup pooler'
+export PATH here top out seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke
 mkdir -p "$out"
 : >"$out/results.tsv"
-rm -f "$out/pin-time.tsv" # another run's
+rm -f "$out/pin-time.tsv" "$out/steady-time.tsv" # another run's
 . "$here/lib.sh"
 
 server_facts | tee "$out/server.txt"

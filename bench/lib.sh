@@ -61,7 +61,8 @@ round() { echo $((seconds + $1 / 32)); }
 settled='-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off'
 
 # timed SCRIPT CLIENTS -T|-t N [pgbench arguments]: for so many seconds, or calls of each client. Sets calls (those that did
-# something) and tps (while it counted, see calls.awk); $out/calls has the ms that each of these took.
+# something) and tps (while it counted, see calls.awk); $out/calls has the ms that each of these took, $out/by_second their
+# rate in every second.
 timed() {
     ti_script=$1 ti_clients=$2 ti_how=$3 ti_n=$4
     shift 4
@@ -74,7 +75,7 @@ timed() {
     -T) ti_until=$(sed -n 's/^initial connection time = \([0-9.]*\) ms/\1/p' "$out/pgbench.out") && ti_until=$(calc "$ti_n - ${ti_until:-0} / 1000") ;;
     -t) ti_until='' ;;
     esac
-    cat "$out"/log.* | awk -v until="$ti_until" -v idle=$ti_idle -v calls="$out/calls" -f "$here/calls.awk" >"$out/calls.rate"
+    cat "$out"/log.* | awk -v until="$ti_until" -v idle=$ti_idle -v calls="$out/calls" -v by_second="$out/by_second" -f "$here/calls.awk" >"$out/calls.rate"
     read -r calls tps <"$out/calls.rate"
     rm -f "$out"/log.*
 }
@@ -134,7 +135,7 @@ stock() {
 nothing_claimed='-D ids={} -D tokens={} -D token=0'
 
 # burn WHO SCRIPT CLIENTS BATCH [pgbench arguments]: jobs a second, from the rows that are gone: what was claimed only
-# does not count.
+# does not count. Sets rate, per_call (jobs), and ran_out where no contender could show more.
 burn() {
     bu_who=$1 bu_script=$2 bu_clients=$3 bu_n=$4
     shift 4
@@ -142,8 +143,10 @@ burn() {
     # shellcheck disable=SC2086  # words
     bench_run "$bu_clients" "$(round "$bu_clients")" "$bu_script" -D n="$bu_n" $nothing_claimed "$@"
     bu_after=$(unfinished "$bu_who")
-    if [ "$bu_after" -le $((bu_clients * bu_n)) ] && [ -z "$smoke" ]; then say "bench: $bu_who ran out of jobs: its figure is too low"; fi
-    rate=$(calc "$calls > 0 ? ($bu_before - $bu_after) / $calls * $tps : 0")
+    ran_out=''
+    if [ "$bu_after" -le $((bu_clients * bu_n)) ] && [ -z "$smoke" ]; then ran_out=1; say "bench: $bu_who ran out of jobs: its figure is too low"; fi
+    per_call=$(calc "$calls > 0 ? ($bu_before - $bu_after) / $calls : 0")
+    rate=$(calc "$per_call * $tps")
 }
 
 # done_in JOBS WHO BATCH CLIENTS: claims and completes just these; sets rate

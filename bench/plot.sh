@@ -1,6 +1,7 @@
 #!/bin/sh
 # plot.sh [DIR [RUN]]: SVG plots of the last run (build/bench) into DIR (doc/plots): throughput against batch and against
-# clients, pickup latency, throughput and size over time while something is held. A plot without figures is left out.
+# clients, throughput over time beside autovacuum, pickup latency, throughput and size over time while something is held.
+# A plot without figures is left out.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 to=${1:-$top/doc/plots} from=${2:-$top/build/bench}
@@ -91,6 +92,13 @@ set xrange [0.8:1250]'
 draw clients 'Claim and complete, 100 jobs a call' 'clients' 'jobs a second' 'set logscale x 2
 set xtics (1, 8, 64, 256)
 set xrange [0.8:320]'
+
+# throughput over time, beside autovacuum: the first round of batch 10
+mkdir "$work/steady"
+if [ -s "$from/steady-time.tsv" ]; then
+    awk -F '\t' -v d="$work/steady" '$2 == 10 && $3 == 1 { print $4, $5 >(d "/" $1) }' "$from/steady-time.tsv"
+fi
+draw steady 'Claim and complete, 10 jobs a call, 8 clients, autovacuum at work' 'seconds' 'jobs a second'
 
 # pickup: "P, workers: N"
 mkdir "$work/pickup"

@@ -27,6 +27,7 @@ image() {
     case $1 in
     batch) text='jobs a second against the batch' ;;
     clients) text='jobs a second against clients' ;;
+    steady) text='jobs a second over time, while autovacuum alone removes dead rows' ;;
     pickup) text='milliseconds from enqueue to handler' ;;
     pin) text='jobs a second, and size of the tables, over time while a snapshot or a writing transaction is held' ;;
     esac
@@ -42,6 +43,7 @@ image() {
         printf '\n### %s\n\n%s.\n' "$q" "$(sed -n '3s/^# //p' "$here/ask/$q.sh")"
         case $q in
         claim) image batch plots; image clients plots ;;
+        steady) image steady plots ;;
         pin) image pin plots ;;
         pickup) image pickup plots ;;
         esac

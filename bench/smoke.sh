@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 out="$(dirname "$here")/build/bench/smoke"
 sh "$here/bench.sh" --smoke
 
-for question in claim enqueue peers wal payload pin backlog queues reap worker client pickup; do
+for question in claim steady enqueue peers wal payload pin backlog queues reap worker client pickup; do
     grep -q "^$question	" "$out/results.tsv" || { echo "smoke: no answer to $question"; exit 1; }
 done
 sh "$here/targets.sh" "$out/results.tsv" | grep -q ' NOT met, ' || { echo 'smoke: no targets'; exit 1; }

@@ -1,11 +1,12 @@
 #!/bin/sh
 # with_pg.sh CMD...: run CMD beside a private PostgreSQL, and remove both whatever happens.
-# For CMD: PGHOST, PGPORT, PGUSER, PGDATABASE, PGWORK_DSN, PGW_TEST_DSN.
+# For CMD: PGHOST, PGPORT, PGUSER, PGDATABASE, PGWORK_DSN, PGW_TEST_DSN, and WITH_PG_DIR, by which it
+# knows that the server at PGHOST is this one, nobody else's.
 # From you: WITH_PG_FSYNC=1 (durable as in production), WITH_PG_CONF (lines for postgresql.conf),
 # WITH_PG_LOG (a file for the server's log), WITH_PG_ELSE (the last line when there is no server to run
 # CMD beside), PG_BINDIR (which PostgreSQL).
 set -eu
-[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 . "$(dirname "$0")/pg.sh"
 
 give_up() {
@@ -44,7 +45,7 @@ dir=$(pg_mkdir)
 pg_create "$dir" && pg_start "$dir" || {
     echo "with_pg: PostgreSQL does not start:" >&2; tail -n 20 "$dir/log" >&2; give_up; }
 pg_env "$dir"
-export PGW_TEST_DSN="$PGWORK_DSN"
+export PGW_TEST_DSN="$PGWORK_DSN" WITH_PG_DIR="$dir"
 
 # In the background, because a shell heeds a signal at once only while it waits.
 if command -v setsid >/dev/null; then set -- setsid "$@"; fi

@@ -1,0 +1,66 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
+# claim and complete of no-op jobs out of a backlog for --steady seconds in one go, 8 clients, dead rows removed by autovacuum alone
+# Who is asked starts with tables of its own that are full, just vacuumed and on disk; those of the others are empty, so that nobody's
+# dead rows are removed at the expense of the next. steady-time.tsv has the jobs of every second.
+claim_scripts
+
+# A server of our own gets what we advise operators; one that was brought along keeps what it has.
+ours() { [ "${WITH_PG_DIR:-}" = "$PGHOST" ]; }
+naptime() { sql -c 'SHOW autovacuum_naptime'; }
+put_back() { sql -c 'ALTER SYSTEM RESET autovacuum_naptime' -c 'SELECT pg_reload_conf()' >/dev/null; }
+
+# ample WHO BATCH: more jobs than it can do in so many seconds
+ample() {
+    case $2 in
+    1) am_rate=12000 ;;
+    10) am_rate=70000 ;;
+    100) am_rate=250000 ;;
+    *) am_rate=350000 ;;
+    esac
+    if [ "$1" = limit ]; then am_rate=$((am_rate * 3 / 2)); fi
+    echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
+}
+
+# visits WHO: how often autovacuum has come to the end of that table of its which it visits most
+visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
+
+(
+    if ours; then
+        trap put_back EXIT
+        sql -c "ALTER SYSTEM SET autovacuum_naptime = '10s'" -c 'SELECT pg_reload_conf()' >/dev/null
+        for _ in $(seq 50); do
+            if [ "$(naptime)" = 10s ]; then break; fi
+            sleep 0.1
+        done
+    fi
+    times=$rounds
+    if [ -z "$rounds_asked" ] && [ "$times" -gt 3 ]; then times=3; fi
+    echo "steady      $times of $steady_seconds s each, in one go; autovacuum $(sql -c 'SHOW autovacuum'), autovacuum_naptime $(naptime)$(ours || echo ', of a server that is not ours')" |
+        tee -a "$out/server.txt"
+    seconds=$steady_seconds
+    for n in $(if [ -n "$smoke" ]; then echo 100; elif [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
+        for r in $(seq "$times"); do
+            for who in pgwork onetable limit; do
+                empty
+                stock $who "$(ample $who "$n")"
+                sql -c CHECKPOINT
+                seen=$(visits $who)
+                burn $who claim.$who 8 "$n"
+                seen=$(($(visits $who) - seen))
+                what="batch $n, for $seconds s"
+                result steady "clients 8, $what" $who "$rate" jobs/s
+                awk -v per_call="$per_call" -v OFS='\t' -v who=$who -v n="$n" -v r="$r" '{ print who, n, r, NR - 1, $1 * per_call }' "$out/by_second" >"$out/jobs"
+                cat "$out/jobs" >>"$out/steady-time.tsv"
+                # a smoke run is over sooner
+                if [ -s "$out/jobs" ]; then result steady "slowest second, $what" $who "$(cut -f 5 "$out/jobs" | sort -g | head -n 1)" jobs/s; fi
+                sort -n "$out/calls" >"$out/latency"
+                result steady "p99 of a call, $what" $who "$(percentile 99 "$out/latency")" ms
+                result steady "visits of autovacuum, $what" $who "$seen" visits
+                if [ -n "$ran_out" ]; then result steady "ran out of jobs, $what" $who 1 times; fi
+            done
+        done
+    done
+    empty
+)
+rm -f "$out/jobs" "$out/latency"
