@@ -535,7 +535,7 @@ PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
  * server finds in a batch (text that is no JSON) spoils the load: every later call fails. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
- * NULL) says how many jobs were added. A load that is spoiled returns what spoiled it. NULL is fine. */
+ * NULL) says how many jobs were added. A spoiled load returns what spoiled it. NULL is fine. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**

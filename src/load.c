@@ -31,7 +31,8 @@ struct pgw_load {
     bool copying;
 
     /* by COPY */
-    load_stream live, delayed, *open; /* whose COPY is under way; NULL: none */
+    load_stream live, delayed;
+    load_stream *open;                     /* whose COPY is under way; NULL: none */
     int64_t queue_id, server_us, clock_us; /* what time it was there and here */
     uint32_t priorities;                   /* bits of those used */
     int64_t rows;

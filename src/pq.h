@@ -1,8 +1,8 @@
 /* pq: the only room that talks to libpq, and the owner of struct pgw.
  *
  * Everybody above says: this statement, these parameters, this reader. One statement in flight per
- * handle. The answer is believed only when the transaction is over (R5): a reader's results count once
- * pgw__pq_call returned, or `done` was called, with a status >= 0.
+ * handle. The answer is believed only when the transaction is over (R5): a reader's results count
+ * once pgw__pq_call returned, or `done` was called, with a status >= 0.
  */
 #ifndef PGW_PQ_H
 #define PGW_PQ_H
@@ -15,7 +15,8 @@
 #include "pgwork.h"
 #include "sql.h"
 
-/* ---- parameters: typed, sent in binary; never $-index arithmetic, the order is the statement's header line ---- */
+/* ---- parameters: typed, sent in binary; no arithmetic with $n: in the order of the statement's
+ * header line ---- */
 typedef enum pgw__type {
     PGW__END,
     PGW__BOOL,
@@ -33,7 +34,7 @@ typedef enum pgw__type {
     PGW__BYTEA_ARRAY,
     PGW__UUID_ARRAY,
     PGW__TIME_ARRAY, /* INT64_MIN is a NULL element */
-    PGW__VALUE /* text that the server reads as whatever type stands in this place */
+    PGW__VALUE       /* text that the server reads as whatever type stands in this place */
 } pgw__type;
 
 typedef struct pgw__bytes {
@@ -48,10 +49,14 @@ typedef struct pgw__param {
     union {
         bool b;
         int64_t i;
-        const void *p; /* char * | unsigned char[16] | int32_t * | int64_t * | char *const * | pgw__bytes * | unsigned char (*)[16] */
+        /* char * | unsigned char[16] | int32_t * | int64_t * | char *const * | pgw__bytes * |
+         * unsigned char (*)[16] */
+        const void *p;
     } v;
 } pgw__param;
 
+/* initializers, which the formatter takes for blocks */
+/* clang-format off */
 #define P_BOOL(x) {.type = PGW__BOOL, .v.b = (x)}
 #define P_INT4(x) {.type = PGW__INT4, .v.i = (x)}
 #define P_INT8(x) {.type = PGW__INT8, .v.i = (x)}
@@ -63,90 +68,115 @@ typedef struct pgw__param {
 #define P_JSONB(s) {.type = PGW__JSONB, .null = (s) == NULL, .v.p = (s)}
 #define P_BYTEA(ptr, size) {.type = PGW__BYTEA, .null = (ptr) == NULL, .n = (size), .v.p = (ptr)}
 #define P_UUID(ptr) {.type = PGW__UUID, .null = (ptr) == NULL, .v.p = (ptr)}
-#define P_ARRAY(kind, ptr, count) {.type = PGW__##kind##_ARRAY, .null = (ptr) == NULL, .n = (count), .v.p = (ptr)}
+#define P_ARRAY(kind, ptr, count) \
+    {.type = PGW__##kind##_ARRAY, .null = (ptr) == NULL, .n = (count), .v.p = (ptr)}
 #define P_END {.type = PGW__END}
+/* clang-format on */
 
 /* ---- results: read by row and column; strings are borrowed until the reader returns ---- */
 typedef struct pgw__rows pgw__rows;
 int pgw__rows_count(const pgw__rows *r);
 int pgw__rows_columns(const pgw__rows *r);
 bool pgw__rows_null(const pgw__rows *r, int row, int col);
-int64_t pgw__rows_int(const pgw__rows *r, int row, int col);  /* int2, int4, int8, bool; 0 for NULL */
-int64_t pgw__rows_time_us(const pgw__rows *r, int row, int col); /* since 1970; 0 for NULL */
+/* int2, int4, int8, bool; 0 for NULL */
+int64_t pgw__rows_int(const pgw__rows *r, int row, int col);
+/* since 1970; 0 for NULL */
+int64_t pgw__rows_time_us(const pgw__rows *r, int row, int col);
 double pgw__rows_real(const pgw__rows *r, int row, int col);
-const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size); /* text, jsonb (as text), bytea; NULL for NULL; NUL-terminated; size may be NULL */
+/* text, jsonb (as text), bytea; NULL for NULL; NUL-terminated; size may be NULL */
+const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size);
 void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16]);
-int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max); /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
+/* text[]: elements borrowed (not NUL-terminated), returns how many there are */
+int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
 
 /* ---- one statement ---- */
 typedef pgw_status pgw__reader(pgw *h, const pgw__rows *rows, void *ctx);
 
-#define PGW__WRITES 1u /* a lost answer is PGW_EUNKNOWN */
-#define PGW__RELAXED 2u /* may commit asynchronously when the configuration allows (claim, extend) */
-#define PGW__OWNED 4u  /* only on opened handles: PGW_EMISUSE on an attached one */
-#define PGW__DIRECT 8u /* needs a session: PGW_EPOOLED behind a transaction pooler */
+#define PGW__WRITES  1u /* a lost answer is PGW_EUNKNOWN */
+#define PGW__RELAXED 2u /* may commit asynchronously if configured so (claim, extend) */
+#define PGW__OWNED   4u /* only on opened handles: PGW_EMISUSE on an attached one */
+#define PGW__DIRECT  8u /* needs a session: PGW_EPOOLED behind a transaction pooler */
 
 typedef struct pgw__call {
     pgw__sql sql;
-    const pgw__param *params; /* encoded before pgw__pq_call returns, so they may live on the stack */
+    const pgw__param *params; /* encoded before pgw__pq_call returns: may live on the stack */
     pgw__reader *read;        /* may be NULL: rows are ignored */
-    const void *ctx;          /* copied into the handle (ctx_size <= 192 bytes), so it survives until the answer; the reader gets the copy */
+    /* copied into the handle (ctx_size <= 192 bytes), so it survives until the answer; the reader
+     * gets the copy */
+    const void *ctx;
     size_t ctx_size;
     unsigned flags;
     int64_t timeout_ms; /* 0: the handle's */
-    int64_t wait_ms;    /* more than 0: the statement itself waits at the server, at most so long: that comes on top of the
-                           deadline, and the first request to stop ends it */
+    /* more than 0: the statement itself waits at the server, at most so long: that comes on top of
+     * the deadline, and the first request to stop ends it */
+    int64_t wait_ms;
 } pgw__call;
 
-/* Sends, and waits for the answer; or, when pgw_async() armed the handle, sends and returns PGW_AGAIN.
+/* Sends, and waits for the answer; or, when pgw_async() armed the handle, sends and returns
+ * PGW_AGAIN.
  * The reader's status is the call's status unless the transaction fails afterwards.
  * Clears the last error at its start. */
 pgw_status pgw__pq_call(pgw *h, const pgw__call *call);
 
-/* The same for text that is no registered statement (generated SQL of the table room, DDL of migrate): name is for errors and logs. Several statements in
- * one text only without parameters. */
+/* The same for text that is no registered statement (generated SQL of the table room, DDL of
+ * migrate): name is for errors and logs. Several statements in one text only without parameters. */
 pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__call *call);
 
-/* BEGIN / COMMIT / ROLLBACK on an opened handle. COMMIT that became ROLLBACK is PGW_ETXN (R6). EMISUSE on attached. */
+/* BEGIN / COMMIT / ROLLBACK on an opened handle; PGW_EMISUSE on an attached one. COMMIT that became
+ * ROLLBACK is PGW_ETXN (R6). */
 pgw_status pgw__pq_begin(pgw *h);
 pgw_status pgw__pq_commit(pgw *h);
-pgw_status pgw__pq_rollback(pgw *h); /* also after failures; a lost connection counts as rolled back */
-bool pgw__pq_in_txn(const pgw *h);   /* does the next statement join a transaction that is open? */
+/* Also after failures; a lost connection counts as rolled back. */
+pgw_status pgw__pq_rollback(pgw *h);
+bool pgw__pq_in_txn(const pgw *h); /* does the next statement join a transaction that is open? */
 
-/* COPY name FROM STDIN in binary: text is the COPY statement. Data in any pieces. end(keep=false) aborts. */
+/* COPY name FROM STDIN in binary: sql is the COPY statement. Data in any pieces. end(keep=false)
+ * aborts. */
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
 pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
-/* Has the server something to say? Most likely that it has given the COPY up, which its end will tell. */
+/* Has the server something to say? Most likely that it has given the COPY up, which its end will
+ * tell. */
 bool pgw__pq_copy_heard(const pgw *h);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 
-/* Waits until a notification comes on this session, the extra descriptor (or -1) is readable, the stop of the handle is notified (PGW_ECANCELED)
- * or the timeout passes (PGW_EMPTY). PGW_OK: woken. A dead connection is PGW_ECONN at once. */
+/* Waits until a notification comes on this session, the extra descriptor (or -1) is readable, the
+ * stop of the handle is notified (PGW_ECANCELED) or the timeout passes (PGW_EMPTY). PGW_OK: woken.
+ * A dead connection is PGW_ECONN at once. */
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
-pgw_status pgw__pq_listen(pgw *h, const char *channel); /* once per connection; again after a reconnect by itself */
-/* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is another process's. */
+/* Once per connection; again after a reconnect by itself. */
+pgw_status pgw__pq_listen(pgw *h, const char *channel);
+/* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is
+ * another process's. */
 pgw_status pgw__pq_look(pgw *h);
-/* Ends the session of an opened handle, and with it all that the session holds; the next call begins a new one. */
+/* Ends the session of an opened handle, and with it all that the session holds; the next call
+ * begins a new one. */
 void pgw__pq_drop(pgw *h);
 
 /* ---- the handle ---- */
-pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);     /* what pgw_open does short of the schema check */
+/* What pgw_open does short of the schema check. */
+pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);
 pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
-pgw_status pgw__pq_new(pgw **h, const pgw_conf *conf);      /* a handle that is not connected yet; PGW_ENOMEM: *h is NULL */
-void pgw__pq_greet(pgw *h, pgw__sql sql, pgw__reader *read); /* each new session runs sql first; an error of the reader ends it */
-pgw_status pgw__pq_connect_once(pgw *h);                     /* one attempt, within connect.timeout_ms */
+/* A handle that is not connected yet. PGW_ENOMEM: *h is NULL. */
+pgw_status pgw__pq_new(pgw **h, const pgw_conf *conf);
+/* Each new session runs sql first; an error of the reader ends it. */
+void pgw__pq_greet(pgw *h, pgw__sql sql, pgw__reader *read);
+pgw_status pgw__pq_connect_once(pgw *h); /* one attempt, within connect.timeout_ms */
 void pgw__pq_close(pgw *h);
-void pgw__pq_abandon(pgw *h);                                /* for the child of a fork */
-pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);     /* (re)connects an opened handle now; OK when it is alive already */
-uint64_t pgw__pq_epoch(const pgw *h);                        /* grows with every new connection: session state is gone when it changed */
+void pgw__pq_abandon(pgw *h); /* for the child of a fork */
+/* (Re)connects an opened handle now; PGW_OK when it is alive already. */
+pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);
+/* Grows with every new connection: session state is gone when it changed. */
+uint64_t pgw__pq_epoch(const pgw *h);
 bool pgw__pq_attached(const pgw *h);
-/* What a room keeps with the handle from call to call: `kept` is its own, and bye(kept) is called when the handle is freed. */
+/* What a room keeps with the handle from call to call: `kept` is its own, and bye(kept) is called
+ * when the handle is freed. */
 void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept));
-void *pgw__pq_kept(const pgw *h);                            /* NULL at first */
-bool pgw__pq_armed(const pgw *h);                            /* pgw_async was called: the next call will not wait */
+void *pgw__pq_kept(const pgw *h); /* NULL at first */
+bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will not wait */
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
-/* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken then. */
+/* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
+ * then. */
 int pgw__pq_slot(const pgw *h, char channel[64]);
 pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);

@@ -26,10 +26,10 @@
 
 #define PGW__CTX_MAX      192
 #define PGW__LISTENS_MAX  4
-#define PGW__LISTEN_SIZE  160 /* LISTEN and a quoted identifier */
-#define PGW__PREFIX_MAX   3   /* statements that go in front of one, in its transaction */
+#define PGW__LISTEN_SIZE  160  /* LISTEN and a quoted identifier */
+#define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
 #define PGW__GRACE_MS     2000 /* after a deadline: time for a cancel to bring the real outcome */
-#define PGW__STOP_LOOK_MS 100 /* between looks for the second request to stop */
+#define PGW__STOP_LOOK_MS 100  /* between looks for the second request to stop */
 
 typedef enum pgw__phase {
     PGW__IDLE,
@@ -100,7 +100,7 @@ struct pgw {
     pgw_conf *conf;
     const pgw__log *log;
     const char *schema;
-    int slot; /* among sleepers: 0 .. 31 */
+    int slot;  /* among sleepers: 0 .. 31 */
     pid_t pid; /* a child of fork() must not use the session (R16) */
 #ifndef NDEBUG
     atomic_flag in_use;

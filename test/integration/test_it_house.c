@@ -10,7 +10,8 @@ void test_a_statement_runs_in_a_database_of_our_own(void)
 {
     pgtemp_exec("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)");
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT sum(a) FROM t"));
-    TEST_ASSERT_NOT_NULL(pgtemp_value("SELECT 1 WHERE current_database() ~ '^pgw_it_house_[0-9]+$'"));
+    TEST_ASSERT_NOT_NULL(
+        pgtemp_value("SELECT 1 WHERE current_database() ~ '^pgw_it_house_[0-9]+$'"));
     TEST_ASSERT_NULL(pgtemp_value("SELECT NULL"));
 }
 
@@ -29,5 +30,6 @@ void test_the_schema_goes_into_an_empty_database(void)
 {
     pgtemp_migrate();
     pgtemp_migrate();
-    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgwork'"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgwork'"));
 }

@@ -259,7 +259,8 @@ void test_what_is_out_can_be_seen(void)
     TEST_ASSERT_TRUE(grant.number == token.number);
     TEST_ASSERT_EQUAL_INT(3, grant.permits);
     TEST_ASSERT_EQUAL_INT64(ask(h, "SELECT pg_backend_pid()"), grant.pid);
-    TEST_ASSERT_INT64_WITHIN(1000, 30000, (grant.until_us - grant.taken_us) / 1000); /* two looks at the clock */
+    /* two looks at the clock */
+    TEST_ASSERT_INT64_WITHIN(1000, 30000, (grant.until_us - grant.taken_us) / 1000);
     TEST_ASSERT_EQUAL_INT64(1, ask(h, session_locks));
     expect(h, PGW_OK, pgw_sema_release(h, "a", token));
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));

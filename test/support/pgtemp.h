@@ -1,8 +1,9 @@
 /* pgtemp: a database of its own for each integration test program.
  *
  * The server is the one of PGW_TEST_DSN (test/support/with_pg.sh starts a private one). Without it
- * the running test is ignored, or fails when PGW_TEST_STRICT=1 says that a skip would hide something.
- * The database pgw_it_<test>_<pid> is made at the first call and dropped when the program ends.
+ * the running test is ignored, or fails when PGW_TEST_STRICT=1 says that a skip would hide
+ * something. The database pgw_it_<test>_<pid> is made at the first call and dropped when the
+ * program ends.
  * Everything fails the running test with the server's own words; nothing needs to be checked. */
 #ifndef PGTEMP_H
 #define PGTEMP_H

@@ -14,8 +14,8 @@ void test_number_and_string_of_the_version_agree(void)
 {
     char text[32];
 
-    snprintf(text, sizeof(text), "%d.%d.%d", PGW_VERSION_NUMBER >> 16, PGW_VERSION_NUMBER >> 8 & 0xff,
-             PGW_VERSION_NUMBER & 0xff);
+    snprintf(text, sizeof(text), "%d.%d.%d", PGW_VERSION_NUMBER >> 16,
+             PGW_VERSION_NUMBER >> 8 & 0xff, PGW_VERSION_NUMBER & 0xff);
     TEST_ASSERT_EQUAL_STRING(PGW_VERSION_STRING, text);
 }
 
@@ -39,7 +39,7 @@ static void assert_file_holds(const char *path, const char *text)
 
 void test_embedded_sql_is_that_of_the_files_byte_for_byte(void)
 {
-#define PGW__SQL(id, name, text) assert_file_holds("src/sql/" name ".sql", text);
+#define PGW__SQL(id, name, text)           assert_file_holds("src/sql/" name ".sql", text);
 #define PGW__MIGRATION(number, file, text) assert_file_holds("migrations/" file, text);
 #include "sql_data.inc"
 }

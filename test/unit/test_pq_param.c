@@ -225,7 +225,7 @@ void test_out_of_memory_at_every_point(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);
 }
 
-/* Of a type that only the server knows: text, without a type, and terminated as libpq wants text. */
+/* Of a type that only the server knows: text without a type, terminated as libpq wants text. */
 void test_values_of_any_type_go_as_text(void)
 {
     const pgw__param params[] = {P_INT4(1), P_VALUE("12.5"), P_VALUE(""), P_VALUE(NULL), P_END};
