@@ -145,7 +145,8 @@ burn() {
     bu_after=$(unfinished "$bu_who")
     ran_out=''
     if [ "$bu_after" -le $((bu_clients * bu_n)) ] && [ -z "$smoke" ]; then ran_out=1; say "bench: $bu_who ran out of jobs: its figure is too low"; fi
-    per_call=$(calc "$calls > 0 ? ($bu_before - $bu_after) / $calls : 0")
+    per_call=0
+    if [ "$calls" -gt 0 ]; then per_call=$(calc "($bu_before - $bu_after) / $calls"); fi
     rate=$(calc "$per_call * $tps")
 }
 

@@ -52,10 +52,10 @@ visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) 
                 result steady "clients 8, $what" $who "$rate" jobs/s
                 awk -v per_call="$per_call" -v OFS='\t' -v who=$who -v n="$n" -v r="$r" '{ print who, n, r, NR - 1, $1 * per_call }' "$out/by_second" >"$out/jobs"
                 cat "$out/jobs" >>"$out/steady-time.tsv"
-                # a smoke run is over sooner
+                # a smoke run is over sooner, and of a round that ended no call there is nothing more to say
                 if [ -s "$out/jobs" ]; then result steady "slowest second, $what" $who "$(cut -f 5 "$out/jobs" | sort -g | head -n 1)" jobs/s; fi
                 sort -n "$out/calls" >"$out/latency"
-                result steady "p99 of a call, $what" $who "$(percentile 99 "$out/latency")" ms
+                if [ -s "$out/latency" ]; then result steady "p99 of a call, $what" $who "$(percentile 99 "$out/latency")" ms; fi
                 result steady "visits of autovacuum, $what" $who "$seen" visits
                 if [ -n "$ran_out" ]; then result steady "ran out of jobs, $what" $who 1 times; fi
             done
