@@ -22,6 +22,8 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 --                          [5] priorities in use   [6] who drew places up to this one is through
 --                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
 --                          [10] the queue   [11..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
+--   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
+--                          [4] who drew places up to this one is through   [5..] marks, as above
 --   pgwork.survey_<slot>   what was found by the last survey, a look at all that lies above the floors:
 CREATE TYPE pgwork._survey AS (
     queue   integer,
@@ -41,10 +43,15 @@ CREATE FUNCTION pgwork._slot(what text, queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.' || what || '_' || (queue & 255)::text;
 
+-- By name: a small claim does not look the queue up.
+CREATE FUNCTION pgwork._short(name text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'pgwork.short_' || (hashtext(name) & 255)::text;
+
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
 -- are through, or for 50 ms; the rest is left to surveys.
-CREATE FUNCTION pgwork._advance(queue integer, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[]) RETURNS text
+CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], short boolean) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark bigint;
@@ -59,17 +66,20 @@ BEGIN
         hint[8] := pg_current_xact_id()::text::bigint; -- which this claim has drawn after `issued` was read
         hint[9] := now_ms;
     END IF;
-    mark := (least((first >> 5) - 1, hint[6]) << 5) + (first & 31);
-    FOR i IN 11 .. cardinality(hint) LOOP
-        IF hint[i] & 31 = first & 31 AND hint[i] < mark THEN
-            passed := (mark - hint[i]) >> 5;
-            hint[i] := mark;
+    mark := least((first >> 5) - 1, hint[6]);
+    FOR i IN 11 .. cardinality(hint) LOOP -- the lanes before its own had nothing more
+        IF hint[i] & 31 <= first & 31 AND hint[i] >> 5 < mark THEN
+            passed := greatest(passed, mark - (hint[i] >> 5));
+            hint[i] := (mark << 5) + (hint[i] & 31);
         END IF;
     END LOOP;
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
-    RETURN set_config(pgwork._slot('hint', queue), hint::text, false);
+    IF short THEN
+        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + 20, hint[10], hint[5], hint[6]] || hint[11:])::text, false);
+    END IF;
+    RETURN set_config(pgwork._slot('hint', hint[10]::integer), hint::text, false);
 END $$;
 
 -- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
@@ -212,48 +222,139 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    until timestamptz := clock_timestamp();
+    now_ms bigint := date_part('epoch', until) * 1000;
     wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
-    issued bigint := coalesce(pg_sequence_last_value('pgwork.place'), 0);
-    current_name text;
-    memory text;
-    first bigint;
-    q record;
-    wanted integer := n;
+    few integer; -- up to so many jobs are leased in their rows; more go into a pack
+    short bigint[] := nullif(current_setting(pgwork._short(queues[1]), true), '');
+    passed bigint;
+    last bigint;
+    stamp text;
+    wanted integer;
     got integer;
-    until timestamptz;
-    now_ms bigint;
+    accepted bigint[];
+    rest record;
+    issued bigint;
+    current_name text;
+    q record;
     hint bigint[];
     surveyed boolean;
     now_is pg_snapshot;
     newest integer;
     running xid[];
     alone boolean;
-    stamp text;
-    odd tid[];
-    plain tid[];
+    picked tid[];
     traits integer;
+    first bigint;
     number bigint;
     pack_token uuid;
     ends timestamptz;
-    accepted bigint[];
+    noted text;
 BEGIN
-    IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
-       AND cardinality(queues) BETWEEN 1 AND 64 THEN
-        NULL; -- as it should be
-    ELSE
-        PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
-        PERFORM pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255, 'holder', holder, '1 to 255 bytes: who claims');
-        PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
-        PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
-    END IF;
-
-    IF done_ids <> '{}' THEN
-        accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
-        IF cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
+    stamp := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20); -- its fixed bits are in the middle
+    -- The short way of small claims one upon another: one statement that completes and claims, since to start a statement, and to
+    -- prepare each of its expressions, costs more than a job does. What it does not do is left to the long way below: jobs that leave
+    -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago.
+    IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 AND cardinality(queues) = 1 AND NOT wrote AND n > 0
+       AND octet_length(holder) BETWEEN 1 AND 255 AND (claim.lease_ms IS NULL OR claim.lease_ms BETWEEN 100 AND 86400000) THEN
+        passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
+        IF n = 1 AND cardinality(done_ids) = 1 AND cardinality(done_tokens) = 1 THEN
             RETURN QUERY
-            SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
-              FROM pgwork._refused((pgwork._queue(queues[1])).id, done_ids, accepted) r;
+            WITH d AS (
+                DELETE FROM pgwork.live_job j USING pgwork.queue t
+                 WHERE t.id = short[2] AND t.name = queues[1] AND t.retention_ms = 0 -- the fence of _take()
+                   AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
+                   AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
+                RETURNING t.lease_ms, t.max_attempts, NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3] AS ready
+            )
+            UPDATE pgwork.live_job j
+               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, d.lease_ms) * interval '1 ms'
+              FROM d
+             WHERE d.ready AND j.token IS NULL
+               AND j.ctid = (SELECT j.ctid FROM unnest(short[5:]) AS l (mark)
+                              CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
+                                                   WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
+                                                     AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
+                                                     AND j.flags & 2 = 0 AND j.xmax = '0'
+                                                   ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
+                              LIMIT 1)
+            RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
+                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until;
+            GET DIAGNOSTICS got = ROW_COUNT;
+            IF got = 1 THEN
+                RETURN;
+            ELSIF pg_current_xact_id_if_assigned() IS NULL THEN
+                accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL); -- nothing has been written: not even this
+            ELSE
+                accepted := done_ids;
+            END IF;
+        ELSE
+            last := pgwork.token_number(done_tokens[cardinality(done_tokens)]);
+            RETURN QUERY
+            WITH d AS (
+                DELETE FROM pgwork.live_job j
+                 WHERE j.queue = (SELECT t.id FROM pgwork.queue t WHERE t.id = short[2] AND t.name = queues[1] AND t.retention_ms = 0)
+                   AND j.lane = (passed & 31)::smallint AND j.pos BETWEEN passed >> 5 AND last >> 5 -- what was claimed together lies together
+                   AND j.token = ANY (done_tokens) AND array_position(done_ids, coalesce(j.id, j.pos)) = array_position(done_tokens, j.token)
+                   AND j.flags & 4 = 0
+                RETURNING coalesce(j.id, j.pos) AS id
+            ), p AS MATERIALIZED ( -- picked under the limit first: no plan takes more
+                SELECT j.ctid AS at, l.lease_ms, l.max_attempts
+                  FROM (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
+                         WHERE t.id = short[2] AND t.name = queues[1] AND NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3]
+                           AND (SELECT CASE WHEN coalesce(cardinality(d.ids), 0) = coalesce(cardinality(done_ids), 0) THEN true
+                                            ELSE set_config('pgwork.accepted', stamp || coalesce(d.ids, '{}')::text, true) IS NULL END
+                                  FROM (SELECT array_agg(d.id) AS ids FROM d) d)) l
+                 CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
+                                      WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
+                                        AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
+                                        AND j.flags & 2 = 0 AND j.xmax = '0'
+                                      ORDER BY j.pos LIMIT n FOR NO KEY UPDATE SKIP LOCKED) j
+                 LIMIT n
+            )
+            UPDATE pgwork.live_job j
+               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, p.lease_ms) * interval '1 ms'
+              FROM p
+             WHERE j.ctid = p.at AND j.token IS NULL
+            RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, p.max_attempts)::integer, j.lane / 2,
+                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until;
+            GET DIAGNOSTICS got = ROW_COUNT;
+            IF got = n THEN
+                RETURN;
+            END IF;
+            noted := current_setting('pgwork.accepted', true);
+            IF starts_with(noted, stamp) THEN
+                accepted := substr(noted, length(stamp) + 1);
+                SELECT array_agg(u.id) AS ids, array_agg(u.token) AS tokens INTO rest FROM unnest(done_ids, done_tokens) u (id, token) WHERE u.id <> ALL (accepted);
+                accepted := accepted || pgwork._complete(queues[1], rest.ids, rest.tokens, NULL);
+            ELSE
+                accepted := done_ids;
+            END IF;
         END IF;
+        noted := set_config(pgwork._short(queues[1]), '', false);
+        wanted := n - got;
+    ELSE
+        IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
+           AND cardinality(queues) BETWEEN 1 AND 64 THEN
+            NULL; -- as it should be
+        ELSE
+            PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
+            PERFORM pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255, 'holder', holder, '1 to 255 bytes: who claims');
+            PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
+            PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
+        END IF;
+        IF done_ids <> '{}' THEN
+            accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
+        END IF;
+        wanted := n;
+    END IF;
+    few := coalesce(nullif(current_setting('pgwork.few', true), ''), '32'); -- another value is for tests: packs of two
+    IF done_ids <> '{}' AND cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
+        RETURN QUERY
+        SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
+          FROM pgwork._refused((pgwork._queue(queues[1])).id, done_ids, accepted) r;
     END IF;
 
     IF cardinality(queues) > 1 THEN
@@ -262,8 +363,7 @@ BEGIN
     FOREACH current_name IN ARRAY queues LOOP
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
-        until := clock_timestamp();
-        now_ms := extract(epoch FROM until) * 1000;
+        issued := coalesce(pg_sequence_last_value('pgwork.place'), 0);
         hint := nullif(current_setting(pgwork._slot('hint', q.id), true), '');
         surveyed := false;
         IF hint[10] = q.id THEN
@@ -302,100 +402,56 @@ BEGIN
                     wanted := 1;
                 END IF;
             END IF;
-            stamp := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20); -- its fixed bits are in the middle
-            IF wanted = 1 THEN
-                UPDATE pgwork.live_job j
-                   SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                       lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-                 WHERE j.ctid = ANY (ARRAY( -- picked under the limit first: no plan takes more
-                           SELECT j.ctid FROM unnest(hint[11:]) AS l (mark)
-                            CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
-                                                 WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
-                                                   AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
-                                                 ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
-                            LIMIT 1))
-                   AND j.token IS NULL
-                RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, q.max_attempts), j.lane / 2, j.kind,
-                          j.payload, j.body, j.tags, j.created_at, j.lease_until, until, j.pos * 32 + j.lane
-                     INTO queue, id, token, attempt, max_attempts, priority, kind, payload, body, tags, created_at, lease_until, server_time, first;
-                got := 0;
-                IF FOUND THEN
-                    got := 1;
-                    RETURN NEXT;
-                END IF;
+            -- first: nothing is before it in the last lane that had some, nor in those before that lane
+            SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane) INTO picked, traits, first
+              FROM (SELECT j.* FROM unnest(hint[11:]) AS l (mark)
+                     CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
+                                           FROM pgwork.live_job j
+                                          WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                            AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                          ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
+                     LIMIT wanted) c;
+            got := coalesce(cardinality(picked), 0);
+            IF got = 0 THEN
+                NULL;
+            ELSIF got <= few OR traits & 1 = 1 THEN
+                RETURN QUERY
+                WITH u AS (
+                    UPDATE pgwork.live_job j
+                       SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                           lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+                     WHERE j.ctid = ANY (picked) AND j.token IS NULL
+                    RETURNING j.*
+                )
+                SELECT q.name, coalesce(u.id, u.pos), u.token, u.attempt::integer, coalesce(u.max_attempts, q.max_attempts)::integer, u.lane / 2,
+                       u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until
+                  FROM u ORDER BY u.lane, u.pos;
             ELSE
-                -- Odd jobs are leased in their rows, the others in a pack. traits: 1 odd, 2 has a body, 4 has tags
-                SELECT array_agg(c.at), bit_or(c.traits), NULL INTO plain, traits, odd
-                  FROM (SELECT j.* FROM unnest(hint[11:]) AS l (mark)
-                         CROSS JOIN LATERAL (SELECT j.ctid AS at, pgwork._traits(j) AS traits
-                                               FROM pgwork.live_job j
-                                              WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
-                                                AND j.flags & 2 = 0 AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
-                                              ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-                         LIMIT wanted) c;
-                got := coalesce(cardinality(plain), 0);
-                IF now_ms >= hint[2] THEN
-                    SELECT j.pos * 32 + j.lane INTO first FROM pgwork.live_job j WHERE j.ctid = plain[1];
-                END IF;
-                IF traits & 1 = 1 THEN
-                    SELECT array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 1), array_agg(j.ctid) FILTER (WHERE pgwork._traits(j) & 1 = 0)
-                      INTO odd, plain FROM pgwork.live_job j WHERE j.ctid = ANY (plain);
-                END IF;
-                number := CASE WHEN got > 0 THEN nextval('pgwork.place') END;
+                number := nextval('pgwork.place');
                 pack_token := (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid;
                 ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
-                IF got = 0 THEN
-                    NULL;
-                ELSIF odd IS NULL AND cardinality(hint) = 12 THEN -- nothing odd and one priority: the statement below without what is for these
-                    RETURN QUERY
-                    WITH d AS (
-                        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
-                        RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
-                    ), s AS MATERIALIZED (
-                        SELECT * FROM d ORDER BY d.pos
-                    ), p AS (
-                        INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
-                        SELECT number, pack_token, ends, q.id, a.ids[1], a.ids[cardinality(a.ids)], claim.holder, a.*
-                          FROM (SELECT array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
-                                       array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
-                         WHERE a.ids IS NOT NULL
-                    )
-                    SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
-                ELSE
-                    RETURN QUERY
-                    WITH d AS (
-                        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (plain) AND j.token IS NULL
-                        RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
-                    ), s AS MATERIALIZED (
-                        SELECT * FROM d ORDER BY d.pos
-                    ), p AS (
-                        INSERT INTO pgwork.pack (number, token, lease_until, queue, first_id, last_id, holder, ids, lanes, created, kinds, payloads, bodies, tags)
-                        SELECT number, pack_token, ends, q.id, a.ids[1], a.ids[cardinality(a.ids)], claim.holder, a.*
-                          FROM (SELECT array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
-                                       array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
-                         WHERE a.ids IS NOT NULL
-                    ), o AS (
-                        UPDATE pgwork.live_job j
-                           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-                         WHERE j.ctid = ANY (odd) AND j.token IS NULL
-                        RETURNING j.*
-                    )
-                    SELECT q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2,
-                           j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until
-                      FROM (SELECT o.lane, o.pos, o.id, o.token, o.attempt, o.max_attempts, o.kind, o.payload, o.body, o.tags, o.created_at, o.lease_until FROM o
-                            UNION ALL
-                            SELECT s.lane, s.pos, NULL, pack_token, 1, NULL, s.kind, s.payload, s.body, s.tags, s.created_at, ends FROM s
-                            ORDER BY lane, pos) j;
-                END IF;
+                RETURN QUERY
+                WITH d AS (
+                    DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
+                    RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                ), s AS MATERIALIZED (
+                    SELECT * FROM d ORDER BY d.lane, d.pos
+                ), p AS (
+                    INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads, bodies, tags)
+                    SELECT number, pack_token, ends, q.id, claim.holder, a.*
+                      FROM (SELECT min(s.pos), max(s.pos), array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
+                                   array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
+                     WHERE a.ids IS NOT NULL
+                )
+                SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
             END IF;
-            IF got > 0 AND (surveyed OR now_ms >= hint[2]) THEN
-                IF NOT (surveyed OR wrote OR q.suspects) THEN
-                    memory := pgwork._advance(q.id, n, issued, first, now_ms, hint);
-                END IF;
-                IF got = wanted AND q.notify THEN
-                    PERFORM pgwork._wake(q.id, q.name, 1); -- our hands are full, and there may be more than we were woken for
-                END IF;
+            IF got > 0 AND now_ms >= hint[2] AND NOT (surveyed OR wrote OR q.suspects) THEN
+                noted := pgwork._advance(current_name, n, issued, first, now_ms, hint, n <= few);
+            END IF;
+            -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
+            -- before has woken somebody itself.)
+            IF got = wanted AND q.notify THEN
+                PERFORM pgwork._wake(q.id, q.name, 1);
             END IF;
             wanted := wanted - got;
             EXIT WHEN surveyed OR wanted > 0 AND (got > 0 OR now_ms < hint[3]) OR wanted = 0 AND now_ms <= hint[4];

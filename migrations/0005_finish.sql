@@ -212,21 +212,23 @@ BEGIN
         )
         SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
           INTO accepted, keyed, keys FROM t;
-        -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
-        FOR gone IN
-            SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
-             WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
-        LOOP
-            IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
-                finished := finished || gone.ids;
-            END IF;
-        END LOOP;
-        accepted := accepted || finished;
         IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
-            SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
-            IF gone.accepted IS NOT NULL THEN
-                accepted := accepted || gone.accepted;
-                PERFORM pgwork._clear(q.id, gone.packs);
+            -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
+            FOR gone IN
+                SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
+                 WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
+            LOOP
+                IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
+                    finished := finished || gone.ids;
+                END IF;
+            END LOOP;
+            accepted := accepted || finished;
+            IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
+                SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
+                IF gone.accepted IS NOT NULL THEN
+                    accepted := accepted || gone.accepted;
+                    PERFORM pgwork._clear(q.id, gone.packs);
+                END IF;
             END IF;
         END IF;
     END IF;

@@ -777,8 +777,8 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
         pgw_batch_free(batch);
         oom_fail(0);
         if (st == PGW_ENOMEM) /* what was claimed all the same goes back, so that all are there */
-            sql("SELECT pgwork.release('oom', p.ids, array_fill(p.token, "
-                "ARRAY[cardinality(p.ids)])) FROM pgwork.pack p;"
+            sql("SELECT pgwork.release('oom', array_agg(j.pos), array_agg(j.token)) FROM "
+                "pgwork.live_job j WHERE j.token IS NOT NULL;"
                 "UPDATE pgwork.live_job SET attempt = 0, id = NULL, lane = 1, pos = id WHERE id IS "
                 "NOT NULL AND queue = "
                 "(SELECT id FROM pgwork.queue WHERE name = 'oom')");

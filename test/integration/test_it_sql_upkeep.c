@@ -79,6 +79,7 @@ void test_reap_does_not_wait_for_a_holder_that_is_just_finishing(void)
 /* It passes over the whole pack, and only over that. */
 void test_reap_does_not_wait_for_a_holder_that_is_just_finishing_a_part_of_a_pack(void)
 {
+    kit_do(a, "SET pgwork.few = 1");
     fill("q", 4);
     kit_claim(a, "q", 2, jobs);
     kit_claim(a, "q", 2, jobs + 2);

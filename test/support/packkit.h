@@ -12,6 +12,7 @@ static struct took jobs[10000];
 static inline void pack_begin(void)
 {
     kit_begin();
+    kit_few(1);
     a = kit_open();
     b = kit_open();
     watch = kit_open();

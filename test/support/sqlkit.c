@@ -26,6 +26,7 @@ struct racer {
 
 static PGconn *kit_conns[KIT_CONNS];
 static int kit_opened;
+static int kit_few_jobs; /* 0: as it comes */
 static pthread_mutex_t kit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kit_met = PTHREAD_COND_INITIALIZER;
 static int kit_racing, kit_waiting; /* racers that run; of these, waiting at kit_together() */
@@ -90,6 +91,7 @@ static const char *first_value(PGresult *res)
 
 void kit_begin(void)
 {
+    kit_few_jobs = 0;
     pgtemp_migrate();
     pgtemp_exec("SELECT pgwork.queue_drop(name, true) FROM pgwork.queue;"
                 "SELECT pgwork.setting('implicit_queues', 'on');"
@@ -103,7 +105,13 @@ PGconn *kit_open(void)
     if (kit_opened == KIT_CONNS) fail("too many connections", "kit_open");
     kit_conns[kit_opened++] = conn;
     kit_do(conn, "SET application_name = 'holder %d'", kit_opened);
+    if (kit_few_jobs > 0) kit_do(conn, "SET pgwork.few = %d", kit_few_jobs);
     return conn;
+}
+
+void kit_few(int n)
+{
+    kit_few_jobs = n;
 }
 
 void kit_close(PGconn *conn)

@@ -19,6 +19,8 @@ void kit_begin(void);
 /* A connection with its own name; kit_end() in tearDown closes those that a test left open. */
 PGconn *kit_open(void);
 void kit_close(PGconn *conn);
+/* Connections from now on put claims of more than n jobs into packs, and not only large ones. */
+void kit_few(int n);
 void kit_end(void);
 
 /* Run; the server's answer, which the caller clears; the first value of it (NULL: none or NULL;
