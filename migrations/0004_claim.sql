@@ -254,25 +254,28 @@ BEGIN
     stamp := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20); -- its fixed bits are in the middle
     -- The short way of small claims one upon another: one statement that completes and claims, since to start a statement, and to
     -- prepare each of its expressions, costs more than a job does. What it does not do is left to the long way below: jobs that leave
-    -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago.
+    -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago. What has been completed is noted
+    -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
     IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 AND cardinality(queues) = 1 AND NOT wrote AND n > 0
+       AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
        AND octet_length(holder) BETWEEN 1 AND 255 AND (claim.lease_ms IS NULL OR claim.lease_ms BETWEEN 100 AND 86400000) THEN
         passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
-        IF n = 1 AND cardinality(done_ids) = 1 AND cardinality(done_tokens) = 1 THEN
+        IF n = 1 AND cardinality(done_ids) = 1 THEN
             RETURN QUERY
             WITH d AS (
                 DELETE FROM pgwork.live_job j USING pgwork.queue t
                  WHERE t.id = short[2] AND t.name = queues[1] AND t.retention_ms = 0 -- the fence of _take()
                    AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
                    AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
-                RETURNING t.lease_ms, t.max_attempts, NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3] AS ready
+                RETURNING t.lease_ms, t.max_attempts, set_config('pgwork.accepted', stamp, true),
+                          CASE WHEN NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
                SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
                    lease_until = until + coalesce(j.lease_ms, claim.lease_ms, d.lease_ms) * interval '1 ms'
               FROM d
-             WHERE d.ready AND j.token IS NULL
-               AND j.ctid = (SELECT j.ctid FROM unnest(short[5:]) AS l (mark)
+             WHERE j.token IS NULL
+               AND j.ctid = (SELECT j.ctid FROM unnest(d.marks) AS l (mark)
                               CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                    WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                                      AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
@@ -284,10 +287,10 @@ BEGIN
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = 1 THEN
                 RETURN;
-            ELSIF pg_current_xact_id_if_assigned() IS NULL THEN
-                accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL); -- nothing has been written: not even this
-            ELSE
+            ELSIF current_setting('pgwork.accepted', true) = stamp THEN
                 accepted := done_ids;
+            ELSE
+                accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
             END IF;
         ELSE
             last := pgwork.token_number(done_tokens[cardinality(done_tokens)]);
@@ -301,11 +304,11 @@ BEGIN
                 RETURNING coalesce(j.id, j.pos) AS id
             ), p AS MATERIALIZED ( -- picked under the limit first: no plan takes more
                 SELECT j.ctid AS at, l.lease_ms, l.max_attempts
-                  FROM (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
-                         WHERE t.id = short[2] AND t.name = queues[1] AND NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3]
-                           AND (SELECT CASE WHEN coalesce(cardinality(d.ids), 0) = coalesce(cardinality(done_ids), 0) THEN true
-                                            ELSE set_config('pgwork.accepted', stamp || coalesce(d.ids, '{}')::text, true) IS NULL END
-                                  FROM (SELECT array_agg(d.id) AS ids FROM d) d)) l
+                  FROM (SELECT set_config('pgwork.accepted', stamp || coalesce(array_agg(d.id), '{}')::text, true) AS ids,
+                               CASE WHEN count(*) = coalesce(cardinality(done_ids), 0) THEN short[2] END AS queue FROM d) a
+                 CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
+                                      WHERE t.id = a.queue AND t.name = queues[1] AND NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3]
+                                     OFFSET 0) l
                  CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                       WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                         AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
@@ -325,12 +328,10 @@ BEGIN
                 RETURN;
             END IF;
             noted := current_setting('pgwork.accepted', true);
-            IF starts_with(noted, stamp) THEN
-                accepted := substr(noted, length(stamp) + 1);
+            accepted := CASE WHEN starts_with(noted, stamp) THEN substr(noted, length(stamp) + 1) ELSE '{}' END;
+            IF cardinality(accepted) < cardinality(done_ids) THEN
                 SELECT array_agg(u.id) AS ids, array_agg(u.token) AS tokens INTO rest FROM unnest(done_ids, done_tokens) u (id, token) WHERE u.id <> ALL (accepted);
                 accepted := accepted || pgwork._complete(queues[1], rest.ids, rest.tokens, NULL);
-            ELSE
-                accepted := done_ids;
             END IF;
         END IF;
         noted := set_config(pgwork._short(queues[1]), '', false);
