@@ -8,12 +8,12 @@
 --   id     the pos of the first placement; NULL while the job still lies there
 --   token  its claim's: pos and lane, then 64 random bits; NULL: ready
 --
--- A claim of one job marks its row: no indexed column changes, so that is a HOT update (the fillfactor: a
--- leased row is longer than a ready one). Plain jobs that are claimed together go into a pack instead: their
+-- A claim of up to 32 jobs marks their rows: no indexed column changes, so these are HOT updates (the fillfactor: a
+-- leased row is longer than a ready one). More jobs claimed together go into a pack instead: their
 -- rows are deleted, and one row of pack holds them and their lease, under a token for all. To finish them all
 -- is to delete that row. Who finishes some of them only writes down in pack_out which, and leaves the pack's
 -- row alone: transactions that finish jobs of one pack do not wait for each other.
--- Jobs with something of their own (retried, keyed, large: see _traits()) are never packed.
+-- A claim that meets a job with something of its own (retried, keyed, large: see _traits()) makes no pack.
 
 DO $$
 DECLARE
