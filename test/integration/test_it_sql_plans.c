@@ -199,23 +199,25 @@ static void check_packs(PGconn *conn)
            "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
 }
 
-/* Completes a job by a claim of n that goes the short way; done is what it has got first. A loaded machine may need
- * some tries: what a short claim needs to know is good for 100 ms. */
+/* Completes a job by a claim of n that goes the short way; done is what it has got first. A loaded
+ * machine may need some tries: what a short claim needs to know is good for 100 ms. */
 static void claim_short(PGconn *conn, int n, struct took *done)
 {
     for (int i = 0; i < 50 && !strstr(plans, "CTE d"); i++) {
         *plans = 0;
-        snprintf(done->token, sizeof(done->token), "%s",
-                 kit_text(conn,
-                          "SELECT min(c.token::text)"
-                          " FROM (SELECT set_config(pgwork._short('q'), (ARRAY[(extract(epoch FROM"
-                          " clock_timestamp()) * 1000)::bigint + 90, q.id, 1023, 0] ||"
-                          " pgwork._lanes(1023)::bigint[])::text, false) AS made"
-                          " FROM pgwork.queue q WHERE q.name = 'q' OFFSET 0) s,"
-                          " pgwork.claim('{q}', %d, left(s.made, 1) || 'w', NULL, '{%lld}', '{%s}') c"
-                          " WHERE c.attempt > 0",
-                          n, done->id, done->token));
-        done->id = kit_number(a, "SELECT coalesce(id, pos) FROM pgwork.live_job WHERE token = '%s'", done->token);
+        snprintf(
+            done->token, sizeof(done->token), "%s",
+            kit_text(conn,
+                     "SELECT min(c.token::text)"
+                     " FROM (SELECT set_config(pgwork._short('q'), (ARRAY[(extract(epoch FROM"
+                     " clock_timestamp()) * 1000)::bigint + 90, q.id, 1023, 0] ||"
+                     " pgwork._lanes(1023)::bigint[])::text, false) AS made"
+                     " FROM pgwork.queue q WHERE q.name = 'q' OFFSET 0) s,"
+                     " pgwork.claim('{q}', %d, left(s.made, 1) || 'w', NULL, '{%lld}', '{%s}') c"
+                     " WHERE c.attempt > 0",
+                     n, done->id, done->token));
+        done->id = kit_number(a, "SELECT coalesce(id, pos) FROM pgwork.live_job WHERE token = '%s'",
+                              done->token);
     }
     check_plans("CTE d");
 }
