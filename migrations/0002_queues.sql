@@ -235,8 +235,14 @@ BEGIN
 END $$;
 
 -- The advisory lock keys of a queue: 'sleep' and 'sleep <slot>' are held shared by sleeping workers, 'wake <slot>' by who is just notifying.
+-- The hash stands alone, so that it is reckoned once, when a statement is planned; halved, so that no queue makes it overflow.
 CREATE FUNCTION pgwork._lock(what text, queue integer) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.' || what || ':' || queue::text, 0); -- queue::text: else not inlined
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || what, 0) >> 1) + queue;
+
+-- Whether another session holds that lock: then it cannot be had, not even for an instant. One expression, which is inlined:
+-- this is all that an enqueue has to do with sleepers while there are none.
+CREATE FUNCTION pgwork._held(what text, queue integer) RETURNS boolean
+LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock(pgwork._lock(what, queue)) THEN NOT pg_advisory_unlock(pgwork._lock(what, queue)) ELSE true END;
 
 -- Where sleepers of a slot listen: pgwork_wake_<schema>, and _<slot> but for slot 0.
 CREATE FUNCTION pgwork._channel(slot integer) RETURNS text
@@ -249,21 +255,14 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork_wake_' || split_part('pgwork
 CREATE FUNCTION pgwork._wake(queue integer, name text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    sign bigint := pgwork._lock('sleep', queue);
-    slot integer;
-    freed boolean;
+    slot integer := random() * 32;
 BEGIN
-    IF pg_try_advisory_lock(sign) THEN
-        freed := pg_advisory_unlock(sign); -- nobody sleeps
+    IF NOT pgwork._held('sleep', queue) THEN
         RETURN;
     END IF;
-    slot := random() * 32;
     FOR i IN 1 .. 32 LOOP
         slot := (slot + 1) & 31;
-        sign := pgwork._lock('sleep ' || slot, queue);
-        IF pg_try_advisory_lock(sign) THEN
-            freed := pg_advisory_unlock(sign);
-        ELSIF pg_try_advisory_xact_lock(pgwork._lock('wake ' || slot, queue)) THEN
+        IF pgwork._held('sleep ' || slot, queue) AND pg_try_advisory_xact_lock(pgwork._lock('wake ' || slot, queue)) THEN
             PERFORM pg_notify(pgwork._channel(slot), name);
             jobs := jobs - 1;
             EXIT WHEN jobs <= 0;
