@@ -153,18 +153,44 @@ BEGIN
         USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
 END $$;
 
+-- What became of a job that was to be enqueued. A type of its own: OUT parameters would be decoded anew at every call.
+CREATE TYPE pgwork.enqueued AS (id bigint, outcome text);
+
 CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL,
     priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL, key_scope text DEFAULT 'unfinished',
-    key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL, OUT id bigint, OUT outcome text)
+    key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL)
+RETURNS pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
+    job pgwork.enqueued;
     q pgwork.queue;
+    asleep boolean;
     bytes bigint;
-    own_id xid8;
     due timestamptz;
 BEGIN
+    -- As nearly always: nothing to look after. What takes time here is to start statements and expressions, so one statement
+    -- looks, checks, puts the job and says whether there is anybody to wake. What it passes over is put, or refused, below.
+    -- Every condition looks at t, so that all are one filter of its scan. The one thing that is not null is the transaction's
+    -- id, which has to be there before the place: see _put. Bits and lanes come from lists: a priority out of range has none.
+    INSERT INTO pgwork.live_job (queue, lane, kind, payload, body)
+    SELECT t.id, ('[0:9]={1,3,5,7,9,11,13,15,17,19}'::smallint[])[enqueue.priority], enqueue.kind, enqueue.payload, enqueue.body
+      FROM pgwork.queue t
+     WHERE t.name = enqueue.queue
+       AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue.payload), enqueue.run_at,
+                        enqueue.delay_ms, enqueue.max_attempts, enqueue.lease_ms, enqueue.tags, enqueue.key, enqueue.op) = 1
+       AND t.priorities & ('[0:9]={1,2,4,8,16,32,64,128,256,512}'::integer[])[enqueue.priority] > 0
+       AND coalesce(pg_column_size(enqueue.payload), 0)::bigint + coalesce(octet_length(enqueue.body), 0)
+           <= CASE WHEN octet_length(enqueue.kind) <= 255 THEN t.max_bytes END
+    RETURNING pos, 'new', pgwork._held('sleep', queue) INTO job.id, job.outcome, asleep;
+    IF NOT asleep THEN
+        RETURN job;
+    ELSIF asleep THEN -- and not NULL: nothing was put
+        PERFORM pgwork._wake(t.id, t.name, 1) FROM pgwork.queue t WHERE t.name = enqueue.queue AND t.notify;
+        RETURN job;
+    END IF;
+
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = enqueue.queue;
     IF NOT FOUND THEN
         q := pgwork._queue_made(enqueue.queue);
@@ -175,18 +201,6 @@ BEGIN
     -- A payload that comes from a table may be compressed.
     bytes := coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload) ELSE octet_length(payload::text) END, 0)::bigint
              + coalesce(octet_length(body), 0);
-    IF num_nonnulls(run_at, delay_ms, max_attempts, lease_ms, tags, key, op) = 0 AND bytes <= q.max_bytes
-       AND coalesce(priority, 0) BETWEEN 0 AND 9 AND q.priorities >> coalesce(priority, 0) & 1 = 1 AND octet_length(coalesce(kind, '')) <= 255 THEN
-        -- As nearly always: nothing to look after.
-        own_id := pg_current_xact_id(); -- before the place, see _put
-        INSERT INTO pgwork.live_job (queue, lane, kind, payload, body) VALUES (q.id, 2 * coalesce(priority, 0) + 1, coalesce(kind, ''), payload, body)
-        RETURNING pos INTO id;
-        outcome := 'new';
-        IF q.notify THEN
-            PERFORM pgwork._wake(q.id, q.name, 1);
-        END IF;
-        RETURN;
-    END IF;
     PERFORM pgwork._check_new(q, bytes, kind, priority, max_attempts, lease_ms, tags, key);
     IF key IS NOT NULL THEN
         PERFORM pgwork._check_key(true, key_scope, key_policy, key_period_ms);
@@ -197,16 +211,17 @@ BEGIN
     IF op IS NOT NULL THEN
         INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
-            SELECT o.ids[1], 'repeated' INTO id, outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
-            RETURN;
+            SELECT o.ids[1], 'repeated' INTO job.id, job.outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
+            RETURN job;
         END IF;
     END IF;
-    SELECT p.id, p.outcome INTO id, outcome
+    SELECT p.id, p.outcome INTO job.id, job.outcome
       FROM pgwork._put(q, payload, coalesce(kind, ''), body, coalesce(priority, 0), due, max_attempts, lease_ms, tags,
                        key, key_scope, key_policy, key_period_ms, NULL) p;
     IF op IS NOT NULL THEN
-        UPDATE pgwork.operation o SET ids = ARRAY[enqueue.id] WHERE o.queue = q.id AND o.op = enqueue.op;
+        UPDATE pgwork.operation o SET ids = ARRAY[job.id] WHERE o.queue = q.id AND o.op = enqueue.op;
     END IF;
+    RETURN job;
 END $$;
 
 CREATE FUNCTION pgwork._check_length(n integer, name text, length integer) RETURNS void
@@ -221,7 +236,7 @@ CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] D
     priorities integer[] DEFAULT NULL, run_ats timestamptz[] DEFAULT NULL, delays_ms bigint[] DEFAULT NULL,
     max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL, tags text[] DEFAULT NULL, keys text[] DEFAULT NULL,
     key_scope text DEFAULT 'unfinished', key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL)
-RETURNS TABLE (id bigint, outcome text)
+RETURNS SETOF pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -235,6 +250,23 @@ DECLARE
     later boolean := run_ats IS NOT NULL OR delays_ms IS NOT NULL;
     now_is timestamptz := clock_timestamp();
 BEGIN
+    -- Payloads alone: in one statement, as in enqueue(). What it passes over is put, or refused, below.
+    RETURN QUERY
+    INSERT INTO pgwork.live_job (queue, payload)
+    SELECT t.id, u.payload
+      FROM pgwork.queue t
+     CROSS JOIN unnest(payloads) u (payload) -- a loop, whatever the plan: in their order
+     WHERE t.name = enqueue_many.queue AND t.priorities & 1 = 1
+       AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue_many.payloads), enqueue_many.kinds,
+                        enqueue_many.bodies, enqueue_many.priorities, enqueue_many.run_ats, enqueue_many.delays_ms, enqueue_many.max_attempts,
+                        enqueue_many.leases_ms, enqueue_many.tags, enqueue_many.keys, enqueue_many.op) = 1
+       AND pg_column_size(enqueue_many.payloads) <= CASE WHEN key_scope = 'unfinished' AND key_policy = 'skip' THEN t.max_bytes END
+    RETURNING pos, 'new';
+    IF FOUND THEN
+        PERFORM pgwork._wake(t.id, t.name, n) FROM pgwork.queue t WHERE t.name = enqueue_many.queue AND t.notify AND pgwork._held('sleep', t.id);
+        RETURN;
+    END IF;
+
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = enqueue_many.queue;
     IF NOT FOUND THEN
         q := pgwork._queue_made(enqueue_many.queue);
@@ -391,6 +423,7 @@ BEGIN
     END LOOP;
 END $$;
 
+COMMENT ON TYPE pgwork.enqueued IS 'What enqueue() and enqueue_many() return for each job.';
 COMMENT ON FUNCTION pgwork.enqueue(text, jsonb, text, bytea, integer, timestamptz, bigint, integer, bigint, text[], text, text, text, bigint, uuid) IS
     'Adds a job in the caller''s transaction. outcome: new, exists or replaced (unique key taken), repeated (op was applied before).';
 COMMENT ON FUNCTION pgwork.enqueue_many(text, jsonb[], text[], bytea[], integer[], timestamptz[], bigint[], integer[], bigint[], text[], text[], text, text, bigint, uuid) IS
