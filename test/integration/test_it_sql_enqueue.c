@@ -371,6 +371,69 @@ void test_many_come_in_order_with_arrays_of_n_or_one(void)
     TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
 }
 
+/* Payloads alone take a shorter way than the other columns. */
+void test_payloads_alone_come_in_order_whatever_they_are(void)
+{
+    static const char in_order[] =
+        "SELECT string_agg(coalesce(j.payload::text, '-'), ' ' ORDER BY m.o)"
+        " || ' ' || (array_agg(m.id ORDER BY m.o) = array_agg(m.id ORDER BY m.id))"
+        " FROM m JOIN pgwork.job j USING (id)";
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "CREATE TEMP TABLE m AS SELECT * FROM"
+              " pgwork.enqueue_many('q', '{{3,1},{NULL,2}}') WITH ORDINALITY m (id, outcome, o)");
+    TEST_ASSERT_EQUAL_STRING("3 1 - 2 true", kit_text(a, in_order));
+    TEST_ASSERT_EQUAL_INT64(0,
+                            kit_number(a, "SELECT count(*) FROM pgwork.enqueue_many('q', '{}')"));
+    TEST_ASSERT_EQUAL_INT64(0,
+                            kit_number(a, "SELECT count(*) FROM pgwork.enqueue_many('q', NULL)"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, "SELECT (array_agg(id) = array_agg(id ORDER BY id))::int FROM"
+                         " pgwork.enqueue_many('q', ARRAY(SELECT to_jsonb(i)"
+                         " FROM generate_series(1, 1000) i))"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, "SELECT (count(*) = 1000 AND bool_and(payload = to_jsonb(i)))::int"
+                         " FROM (SELECT payload, row_number() OVER (ORDER BY id) i FROM pgwork.job"
+                         " WHERE id > (SELECT max(id) FROM m)) p"));
+    kit_refused(a, "PW001", "key_scope|NULL",
+                "SELECT pgwork.enqueue_many('q', '{1}', key_scope => NULL)");
+    kit_refused(a, "PW001", "key_policy|'x'",
+                "SELECT pgwork.enqueue_many('q', '{1}', key_policy => 'x')");
+    TEST_ASSERT_EQUAL_STRING("1004 0 0 0 0", kit_places(a, "q"));
+    kit_do(a, "DROP TABLE m");
+}
+
+/* Else a claim could see a later place used and not wait for the transaction of an earlier one. */
+void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
+{
+    static const char *const settings[] = {
+        "plan_cache_mode = force_generic_plan",
+        "plan_cache_mode = force_custom_plan",
+        "enable_indexscan = off",
+        "enable_nestloop = off",
+        "enable_material = off",
+    };
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
+              " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.place')");
+    TEST_ASSERT_EQUAL_STRING("22012", kit_state(a, "INSERT INTO pgwork.live_job DEFAULT VALUES"));
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        PGconn *c = kit_open();
+
+        kit_do(c, "SET %s", settings[i]);
+        for (int again = 0; again < 2; again++) {
+            kit_do(c, "SELECT pgwork.enqueue('q')");
+            TEST_ASSERT_EQUAL_INT64(
+                1, kit_number(c, "SELECT (array_agg(id) = array_agg(id ORDER BY id))::int FROM"
+                                 " pgwork.enqueue_many('q', '{1,2,3}')"));
+        }
+        kit_close(c);
+    }
+    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT nextval('pgwork.place')");
+    TEST_ASSERT_EQUAL_STRING("40 0 0 0 0", kit_places(a, "q"));
+}
+
 void test_many_with_one_key_make_one_job(void)
 {
     TEST_ASSERT_EQUAL_STRING("new,exists,exists",
@@ -522,6 +585,41 @@ void test_the_limit_itself_is_allowed(void)
                                 "200)], 1, repeat('h', 255))"));
 }
 
+/* On a queue that is there a job with nothing odd takes a shorter way. */
+void test_the_limits_of_a_plain_job_are_the_same(void)
+{
+    static const char *const priorities[] = {"10", "15", "32", "-1", "2147483647", "-2147483648"};
+
+    kit_do(a, "SELECT pgwork.queue_create('q', max_bytes => 100)");
+    for (int i = 0; i < 20; i++) /* each when it is new and when it is known */
+        kit_do(a, "SELECT pgwork.enqueue('q', priority => %d)", i / 2);
+    TEST_ASSERT_EQUAL_STRING("00112233445566778899",
+                             kit_text(a, "SELECT string_agg(priority::text, '' ORDER BY priority)"
+                                         " FROM pgwork.job"));
+    kit_do(a, "SELECT pgwork.enqueue('q', kind => NULL, priority => NULL)");
+    TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "SELECT count(*) FROM pgwork.job"
+                                             " WHERE priority = 0 AND kind = ''"));
+    for (size_t i = 0; i < sizeof(priorities) / sizeof(priorities[0]); i++)
+        kit_refused(a, "PW001", "priority|0 (first) .. 9",
+                    "SELECT pgwork.enqueue('q', priority => %s)", priorities[i]);
+    kit_do(a, "SELECT pgwork.enqueue('q', kind => repeat('k', 255))");
+    kit_refused(a, "PW001", "kind|255", "SELECT pgwork.enqueue('q', kind => repeat('k', 256))");
+
+    /* A text of n bytes is a payload of n + 12. */
+    kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(repeat('x', 88)))");
+    kit_refused(a, "PW002", "101|100", "SELECT pgwork.enqueue('q', to_jsonb(repeat('x', 89)))");
+    kit_do(a, "SELECT pgwork.enqueue('q', body => convert_to(repeat('x', 100), 'UTF8'))");
+    kit_refused(a, "PW002", "101|100",
+                "SELECT pgwork.enqueue('q', body => convert_to(repeat('x', 101), 'UTF8'))");
+    kit_refused(a, "PW002", "101|100",
+                "SELECT pgwork.enqueue('q', to_jsonb(repeat('x', 48)), body => "
+                "convert_to(repeat('x', 41), 'UTF8'))");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill(to_jsonb(repeat('x', 88)), '{50}'))");
+    kit_refused(a, "PW002", "100",
+                "SELECT pgwork.enqueue_many('q', ARRAY['1', to_jsonb(repeat('x', 200))])");
+    TEST_ASSERT_EQUAL_STRING("74 0 0 0 0", kit_places(a, "q"));
+}
+
 void test_the_limit_counts_what_is_in_a_payload_however_it_is_stored(void)
 {
     kit_do(a, "CREATE TEMP TABLE mine (payload jsonb);"
@@ -530,6 +628,10 @@ void test_the_limit_counts_what_is_in_a_payload_however_it_is_stored(void)
                              kit_text(a, "SELECT pg_column_size(payload) < 1000000 FROM mine"));
     kit_refused(a, "PW002", "16777216", "SELECT pgwork.enqueue('q', payload) FROM mine");
     kit_do(a, "SELECT pgwork.queue_create('q', max_bytes => 1000)");
+    kit_do(a, "CREATE TEMP TABLE ours AS"
+              " SELECT array_fill(to_jsonb(repeat('x', 5000)), '{2}') AS payloads");
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, "SELECT pg_column_size(payloads) < 1000 FROM ours"));
+    kit_refused(a, "PW002", "1000", "SELECT pgwork.enqueue_many('q', payloads) FROM ours");
     kit_refused(a, "PW002", "1000",
                 "SELECT pgwork.enqueue_many('q', '{1,2}', bodies => ARRAY[convert_to(repeat('x', "
                 "999), 'UTF8')])");
