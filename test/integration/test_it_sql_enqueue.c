@@ -3,6 +3,7 @@
 #include "pgtemp.h"
 #include "sqlkit.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -529,6 +530,56 @@ void test_a_time_that_is_past_means_now(void)
         a,
         "SELECT pgwork.enqueue('q', run_at => '2000-01-01'), pgwork.enqueue('q', delay_ms => 0)");
     TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
+}
+
+/* -- waking -------------------------------------------------------------------------------------
+ */
+
+/* How often b has woken a until now: a mark that b sends on another channel comes behind. */
+static int wakes(void)
+{
+    const long long end = kit_ms() + 30000;
+
+    kit_do(b, "NOTIFY mark");
+    for (int n = 0;;) {
+        PGnotify *note;
+        bool mark = false;
+
+        kit_do(a, "SELECT 1");
+        while (!mark && (note = PQnotifies(a)) != NULL) {
+            mark = strcmp(note->relname, "mark") == 0;
+            if (!mark)
+                TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q",
+                                         kit_text(b, "SELECT '%s %s'", note->relname, note->extra));
+            n += !mark;
+            PQfreemem(note);
+        }
+        if (mark) return n;
+        TEST_ASSERT_TRUE(kit_ms() < end);
+    }
+}
+
+void test_an_enqueue_wakes_who_sleeps_unless_the_queue_says_no(void)
+{
+    static const char *const calls[] = {"enqueue('q')", "enqueue_many('q', '{1,2}')",
+                                        "enqueue('q', tags => '{t}')",
+                                        "enqueue_many('q', '{1}', kinds => '{k}')"};
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "LISTEN mark");
+    kit_do(a, "LISTEN pgwork_wake_pgwork");
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        kit_do(b, "SELECT pgwork.%s", calls[i]);
+        TEST_ASSERT_EQUAL_INT(0, wakes()); /* awake */
+        kit_do(a, "SELECT pgwork.idle('{q}')");
+        kit_do(b, "SELECT pgwork.%s", calls[i]);
+        TEST_ASSERT_EQUAL_INT(1, wakes());
+        kit_do(b, "SELECT pgwork.queue_set('q', notify => false)");
+        kit_do(b, "SELECT pgwork.%s", calls[i]);
+        TEST_ASSERT_EQUAL_INT(0, wakes());
+        kit_do(b, "SELECT pgwork.queue_set('q', notify => true)");
+        kit_do(a, "SELECT pgwork.awake('{q}')");
+    }
 }
 
 /* -- limits -------------------------------------------------------------------------------------
