@@ -4,6 +4,8 @@
 #include "pgtemp.h"
 #include "itpgw.h"
 
+enum { PACKED = 33 }; /* so many claimed together go into a pack */
+
 static pgw *h;
 
 void setUp(void)
@@ -91,10 +93,11 @@ void test_overdue_leases_and_delayed_jobs(void)
 
     it_enqueue(h, "overdue", NULL);
     it_claim_one(h, "overdue");
-    it_enqueue(h, "overdue", NULL);
-    it_enqueue(h, "overdue", NULL);
-    ASSERT_ST(PGW_OK, it_claim(h, &pack, "overdue", 2), h);
-    TEST_ASSERT_EQUAL_size_t(2, pgw_batch_count(pack));
+    for (int i = 0; i < PACKED; i++)
+        it_enqueue(h, "overdue", NULL);
+    ASSERT_ST(PGW_OK, it_claim(h, &pack, "overdue", PACKED), h);
+    TEST_ASSERT_EQUAL_size_t(PACKED, pgw_batch_count(pack));
+    TEST_ASSERT_EQUAL_INT(1, pgtemp_number("SELECT count(*) FROM pgwork.pack"));
     pgw_batch_free(pack);
     later.delay_ms = 100000;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "overdue", &later, NULL), h);
@@ -105,7 +108,8 @@ void test_overdue_leases_and_delayed_jobs(void)
     ASSERT_HAS("good expired leases: ", visit(h)->text);
     pgtemp_exec(
         "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL;"
-        "UPDATE pgwork.pack SET ends = ARRAY[now() - interval '2 min', now() + interval '1 min'];"
+        "UPDATE pgwork.pack SET ends = now() - interval '2 min' ||"
+        " array_fill(now() + interval '1 min', ARRAY[cardinality(ids) - 1]);"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
     ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 2,",
                visit(h)->text);

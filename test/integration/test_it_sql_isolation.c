@@ -13,6 +13,7 @@ static PGconn *a;
 void setUp(void)
 {
     kit_begin();
+    kit_few(1); /* rows and packs */
     a = kit_open();
 }
 
