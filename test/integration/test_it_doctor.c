@@ -93,8 +93,7 @@ void test_overdue_leases_and_delayed_jobs(void)
 
     it_enqueue(h, "overdue", NULL);
     it_claim_one(h, "overdue");
-    for (int i = 0; i < PACKED; i++)
-        it_enqueue(h, "overdue", NULL);
+    for (int i = 0; i < PACKED; i++) it_enqueue(h, "overdue", NULL);
     ASSERT_ST(PGW_OK, it_claim(h, &pack, "overdue", PACKED), h);
     TEST_ASSERT_EQUAL_size_t(PACKED, pgw_batch_count(pack));
     TEST_ASSERT_EQUAL_INT(1, pgtemp_number("SELECT count(*) FROM pgwork.pack"));
