@@ -87,8 +87,9 @@ END $$;
 -- one never will be, but for transactions that ran at both. These are watched: when one has finished, the survey begins
 -- where its first place may be. Thus a survey costs as much as was claimed since the last one, however long vacuum is held back.
 -- (Transactions draw places after their ids, and `issued` is read before `running`, and that before the heads.)
--- Now and then a session surveys everything: what it believes may be wrong after all. The result is a new hint.
-CREATE FUNCTION pgwork._survey(queue integer, priorities integer, hint bigint[]) RETURNS bigint[]
+-- Now and then a session surveys everything: what it believes may be wrong after all. The result is a new hint, and `late`: so
+-- many stragglers lie together, far behind all else. A claim that asked for more would have to walk there before it hands these over.
+CREATE FUNCTION pgwork._survey(queue integer, priorities integer, INOUT hint bigint[], OUT late integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -108,7 +109,8 @@ DECLARE
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         -- As in _advance(). All lanes from their starts.
-        RETURN ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+        RETURN;
     END IF;
     IF last.queue IS DISTINCT FROM queue THEN
         last := (queue, 0, 0, nothing, nothing, '0', 0, 0, '{}', '{}');
@@ -144,6 +146,12 @@ BEGIN
     IF last.all_at > 0 THEN -- the first one compiles
         cost := extract(epoch FROM clock_timestamp() - began) * 1000;
     END IF;
+    SELECT nullif(count(*), 0) INTO late
+      FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)
+     CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+                          WHERE j.queue = _survey.queue AND j.lane = (l.i - 1)::smallint AND j.pos > l.head AND j.pos <= l.head + 1000 AND j.token IS NULL
+                          LIMIT 1000) j
+     WHERE l.head < l.before - 100000;
 
     SELECT coalesce(array_agg(r.x ORDER BY r.x), '{}'), coalesce(array_agg(coalesce(s.low, last.before) ORDER BY r.x), '{}') INTO new.slow, new.lows
       FROM unnest(running) r (x) LEFT JOIN unnest(last.slow, last.lows) s (x, low) ON s.x = r.x
@@ -176,14 +184,13 @@ BEGIN
     ELSE
         hint := ARRAY[0, 0, 0, 0, 0, 0, issued, ends::text::bigint, now_ms];
     END IF;
-    hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(300 + 300 * random() + 10 * cardinality(running), least(20 * cost, 5000)),
+    hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(500 + 500 * random() + 10 * cardinality(running), least(20 * cost, 5000)),
                   priorities | used]
             || hint[6:9] || queue::bigint
             || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
                       WHERE (priorities | used) >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
     PERFORM set_config(pgwork._slot('survey', queue), new::text, false), set_config(pgwork._slot('hint', queue), hint::text, false),
             pgwork._note(queue, used); -- rows may have come in by COPY, which notes nothing
-    RETURN hint;
 END $$;
 
 -- Queues by their first ready jobs: priority, then age.
@@ -239,6 +246,7 @@ DECLARE
     q record;
     hint bigint[];
     surveyed boolean;
+    late integer;
     now_is pg_snapshot;
     newest integer;
     running xid[];
@@ -368,9 +376,10 @@ BEGIN
         hint := nullif(current_setting(pgwork._slot('hint', q.id), true), '');
         surveyed := false;
         IF hint[10] = q.id THEN
-            -- Who finds jobs gets them at once, and a survey waits for the next claim that finds none; but not for long.
-            IF now_ms NOT BETWEEN hint[1] AND hint[4] + 1000 OR hint[5] & q.priorities <> q.priorities THEN
-                hint := pgwork._survey(q.id, q.priorities, hint);
+            IF now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities THEN
+                SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
+                wanted := least(wanted, late);
+                until := clock_timestamp();
                 surveyed := true;
             END IF;
         ELSE
@@ -455,13 +464,13 @@ BEGIN
                 PERFORM pgwork._wake(q.id, q.name, 1);
             END IF;
             wanted := wanted - got;
-            EXIT WHEN surveyed OR wanted > 0 AND (got > 0 OR now_ms < hint[3]) OR wanted = 0 AND now_ms <= hint[4];
-            hint := pgwork._survey(q.id, q.priorities, hint);
-            EXIT WHEN wanted = 0;
+            EXIT WHEN surveyed OR got > 0 OR wanted = 0 OR now_ms < hint[3];
+            SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
+            wanted := least(wanted, late);
             surveyed := true;
             until := clock_timestamp();
         END LOOP;
-        EXIT WHEN wanted = 0; -- or alone
+        EXIT WHEN wanted = 0; -- or alone, or late
     END LOOP;
 END $$;
 

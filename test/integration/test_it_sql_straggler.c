@@ -192,6 +192,29 @@ void test_a_late_commit_comes_to_the_session_that_passed_it(void)
     TEST_ASSERT_EQUAL_INT(1, jobs[0].attempt);
 }
 
+/* What else it asked for lies behind all that was claimed meanwhile: they would wait for that walk.
+ */
+void test_stragglers_from_long_ago_are_handed_over_before_the_rest_is_looked_for(void)
+{
+    long long id;
+    int got = BATCH;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    kit_put(late, "q");
+    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
+    bury(busy, id + 1);
+    kit_do(late, "COMMIT");
+    fill(1000);
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && got == BATCH; kit_sleep_ms(5))
+        got = kit_claim(busy, "q", BATCH, jobs);
+    TEST_ASSERT_EQUAL_INT(2, got);
+    TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
+    TEST_ASSERT_EQUAL_INT(BATCH, kit_claim(busy, "q", BATCH, jobs));
+    TEST_ASSERT_TRUE(jobs[0].id > id + 100000);
+}
+
 void test_a_released_savepoint_is_no_other_transaction(void)
 {
     long long first, second;
