@@ -2,7 +2,7 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
 # One long round each; --pin 1800 asks it as the targets are worded. The writer enqueues ten jobs of its own at its
-# beginning; at its end it commits, and it is seen how long these wait. pin-time.tsv has throughput and size by the second, the rest too.
+# beginning; at its end it commits, and it is seen how long these wait (looked at every 20 ms). pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
@@ -12,17 +12,20 @@ at all all "$pin_seconds" event released
 at all all $((pin_seconds + after)) event 'load ends'
 at all all $((pin_seconds + after + rest)) event end
 
-# pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait
+# pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait. They are looked up one by one: a look at a whole
+# table full of dead rows would take longer than what it is to measure.
 pin_own() {
+    echo 'CREATE TEMP TABLE own (id bigint)'
     case $1 in
-    pgwork) echo "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('{}'::jsonb, ARRAY[10]), '{own}')" ;;
-    onetable) echo "INSERT INTO onetable.job (kind) SELECT 'own' FROM generate_series(1, 10)" ;;
+    pgwork) echo "; INSERT INTO own SELECT id FROM pgwork.enqueue_many('q', array_fill('{}'::jsonb, ARRAY[10]))" ;;
+    onetable) echo "; WITH i AS (INSERT INTO onetable.job (kind) SELECT 'own' FROM generate_series(1, 10) RETURNING id) INSERT INTO own SELECT id FROM i" ;;
     esac
 }
 pin_waiting() {
     case $1 in
-    pgwork) echo "SELECT count(*) FROM pgwork.job WHERE kind = 'own' AND state = 'ready'" ;;
-    onetable) echo "SELECT count(*) FROM onetable.job WHERE kind = 'own' AND state = 0" ;;
+    pgwork) echo "SELECT count(*) FROM pgwork.live_job WHERE queue = (SELECT id FROM pgwork.queue WHERE name = 'q') AND lane = 1" \
+        "AND pos = ANY (ARRAY(SELECT id FROM own)) AND token IS NULL" ;;
+    onetable) echo "SELECT count(*) FROM onetable.job WHERE id = ANY (ARRAY(SELECT id FROM own)) AND state = 0" ;;
     esac
 }
 
@@ -39,7 +42,7 @@ pin_hold() {
             RAISE INFO 'claimed after % ms', extract(epoch FROM clock_timestamp() - t) * 1000; END \$\$;"
         ;;
     esac
-    { echo "$ph_begin"; sleep "$pin_seconds"; echo "$ph_end"; } | PGAPPNAME=pin psql -XqAt -v ON_ERROR_STOP=1 >/dev/null 2>"$out/pin.err" &
+    { echo "$ph_begin"; sleep "$pin_seconds"; echo "$ph_end"; } | PGAPPNAME=pin PGOPTIONS=$settled psql -XqAt -v ON_ERROR_STOP=1 >/dev/null 2>"$out/pin.err" &
     holder=$!
     until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND state = 'idle in transaction'")" = 1 ]; do sleep 0.05; done
 }
