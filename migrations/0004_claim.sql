@@ -51,7 +51,7 @@ RETURN 'pgwork.short_' || (hashtext(name) & 255)::text;
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
 -- are through, or for 50 ms; the rest is left to surveys.
-CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], short boolean) RETURNS text
+CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], short_ms bigint) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark bigint;
@@ -76,8 +76,8 @@ BEGIN
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
-    IF short THEN
-        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + 20, hint[10], hint[5], hint[6]] || hint[11:])::text, false);
+    IF short_ms > 0 THEN
+        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6]] || hint[11:])::text, false);
     END IF;
     RETURN set_config(pgwork._slot('hint', hint[10]::integer), hint::text, false);
 END $$;
@@ -456,7 +456,9 @@ BEGIN
                 SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
             END IF;
             IF got > 0 AND now_ms >= hint[2] AND NOT (surveyed OR wrote OR q.suspects) THEN
-                noted := pgwork._advance(current_name, n, issued, first, now_ms, hint, n <= few);
+                -- Small claims go by it for 20 ms; for longer in a session whose claims come so rarely that this one is late for that.
+                noted := pgwork._advance(current_name, n, issued, first, now_ms, hint,
+                                         CASE WHEN n <= few THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)
