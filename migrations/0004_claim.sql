@@ -232,18 +232,21 @@ DECLARE
     until timestamptz := clock_timestamp();
     now_ms bigint := date_part('epoch', until) * 1000;
     wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
-    few integer; -- up to so many jobs are leased in their rows; more go into a pack
-    short bigint[] := nullif(current_setting(pgwork._short(queues[1]), true), '');
-    passed bigint;
-    last bigint;
-    stamp text;
     wanted integer;
     got integer;
     accepted bigint[];
+    noted text;
+    -- the short way
+    short bigint[] := nullif(current_setting(pgwork._short(queues[1]), true), '');
+    stamp text;
+    passed bigint;
+    last bigint;
     rest record;
-    issued bigint;
+    -- the long way
+    few integer; -- up to so many jobs are leased in their rows; more go into a pack
     current_name text;
     q record;
+    issued bigint;
     hint bigint[];
     surveyed boolean;
     late integer;
@@ -257,7 +260,6 @@ DECLARE
     number bigint;
     pack_token uuid;
     ends timestamptz;
-    noted text;
 BEGIN
     stamp := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20); -- its fixed bits are in the middle
     -- The short way of small claims one upon another: one statement that completes and claims, since to start a statement, and to
