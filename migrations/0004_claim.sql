@@ -250,6 +250,7 @@ DECLARE
     hint bigint[];
     surveyed boolean;
     late integer;
+    sure boolean;
     now_is pg_snapshot;
     newest integer;
     running xid[];
@@ -377,6 +378,7 @@ BEGIN
         issued := coalesce(pg_sequence_last_value('pgwork.place'), 0);
         hint := nullif(current_setting(pgwork._slot('hint', q.id), true), '');
         surveyed := false;
+        sure := false;
         IF hint[10] = q.id THEN
             IF now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities THEN
                 SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
@@ -391,9 +393,9 @@ BEGIN
         LOOP
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
             -- each of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen
-            -- at once. A claim after a survey goes without that short cut, so that it cannot hide a row for long; and so does
-            -- one in a transaction that has written, which may have locked rows itself.
-            IF surveyed OR wrote OR q.suspects THEN
+            -- at once. Who finds nothing looks once more without that short cut, so that it cannot hide a row for long; and
+            -- a transaction that has written does without, since it may have locked rows itself.
+            IF sure OR wrote OR q.suspects THEN
                 newest := -2147483648;
                 running := '{}';
             ELSE
@@ -468,11 +470,14 @@ BEGIN
                 PERFORM pgwork._wake(q.id, q.name, 1);
             END IF;
             wanted := wanted - got;
-            EXIT WHEN surveyed OR got > 0 OR wanted = 0 OR now_ms < hint[3];
-            SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
-            wanted := least(wanted, late);
+            EXIT WHEN sure OR got > 0 OR wanted = 0 OR NOT surveyed AND now_ms < hint[3];
+            IF NOT surveyed THEN
+                SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
+                wanted := least(wanted, late);
+                until := clock_timestamp();
+            END IF;
             surveyed := true;
-            until := clock_timestamp();
+            sure := true;
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone, or late
     END LOOP;
