@@ -248,6 +248,7 @@ DECLARE
     q record;
     issued bigint;
     hint bigint[];
+    due boolean;
     surveyed boolean;
     late integer;
     sure boolean;
@@ -380,17 +381,19 @@ BEGIN
         surveyed := false;
         sure := false;
         IF hint[10] = q.id THEN
-            IF now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities THEN
+            due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
+        ELSE
+            due := false;
+            hint := ARRAY[now_ms, now_ms, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
+                    || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
+        END IF;
+        LOOP
+            IF due AND NOT surveyed THEN
                 SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
                 wanted := least(wanted, late);
                 until := clock_timestamp();
                 surveyed := true;
             END IF;
-        ELSE
-            hint := ARRAY[now_ms, now_ms, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
-                    || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
-        END IF;
-        LOOP
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
             -- each of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen
             -- at once. Who finds nothing looks once more without that short cut, so that it cannot hide a row for long; and
@@ -471,12 +474,7 @@ BEGIN
             END IF;
             wanted := wanted - got;
             EXIT WHEN sure OR got > 0 OR wanted = 0 OR NOT surveyed AND now_ms < hint[3];
-            IF NOT surveyed THEN
-                SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
-                wanted := least(wanted, late);
-                until := clock_timestamp();
-            END IF;
-            surveyed := true;
+            due := true;
             sure := true;
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone, or late
