@@ -168,6 +168,15 @@ void test_a_queue_that_keeps_what_is_done_keeps_it(int n)
 
 /* -- what comes next --------------------------------------------------------------------------- */
 
+/* With a hint that knows this priority, and all that were used before. */
+static void warm_with(int priority)
+{
+    fill_at(priority, 1);
+    kit_do(watch, "SELECT pgwork.queue_purge('q')");
+    set_hint(a, "'{0}'");
+    warm(a);
+}
+
 TEST_CASE(1)
 TEST_CASE(10)
 void test_what_is_done_goes_when_nothing_comes(int n)
@@ -238,10 +247,7 @@ TEST_CASE(10)
 void test_a_job_of_a_higher_priority_comes_first_at_once(int n)
 {
     fill_at(2, 1);
-    fill_at(5, 1);
-    kit_do(watch, "SELECT pgwork.queue_purge('q')");
-    set_hint(a, "'{0}'"); /* one made now knows the priorities */
-    warm(a);
+    warm_with(5);
     fill_at(5, 3 * n);
     take(a, n, mine);
     fill_at(2, 1);
@@ -259,10 +265,7 @@ TEST_CASE(1)
 TEST_CASE(10)
 void test_a_job_of_a_priority_never_used_before_comes_first_at_once(int n)
 {
-    fill_at(5, 1);
-    kit_do(watch, "SELECT pgwork.queue_purge('q')");
-    set_hint(a, "'{0}'");
-    warm(a);
+    warm_with(5);
     fill_at(5, 3 * n);
     take(a, n, mine);
     SAYS("ok", b, "complete", mine); /* and what is refused is told */
@@ -320,10 +323,7 @@ void test_a_claim_says_what_there_is_to_know(int n)
     static const char *const says[] = {"q|1|7|4|mail|{\"a\": 1}|\\x0102|{x,y}|00:01:00|t",
                                        "q|1|10|4||1|00:00:05|t"};
 
-    fill_at(4, 1);
-    kit_do(watch, "SELECT pgwork.queue_purge('q')");
-    set_hint(a, "'{0}'");
-    warm(a);
+    warm_with(4);
     fill(n);
     take(a, n, mine);
     kit_do(watch,
