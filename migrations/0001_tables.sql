@@ -123,6 +123,24 @@ CREATE TABLE pgwork.pack_out (
     PRIMARY KEY (queue, number, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
+-- What a look at the ready jobs of a queue has found, for all that claim of it (0004_claim.sql). Nothing that is worth a wait for the disk.
+CREATE UNLOGGED TABLE pgwork.survey (
+    queue   integer PRIMARY KEY,
+    at      bigint NOT NULL,   -- ms
+    cost    bigint NOT NULL,   -- ms that it took
+    all_at  bigint NOT NULL,   -- the last one from the start
+    all_due bigint NOT NULL,
+    used    integer NOT NULL,  -- bit p: jobs of priority p were there
+    late    integer,           -- so many stragglers lay together, far behind all else
+    issued  bigint NOT NULL,   -- the last place drawn
+    before  bigint NOT NULL,   -- and at the survey before
+    ends    xid8 NOT NULL,     -- transactions from here on began later: they draw places above `issued`
+    heads   bigint[] NOT NULL, -- by lane: nothing ready was seen up to there
+    floors  bigint[] NOT NULL, -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
+    slow    xid8[] NOT NULL,   -- transactions that ran at both
+    lows    bigint[] NOT NULL  -- what each of these may have enqueued lies above
+) WITH (fillfactor = 40);
+
 CREATE TABLE pgwork.delayed_job (
     run_at       timestamptz NOT NULL,
     id           bigint NOT NULL DEFAULT nextval('pgwork.place'),
@@ -213,6 +231,7 @@ COMMENT ON VIEW pgwork.migrations IS 'What was applied to this schema, and when.
 COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased one by one.';
 COMMENT ON TABLE pgwork.pack IS 'Jobs that were claimed together, and their lease.';
 COMMENT ON TABLE pgwork.pack_out IS 'Jobs that have left their pack already: finished, failed, given back.';
+COMMENT ON TABLE pgwork.survey IS 'Where claims begin to look, by queue; a hint.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
 COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

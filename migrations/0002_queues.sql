@@ -185,6 +185,7 @@ BEGIN
     DELETE FROM pgwork.done_job j WHERE j.queue = q.id;
     DELETE FROM pgwork.unique_key j WHERE j.queue = q.id;
     DELETE FROM pgwork.operation j WHERE j.queue = q.id;
+    DELETE FROM pgwork.survey j WHERE j.queue = q.id;
 END $$;
 
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, OUT ready bigint, OUT leased bigint,

@@ -24,20 +24,6 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 --                          [10] the queue   [11..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
 --   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
 --                          [4] who drew places up to this one is through   [5..] marks, as above
---   pgwork.survey_<slot>   what was found by the last survey, a look at all that lies above the floors:
-CREATE TYPE pgwork._survey AS (
-    queue   integer,
-    all_at  bigint,   -- ms: the last survey from the start
-    all_due bigint,
-    heads   bigint[], -- by lane: nothing ready was seen up to there
-    floors  bigint[], -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
-    ends    xid8,     -- transactions from here on began later: they draw places above `issued`
-    issued  bigint,   -- the last place
-    before  bigint,   -- and at the survey before
-    slow    xid8[],   -- transactions that ran at both
-    lows    bigint[]  -- what each of these may have enqueued lies above
-);
-
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are.
 CREATE FUNCTION pgwork._slot(what text, queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -87,11 +73,9 @@ END $$;
 -- one never will be, but for transactions that ran at both. These are watched: when one has finished, the survey begins
 -- where its first place may be. Thus a survey costs as much as was claimed since the last one, however long vacuum is held back.
 -- (Transactions draw places after their ids, and `issued` is read before `running`, and that before the heads.)
--- Now and then a session surveys everything: what it believes may be wrong after all. The result is a new hint, and `late`: so
--- many stragglers lie together, far behind all else. A claim that asked for more would have to walk there before it hands these over.
-CREATE FUNCTION pgwork._survey(queue integer, priorities integer, INOUT hint bigint[], OUT late integer)
+-- Now and then everything is surveyed: what is believed may be wrong after all.
+CREATE FUNCTION pgwork._survey(last pgwork.survey) RETURNS pgwork.survey
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
 DECLARE
     began timestamptz := clock_timestamp();
     now_ms bigint := extract(epoch FROM began) * 1000;
@@ -99,25 +83,10 @@ DECLARE
     now_is pg_snapshot := pg_current_snapshot();
     running xid8[] := ARRAY(SELECT pg_snapshot_xip(now_is));
     ends xid8 := pg_snapshot_xmax(now_is);
-    nothing CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
-    last pgwork._survey := nullif(current_setting(pgwork._slot('survey', queue), true), '')::pgwork._survey;
-    new pgwork._survey;
+    new pgwork.survey;
     writers xid[];
-    low bigint;
-    used integer;
-    cost bigint := 0;
+    low bigint := 0;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        -- As in _advance(). All lanes from their starts.
-        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
-        RETURN;
-    END IF;
-    IF last.queue IS DISTINCT FROM queue THEN
-        last := (queue, 0, 0, nothing, nothing, '0', 0, 0, '{}', '{}');
-        -- glibc gives memory back at the end of a transaction that took some 100 kB, and the next one gets it cleared anew: that was
-        -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
-        PERFORM length(repeat(' ', 1000000));
-    END IF;
     -- A snapshot ends behind the last transaction that is through. What runs with a higher id is not in it, though it may have
     -- drawn places long ago: on a quiet server that is the one that matters. Only an error tells which id is not given yet.
     BEGIN
@@ -133,23 +102,19 @@ BEGIN
     END;
     IF now_ms BETWEEN last.all_at AND last.all_due THEN
         low := (SELECT min(s.low) FROM unnest(last.slow, last.lows) s (x, low) WHERE s.x <> ALL (running));
-    ELSE
-        low := 0;
     END IF;
     SELECT array_agg(least(h.pos - 1, issued) ORDER BY l.i), array_agg(least(h.pos - 1, issued, l.head) ORDER BY l.i),
            bit_or(CASE WHEN h.pos IS NULL THEN 0 ELSE 1 << (l.i - 1)::integer / 2 END)
-      INTO new.heads, new.floors, used
+      INTO new.heads, new.floors, new.used
       FROM unnest(last.floors, last.heads) WITH ORDINALITY l (floor, head, i)
       LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
-                          WHERE j.queue = _survey.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
+                          WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h ON true;
-    IF last.all_at > 0 THEN -- the first one compiles
-        cost := extract(epoch FROM clock_timestamp() - began) * 1000;
-    END IF;
-    SELECT nullif(count(*), 0) INTO late
+    new.cost := CASE WHEN last.at = 0 THEN 0 ELSE extract(epoch FROM clock_timestamp() - began) * 1000 END; -- the first one compiles
+    SELECT nullif(count(*), 0) INTO new.late
       FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)
      CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                          WHERE j.queue = _survey.queue AND j.lane = (l.i - 1)::smallint AND j.pos > l.head AND j.pos <= l.head + 1000 AND j.token IS NULL
+                          WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > l.head AND j.pos <= l.head + 1000 AND j.token IS NULL
                           LIMIT 1000) j
      WHERE l.head < l.before - 100000;
 
@@ -167,30 +132,83 @@ BEGIN
         SELECT array_agg(CASE WHEN s.x::xid = ANY (writers) THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
           FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);
     END IF;
-    new.queue := queue;
+    new.queue := last.queue;
+    new.at := now_ms;
+    new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
+    new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * new.cost) ELSE last.all_due END;
     new.ends := ends;
     new.issued := issued;
     new.before := last.issued;
-    new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
-    new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
+    RETURN new;
+END $$;
 
-    IF hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000 THEN
-        IF now_ms >= hint[9] + 50 THEN -- also in sessions that never get to _advance()
-            hint[6] := hint[7];
-            hint[7] := issued;
-            hint[8] := ends::text::bigint;
-            hint[9] := now_ms;
-        END IF;
-    ELSE
-        hint := ARRAY[0, 0, 0, 0, 0, 0, issued, ends::text::bigint, now_ms];
+-- A new hint. One session surveys, and the others go by what it saw: if each walked over what all of them have claimed, many
+-- of them would do little else. The lock makes surveys follow one another, each in sight of the one before. It is held until the
+-- transaction ends; when that takes long, the others survey for themselves.
+-- `late`: so many stragglers lie together, far behind all else. A claim that asked for more would have to walk there before
+-- it hands these over.
+CREATE FUNCTION pgwork._look_round(queue integer, priorities integer, patience_ms integer, INOUT hint bigint[], OUT late integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    known boolean := hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000;
+    mine boolean := false;
+    looked boolean := false;
+    s pgwork.survey;
+    used integer;
+    nowhere CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- As in _advance(). All lanes from their starts.
+        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+        RETURN;
     END IF;
-    hint := ARRAY[now_ms, now_ms + 5, now_ms + greatest(50, least(20 * cost, 5000)), now_ms + greatest(500 + 500 * random() + 10 * cardinality(running), least(20 * cost, 5000)),
-                  priorities | used]
-            || hint[6:9] || queue::bigint
-            || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(new.heads) WITH ORDINALITY l (head, i)
-                      WHERE (priorities | used) >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
-    PERFORM set_config(pgwork._slot('survey', queue), new::text, false), set_config(pgwork._slot('hint', queue), hint::text, false),
-            pgwork._note(queue, used); -- rows may have come in by COPY, which notes nothing
+    IF current_setting('pgwork.settled', true) IS NULL THEN
+        -- glibc gives memory back at the end of a transaction that took some 100 kB, and the next one gets it cleared anew: that was
+        -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
+        PERFORM length(repeat(' ', 1000000)), set_config('pgwork.settled', '', false);
+    END IF;
+    FOR i IN 1 .. 2 LOOP
+        SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue;
+        EXIT WHEN now_ms - s.at BETWEEN 0 AND greatest(patience_ms, least(20 * s.cost, 5000)) * CASE WHEN i = 1 OR mine THEN 1 ELSE 4 END;
+        IF i = 1 THEN
+            mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue)); -- and look once more: another one may just have been through
+        ELSE
+            IF s.queue IS NULL THEN
+                s := (queue, 0, 0, 0, 0, 0, NULL, 0, 0, '0', nowhere, nowhere, '{}', '{}');
+            END IF;
+            s := pgwork._survey(s);
+            looked := true;
+            late := s.late;
+            IF mine THEN
+                INSERT INTO pgwork.survey SELECT s.*
+                ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
+                SET (at, cost, all_at, all_due, used, late, issued, before, ends, heads, floors, slow, lows) = (SELECT
+                    s.at, s.cost, s.all_at, s.all_due, s.used, s.late, s.issued, s.before, s.ends, s.heads, s.floors, s.slow, s.lows);
+                PERFORM pgwork._note(queue, s.used); -- rows may have come in by COPY, which notes nothing
+            END IF;
+        END IF;
+    END LOOP;
+
+    used := priorities | s.used;
+    IF known IS NOT TRUE THEN
+        hint := ARRAY[0, 0, 0, 0, 0, s.before, s.issued, s.ends::text::bigint, s.at, queue];
+    ELSIF s.at > hint[9] THEN
+        hint := hint[1:5] || ARRAY[greatest(hint[6], s.before), s.issued, s.ends::text::bigint, s.at] || hint[10:];
+    END IF;
+    IF now_ms >= hint[9] + 50 THEN
+        hint[6] := hint[7];
+    END IF;
+    IF looked OR hint[5] <> used OR s.at > hint[1] AND s.late IS NULL THEN
+        hint := ARRAY[s.at, now_ms + 5, 0, 0, used] || hint[6:10]
+                || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(s.heads) WITH ORDINALITY l (head, i)
+                          WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
+    END IF; -- else its own marks are nearer: who has surveyed takes the stragglers
+    hint[2] := CASE WHEN known THEN hint[2] ELSE 0 END;
+    hint[3] := s.at + greatest(50, least(20 * s.cost, 5000));
+    hint[4] := now_ms + greatest(500 + 500 * random(), least(20 * s.cost, 5000));
+    PERFORM set_config(pgwork._slot('hint', queue), hint::text, false);
 END $$;
 
 -- Queues by their first ready jobs: priority, then age.
@@ -218,6 +236,34 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
+-- Waits for a turn, if many sessions are writing just now: a claim passes over all that others are just claiming, and with 256 sessions
+-- on two cores it did little else. So as many claim at a time as claim some 800 jobs together, but four in any case. The others sleep
+-- for some ms; for two seconds at most, since a turn ends with the transaction, and that may stay open. Who would wait with an old
+-- snapshot does without. Returns whether there was a wait.
+CREATE FUNCTION pgwork._wait_for_turn(queue text, n integer) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    turns CONSTANT integer := greatest(4, 800 / n);
+    began CONSTANT timestamptz := clock_timestamp();
+    turn integer := turns * random();
+BEGIN
+    IF cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ',')) < turns
+       OR current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN false;
+    END IF;
+    FOR i IN 1 .. 200 LOOP
+        FOR j IN 1 .. turns LOOP
+            turn := (turn + 1) % turns;
+            IF pg_try_advisory_xact_lock(pgwork._lock('turn ' || queue, turn)) THEN
+                RETURN i > 1;
+            END IF;
+        END LOOP;
+        EXIT WHEN clock_timestamp() > began + interval '2 s';
+        PERFORM pg_sleep(0.005 + 0.02 * least(i, 5) * random());
+    END LOOP;
+    RETURN true;
+END $$;
+
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction). The settings hold for all that it calls.
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
@@ -243,7 +289,8 @@ DECLARE
     last bigint;
     rest record;
     -- the long way
-    few integer; -- up to so many jobs are leased in their rows; more go into a pack
+    -- up to so many jobs are leased in their rows; more go into a pack (another value is for tests: packs of two)
+    few integer := coalesce(nullif(current_setting('pgwork.few', true), ''), '32');
     current_name text;
     q record;
     issued bigint;
@@ -358,12 +405,15 @@ BEGIN
             PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
             PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
         END IF;
+        IF n > few AND NOT wrote AND pgwork._wait_for_turn(queues[1], n) THEN
+            until := clock_timestamp();
+            now_ms := date_part('epoch', until) * 1000;
+        END IF;
         IF done_ids <> '{}' THEN
             accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
         END IF;
         wanted := n;
     END IF;
-    few := coalesce(nullif(current_setting('pgwork.few', true), ''), '32'); -- another value is for tests: packs of two
     IF done_ids <> '{}' AND cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
         RETURN QUERY
         SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
@@ -383,16 +433,17 @@ BEGIN
         IF hint[10] = q.id THEN
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
         ELSE
-            due := false;
+            -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.
+            due := EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.at BETWEEN now_ms - 2000 AND now_ms);
             hint := ARRAY[now_ms, now_ms, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
                     || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
         LOOP
             IF due AND NOT surveyed THEN
-                SELECT s.* INTO hint, late FROM pgwork._survey(q.id, q.priorities, hint) s;
+                SELECT l.* INTO hint, late FROM pgwork._look_round(q.id, q.priorities, CASE WHEN sure THEN 50 ELSE 500 END, hint) l;
                 wanted := least(wanted, late);
                 until := clock_timestamp();
-                surveyed := true;
+                surveyed := now_ms < hint[3];
             END IF;
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
             -- each of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen
@@ -462,7 +513,7 @@ BEGIN
                 )
                 SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
             END IF;
-            IF got > 0 AND now_ms >= hint[2] AND NOT (surveyed OR wrote OR q.suspects) THEN
+            IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) THEN
                 -- Small claims go by it for 20 ms; for longer in a session whose claims come so rarely that this one is late for that.
                 noted := pgwork._advance(current_name, n, issued, first, now_ms, hint,
                                          CASE WHEN n <= few THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);

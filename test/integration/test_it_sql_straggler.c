@@ -56,21 +56,22 @@ static const char *memory(PGconn *conn, const char *what)
     return text && *text ? text : NULL;
 }
 
-/* Something of the hint, as h, and of the survey, as s; 0: neither is there. */
+/* Something of the session's hint, as h, and of what all surveys have left, as s; 0: neither is
+ * there. */
 static long long recall(PGconn *conn, const char *format, ...)
 {
-    const char *hint = memory(conn, "hint"), *survey = memory(conn, "survey");
+    const char *hint = memory(conn, "hint");
     char what[1000];
     va_list args;
 
-    if (!hint || !survey) return 0;
+    if (!hint) return 0;
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    return kit_number(watch,
-                      "SELECT coalesce((%s)::bigint, 0) FROM (SELECT '%s'::bigint[] AS h) h,"
-                      " (SELECT ('%s'::pgwork._survey).*) s",
-                      what, hint, survey);
+    return kit_number(conn,
+                      "SELECT coalesce((SELECT (%s)::bigint FROM (SELECT '%s'::bigint[] AS h) h,"
+                      " pgwork.survey s), 0)",
+                      what, hint);
 }
 
 static long long mark(PGconn *conn)
@@ -122,6 +123,7 @@ static void surveys(PGconn *conn, int n)
             " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
             " WHERE h IS NOT NULL");
         kit_do(conn, "SELECT set_config(pgwork._short('q'), '', false)"); /* the long way */
+        kit_do(conn, "UPDATE pgwork.survey SET at = at - 10000");
         for (int i = 0; i < 2; i++) step(conn);
         TEST_ASSERT_GREATER_THAN_INT64_MESSAGE(0, recall(conn, "h[4]"), "no survey");
     }
@@ -646,21 +648,74 @@ void test_marks_follow_in_a_session_that_claims_where_it_has_written(void)
     TEST_ASSERT_TRUE_MESSAGE(mark(busy) >= id, "the marks do not move on");
 }
 
-/* -- what is remembered wrongly ---------------------------------------------------------------- */
+/* -- what sessions know from each other -------------------------------------------------------- */
 
-static void forge(PGconn *conn, const char *what, const char *format, ...)
+/* It would pass over the remains of all that was claimed before it came. */
+void test_a_new_session_begins_where_others_are(void)
 {
-    char value[1000];
-    va_list args;
+    PGconn *fresh = kit_open();
+    long long id = fill(2000);
 
-    va_start(args, format);
-    vsnprintf(value, sizeof(value), format, args);
-    va_end(args);
-    kit_do(
-        conn,
-        "SELECT set_config(pgwork._slot('%s', id), %s, false) FROM pgwork.queue WHERE name = 'q'",
-        what, value);
+    kit_do(late,
+           "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM pgwork.job");
+    for (int got = 0; got < 2000;) got += kit_claim(busy, "q", 200, jobs);
+    bury(busy, id);
+    step(fresh);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(id, mark(fresh));
 }
+
+/* Its transaction keeps the lock. */
+void test_others_survey_while_the_one_that_did_stays_open(void)
+{
+    long long id;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    bury(busy, id);
+    kit_do(watch, "UPDATE pgwork.survey SET at = at - 60000");
+    kit_do(other, "BEGIN");
+    surveys(other, 1);
+    TEST_ASSERT_EQUAL_INT64_MESSAGE(
+        0,
+        kit_number(watch, "SELECT pg_try_advisory_lock(pgwork._lock('survey', id))::integer"
+                          " FROM pgwork.queue WHERE name = 'q'"),
+        "the other one does not survey");
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+    kit_do(other, "COMMIT");
+}
+
+void test_a_survey_that_is_rolled_back_has_not_been(void)
+{
+    long long id;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    pass(busy, id);
+    kit_do(other, "BEGIN");
+    surveys(other, 3);
+    kit_do(late, "COMMIT");
+    kit_do(other, "ROLLBACK");
+    hunt(busy, id);
+}
+
+/* The table does not survive a crash, nor a failover. */
+void test_surveys_that_are_lost_are_made_again(void)
+{
+    long long id;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    bury(busy, id);
+    kit_do(watch, "TRUNCATE pgwork.survey");
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* -- what is remembered wrongly ---------------------------------------------------------------- */
 
 #define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 #define FAR "999999999" /* place, not to be reached */
@@ -683,22 +738,30 @@ void test_wrong_hints_hide_no_job(void)
         "'{}'",
         "(ARRAY[" NOW ", 1, " NOW " + 500, 32, 33])::text",
     };
+    /* at and all_at, all_due; all far ahead */
     static const char *const surveys_too[] = {
-        NULL,
-        /* from the future, with all far ahead */
-        "(id, " NOW " + 3600000, " NOW " + 7200000, array_fill(" FAR ", ARRAY[20]), array_fill(" FAR
-        ", ARRAY[20]), '9'::xid8, 1, 1, '{}'::xid8[], '{}'::bigint[])::text",
-        /* another queue's */
-        "(id + 256, " NOW ", " NOW " + 60000, array_fill(" FAR ", ARRAY[20]), array_fill(" FAR
-        ", ARRAY[20]), '9'::xid8, 1, 1, '{}'::xid8[], '{}'::bigint[])::text",
+        NULL, NOW " + 3600000, " NOW " + 7200000", /* from the future */
+        NOW " - 60000, " NOW,                      /* long past */
     };
 
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < sizeof(surveys_too) / sizeof(surveys_too[0]); k++) {
             long long id = kit_put(producer, "q");
 
-            forge(busy, "hint", "%s", hints[i]);
-            if (surveys_too[k]) forge(busy, "survey", "%s", surveys_too[k]);
+            kit_do(busy,
+                   "SELECT set_config(pgwork._slot('hint', id), %s, false)"
+                   " FROM pgwork.queue WHERE name = 'q'",
+                   hints[i]);
+            if (surveys_too[k])
+                kit_do(watch,
+                       "INSERT INTO pgwork.survey SELECT q.id, a.at, 0, a.at, a.due, 1, NULL, " FAR
+                       ", " FAR ", '9', f, f, '{}', '{}' FROM pgwork.queue q,"
+                       " (VALUES (%s)) a (at, due), (SELECT array_fill(" FAR
+                       "::bigint, ARRAY[20])) f (f)"
+                       " ON CONFLICT (queue) DO UPDATE SET (at, all_at, all_due, heads, floors) ="
+                       " (SELECT excluded.at, excluded.all_at, excluded.all_due, excluded.heads,"
+                       " excluded.floors)",
+                       surveys_too[k]);
             await(busy, id);
         }
 }

@@ -1,0 +1,181 @@
+/* Turns: where many sessions write, large claims of a queue go few at a time. They wait for that,
+ * but not for ever, and get what they would have got. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 4, LARGE = 1000, JOBS = 100, PATIENCE_MS = 30000 };
+
+static PGconn *a, *watch, *holder, *writers[TURNS];
+static struct took jobs[LARGE];
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    watch = kit_open();
+    holder = kit_open();
+    kit_do(watch, "SELECT pgwork.queue_create('q'), pgwork.queue_create('r')");
+    kit_do(watch,
+           "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]))",
+           JOBS);
+    for (int i = 0; i < TURNS; i++) writers[i] = kit_open();
+}
+
+void tearDown(void)
+{
+    kit_end();
+}
+
+/* -- a crowd ----------------------------------------------------------------------------------- */
+
+/* A snapshot tells of those that are older than the last one that is through. */
+static void write_all(void)
+{
+    for (int i = 0; i < TURNS; i++) kit_do(writers[i], "BEGIN; SELECT pg_current_xact_id()");
+    kit_do(watch, "SELECT pg_current_xact_id()");
+}
+
+static void take_turns(const char *queue, int n)
+{
+    kit_do(holder,
+           "BEGIN; SELECT pg_advisory_xact_lock(pgwork._lock('turn %s', i))"
+           " FROM generate_series(0, %d) i",
+           queue, n - 1);
+}
+
+static long long turns_of(PGconn *conn)
+{
+    return kit_number(watch,
+                      "SELECT count(*) FROM pg_locks l, generate_series(0, 100) i"
+                      " WHERE l.locktype = 'advisory' AND l.pid = %d AND l.granted AND"
+                      " l.classid::bigint << 32 | l.objid::bigint = pgwork._lock('turn q', i)",
+                      PQbackendPID(conn));
+}
+
+static void send_claim(PGconn *conn)
+{
+    kit_send(conn, "SELECT count(*) FROM pgwork.claim('{q}', %d, 'somebody')", LARGE);
+}
+
+static void check_that_it_sleeps(PGconn *conn)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(1)) {
+        const char *event = kit_text(
+            watch, "SELECT wait_event FROM pg_stat_activity WHERE pid = %d", PQbackendPID(conn));
+
+        if (event && !strcmp(event, "PgSleep")) return;
+    }
+    TEST_FAIL_MESSAGE("does not wait for its turn");
+}
+
+static void check_that_it_gets_all(PGconn *conn)
+{
+    TEST_ASSERT_EQUAL_STRING("100", kit_answer(conn));
+    TEST_ASSERT_EQUAL_STRING("0 100 0 0 0", kit_places(watch, "q"));
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+void test_a_large_claim_waits_while_others_have_all_turns(void)
+{
+    write_all();
+    take_turns("q", TURNS);
+    send_claim(a);
+    check_that_it_sleeps(a);
+    TEST_ASSERT_EQUAL_STRING("100 0 0 0 0", kit_places(watch, "q"));
+    kit_do(holder, "COMMIT");
+    check_that_it_gets_all(a);
+}
+
+/* Who has a turn may stay in its transaction. */
+void test_it_does_not_wait_for_ever(void)
+{
+    write_all();
+    take_turns("q", TURNS);
+    send_claim(a);
+    check_that_it_sleeps(a);
+    check_that_it_gets_all(a);
+    TEST_ASSERT_EQUAL_INT64(0, turns_of(a));
+}
+
+void test_a_wait_can_be_cancelled_and_nothing_is_lost(void)
+{
+    char error[256];
+    PGcancel *cancel = PQgetCancel(a);
+
+    write_all();
+    take_turns("q", TURNS);
+    kit_claim(a, "r", 1, jobs);
+    send_claim(a);
+    check_that_it_sleeps(a);
+    TEST_ASSERT_TRUE_MESSAGE(PQcancel(cancel, error, sizeof(error)), error);
+    PQfreeCancel(cancel);
+    for (PGresult *res; (res = PQgetResult(a)); PQclear(res))
+        TEST_ASSERT_EQUAL_STRING("57014", PQresultErrorField(res, PG_DIAG_SQLSTATE));
+    kit_do(holder, "COMMIT");
+    TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
+}
+
+/* It completes after the wait: done jobs are not locked meanwhile, and the lease begins then. */
+void test_what_is_done_waits_with_it(void)
+{
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    write_all();
+    take_turns("q", TURNS);
+    kit_send(a,
+             "SELECT count(*) FROM pgwork.claim('{q}', %d, 'somebody', NULL, '{%lld}', '{%s}') c"
+             " WHERE c.lease_until >= c.server_time + interval '30 s'"
+             " AND c.server_time > statement_timestamp()",
+             LARGE, jobs[0].id, jobs[0].token);
+    check_that_it_sleeps(a);
+    kit_do(holder, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("99", kit_answer(a));
+    TEST_ASSERT_EQUAL_STRING("0 99 0 0 0", kit_places(watch, "q"));
+}
+
+/* -- who takes a turn -------------------------------------------------------------------------- */
+
+void test_a_turn_is_taken_only_in_a_crowd(void)
+{
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
+    TEST_ASSERT_EQUAL_INT64(0, turns_of(a));
+    kit_do(a, "ROLLBACK; BEGIN");
+    write_all();
+    TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
+    TEST_ASSERT_EQUAL_INT64(1, turns_of(a));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_INT64(0, turns_of(a));
+}
+
+void test_a_turn_that_is_left_is_found(void)
+{
+    write_all();
+    take_turns("q", TURNS - 1);
+    for (int i = 0; i < 20; i++) {
+        kit_do(a, "BEGIN");
+        TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
+        TEST_ASSERT_EQUAL_INT64(1, turns_of(a));
+        kit_do(a, "ROLLBACK");
+    }
+}
+
+TEST_CASE("claim('{q}', 32, 'me')", "", 32)  /* a small one */
+TEST_CASE("claim('{r}', 1000, 'me')", "", 0) /* of another queue */
+TEST_CASE("claim('{q}', 1000, 'me')", " ISOLATION LEVEL REPEATABLE READ", 100) /* an old snapshot */
+TEST_CASE("claim('{q}', 1000, 'me')", "; SELECT pg_current_xact_id()",
+          100) /* others may wait for it */
+void test_these_go_without(const char *claim, const char *begin, int expected)
+{
+    write_all();
+    take_turns("q", TURNS);
+    kit_do(a, "BEGIN%s", begin);
+    TEST_ASSERT_EQUAL_INT64(expected, kit_number(a, "SELECT count(*) FROM pgwork.%s", claim));
+    TEST_ASSERT_EQUAL_INT64(0, turns_of(a));
+    kit_do(a, "COMMIT");
+}
