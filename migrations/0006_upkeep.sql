@@ -234,6 +234,7 @@ BEGIN
         GET DIAGNOSTICS n_part = ROW_COUNT;
         pruned := pruned + n_part;
         DELETE FROM pgwork.pack p WHERE p.queue = gone;
+        DELETE FROM pgwork.survey s WHERE s.queue = gone;
         DELETE FROM pgwork.pack_out o WHERE o.queue = gone;
         DELETE FROM pgwork.delayed_job j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.delayed_job d WHERE d.queue = gone LIMIT greatest(0, batch - pruned) FOR UPDATE SKIP LOCKED));
