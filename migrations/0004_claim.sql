@@ -144,15 +144,16 @@ END $$;
 
 -- A new hint. One session surveys, and the others go by what it saw: if each walked over what all of them have claimed, many
 -- of them would do little else. The lock makes surveys follow one another, each in sight of the one before. It is held until the
--- transaction ends; when that takes long, the others survey for themselves.
+-- transaction ends; when that takes long, the others survey for themselves, and so does at once who found nothing.
 -- `late`: so many stragglers lie together, far behind all else. A claim that asked for more would have to walk there before
 -- it hands these over.
-CREATE FUNCTION pgwork._look_round(queue integer, priorities integer, patience_ms integer, INOUT hint bigint[], OUT late integer)
+CREATE FUNCTION pgwork._look_round(queue integer, priorities integer, found_nothing boolean, INOUT hint bigint[], OUT late integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
     known boolean := hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000;
+    patience_ms CONSTANT integer := CASE WHEN found_nothing THEN 50 ELSE 500 END;
     mine boolean := false;
     looked boolean := false;
     s pgwork.survey;
@@ -171,9 +172,9 @@ BEGIN
     END IF;
     FOR i IN 1 .. 2 LOOP
         SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue;
-        EXIT WHEN now_ms - s.at BETWEEN 0 AND greatest(patience_ms, least(20 * s.cost, 5000)) * CASE WHEN i = 1 OR mine THEN 1 ELSE 4 END;
-        IF i = 1 THEN
-            mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue)); -- and look once more: another one may just have been through
+        EXIT WHEN now_ms - s.at BETWEEN 0 AND greatest(patience_ms, least(20 * s.cost, 5000)) * CASE WHEN i = 1 OR mine OR found_nothing THEN 1 ELSE 4 END;
+        IF i = 1 THEN -- and look once more, then: another one may just have been through
+            mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
         ELSE
             IF s.queue IS NULL THEN
                 s := (queue, 0, 0, 0, 0, 0, NULL, 0, 0, '0', nowhere, nowhere, '{}', '{}');
@@ -192,7 +193,7 @@ BEGIN
     END LOOP;
 
     used := priorities | s.used;
-    IF known IS NOT TRUE THEN
+    IF NOT known THEN
         hint := ARRAY[0, 0, 0, 0, 0, s.before, s.issued, s.ends::text::bigint, s.at, queue];
     ELSIF s.at > hint[9] THEN
         hint := hint[1:5] || ARRAY[greatest(hint[6], s.before), s.issued, s.ends::text::bigint, s.at] || hint[10:];
@@ -289,8 +290,7 @@ DECLARE
     last bigint;
     rest record;
     -- the long way
-    -- up to so many jobs are leased in their rows; more go into a pack (another value is for tests: packs of two)
-    few integer := coalesce(nullif(current_setting('pgwork.few', true), ''), '32');
+    few integer; -- up to so many jobs are leased in their rows; more go into a pack
     current_name text;
     q record;
     issued bigint;
@@ -405,7 +405,7 @@ BEGIN
             PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
             PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
         END IF;
-        IF n > few AND NOT wrote AND pgwork._wait_for_turn(queues[1], n) THEN
+        IF n > 32 AND NOT wrote AND pgwork._wait_for_turn(queues[1], n) THEN
             until := clock_timestamp();
             now_ms := date_part('epoch', until) * 1000;
         END IF;
@@ -414,6 +414,7 @@ BEGIN
         END IF;
         wanted := n;
     END IF;
+    few := coalesce(nullif(current_setting('pgwork.few', true), ''), '32'); -- another value is for tests: packs of two
     IF done_ids <> '{}' AND cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
         RETURN QUERY
         SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
@@ -434,13 +435,14 @@ BEGIN
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
         ELSE
             -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.
-            due := EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.at BETWEEN now_ms - 2000 AND now_ms);
-            hint := ARRAY[now_ms, now_ms, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
+            due := current_setting('transaction_isolation') = 'read committed'
+                   AND EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.at BETWEEN now_ms - 2000 AND now_ms);
+            hint := ARRAY[0, 0, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
                     || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
         LOOP
             IF due AND NOT surveyed THEN
-                SELECT l.* INTO hint, late FROM pgwork._look_round(q.id, q.priorities, CASE WHEN sure THEN 50 ELSE 500 END, hint) l;
+                SELECT l.* INTO hint, late FROM pgwork._look_round(q.id, q.priorities, sure, hint) l;
                 wanted := least(wanted, late);
                 until := clock_timestamp();
                 surveyed := now_ms < hint[3];

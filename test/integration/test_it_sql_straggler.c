@@ -14,6 +14,8 @@
 
 enum { PATIENCE_MS = 30000, BATCH = 5 }; /* a full survey, every 60 s, would help */
 
+#define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
 static PGconn *producer, *busy, *late, *other, *watch;
 static struct took jobs[10000];
 static int lane; /* in which the test's jobs lie */
@@ -660,6 +662,7 @@ void test_a_new_session_begins_where_others_are(void)
            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM pgwork.job");
     for (int got = 0; got < 2000;) got += kit_claim(busy, "q", 200, jobs);
     bury(busy, id);
+    kit_do(watch, "UPDATE pgwork.survey SET at = " NOW);
     step(fresh);
     TEST_ASSERT_GREATER_OR_EQUAL_INT64(id, mark(fresh));
 }
@@ -717,7 +720,6 @@ void test_surveys_that_are_lost_are_made_again(void)
 
 /* -- what is remembered wrongly ---------------------------------------------------------------- */
 
-#define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 #define FAR "999999999" /* place, not to be reached */
 
 void test_wrong_hints_hide_no_job(void)
