@@ -18,12 +18,13 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 -- What a session remembers of a queue between claims, so that a claim need not walk over the remains of all
 -- jobs before it while vacuum is held back. It is a hint, in custom settings of the session: lost with it, rolled back with the
 -- claim, and never what decides.
---   pgwork.hint_<slot>     [1] when it was made and [2] shall be renewed, ms   [3] when a claim may ask for a survey   [4] when one is due
+--   pgwork.hint_<slot>     [1] when it was made and [2] shall be renewed, ms   [3] when a claim that finds nothing, and [4] any, looks round
 --                          [5] priorities in use   [6] who drew places up to this one is through
 --                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
 --                          [10] the queue   [11..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
 --   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
 --                          [4] who drew places up to this one is through   [5..] marks, as above
+-- What sessions know from each other is in the table pgwork.survey.
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are.
 CREATE FUNCTION pgwork._slot(what text, queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
