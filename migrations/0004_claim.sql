@@ -130,7 +130,8 @@ BEGIN
                  GROUP BY l.virtualtransaction
                 HAVING bool_or(l.relation = 'pgwork.place'::regclass AND l.mode = 'RowExclusiveLock'
                                AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))) w;
-        SELECT array_agg(CASE WHEN s.x::xid = ANY (writers) THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
+        -- But who has finished since the look at the jobs holds nothing any more, and that look has not seen what it brought.
+        SELECT array_agg(CASE WHEN s.x::xid = ANY (writers) OR pg_xact_status(s.x) IS DISTINCT FROM 'in progress' THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
           FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);
     END IF;
     new.queue := last.queue;

@@ -113,19 +113,24 @@ static void step(PGconn *conn)
     kit_sleep_ms(3);
 }
 
-/* So many surveys more, without waiting for their time. */
+/* Its next claim surveys, whatever the time. */
+static void survey_next(PGconn *conn)
+{
+    kit_do(conn,
+           "SELECT set_config(name, (h[1:3] || 0::bigint || h[5:])::text, false)"
+           " FROM (SELECT pgwork._slot('hint', id) FROM pgwork.queue WHERE name = 'q') q (name),"
+           " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
+           " WHERE h IS NOT NULL");
+    kit_do(conn, "SELECT set_config(pgwork._short('q'), '', false)"); /* the long way */
+    kit_do(conn, "UPDATE pgwork.survey SET at = at - 10000");
+}
+
+/* So many surveys more. */
 static void surveys(PGconn *conn, int n)
 {
     while (n-- > 0) {
         step(conn); /* the first of a session leaves a hint */
-        kit_do(
-            conn,
-            "SELECT set_config(name, (h[1:3] || 0::bigint || h[5:])::text, false)"
-            " FROM (SELECT pgwork._slot('hint', id) FROM pgwork.queue WHERE name = 'q') q (name),"
-            " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
-            " WHERE h IS NOT NULL");
-        kit_do(conn, "SELECT set_config(pgwork._short('q'), '', false)"); /* the long way */
-        kit_do(conn, "UPDATE pgwork.survey SET at = at - 10000");
+        survey_next(conn);
         for (int i = 0; i < 2; i++) step(conn);
         TEST_ASSERT_GREATER_THAN_INT64_MESSAGE(0, recall(conn, "h[4]"), "no survey");
     }
@@ -372,6 +377,26 @@ void test_a_producer_that_waits_with_its_place_for_a_key(void)
     surveys(busy, 3);
     bury(busy, id);
     kit_do(late, "COMMIT");
+    hunt(busy, id);
+}
+
+/* After the look at the jobs, before the look at who may bring some: that one reads pg_database. */
+void test_a_commit_in_the_midst_of_a_survey(void)
+{
+    long long id;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    bury(busy, id);
+    fill(BATCH);
+    survey_next(busy);
+    kit_do(other, "BEGIN; LOCK TABLE pg_database IN ACCESS EXCLUSIVE MODE");
+    kit_send(busy, "SELECT count(*) FROM pgwork.claim('{q}', %d, 'busy')", BATCH);
+    kit_blocked(busy, watch);
+    kit_do(late, "COMMIT");
+    kit_do(other, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("5", kit_answer(busy));
     hunt(busy, id);
 }
 
