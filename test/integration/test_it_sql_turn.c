@@ -110,7 +110,6 @@ void test_a_wait_can_be_cancelled_and_nothing_is_lost(void)
 
     write_all();
     take_turns("q", TURNS);
-    kit_claim(a, "r", 1, jobs);
     send_claim(a);
     check_that_it_sleeps(a);
     TEST_ASSERT_TRUE_MESSAGE(PQcancel(cancel, error, sizeof(error)), error);
