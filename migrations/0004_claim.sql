@@ -26,9 +26,9 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 --                          [4] who drew places up to this one is through   [5..] marks, as above
 -- What sessions know from each other is in the table pgwork.survey.
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are.
-CREATE FUNCTION pgwork._slot(what text, queue integer) RETURNS text
+CREATE FUNCTION pgwork._hint(queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 'pgwork.' || what || '_' || (queue & 255)::text;
+RETURN 'pgwork.hint_' || (queue & 255)::text;
 
 -- By name: a small claim does not look the queue up.
 CREATE FUNCTION pgwork._short(name text) RETURNS text
@@ -66,7 +66,7 @@ BEGIN
     IF short_ms > 0 THEN
         PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6]] || hint[11:])::text, false);
     END IF;
-    RETURN set_config(pgwork._slot('hint', hint[10]::integer), hint::text, false);
+    RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;
 
 -- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
@@ -211,7 +211,7 @@ BEGIN
     hint[2] := CASE WHEN known THEN hint[2] ELSE 0 END;
     hint[3] := s.at + greatest(50, least(20 * s.cost, 5000));
     hint[4] := now_ms + greatest(500 + 500 * random(), least(20 * s.cost, 5000));
-    PERFORM set_config(pgwork._slot('hint', queue), hint::text, false);
+    PERFORM set_config(pgwork._hint(queue), hint::text, false);
 END $$;
 
 -- Queues by their first ready jobs: priority, then age.
@@ -221,7 +221,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t
-         CROSS JOIN LATERAL (SELECT nullif(current_setting(pgwork._slot('hint', t.id), true), '')::bigint[] AS hint) m
+         CROSS JOIN LATERAL (SELECT nullif(current_setting(pgwork._hint(t.id), true), '')::bigint[] AS hint) m
           LEFT JOIN LATERAL (SELECT h.lane, h.pos FROM unnest(CASE WHEN m.hint[10] = t.id THEN m.hint[11:] ELSE pgwork._lanes(t.priorities)::bigint[] END) l (mark)
                               CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
                                                    WHERE j.queue = t.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
@@ -430,7 +430,7 @@ BEGIN
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
         issued := coalesce(pg_sequence_last_value('pgwork.place'), 0);
-        hint := nullif(current_setting(pgwork._slot('hint', q.id), true), '');
+        hint := nullif(current_setting(pgwork._hint(q.id), true), '');
         surveyed := false;
         sure := false;
         IF hint[10] = q.id THEN

@@ -48,12 +48,10 @@ static long long fill(int n)
 
 /* -- what a session remembers ------------------------------------------------------------------ */
 
-static const char *memory(PGconn *conn, const char *what)
+static const char *hint_of(PGconn *conn)
 {
-    const char *text = kit_text(conn,
-                                "SELECT current_setting(pgwork._slot('%s', id), true)"
-                                " FROM pgwork.queue WHERE name = 'q'",
-                                what);
+    const char *text = kit_text(conn, "SELECT current_setting(pgwork._hint(id), true)"
+                                      " FROM pgwork.queue WHERE name = 'q'");
 
     return text && *text ? text : NULL;
 }
@@ -62,7 +60,7 @@ static const char *memory(PGconn *conn, const char *what)
  * there. */
 static long long recall(PGconn *conn, const char *format, ...)
 {
-    const char *hint = memory(conn, "hint");
+    const char *hint = hint_of(conn);
     char what[1000];
     va_list args;
 
@@ -116,11 +114,10 @@ static void step(PGconn *conn)
 /* Its next claim surveys, whatever the time. */
 static void survey_next(PGconn *conn)
 {
-    kit_do(conn,
-           "SELECT set_config(name, (h[1:3] || 0::bigint || h[5:])::text, false)"
-           " FROM (SELECT pgwork._slot('hint', id) FROM pgwork.queue WHERE name = 'q') q (name),"
-           " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
-           " WHERE h IS NOT NULL");
+    kit_do(conn, "SELECT set_config(name, (h[1:3] || 0::bigint || h[5:])::text, false)"
+                 " FROM (SELECT pgwork._hint(id) FROM pgwork.queue WHERE name = 'q') q (name),"
+                 " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
+                 " WHERE h IS NOT NULL");
     kit_do(conn, "SELECT set_config(pgwork._short('q'), '', false)"); /* the long way */
     kit_do(conn, "UPDATE pgwork.survey SET at = at - 10000");
 }
@@ -776,7 +773,7 @@ void test_wrong_hints_hide_no_job(void)
             long long id = kit_put(producer, "q");
 
             kit_do(busy,
-                   "SELECT set_config(pgwork._slot('hint', id), %s, false)"
+                   "SELECT set_config(pgwork._hint(id), %s, false)"
                    " FROM pgwork.queue WHERE name = 'q'",
                    hints[i]);
             if (surveys_too[k])

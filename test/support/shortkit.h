@@ -48,7 +48,7 @@ static inline void set_hint(PGconn *conn, const char *value)
 {
     kit_do(conn,
            "SELECT set_config(name, (%s)::text, false)"
-           " FROM (SELECT pgwork._slot('hint', " QUEUE ")) q (name),"
+           " FROM (SELECT pgwork._hint(" QUEUE ")) q (name),"
            " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
            " WHERE h IS NOT NULL",
            value);
@@ -86,7 +86,7 @@ static inline const char *way(PGconn *conn)
     return kit_text(conn, "SELECT CASE WHEN s[1] > " NOW " + 1000000 IS NOT TRUE THEN 'both'"
                           " WHEN h[2] = 0 THEN 'short' ELSE 'long' END FROM (SELECT"
                           " nullif(current_setting(pgwork._short('q'), true), '')::bigint[],"
-                          " nullif(current_setting(pgwork._slot('hint', " QUEUE "), true),"
+                          " nullif(current_setting(pgwork._hint(" QUEUE "), true),"
                           " '')::bigint[]) m (s, h)");
 }
 
