@@ -127,7 +127,7 @@ CREATE TABLE pgwork.pack_out (
 CREATE UNLOGGED TABLE pgwork.survey (
     queue   integer PRIMARY KEY,
     at      bigint NOT NULL,   -- ms
-    cost    bigint NOT NULL,   -- ms that it took
+    pause   bigint NOT NULL,   -- ms until the next one, at least: twenty times what it took, 5000 at most
     all_at  bigint NOT NULL,   -- the last one from the start
     all_due bigint NOT NULL,
     used    integer NOT NULL,  -- bit p: jobs of priority p were there

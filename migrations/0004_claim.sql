@@ -85,6 +85,7 @@ DECLARE
     running xid8[] := ARRAY(SELECT pg_snapshot_xip(now_is));
     ends xid8 := pg_snapshot_xmax(now_is);
     new pgwork.survey;
+    cost bigint := 0;
     writers xid[];
     low bigint := 0;
 BEGIN
@@ -111,7 +112,13 @@ BEGIN
       LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
                           WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h ON true;
-    new.cost := CASE WHEN last.at = 0 THEN 0 ELSE extract(epoch FROM clock_timestamp() - began) * 1000 END; -- the first one compiles
+    IF current_setting('pgwork.surveyor', true) IS NULL THEN
+        PERFORM set_config('pgwork.surveyor', '', false); -- what a session's first one takes is for planning
+        new.pause := last.pause;
+    ELSE
+        cost := extract(epoch FROM clock_timestamp() - began) * 1000;
+        new.pause := least(20 * cost, 5000);
+    END IF;
     SELECT nullif(count(*), 0) INTO new.late
       FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)
      CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
@@ -137,7 +144,7 @@ BEGIN
     new.queue := last.queue;
     new.at := now_ms;
     new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
-    new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * new.cost) ELSE last.all_due END;
+    new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
     new.ends := ends;
     new.issued := issued;
     new.before := last.issued;
@@ -172,27 +179,26 @@ BEGIN
         -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
         PERFORM length(repeat(' ', 1000000)), set_config('pgwork.settled', '', false);
     END IF;
-    FOR i IN 1 .. 2 LOOP
-        SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue;
-        EXIT WHEN now_ms - s.at BETWEEN 0 AND greatest(patience_ms, least(20 * s.cost, 5000)) * CASE WHEN i = 1 OR mine OR found_nothing THEN 1 ELSE 4 END;
-        IF i = 1 THEN -- and look once more, then: another one may just have been through
-            mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
-        ELSE
-            IF s.queue IS NULL THEN
-                s := (queue, 0, 0, 0, 0, 0, NULL, 0, 0, '0', nowhere, nowhere, '{}', '{}');
-            END IF;
-            s := pgwork._survey(s);
-            looked := true;
-            late := s.late;
-            IF mine THEN
-                INSERT INTO pgwork.survey SELECT s.*
-                ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
-                SET (at, cost, all_at, all_due, used, late, issued, before, ends, heads, floors, slow, lows) = (SELECT
-                    s.at, s.cost, s.all_at, s.all_due, s.used, s.late, s.issued, s.before, s.ends, s.heads, s.floors, s.slow, s.lows);
-                PERFORM pgwork._note(queue, s.used); -- rows may have come in by COPY, which notes nothing
-            END IF;
+    SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue;
+    IF (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause)) IS NOT TRUE THEN
+        mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
+        SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue; -- another one may just have been through
+        looked := (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause) * CASE WHEN mine OR found_nothing THEN 1 ELSE 4 END) IS NOT TRUE;
+    END IF;
+    IF looked THEN
+        IF s.queue IS NULL THEN
+            s := (queue, 0, 0, 0, 0, 0, NULL, 0, 0, '0', nowhere, nowhere, '{}', '{}');
         END IF;
-    END LOOP;
+        s := pgwork._survey(s);
+        late := s.late;
+        IF mine THEN
+            INSERT INTO pgwork.survey SELECT s.*
+            ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
+            SET (at, pause, all_at, all_due, used, late, issued, before, ends, heads, floors, slow, lows) = (SELECT
+                s.at, s.pause, s.all_at, s.all_due, s.used, s.late, s.issued, s.before, s.ends, s.heads, s.floors, s.slow, s.lows);
+            PERFORM pgwork._note(queue, s.used); -- rows may have come in by COPY, which notes nothing
+        END IF;
+    END IF;
 
     used := priorities | s.used;
     IF NOT known THEN
@@ -209,8 +215,8 @@ BEGIN
                           WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
     END IF; -- else its own marks are nearer: who has surveyed takes the stragglers
     hint[2] := CASE WHEN known THEN hint[2] ELSE 0 END;
-    hint[3] := s.at + greatest(50, least(20 * s.cost, 5000));
-    hint[4] := now_ms + greatest(500 + 500 * random(), least(20 * s.cost, 5000));
+    hint[3] := s.at + greatest(50, s.pause);
+    hint[4] := now_ms + greatest(500 + 500 * random(), s.pause);
     PERFORM set_config(pgwork._hint(queue), hint::text, false);
 END $$;
 

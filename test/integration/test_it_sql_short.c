@@ -117,7 +117,7 @@ void test_a_pack_is_completed_by_a_session_with_fresh_memory(int n)
 {
     fill(10 + 3 * n);
     kit_do(a, "SET pgwork.few = 1");
-    set_memory(a, "NULL");
+    kit_set_short(a, "NULL");
     TEST_ASSERT_EQUAL_INT(10, kit_claim(a, "q", 10, theirs));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(watch, "SELECT count(*) FROM pgwork.pack"));
     kit_do(a, "RESET pgwork.few");
@@ -173,7 +173,7 @@ static void warm_with(int priority)
 {
     fill_at(priority, 1);
     kit_do(watch, "SELECT pgwork.queue_purge('q')");
-    set_hint(a, "'{0}'");
+    kit_set_hint(a, "'{0}'");
     warm(a);
 }
 

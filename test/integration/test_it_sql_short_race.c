@@ -26,7 +26,7 @@ static void hunt(int n, long long id)
     int left = n;
 
     memcpy(mine, more, sizeof(mine));
-    set_memory(a, "ARRAY[" NOW " + 20] || s[2:]");
+    kit_set_short(a, "ARRAY[" NOW " + 20] || s[2:]");
     for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; left = n) {
         fill(n);
         TRADED(left, "", n, mine, left, more);
@@ -48,7 +48,7 @@ void test_a_job_of_a_claim_rolled_back_comes_soon(int n)
     fill(6 * n);
     take(a, n, mine);
     kit_do(b, "BEGIN");
-    set_memory(b, "NULL");
+    kit_set_short(b, "NULL");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, theirs));
     TRADED(n, "", n, mine, n, more); /* skips it */
     WENT(a, "short");
@@ -108,7 +108,7 @@ void test_claims_one_upon_another_go_the_short_way(int n)
     before = kit_number(a, "SELECT coalesce(pg_stat_get_function_calls("
                            "'pgwork._complete'::regproc), 0)");
     fill(n);
-    set_memory(a, "NULL");
+    kit_set_short(a, "NULL");
     TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, mine));
     for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end;) {
         for (int i = 0; i < 10; i++, traded++) {
@@ -309,7 +309,7 @@ static const char *outcome(bool remembered, const char *args)
     PGresult *res;
 
     kit_do(a, "BEGIN");
-    if (!remembered) set_memory(a, "NULL");
+    if (!remembered) kit_set_short(a, "NULL");
     snprintf(sql, sizeof(sql),
              "SELECT concat_ws(', ', count(*) FILTER (WHERE attempt > 0) || ' came',"
              " string_agg(concat_ws(' ', coalesce(id - ids[1], -1), kind), ', ' ORDER BY id)"

@@ -114,11 +114,8 @@ static void step(PGconn *conn)
 /* Its next claim surveys, whatever the time. */
 static void survey_next(PGconn *conn)
 {
-    kit_do(conn, "SELECT set_config(name, (h[1:3] || 0::bigint || h[5:])::text, false)"
-                 " FROM (SELECT pgwork._hint(id) FROM pgwork.queue WHERE name = 'q') q (name),"
-                 " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
-                 " WHERE h IS NOT NULL");
-    kit_do(conn, "SELECT set_config(pgwork._short('q'), '', false)"); /* the long way */
+    kit_set_hint(conn, "h[1:3] || 0::bigint || h[5:]");
+    kit_set_short(conn, "NULL"); /* the long way */
     kit_do(conn, "UPDATE pgwork.survey SET at = at - 10000");
 }
 
@@ -709,6 +706,19 @@ void test_others_survey_while_the_one_that_did_stays_open(void)
     kit_do(late, "COMMIT");
     hunt(busy, id);
     kit_do(other, "COMMIT");
+}
+
+/* The time that a survey takes says when the next one is due, for all. */
+void test_what_a_new_session_plans_delays_no_survey(void)
+{
+    PGconn *fresh = kit_open();
+
+    set_out();
+    kit_do(watch, "UPDATE pgwork.survey SET pause = 7");
+    surveys(fresh, 1);
+    TEST_ASSERT_EQUAL_INT64(7, kit_number(watch, "SELECT pause FROM pgwork.survey"));
+    surveys(fresh, 1);
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(watch, "SELECT pause %% 20 FROM pgwork.survey"));
 }
 
 void test_a_survey_that_is_rolled_back_has_not_been(void)

@@ -33,19 +33,16 @@ void tearDown(void)
 
 /* -- a crowd ----------------------------------------------------------------------------------- */
 
-/* A snapshot tells of those that are older than the last one that is through. */
-static void write_all(void)
+/* So many write as it takes, and n turns are taken. A snapshot tells of those that are older than
+ * the last one that is through. */
+static void crowd(int n)
 {
     for (int i = 0; i < TURNS; i++) kit_do(writers[i], "BEGIN; SELECT pg_current_xact_id()");
     kit_do(watch, "SELECT pg_current_xact_id()");
-}
-
-static void take_turns(const char *queue, int n)
-{
     kit_do(holder,
-           "BEGIN; SELECT pg_advisory_xact_lock(pgwork._lock('turn %s', i))"
-           " FROM generate_series(0, %d) i",
-           queue, n - 1);
+           "BEGIN; SELECT pg_advisory_xact_lock(pgwork._lock('turn q', i))"
+           " FROM generate_series(0, %d - 1) i",
+           n);
 }
 
 static long long turns_of(PGconn *conn)
@@ -83,8 +80,7 @@ static void check_that_it_gets_all(PGconn *conn)
 
 void test_a_large_claim_waits_while_others_have_all_turns(void)
 {
-    write_all();
-    take_turns("q", TURNS);
+    crowd(TURNS);
     send_claim(a);
     check_that_it_sleeps(a);
     TEST_ASSERT_EQUAL_STRING("100 0 0 0 0", kit_places(watch, "q"));
@@ -95,8 +91,7 @@ void test_a_large_claim_waits_while_others_have_all_turns(void)
 /* Who has a turn may stay in its transaction. */
 void test_it_does_not_wait_for_ever(void)
 {
-    write_all();
-    take_turns("q", TURNS);
+    crowd(TURNS);
     send_claim(a);
     check_that_it_sleeps(a);
     check_that_it_gets_all(a);
@@ -108,8 +103,7 @@ void test_a_wait_can_be_cancelled_and_nothing_is_lost(void)
     char error[256];
     PGcancel *cancel = PQgetCancel(a);
 
-    write_all();
-    take_turns("q", TURNS);
+    crowd(TURNS);
     send_claim(a);
     check_that_it_sleeps(a);
     TEST_ASSERT_TRUE_MESSAGE(PQcancel(cancel, error, sizeof(error)), error);
@@ -124,8 +118,7 @@ void test_a_wait_can_be_cancelled_and_nothing_is_lost(void)
 void test_what_is_done_waits_with_it(void)
 {
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
-    write_all();
-    take_turns("q", TURNS);
+    crowd(TURNS);
     kit_send(a,
              "SELECT count(*) FROM pgwork.claim('{q}', %d, 'somebody', NULL, '{%lld}', '{%s}') c"
              " WHERE c.lease_until >= c.server_time + interval '30 s'"
@@ -145,7 +138,7 @@ void test_a_turn_is_taken_only_in_a_crowd(void)
     TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
     TEST_ASSERT_EQUAL_INT64(0, turns_of(a));
     kit_do(a, "ROLLBACK; BEGIN");
-    write_all();
+    crowd(0);
     TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
     TEST_ASSERT_EQUAL_INT64(1, turns_of(a));
     kit_do(a, "COMMIT");
@@ -154,8 +147,7 @@ void test_a_turn_is_taken_only_in_a_crowd(void)
 
 void test_a_turn_that_is_left_is_found(void)
 {
-    write_all();
-    take_turns("q", TURNS - 1);
+    crowd(TURNS - 1);
     for (int i = 0; i < 20; i++) {
         kit_do(a, "BEGIN");
         TEST_ASSERT_EQUAL_INT(JOBS, kit_claim(a, "q", LARGE, jobs));
@@ -171,8 +163,7 @@ TEST_CASE("claim('{q}', 1000, 'me')", "; SELECT pg_current_xact_id()",
           100) /* others may wait for it */
 void test_these_go_without(const char *claim, const char *begin, int expected)
 {
-    write_all();
-    take_turns("q", TURNS);
+    crowd(TURNS);
     kit_do(a, "BEGIN%s", begin);
     TEST_ASSERT_EQUAL_INT64(expected, kit_number(a, "SELECT count(*) FROM pgwork.%s", claim));
     TEST_ASSERT_EQUAL_INT64(0, turns_of(a));

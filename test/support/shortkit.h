@@ -36,24 +36,6 @@ static inline void stretch_time(void)
                              " 10000000 ', 'g')"));
 }
 
-static inline void set_memory(PGconn *conn, const char *value)
-{
-    kit_do(conn,
-           "SELECT set_config(pgwork._short('q'), coalesce((%s)::text, ''), false) FROM"
-           " (SELECT nullif(current_setting(pgwork._short('q'), true), '')::bigint[]) m (s)",
-           value);
-}
-
-static inline void set_hint(PGconn *conn, const char *value)
-{
-    kit_do(conn,
-           "SELECT set_config(name, (%s)::text, false)"
-           " FROM (SELECT pgwork._hint(" QUEUE ")) q (name),"
-           " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
-           " WHERE h IS NOT NULL",
-           value);
-}
-
 static inline long long through(PGconn *conn)
 {
     return kit_number(
@@ -66,8 +48,8 @@ static inline long long through(PGconn *conn)
 static inline void remember(PGconn *conn)
 {
     TEST_ASSERT_TRUE_MESSAGE(through(conn) >= 0, "no memory");
-    set_memory(conn, "ARRAY[" NOW " + 3600000] || s[2:]");
-    set_hint(conn, "ARRAY[h[1], 0] || h[3:]");
+    kit_set_short(conn, "ARRAY[" NOW " + 3600000] || s[2:]");
+    kit_set_hint(conn, "ARRAY[h[1], 0] || h[3:]");
     snprintf(kept, sizeof(kept), "%s",
              kit_text(conn, "SELECT current_setting(pgwork._short('q'))"));
 }
@@ -76,7 +58,7 @@ static inline void remember(PGconn *conn)
 static inline void remember_again(PGconn *conn)
 {
     kit_do(conn, "SELECT set_config(pgwork._short('q'), '%s', false)", kept);
-    set_hint(conn, "ARRAY[h[1], 0] || h[3:]");
+    kit_set_hint(conn, "ARRAY[h[1], 0] || h[3:]");
 }
 
 /* A claim that goes the short way and gets enough leaves all as it was; one that does not get
@@ -110,8 +92,8 @@ static inline void fill(int n)
 /* Claim n the long way, and remember. */
 static inline void take(PGconn *conn, int n, struct took *out)
 {
-    set_memory(conn, "NULL");
-    set_hint(conn, "ARRAY[h[1], 0, h[3], " NOW " + 300] || h[5:]"); /* no survey just now */
+    kit_set_short(conn, "NULL");
+    kit_set_hint(conn, "ARRAY[h[1], 0, h[3], " NOW " + 300] || h[5:]"); /* no survey just now */
     TEST_ASSERT_EQUAL_INT(n, kit_claim(conn, "q", n, out));
     remember(conn);
 }

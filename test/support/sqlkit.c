@@ -305,6 +305,24 @@ void kit_expire(PGconn *conn, const char *queue)
            queue, queue);
 }
 
+void kit_set_hint(PGconn *conn, const char *value)
+{
+    kit_do(conn,
+           "SELECT set_config(name, (%s)::text, false)"
+           " FROM (SELECT pgwork._hint(id) FROM pgwork.queue WHERE name = 'q') q (name),"
+           " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
+           " WHERE h IS NOT NULL",
+           value);
+}
+
+void kit_set_short(PGconn *conn, const char *value)
+{
+    kit_do(conn,
+           "SELECT set_config(pgwork._short('q'), coalesce((%s)::text, ''), false) FROM"
+           " (SELECT nullif(current_setting(pgwork._short('q'), true), '')::bigint[]) m (s)",
+           value);
+}
+
 void kit_due(PGconn *conn, const char *queue)
 {
     kit_do(conn,
