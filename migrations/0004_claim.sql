@@ -524,9 +524,10 @@ BEGIN
                 SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
             END IF;
             IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) THEN
-                -- Small claims go by it for 20 ms; for longer in a session whose claims come so rarely that this one is late for that.
+                -- Small claims that fill their hands go by it for 20 ms; for longer in a session whose claims come so rarely that this
+                -- one is late for that.
                 noted := pgwork._advance(current_name, n, issued, first, now_ms, hint,
-                                         CASE WHEN n <= few THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
+                                         CASE WHEN got = n AND n <= few THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)

@@ -283,12 +283,9 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
 
     while (st == PGW_OK) {
         st = pgw__pq_wait(lock->h, pgw__deadline_left_ms(deadline), fd);
-        if (st != PGW_OK) break;
+        if (st == PGW_AGAIN) return PGW_OK;
         /* a notification that somebody listens to wakes as well */
-        if (fd < 0)
-            st = pgw_lock_check(lock);
-        else
-            return PGW_OK;
+        if (st == PGW_OK) st = pgw_lock_check(lock);
     }
     return st == PGW_ECONN ? lock_lost(lock) : st;
 }

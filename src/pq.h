@@ -139,9 +139,9 @@ pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
 bool pgw__pq_copy_heard(const pgw *h);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 
-/* Waits until a notification comes on this session, the extra descriptor (or -1) is readable, the
- * stop of the handle is notified (PGW_ECANCELED) or the timeout passes (PGW_EMPTY). PGW_OK: woken.
- * A dead connection is PGW_ECONN at once. */
+/* Waits until a notification comes on this session (PGW_OK), the extra descriptor (or -1) is
+ * readable (PGW_AGAIN), the stop of the handle is notified (PGW_ECANCELED) or the timeout passes
+ * (PGW_EMPTY). A dead connection is PGW_ECONN at once. */
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
 /* Once per connection; again after a reconnect by itself. */
 pgw_status pgw__pq_listen(pgw *h, const char *channel);

@@ -110,7 +110,7 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
 
 /* ---- waiting ---- */
 
-/* PGW_AGAIN: nothing yet. */
+/* PGW_EMPTY: nothing yet. */
 static pgw_status session_look(pgw *h, int extra_fd)
 {
     struct pollfd p = {.fd = extra_fd, .events = POLLIN};
@@ -123,9 +123,9 @@ static pgw_status session_look(pgw *h, int extra_fd)
         h->notified = false;
         return PGW_OK;
     }
-    if (extra_fd >= 0 && poll(&p, 1, 0) > 0) return PGW_OK;
+    if (extra_fd >= 0 && poll(&p, 1, 0) > 0) return PGW_AGAIN;
     if (pgw_stop_count(h->stop) > 0) return pgw__pq_fail(h, PGW_ECANCELED, NULL, NULL);
-    return PGW_AGAIN;
+    return PGW_EMPTY;
 }
 
 static void session_sleep(pgw *h, int64_t deadline, int extra_fd)
@@ -148,11 +148,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
     if (st != PGW_OK) return st;
     for (;;) {
         st = session_look(h, extra_fd);
-        if (st != PGW_AGAIN) break;
-        if (pgw__deadline_left_ms(deadline) == 0) {
-            st = PGW_EMPTY;
-            break;
-        }
+        if (st != PGW_EMPTY || pgw__deadline_left_ms(deadline) == 0) break;
         session_sleep(h, deadline, extra_fd);
     }
     return pgw__pq_leave(h, st);

@@ -292,18 +292,24 @@ static void worker_sign_in(pgw_worker *w)
 
 /* ---- claiming ---- */
 
+/* With the sign out somebody will call; look now and then all the same. */
+static void worker_await_call(pgw_worker *w)
+{
+    const int64_t jitter = (int64_t)(pgw__random_u64() % (uint64_t)(w->poll_ms / 4 + 1));
+
+    w->claim_at = pgw__clock_ms() + w->poll_ms - jitter;
+}
+
 static void worker_found_none(pgw_worker *w)
 {
-    const int64_t now = pgw__clock_ms();
-
     atomic_fetch_add(&w->n.empty_claims, 1);
+    w->fell_short = false;
     pthread_mutex_lock(&w->lock);
     w->found_none = w->ready.count + w->running + w->done.count == 0;
     pthread_mutex_unlock(&w->lock);
     if (!w->deaf && !w->drain) {
-        if (w->signed_up) { /* somebody will call; look now and then all the same */
-            w->claim_at =
-                now + w->poll_ms - (int64_t)(pgw__random_u64() % (uint64_t)(w->poll_ms / 4 + 1));
+        if (w->signed_up) {
+            worker_await_call(w);
             return;
         }
         worker_sign_up(w);
@@ -312,7 +318,7 @@ static void worker_found_none(pgw_worker *w)
             return;
         }
     }
-    w->claim_at = now + pgw__backoff_next_ms(&w->poll);
+    w->claim_at = pgw__clock_ms() + pgw__backoff_next_ms(&w->poll);
 }
 
 /* Did a job come from a queue that none came from before? It may be younger than our sign. */
@@ -333,6 +339,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
+    const bool alone = pgw__worker_suspects(claim->batch); /* whatever else is there */
     pgw_status st;
 
     w->filled_us = pgw__clock_us();
@@ -343,11 +350,17 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
         worker_trouble(w, st, "out of memory for claimed jobs");
         return;
     }
-    w->found_none = false;
+    w->fell_short = w->found_none = false;
     w->claim_at = 0;
     w->taken += (int64_t)n;
     pgw__backoff_reset(&w->poll);
-    if (w->signed_up && (newcomer || n == (size_t)claim->opts.max)) worker_sign_in(w);
+    if (!w->signed_up) return;
+    if (newcomer || n == (size_t)claim->opts.max) {
+        worker_sign_in(w);
+    } else if (!alone) {
+        w->fell_short = true;
+        worker_await_call(w);
+    }
 }
 
 /* Reports results and claims, in one round trip where that can be. */
@@ -444,6 +457,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->call_at = w->call_at;
     v->beat_at = w->concurrency == 0 ? w->heart_at : INT64_MAX;
     v->end_at = w->end_at;
+    v->fell_short = w->fell_short;
     v->stops = w->stops;
     v->found_none = w->found_none;
     v->blocked = pgw__worker_blocked(w);
@@ -547,7 +561,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->stops = 0;
     w->fatal = PGW_OK;
     w->error[0] = '\0';
-    w->down = w->signed_up = w->found_none = false;
+    w->down = w->signed_up = w->fell_short = w->found_none = false;
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->seen = 0;

@@ -115,12 +115,12 @@ struct pgw_worker {
     /* of the main loop */
     pgw *h;
     pgw_stop *stop;
-    int stops;       /* how many of its notifies are heeded; a fatal error counts as one */
-    uint64_t epoch;  /* of the session that the next four speak of */
-    bool down;       /* it is known to be dead */
-    bool deaf;       /* it cannot be notified */
-    bool signed_up;  /* the sleeping sign is out */
-    bool found_none; /* the last claim found nothing while nothing was held here */
+    int stops;      /* how many of its notifies are heeded; a fatal error counts as one */
+    uint64_t epoch; /* of the session that the next four speak of */
+    bool down;      /* it is known to be dead */
+    bool deaf;      /* it cannot be notified */
+    bool signed_up; /* the sleeping sign is out */
+    bool fell_short, found_none;       /* of the last claim; as in the view */
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
@@ -149,7 +149,7 @@ struct pgw_worker {
     int whole;       /* of `done`: of whole crates */
     int64_t due_at;  /* the earliest of all crates */
     int running, idle;
-    pgw_task *suspect;  /* a job that may have killed its last worker: see pool_suspects() */
+    pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
     int64_t hold_until; /* no claim before, for its sake */
     int owners;         /* the caller, and threads that were left behind */
     pgw__hand *hands;
@@ -175,9 +175,10 @@ bool pgw__worker_hopeless(pgw_status st); /* an error that no repetition will cu
 /* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a
  * failure. */
 pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, int64_t server_us);
-pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
-bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and were left behind */
-void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
+bool pgw__worker_suspects(const pgw_batch *batch); /* a job that may kill, and so alone */
+pgw_status pgw__worker_hire(pgw_worker *w);        /* starts the handler threads */
+bool pgw__worker_dismiss(pgw_worker *w);  /* false: some are in a handler, and were left behind */
+void pgw__worker_run_here(pgw_worker *w); /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);

@@ -32,14 +32,14 @@ static bool plan_rush(const pgw__worker_view *v)
 
 /* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
  * anything will do. In the calling thread claims and handlers take turns: no use in claiming early.
- */
-static int plan_claim(const pgw__worker_view *v)
+ * `along`: with results, in the same call. */
+static int plan_claim(const pgw__worker_view *v, bool along)
 {
     const int room = v->prefetch - v->n.ready;
     const bool last_look = v->drain && v->n.ready + v->n.running == 0;
 
     if (plan_is_over(v) || room <= 0) return 0;
-    if (v->now < v->claim_at && !last_look) return 0;
+    if (v->now < v->claim_at && !last_look && !(along && v->fell_short)) return 0;
     if (v->n.ready > 0 && (v->here || room < v->prefetch - room)) return 0;
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }
@@ -88,7 +88,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
     p.release = v->stops > 0 && v->n.ready > 0;
     p.beat = may_call && v->now >= v->beat_at;
     if (may_call) {
-        p.claim = plan_claim(v);
+        p.claim = plan_claim(v, plan_flush(v));
         p.rush = p.claim > 0 && plan_rush(v);
         if (p.rush) p.claim = 0;
         p.flush = plan_flush(v) || (p.claim > 0 && v->n.whole > 0);

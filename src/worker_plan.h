@@ -23,7 +23,8 @@ typedef struct pgw__worker_view {
     int64_t call_us;  /* which took so long */
     int done_before;  /* `done` at that time */
     int64_t left;     /* jobs that worker.max_jobs still allows */
-    int64_t claim_at; /* no claim before: the queues were empty */
+    int64_t claim_at; /* no claim before: the queues are empty ... */
+    bool fell_short;  /* ... after some jobs; one that travels with results may look again */
     int64_t call_at;  /* no call to the server before: the last one failed */
     int64_t beat_at;  /* leases to extend between jobs; INT64_MAX: a thread sees to it */
     int64_t end_at;   /* after the second stop: wait for handlers until then */

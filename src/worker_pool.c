@@ -86,7 +86,7 @@ void pgw__crate_put(pgw_worker *w, pgw__crate *c)
  * claimed until it is finished, or has run long enough to be trusted; and it starts only when no
  * result is unreported that would die with us. */
 
-static bool pool_suspects(const pgw_batch *batch)
+bool pgw__worker_suspects(const pgw_batch *batch)
 {
     return pgw_batch_count(batch) == 1 && pgw_job_attempt(pgw_batch_job(batch, 0)) > 1;
 }
@@ -162,7 +162,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
     w->crates = c;
     for (i = 0; i < n; i++) pgw__list_push(&w->ready, &c->tasks[i]);
     w->done_before = w->done.count;
-    if (pool_suspects(batch)) {
+    if (pgw__worker_suspects(batch)) {
         w->suspect = &c->tasks[0];
         w->hold_until = INT64_MAX;
     }

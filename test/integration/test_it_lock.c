@@ -518,6 +518,9 @@ void test_guard_wakes_for_a_descriptor(void)
 
     TEST_ASSERT_EQUAL_INT(0, pipe(fds));
     expect(h, PGW_EMPTY, pgw_lock_guard(l, fds[0], 5));
+    expect(h, PGW_OK, pgw__pq_listen(h, "other_news"));
+    pgtemp_exec("NOTIFY other_news");
+    expect(h, PGW_EMPTY, pgw_lock_guard(l, fds[0], 50));
     TEST_ASSERT_EQUAL_INT(1, (int)write(fds[1], "x", 1));
     expect(h, PGW_OK, pgw_lock_guard(l, fds[0], LONG_MS));
     close(fds[0]);

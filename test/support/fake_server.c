@@ -509,5 +509,5 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
 
     if (!h->alive) return fake_say(h, PGW_ECONN, "the connection was lost", "");
     if (poll(fds, 2, (int)timeout_ms) <= 0) return PGW_EMPTY;
-    return fds[0].revents != 0 ? PGW_OK : fake_say(h, PGW_ECANCELED, "stop", "");
+    return fds[0].revents != 0 ? PGW_AGAIN : fake_say(h, PGW_ECANCELED, "stop", "");
 }

@@ -66,6 +66,21 @@ void test_after_an_empty_claim_it_waits_until_the_next_look(void)
     TEST_ASSERT_EQUAL_INT(8, next().claim);
 }
 
+/* The sign is out, and the queues had less than there was room for. */
+void test_after_a_claim_that_fell_short_it_looks_again_with_results(void)
+{
+    v.fell_short = true;
+    v.claim_at = v.now + 300;
+    v.n.running = v.n.done = 1;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    v.n.running = 0;
+    TEST_ASSERT_TRUE(next().flush);
+    TEST_ASSERT_EQUAL_INT(8, next().claim);
+    v.fell_short = false;
+    TEST_ASSERT_TRUE(next().flush);
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+}
+
 void test_a_wait_is_bounded_both_ways(void)
 {
     v.claim_at = v.now + 3600000;
