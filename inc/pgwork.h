@@ -573,8 +573,8 @@ typedef struct pgw_claim_opts {
  * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
  * not exist: it may come. Use an opened handle: on an attached one a claim is undone by ROLLBACK.
  * PGW_EUNKNOWN: jobs that were claimed come back when their leases expire. While many sessions
- * write, claims of more than 32 take turns, and may wait for theirs: for some ms, two seconds at
- * most, also with wait_ms 0; an open transaction keeps its turn.
+ * write, claims of more than 32 take turns, and may wait for theirs, also with wait_ms 0: for some
+ * ms, up to 20 s while others claim; two seconds where transactions that have claimed stay open.
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;

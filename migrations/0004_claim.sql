@@ -245,32 +245,38 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
--- Waits for a turn, if many sessions are writing just now: a claim passes over all that others are just claiming, and with 256 sessions
+-- Takes a turn, if many sessions are writing just now: a claim passes over all that others are just claiming, and with 256 sessions
 -- on two cores it did little else. So as many claim at a time as claim some 800 jobs together, but four in any case. The others sleep
--- for some ms; for two seconds at most, since a turn ends with the transaction, and that may stay open. Who would wait with an old
--- snapshot does without. Returns whether there was a wait.
-CREATE FUNCTION pgwork._wait_for_turn(queue text, n integer) RETURNS boolean
+-- for some ms, while others claim: twenty seconds at most. A turn ends with its transaction, and that may stay open when the claim is through:
+-- then it takes the lock that is returned here. Who meets only such turns for two seconds does without; so does at once who would wait
+-- with an old snapshot.
+CREATE FUNCTION pgwork._turn(queue text, n integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     turns CONSTANT integer := greatest(4, 800 / n);
     began CONSTANT timestamptz := clock_timestamp();
-    turn integer := turns * random();
+    moved timestamptz := began; -- a turn was seen that is not through
+    turn integer := random() * (turns - 1);
 BEGIN
     IF cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ',')) < turns
        OR current_setting('transaction_isolation') <> 'read committed' THEN
-        RETURN false;
+        RETURN NULL;
     END IF;
-    FOR i IN 1 .. 200 LOOP
+    FOR i IN 1 .. 4000 LOOP
         FOR j IN 1 .. turns LOOP
             turn := (turn + 1) % turns;
             IF pg_try_advisory_xact_lock(pgwork._lock('turn ' || queue, turn)) THEN
-                RETURN i > 1;
+                RETURN pgwork._lock('through ' || queue, turn);
             END IF;
         END LOOP;
-        EXIT WHEN clock_timestamp() > began + interval '2 s';
-        PERFORM pg_sleep(0.005 + 0.02 * least(i, 5) * random());
+        turn := random() * (turns - 1);
+        IF NOT pgwork._held('through ' || queue, turn) THEN
+            moved := clock_timestamp();
+        END IF;
+        EXIT WHEN clock_timestamp() > least(moved + interval '2 s', began + interval '20 s');
+        PERFORM pg_sleep(0.005 + 0.02 * least(i, 10) * random());
     END LOOP;
-    RETURN true;
+    RETURN NULL;
 END $$;
 
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
@@ -298,6 +304,7 @@ DECLARE
     last bigint;
     rest record;
     -- the long way
+    through bigint;
     few integer; -- up to so many jobs are leased in their rows; more go into a pack
     current_name text;
     q record;
@@ -413,7 +420,8 @@ BEGIN
             PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
             PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
         END IF;
-        IF n > 32 AND NOT wrote AND pgwork._wait_for_turn(queues[1], n) THEN
+        IF n > 32 AND NOT wrote THEN
+            through := pgwork._turn(queues[1], n);
             until := clock_timestamp();
             now_ms := date_part('epoch', until) * 1000;
         END IF;
@@ -541,6 +549,9 @@ BEGIN
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone, or late
     END LOOP;
+    IF through IS NOT NULL THEN
+        PERFORM pg_try_advisory_xact_lock(through);
+    END IF;
 END $$;
 
 -- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep.

@@ -45,13 +45,17 @@ static void crowd(int n)
            n);
 }
 
+/* All that it has of them; each has to be through. */
 static long long turns_of(PGconn *conn)
 {
-    return kit_number(watch,
-                      "SELECT count(*) FROM pg_locks l, generate_series(0, 100) i"
-                      " WHERE l.locktype = 'advisory' AND l.pid = %d AND l.granted AND"
-                      " l.classid::bigint << 32 | l.objid::bigint = pgwork._lock('turn q', i)",
-                      PQbackendPID(conn));
+    const char *const format =
+        "SELECT count(*) FROM pg_locks l, generate_series(0, 100) i"
+        " WHERE l.locktype = 'advisory' AND l.pid = %d AND l.granted AND"
+        " l.classid::bigint << 32 | l.objid::bigint = pgwork._lock('%s q', i)";
+    const long long turns = kit_number(watch, format, PQbackendPID(conn), "turn");
+
+    TEST_ASSERT_EQUAL_INT64(turns, kit_number(watch, format, PQbackendPID(conn), "through"));
+    return turns;
 }
 
 static void send_claim(PGconn *conn)
@@ -88,14 +92,29 @@ void test_a_large_claim_waits_while_others_have_all_turns(void)
     check_that_it_gets_all(a);
 }
 
-/* Who has a turn may stay in its transaction. */
+/* Whose claim is through may stay in the transaction. */
 void test_it_does_not_wait_for_ever(void)
 {
     crowd(TURNS);
+    kit_do(holder, "SELECT pg_advisory_xact_lock(pgwork._lock('through q', i))"
+                   " FROM generate_series(0, 3) i");
     send_claim(a);
     check_that_it_sleeps(a);
     check_that_it_gets_all(a);
     TEST_ASSERT_EQUAL_INT64(0, turns_of(a));
+}
+
+/* It is in good hands while others are claiming. */
+void test_it_waits_longer_while_turns_change_hands(void)
+{
+    crowd(TURNS);
+    send_claim(a);
+    check_that_it_sleeps(a);
+    kit_sleep_ms(4000);
+    check_that_it_sleeps(a);
+    TEST_ASSERT_EQUAL_STRING("100 0 0 0 0", kit_places(watch, "q"));
+    kit_do(holder, "COMMIT");
+    check_that_it_gets_all(a);
 }
 
 void test_a_wait_can_be_cancelled_and_nothing_is_lost(void)
