@@ -112,9 +112,15 @@ CREATE TABLE pgwork.pack (
     tags        text[],               -- each an array literal; NULL: none has one
     PRIMARY KEY (queue, number)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
--- Short-lived: compressing costs more than it saves.
-ALTER TABLE pgwork.pack ALTER ids SET STORAGE EXTERNAL, ALTER lanes SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL,
-    ALTER kinds SET STORAGE EXTERNAL, ALTER payloads SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
+-- Jobs are much alike: lz4 saves a third of a claim's WAL, and no less time than it takes. The other method takes more.
+DO $$
+BEGIN
+    ALTER TABLE pgwork.pack ALTER ids SET COMPRESSION lz4, ALTER lanes SET COMPRESSION lz4, ALTER created SET COMPRESSION lz4,
+        ALTER kinds SET COMPRESSION lz4, ALTER payloads SET COMPRESSION lz4, ALTER bodies SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
+    ALTER TABLE pgwork.pack ALTER ids SET STORAGE EXTERNAL, ALTER lanes SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL,
+        ALTER kinds SET STORAGE EXTERNAL, ALTER payloads SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
+END $$;
 
 CREATE TABLE pgwork.pack_out (
     queue  integer NOT NULL,

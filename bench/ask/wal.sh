@@ -1,7 +1,18 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
-# WAL, its syncs, dead rows and CPU time of a 100-byte job from enqueue to complete, one client, batch 1 and 100
+# WAL, its syncs, dead rows and CPU time of a 100-byte job from enqueue to complete, one client, batch 1 and 100; and of jobs that are all alike
 claim_scripts
+# Jobs that have nothing in common, in place of one payload for all: what many of them share is compressed.
+payload_of_its_own="jsonb_build_object('x', left(md5(random()::text) || md5(random()::text) || md5(random()::text), 80))"
+script put.pgwork <<S
+SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT $payload_of_its_own FROM generate_series(1, :n::int)));
+S
+script put.onetable <<S
+INSERT INTO onetable.job (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
+S
+script put.limit <<S
+INSERT INTO lim.row (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
+S
 wal_at() { sql -c 'SELECT pg_current_wal_insert_lsn() - $$0/0$$::pg_lsn'; }
 syncs() { sql -c 'SELECT wal_sync FROM pg_stat_wal' 2>/dev/null || sql -c "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'"; } # until 17, since 18
 dead_in() { sql -c "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = '$1'"; }
@@ -10,7 +21,9 @@ wal_load() { # wal_load WHO CALLS BATCH; one claim more than puts: a claim compl
     PGOPTIONS=$settled pgbench -n -M prepared -c 1 -t "$2" -D n="$3" -D payload="$(payload 80)" -f "$out/put.$1.pgbench" >"$out/pgbench.out" 2>&1 &&
         PGOPTIONS=$settled pgbench -n -M prepared -c 1 -t $(($2 + 1)) -D n="$3" $nothing_claimed -f "$out/claim.$1.pgbench" >>"$out/pgbench.out" 2>&1 || { cat "$out/pgbench.out" >&2; return 1; }
 }
-for n in 1 100; do
+for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
+    n=${what##* }
+    case $what in all*) claim_scripts ;; esac
     jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 4 : 1)))
     for r in $(seq "$rounds"); do
         for who in pgwork onetable limit; do
@@ -21,12 +34,12 @@ for n in 1 100; do
             wal=$(wal_at) cpu=$(server_cpu) synced=$(syncs)
             client_cpu wal_load $who $((jobs / n)) "$n"
             cpu_after=$(server_cpu) wal=$(($(wal_at) - wal))
-            result wal "WAL, batch $n" $who "$(calc "$wal / $jobs")" bytes/job
-            result wal "syncs of the WAL, batch $n" $who "$(calc "($(syncs) - $synced) / $jobs")" syncs/job
+            result wal "WAL, $what" $who "$(calc "$wal / $jobs")" bytes/job
+            result wal "syncs of the WAL, $what" $who "$(calc "($(syncs) - $synced) / $jobs")" syncs/job
             case $who in pgwork) schema=pgwork ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
-            result wal "row versions left to vacuum, batch $n" $who "$(calc "$(dead_in $schema) / $jobs")" rows/job
-            if [ -n "$cpu" ]; then result wal "CPU time of the server, batch $n" $who "$(calc "($cpu_after - $cpu) * 1e6 / $jobs")" us/job; fi
-            result wal "CPU time of the client (pgbench), batch $n" $who "$(calc "$client_seconds * 1e6 / $jobs")" us/job
+            result wal "row versions left to vacuum, $what" $who "$(calc "$(dead_in $schema) / $jobs")" rows/job
+            if [ -n "$cpu" ]; then result wal "CPU time of the server, $what" $who "$(calc "($cpu_after - $cpu) * 1e6 / $jobs")" us/job; fi
+            result wal "CPU time of the client (pgbench), $what" $who "$(calc "$client_seconds * 1e6 / $jobs")" us/job
         done
     done
 done

@@ -40,6 +40,20 @@ void test_jobs_claimed_together_share_a_row_and_a_token(void)
                                       jobs[0].id, call("complete", 0, 5, "")));
 }
 
+/* Where the server can: else they stay as they are. */
+void test_a_pack_of_jobs_that_are_alike_is_compressed(void)
+{
+    const char *lz4 = kit_text(a, "SELECT CASE WHEN 'lz4' = ANY (enumvals) THEN 'lz4' ELSE 'no' END"
+                                  " FROM pg_settings WHERE name = 'default_toast_compression'");
+
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('{\"a\": \"same\"}'::jsonb, '{500}'))");
+    kit_do(a, "SELECT pgwork.claim('{q}', 500, 'me')");
+    TEST_ASSERT_EQUAL_STRING(lz4,
+                             kit_text(a, "SELECT coalesce(pg_column_compression(payloads), 'no')"
+                                         " FROM pgwork.pack"));
+    TEST_ASSERT_EQUAL_INT64(500, kit_number(a, "SELECT cardinality(payloads) FROM pgwork.pack"));
+}
+
 void test_a_job_claimed_alone_stays_in_its_row(void)
 {
     fill(1);
