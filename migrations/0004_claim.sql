@@ -25,7 +25,8 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 --   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
 --                          [4] who drew places up to this one is through   [5..] marks, as above
 -- What sessions know from each other is in the table pgwork.survey.
--- A session remembers 256 queues at most: each new custom setting costs the more the more there are.
+-- A session remembers 256 queues at most: each new custom setting costs the more the more there are. One takes another's place only
+-- now and then: of thousands each would be forgotten before it is met again, and to learn it costs as much as a small claim.
 CREATE FUNCTION pgwork._hint(queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.hint_' || (queue & 255)::text;
@@ -310,6 +311,7 @@ DECLARE
     q record;
     issued bigint;
     hint bigint[];
+    taken boolean; -- by another queue's hint
     due boolean;
     surveyed boolean;
     late integer;
@@ -447,6 +449,7 @@ BEGIN
         hint := nullif(current_setting(pgwork._hint(q.id), true), '');
         surveyed := false;
         sure := false;
+        taken := hint[10] <> q.id;
         IF hint[10] = q.id THEN
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
         ELSE
@@ -531,7 +534,7 @@ BEGIN
                 )
                 SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
             END IF;
-            IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) THEN
+            IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
                 -- Small claims that fill their hands go by it for 20 ms; for longer in a session whose claims come so rarely that this
                 -- one is late for that.
                 noted := pgwork._advance(current_name, n, issued, first, now_ms, hint,
