@@ -5,7 +5,7 @@
 # local workers, the next fetch at once while batches come back full. PgQ: its functions by pgbench, one consumer; it
 # keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local queue, of
 # pg-boss's batch, of PgQ's tick, of our prefetch.
-peers='pgwork-lib pgwork'
+peers='pgwork-lib pgwork limit'
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
 elif [ -n "$quick" ]; then
@@ -85,7 +85,7 @@ peer_burn() {
         rate=$(awk '{ sum += $1 } END { print sum }' "$out"/noop.?)
         rm -f "$out"/noop.?
         ;;
-    pgwork) stock pgwork "$(enough "$3" 8)"; burn pgwork claim.pgwork 8 "$3" ;;
+    pgwork | limit) stock "$1" "$(enough "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"
         timed burn.pgq 1 -t $(($2 / $3))
