@@ -422,13 +422,13 @@ BEGIN
             PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
             PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
         END IF;
-        IF n > 32 AND NOT wrote THEN
+        IF done_ids <> '{}' THEN
+            accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
+        END IF;
+        IF n > 32 AND NOT wrote THEN -- what is done now cannot expire while this waits
             through := pgwork._turn(queues[1], n);
             until := clock_timestamp();
             now_ms := date_part('epoch', until) * 1000;
-        END IF;
-        IF done_ids <> '{}' THEN
-            accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
         END IF;
         wanted := n;
     END IF;
