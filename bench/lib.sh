@@ -94,6 +94,7 @@ tables_of() {
     case $1 in
     pgwork*) echo "$hot" ;;
     onetable*) echo onetable.job ;;
+    limit-queues) echo lim.of_queue ;;
     limit*) echo lim.row ;;
     esac
 }

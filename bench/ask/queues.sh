@@ -6,6 +6,10 @@ script queues <<'S'
 SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim(ARRAY['m' || :i], 10, 'bench') \gset
 SELECT count(*) FROM pgwork.complete('m' || :i, :ids, :tokens);
 S
+script queues.limit <<'S'
+\set i random(1, :queues)
+DELETE FROM lim.of_queue WHERE ctid = ANY (ARRAY(SELECT ctid FROM lim.of_queue WHERE queue = :i ORDER BY id LIMIT 10 FOR UPDATE SKIP LOCKED)) RETURNING id;
+S
 most=$((smoke ? 10 : 10000))
 sql -c "SELECT pgwork.queue_create('m' || i) FROM generate_series(1, $most) i" >/dev/null
 total=$((smoke ? 2000 : seconds * 60000 + 50000))
@@ -19,6 +23,9 @@ for r in $(seq "$rounds"); do
         fill "$k" 1
         burn pgwork queues 8 10 -D queues="$k"
         result queues "batch 10 out of so many queues" "$k" "$rate" jobs/s
+        sql -c 'TRUNCATE lim.of_queue' -c "INSERT INTO lim.of_queue (queue, payload) SELECT 1 + g % $k, '{}' FROM generate_series(1, 2 * $total) g" -c 'VACUUM ANALYZE lim.of_queue'
+        burn limit-queues queues.limit 8 10 -D queues="$k"
+        result queues "bare deletes of 10 out of so many queues" "$k" "$rate" rows/s
     done
     # last, in a queue of its own: a priority that was once seen is looked for from then on
     fill 1 10
