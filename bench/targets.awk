@@ -1,5 +1,5 @@
 # targets.awk: results.tsv to a line for each target. Figures are medians of the same run, and ratios of these; beside them, the same
-# for bare deletes or inserts, which no queue on this server can pass.
+# for bare deletes: what PostgreSQL does with the rows alone.
 # md=1: a table in Markdown.
 BEGIN {
     FS = "\t"
