@@ -450,7 +450,7 @@ BEGIN
         surveyed := false;
         sure := false;
         taken := hint[10] <> q.id;
-        IF hint[10] = q.id THEN
+        IF NOT taken THEN -- and there is one
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
         ELSE
             -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.

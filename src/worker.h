@@ -116,7 +116,7 @@ struct pgw_worker {
     pgw *h;
     pgw_stop *stop;
     int stops;      /* how many of its notifies are heeded; a fatal error counts as one */
-    uint64_t epoch; /* of the session that the next four speak of */
+    uint64_t epoch; /* of the session that the next three speak of */
     bool down;      /* it is known to be dead */
     bool deaf;      /* it cannot be notified */
     bool signed_up; /* the sleeping sign is out */

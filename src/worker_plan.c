@@ -88,10 +88,11 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
     p.release = v->stops > 0 && v->n.ready > 0;
     p.beat = may_call && v->now >= v->beat_at;
     if (may_call) {
-        p.claim = plan_claim(v, plan_flush(v));
+        p.flush = plan_flush(v);
+        p.claim = plan_claim(v, p.flush);
         p.rush = p.claim > 0 && plan_rush(v);
         if (p.rush) p.claim = 0;
-        p.flush = plan_flush(v) || (p.claim > 0 && v->n.whole > 0);
+        p.flush = p.flush || (p.claim > 0 && v->n.whole > 0);
         p.flush_all = p.flush && plan_flush_all(v);
     }
     p.run = v->here && v->n.ready > 0 && !v->blocked;
