@@ -133,7 +133,7 @@ CREATE TABLE pgwork.pack_out (
 CREATE UNLOGGED TABLE pgwork.survey (
     queue   integer PRIMARY KEY,
     at      bigint NOT NULL,   -- ms
-    pause   bigint NOT NULL,   -- ms until the next one, at least: twenty times what it took, 5000 at most
+    pause   bigint NOT NULL,   -- ms until the next one, at least
     all_at  bigint NOT NULL,   -- the last one from the start
     all_due bigint NOT NULL,
     used    integer NOT NULL,  -- bit p: jobs of priority p were there

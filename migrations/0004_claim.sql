@@ -113,13 +113,10 @@ BEGIN
       LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
                           WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h ON true;
-    IF current_setting('pgwork.surveyor', true) IS NULL THEN
-        PERFORM set_config('pgwork.surveyor', '', false); -- what a session's first one takes is for planning
-        new.pause := last.pause;
-    ELSE
-        cost := extract(epoch FROM clock_timestamp() - began) * 1000;
-        new.pause := least(20 * cost, 5000);
-    END IF;
+    cost := extract(epoch FROM clock_timestamp() - began) * 1000;
+    -- What has been claimed since is to be walked over in any case, and all of it but rarely. Only who finish long after they
+    -- began could make every survey a long one.
+    new.pause := CASE WHEN low > 0 OR ends = last.ends THEN least(20 * cost, 5000) ELSE 0 END;
     SELECT nullif(count(*), 0) INTO new.late
       FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)
      CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
@@ -189,6 +186,8 @@ BEGIN
     IF looked THEN
         IF s.queue IS NULL THEN
             s := (queue, 0, 0, 0, 0, 0, NULL, 0, 0, '0', nowhere, nowhere, '{}', '{}');
+        ELSIF NOT mine THEN
+            s.all_due := s.all_due + 60000; -- who is at it may be looking at everything
         END IF;
         s := pgwork._survey(s);
         late := s.late;

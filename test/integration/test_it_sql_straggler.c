@@ -708,17 +708,20 @@ void test_others_survey_while_the_one_that_did_stays_open(void)
     kit_do(other, "COMMIT");
 }
 
-/* The time that a survey takes says when the next one is due, for all. */
-void test_what_a_new_session_plans_delays_no_survey(void)
+/* It walks over all remains, and what comes late meanwhile must not wait until that has paid off.
+ */
+void test_a_survey_of_everything_puts_the_next_one_off_no_longer(void)
 {
-    PGconn *fresh = kit_open();
+    long long id = fill(10000), before;
 
-    set_out();
-    kit_do(watch, "UPDATE pgwork.survey SET pause = 7");
-    surveys(fresh, 1);
-    TEST_ASSERT_EQUAL_INT64(7, kit_number(watch, "SELECT pause FROM pgwork.survey"));
-    surveys(fresh, 1);
-    TEST_ASSERT_EQUAL_INT64(0, kit_number(watch, "SELECT pause %% 20 FROM pgwork.survey"));
+    kit_do(late,
+           "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM pgwork.job");
+    for (int got = 0; got < 10000;) got += kit_claim(busy, "q", 1000, jobs);
+    bury(busy, id);
+    before = kit_number(watch, "UPDATE pgwork.survey SET all_due = 0 RETURNING all_at");
+    surveys(busy, 1);
+    TEST_ASSERT_GREATER_THAN_INT64(before, kit_number(watch, "SELECT all_at FROM pgwork.survey"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(watch, "SELECT pause FROM pgwork.survey"));
 }
 
 void test_a_survey_that_is_rolled_back_has_not_been(void)
