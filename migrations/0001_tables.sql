@@ -138,6 +138,8 @@ CREATE UNLOGGED TABLE pgwork.survey (
     all_due bigint NOT NULL,
     used    integer NOT NULL,  -- bit p: jobs of priority p were there
     late    integer,           -- so many stragglers lay together, far behind all else
+    reached bigint NOT NULL,   -- pgwork.mark at that time
+    back    boolean NOT NULL,  -- something ready, that nobody was just claiming, lay below what had been reached at the survey before
     issued  bigint NOT NULL,   -- the last place drawn
     before  bigint NOT NULL,   -- and at the survey before
     ends    xid8 NOT NULL,     -- transactions from here on began later: they draw places above `issued`
@@ -146,6 +148,9 @@ CREATE UNLOGGED TABLE pgwork.survey (
     slow    xid8[] NOT NULL,   -- transactions that ran at both
     lows    bigint[] NOT NULL  -- what each of these may have enqueued lies above
 ) WITH (fillfactor = 40);
+
+-- How far claims have come, as the last session that looked has found (0004_claim.sql); a hint, too.
+CREATE UNLOGGED SEQUENCE pgwork.mark;
 
 CREATE TABLE pgwork.delayed_job (
     run_at       timestamptz NOT NULL,
@@ -238,6 +243,7 @@ COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leas
 COMMENT ON TABLE pgwork.pack IS 'Jobs that were claimed together, and their lease.';
 COMMENT ON TABLE pgwork.pack_out IS 'Jobs that have left their pack already: finished, failed, given back.';
 COMMENT ON TABLE pgwork.survey IS 'Where claims begin to look, by queue; a hint.';
+COMMENT ON SEQUENCE pgwork.mark IS 'How far claims have come, of the queue that was last claimed from; a hint.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
 COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

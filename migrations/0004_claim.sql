@@ -21,10 +21,11 @@ RETURN ARRAY(SELECT l::smallint FROM generate_series(0, 19) l WHERE priorities >
 --   pgwork.hint_<slot>     [1] when it was made and [2] shall be renewed, ms   [3] when a claim that finds nothing, and [4] any, looks round
 --                          [5] priorities in use   [6] who drew places up to this one is through
 --                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
---                          [10] the queue   [11..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
+--                          [10] the queue   [11] 1: there are stragglers; what others have passed is not passed here
+--                          [12..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
 --   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
---                          [4] who drew places up to this one is through   [5..] marks, as above
--- What sessions know from each other is in the table pgwork.survey.
+--                          [4] who drew places up to this one is through; 0: there are stragglers   [5..] marks, as above
+-- What sessions know from each other is in the table pgwork.survey, and in the sequence pgwork.mark.
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are. One takes another's place only
 -- now and then: of thousands each would be forgotten before it is met again, and to learn it costs as much as a small claim.
 CREATE FUNCTION pgwork._hint(queue integer) RETURNS text
@@ -35,6 +36,11 @@ RETURN 'pgwork.hint_' || (queue & 255)::text;
 CREATE FUNCTION pgwork._short(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.short_' || (hashtext(name) & 255)::text;
+
+-- The mark that was renewed last, by whatever session, as place * 32 + lane; NULL: it is another queue's. It is a sequence, which knows
+-- no transactions and leaves no dead rows: 14 bits for the queue, 49 for the mark. Queues with higher numbers do without.
+CREATE FUNCTION pgwork._mark(queue bigint) RETURNS bigint
+LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_value('pgwork.mark') # (queue << 49), 1::bigint << 49), 1::bigint << 49) END;
 
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
@@ -55,17 +61,20 @@ BEGIN
         hint[9] := now_ms;
     END IF;
     mark := least((first >> 5) - 1, hint[6]);
-    FOR i IN 11 .. cardinality(hint) LOOP -- the lanes before its own had nothing more
+    FOR i IN 12 .. cardinality(hint) LOOP -- the lanes before its own had nothing more
         IF hint[i] & 31 <= first & 31 AND hint[i] >> 5 < mark THEN
             passed := greatest(passed, mark - (hint[i] >> 5));
             hint[i] := (mark << 5) + (hint[i] & 31);
         END IF;
     END LOOP;
+    IF hint[10] < 16384 AND mark < 1::bigint << 44 THEN
+        PERFORM setval('pgwork.mark', (hint[10] << 49) + (mark << 5) + (first & 31));
+    END IF;
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
     IF short_ms > 0 THEN
-        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6]] || hint[11:])::text, false);
+        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6] * (1 - hint[11])] || hint[12:])::text, false);
     END IF;
     RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;
@@ -76,6 +85,7 @@ END $$;
 -- where its first place may be. Thus a survey costs as much as was claimed since the last one, however long vacuum is held back.
 -- (Transactions draw places after their ids, and `issued` is read before `running`, and that before the heads.)
 -- Now and then everything is surveyed: what is believed may be wrong after all.
+-- `back`: stragglers are about, so nobody passes over what others have passed (_mark()) until a survey finds none.
 CREATE FUNCTION pgwork._survey(last pgwork.survey) RETURNS pgwork.survey
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -107,10 +117,11 @@ BEGIN
         low := (SELECT min(s.low) FROM unnest(last.slow, last.lows) s (x, low) WHERE s.x <> ALL (running));
     END IF;
     SELECT array_agg(least(h.pos - 1, issued) ORDER BY l.i), array_agg(least(h.pos - 1, issued, l.head) ORDER BY l.i),
-           bit_or(CASE WHEN h.pos IS NULL THEN 0 ELSE 1 << (l.i - 1)::integer / 2 END)
-      INTO new.heads, new.floors, new.used
+           bit_or(CASE WHEN h.pos IS NULL THEN 0 ELSE 1 << (l.i - 1)::integer / 2 END),
+           coalesce(bool_or(h.pos <= last.reached >> 5 AND l.i - 1 <= last.reached & 31 AND h.xmax <> ALL (running::xid[])), false)
+      INTO new.heads, new.floors, new.used, new.back
       FROM unnest(last.floors, last.heads) WITH ORDINALITY l (floor, head, i)
-      LEFT JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
+      LEFT JOIN LATERAL (SELECT j.pos, j.xmax FROM pgwork.live_job j
                           WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h ON true;
     cost := extract(epoch FROM clock_timestamp() - began) * 1000;
@@ -141,6 +152,7 @@ BEGIN
     END IF;
     new.queue := last.queue;
     new.at := now_ms;
+    new.reached := coalesce(pgwork._mark(last.queue), last.reached);
     new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
     new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
     new.ends := ends;
@@ -169,7 +181,7 @@ DECLARE
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         -- As in _advance(). All lanes from their starts.
-        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
+        hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue, 1] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
         RETURN;
     END IF;
     IF current_setting('pgwork.settled', true) IS NULL THEN
@@ -185,7 +197,7 @@ BEGIN
     END IF;
     IF looked THEN
         IF s.queue IS NULL THEN
-            s := (queue, 0, 0, 0, 0, 0, NULL, 0, 0, '0', nowhere, nowhere, '{}', '{}');
+            s := (queue, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', nowhere, nowhere, '{}', '{}');
         ELSIF NOT mine THEN
             s.all_due := s.all_due + 60000; -- who is at it may be looking at everything
         END IF;
@@ -194,15 +206,15 @@ BEGIN
         IF mine THEN
             INSERT INTO pgwork.survey SELECT s.*
             ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
-            SET (at, pause, all_at, all_due, used, late, issued, before, ends, heads, floors, slow, lows) = (SELECT
-                s.at, s.pause, s.all_at, s.all_due, s.used, s.late, s.issued, s.before, s.ends, s.heads, s.floors, s.slow, s.lows);
+            SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, heads, floors, slow, lows) = (SELECT
+                s.at, s.pause, s.all_at, s.all_due, s.used, s.late, s.reached, s.back, s.issued, s.before, s.ends, s.heads, s.floors, s.slow, s.lows);
             PERFORM pgwork._note(queue, s.used); -- rows may have come in by COPY, which notes nothing
         END IF;
     END IF;
 
     used := priorities | s.used;
     IF NOT known THEN
-        hint := ARRAY[0, 0, 0, 0, 0, s.before, s.issued, s.ends::text::bigint, s.at, queue];
+        hint := ARRAY[0, 0, 0, 0, 0, s.before, s.issued, s.ends::text::bigint, s.at, queue, 0];
     ELSIF s.at > hint[9] THEN
         hint := hint[1:5] || ARRAY[greatest(hint[6], s.before), s.issued, s.ends::text::bigint, s.at] || hint[10:];
     END IF;
@@ -210,7 +222,7 @@ BEGIN
         hint[6] := hint[7];
     END IF;
     IF looked OR hint[5] <> used OR s.at > hint[1] AND s.late IS NULL THEN
-        hint := ARRAY[s.at, now_ms + 5, 0, 0, used] || hint[6:10]
+        hint := ARRAY[s.at, now_ms + 5, 0, 0, used] || hint[6:10] || s.back::integer::bigint
                 || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(s.heads) WITH ORDINALITY l (head, i)
                           WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
     END IF; -- else its own marks are nearer: who has surveyed takes the stragglers
@@ -228,7 +240,7 @@ BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t
          CROSS JOIN LATERAL (SELECT nullif(current_setting(pgwork._hint(t.id), true), '')::bigint[] AS hint) m
-          LEFT JOIN LATERAL (SELECT h.lane, h.pos FROM unnest(CASE WHEN m.hint[10] = t.id THEN m.hint[11:] ELSE pgwork._lanes(t.priorities)::bigint[] END) l (mark)
+          LEFT JOIN LATERAL (SELECT h.lane, h.pos FROM unnest(CASE WHEN m.hint[10] = t.id THEN m.hint[12:] ELSE pgwork._lanes(t.priorities)::bigint[] END) l (mark)
                               CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
                                                    WHERE j.queue = t.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                                    ORDER BY j.pos LIMIT 1) h
@@ -301,6 +313,7 @@ DECLARE
     short bigint[] := nullif(current_setting(pgwork._short(queues[1]), true), '');
     stamp text;
     passed bigint;
+    shared bigint; -- a mark of others; then on the long way, too
     last bigint;
     rest record;
     -- the long way
@@ -334,6 +347,7 @@ BEGIN
     IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 AND cardinality(queues) = 1 AND NOT wrote AND n > 0
        AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
        AND octet_length(holder) BETWEEN 1 AND 255 AND (claim.lease_ms IS NULL OR claim.lease_ms BETWEEN 100 AND 86400000) THEN
+        shared := CASE WHEN short[4] > 0 THEN pgwork._mark(short[2]) END;
         passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
         IF n = 1 AND cardinality(done_ids) = 1 THEN
             RETURN QUERY
@@ -353,7 +367,8 @@ BEGIN
                AND j.ctid = (SELECT j.ctid FROM unnest(d.marks) AS l (mark)
                               CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                    WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
-                                                     AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
+                                                     AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END,
+                                                                          CASE WHEN l.mark & 31 <= shared & 31 THEN shared END) >> 5
                                                      AND j.flags & 2 = 0 AND j.xmax = '0'
                                                    ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                               LIMIT 1)
@@ -386,7 +401,8 @@ BEGIN
                                      OFFSET 0) l
                  CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                       WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
-                                        AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
+                                        AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END,
+                                                             CASE WHEN l.mark & 31 <= shared & 31 THEN shared END) >> 5
                                         AND j.flags & 2 = 0 AND j.xmax = '0'
                                       ORDER BY j.pos LIMIT n FOR NO KEY UPDATE SKIP LOCKED) j
                  LIMIT n
@@ -455,7 +471,7 @@ BEGIN
             -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.
             due := current_setting('transaction_isolation') = 'read committed'
                    AND EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.at BETWEEN now_ms - 2000 AND now_ms);
-            hint := ARRAY[0, 0, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id]
+            hint := ARRAY[0, 0, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id, 0]
                     || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
         LOOP
@@ -464,6 +480,15 @@ BEGIN
                 wanted := least(wanted, late);
                 until := clock_timestamp();
                 surveyed := now_ms < hint[3];
+            END IF;
+            -- What others have claimed since is not looked at one by one.
+            IF NOT sure AND hint[11] = 0 AND now_ms BETWEEN hint[1] + 10 AND hint[1] + 10000 THEN
+                shared := pgwork._mark(hint[10]);
+                FOR i IN 12 .. cardinality(hint) LOOP
+                    IF hint[i] & 31 <= shared & 31 AND hint[i] < shared THEN
+                        hint[i] := (shared & -32) + (hint[i] & 31);
+                    END IF;
+                END LOOP;
             END IF;
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
             -- each of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen
@@ -481,7 +506,7 @@ BEGIN
             IF q.suspects THEN
                 -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
-                  FROM unnest(hint[11:]) AS l (mark)
+                  FROM unnest(hint[12:]) AS l (mark)
                  CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
                                       WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                       ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
@@ -492,7 +517,7 @@ BEGIN
             END IF;
             -- first: nothing is before it in the last lane that had some, nor in those before that lane
             SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane) INTO picked, traits, first
-              FROM (SELECT j.* FROM unnest(hint[11:]) AS l (mark)
+              FROM (SELECT j.* FROM unnest(hint[12:]) AS l (mark)
                      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
                                            FROM pgwork.live_job j
                                           WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL

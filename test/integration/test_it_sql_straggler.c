@@ -76,7 +76,7 @@ static long long recall(PGconn *conn, const char *format, ...)
 
 static long long mark(PGconn *conn)
 {
-    return recall(conn, "SELECT m >> 5 FROM unnest(h[11:]) m WHERE m & 31 = %d", lane);
+    return recall(conn, "SELECT m >> 5 FROM unnest(h[12:]) m WHERE m & 31 = %d", lane);
 }
 
 static long long floor_of(PGconn *conn)
@@ -686,6 +686,70 @@ void test_a_new_session_begins_where_others_are(void)
     TEST_ASSERT_GREATER_OR_EQUAL_INT64(id, mark(fresh));
 }
 
+/* Nor does one that was away while others claimed: it goes on where they have come, until a survey
+ * tells it of a straggler. */
+void test_a_session_that_was_away_goes_on_where_others_are(void)
+{
+    long long id;
+
+    set_out();
+    step(other);
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    pass(busy, id);
+    kit_do(late, "COMMIT");
+    TEST_ASSERT_LESS_THAN_INT64(id, mark(other));
+    kit_set_hint(other, "h[1:3] || h[4] + 60000 || h[5:]"); /* no survey */
+    kit_set_short(other, "NULL");
+    step(other);
+    TEST_ASSERT_FALSE_MESSAGE(among(BATCH, id), "it looks at all of these again");
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(id, mark(other));
+    kit_set_hint(other, "h[1:3] || 0::bigint || h[5:]");
+    hunt(other, id);
+}
+
+/* A producer commits many jobs late: all sessions help, and go on until none is left. */
+void test_many_stragglers_are_everybodys_business(void)
+{
+    enum { MANY = 20 * BATCH };
+    long long first, got = 0;
+
+    set_out();
+    step(other);
+    kit_do(late, "BEGIN");
+    first = kit_number(late,
+                       "SELECT min(id) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb,"
+                       " ARRAY[%d]))",
+                       MANY);
+    pass(busy, first + MANY);
+    surveys(busy, 1); /* the marks have come further than these */
+    kit_do(late, "COMMIT");
+    surveys(busy, 1);
+    survey_next(other);
+    for (int i = 0; i < 8; i++) {
+        fill(BATCH);
+        TEST_ASSERT_EQUAL_INT(BATCH, kit_claim(other, "q", BATCH, jobs));
+        for (int k = 0; k < BATCH; k++) got += jobs[k].id >= first && jobs[k].id < first + MANY;
+        kit_sleep_ms(12); /* longer than it relies on its own marks */
+    }
+    TEST_ASSERT_EQUAL_INT64(8 * BATCH, got);
+}
+
+void test_a_mark_is_one_queues(void)
+{
+    const char *ask = "SELECT coalesce(pgwork._mark(%d), -1)";
+
+    TEST_ASSERT_EQUAL_INT64(-1, kit_number(watch, ask, 7));
+    kit_do(watch, "SELECT setval('pgwork.mark', (7::bigint << 49) + 12345)");
+    TEST_ASSERT_EQUAL_INT64(12345, kit_number(watch, ask, 7));
+    TEST_ASSERT_EQUAL_INT64(-1, kit_number(watch, ask, 6));
+    TEST_ASSERT_EQUAL_INT64(-1, kit_number(watch, ask, 7 + 16384));
+    kit_do(watch, "SELECT setval('pgwork.mark', 9223372036854775807)");
+    TEST_ASSERT_EQUAL_INT64((1LL << 49) - 1, kit_number(watch, ask, 16383));
+    TEST_ASSERT_EQUAL_INT64(-1, kit_number(watch, ask, 16384));
+    TEST_ASSERT_EQUAL_INT64(-1, kit_number(watch, ask, 2147483647));
+}
+
 /* Its transaction keeps the lock. */
 void test_others_survey_while_the_one_that_did_stays_open(void)
 {
@@ -762,15 +826,15 @@ void test_wrong_hints_hide_no_job(void)
     static const char *const hints[] = {
         /* from the future, marks far ahead */
         "(ARRAY[" NOW " + 3600000, 0, " NOW " + 3600000, " NOW " + 7200000, 1, " FAR ", " FAR ", 0,"
-        " " NOW " + 3600000, id, (" FAR "::bigint << 5) + 1])::text",
+        " " NOW " + 3600000, id, 0, (" FAR "::bigint << 5) + 1])::text",
         /* of now, marks far ahead */
         "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, " FAR ", " FAR ", 0, " NOW ","
-        " id, (" FAR "::bigint << 5) + 1])::text",
+        " id, 0, (" FAR "::bigint << 5) + 1])::text",
         /* another queue's */
         "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, " FAR ", " FAR ", 0, " NOW ","
-        " id + 256, (" FAR "::bigint << 5) + 1])::text",
+        " id + 256, 0, (" FAR "::bigint << 5) + 1])::text",
         /* without marks, too short, empty, an older version's */
-        "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, 0, 0, 0, 0, id])::text",
+        "(ARRAY[" NOW ", " NOW ", " NOW " + 50, " NOW " + 300, 1, 0, 0, 0, 0, id, 0])::text",
         "(ARRAY[" NOW "])::text",
         "'{}'",
         "(ARRAY[" NOW ", 1, " NOW " + 500, 32, 33])::text",
@@ -791,14 +855,16 @@ void test_wrong_hints_hide_no_job(void)
                    hints[i]);
             if (surveys_too[k])
                 kit_do(watch,
-                       "INSERT INTO pgwork.survey SELECT q.id, a.at, 0, a.at, a.due, 1, NULL, " FAR
-                       ", " FAR ", '9', f, f, '{}', '{}' FROM pgwork.queue q,"
+                       "INSERT INTO pgwork.survey SELECT q.id, a.at, 0, a.at, a.due, 1, NULL, "
+                       "0, false, " FAR ", " FAR ", '9', f, f, '{}', '{}' FROM pgwork.queue q,"
                        " (VALUES (%s)) a (at, due), (SELECT array_fill(" FAR
                        "::bigint, ARRAY[20])) f (f)"
                        " ON CONFLICT (queue) DO UPDATE SET (at, all_at, all_due, heads, floors) ="
                        " (SELECT excluded.at, excluded.all_at, excluded.all_due, excluded.heads,"
                        " excluded.floors)",
                        surveys_too[k]);
+            kit_do(watch, "SELECT setval('pgwork.mark', (id::bigint << 49) + (" FAR
+                          "::bigint << 5) + 1) FROM pgwork.queue WHERE name = 'q'");
             await(busy, id);
         }
 }
