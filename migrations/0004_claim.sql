@@ -66,10 +66,10 @@ BEGIN
             passed := greatest(passed, mark - (hint[i] >> 5));
             hint[i] := (mark << 5) + (hint[i] & 31);
         END IF;
+        IF hint[i] & 31 = first & 31 AND hint[10] < 16384 AND hint[i] < 1::bigint << 49 THEN
+            PERFORM setval('pgwork.mark', (hint[10] << 49) + hint[i]);
+        END IF;
     END LOOP;
-    IF hint[10] < 16384 AND mark < 1::bigint << 44 THEN
-        PERFORM setval('pgwork.mark', (hint[10] << 49) + (mark << 5) + (first & 31));
-    END IF;
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
@@ -323,6 +323,7 @@ DECLARE
     q record;
     issued bigint;
     hint bigint[];
+    marks bigint[];
     taken boolean; -- by another queue's hint
     due boolean;
     surveyed boolean;
@@ -347,7 +348,6 @@ BEGIN
     IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 AND cardinality(queues) = 1 AND NOT wrote AND n > 0
        AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
        AND octet_length(holder) BETWEEN 1 AND 255 AND (claim.lease_ms IS NULL OR claim.lease_ms BETWEEN 100 AND 86400000) THEN
-        shared := CASE WHEN short[4] > 0 THEN pgwork._mark(short[2]) END;
         passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
         IF n = 1 AND cardinality(done_ids) = 1 THEN
             RETURN QUERY
@@ -367,8 +367,7 @@ BEGIN
                AND j.ctid = (SELECT j.ctid FROM unnest(d.marks) AS l (mark)
                               CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                    WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
-                                                     AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END,
-                                                                          CASE WHEN l.mark & 31 <= shared & 31 THEN shared END) >> 5
+                                                     AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
                                                      AND j.flags & 2 = 0 AND j.xmax = '0'
                                                    ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                               LIMIT 1)
@@ -384,6 +383,7 @@ BEGIN
             END IF;
         ELSE
             last := pgwork.token_number(done_tokens[cardinality(done_tokens)]);
+            shared := CASE WHEN short[4] > 0 THEN pgwork._mark(short[2]) END;
             RETURN QUERY
             WITH d AS (
                 DELETE FROM pgwork.live_job j
@@ -481,12 +481,13 @@ BEGIN
                 until := clock_timestamp();
                 surveyed := now_ms < hint[3];
             END IF;
-            -- What others have claimed since is not looked at one by one.
+            -- What others have claimed since is not looked at one by one; but where they have come counts only when something is behind it.
+            marks := hint[12:];
             IF NOT sure AND hint[11] = 0 AND now_ms BETWEEN hint[1] + 10 AND hint[1] + 10000 THEN
                 shared := pgwork._mark(hint[10]);
-                FOR i IN 12 .. cardinality(hint) LOOP
-                    IF hint[i] & 31 <= shared & 31 AND hint[i] < shared THEN
-                        hint[i] := (shared & -32) + (hint[i] & 31);
+                FOR i IN 1 .. cardinality(marks) LOOP
+                    IF marks[i] & 31 <= shared & 31 AND marks[i] < shared THEN
+                        marks[i] := (shared & -32) + (marks[i] & 31);
                     END IF;
                 END LOOP;
             END IF;
@@ -506,7 +507,7 @@ BEGIN
             IF q.suspects THEN
                 -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
-                  FROM unnest(hint[12:]) AS l (mark)
+                  FROM unnest(marks) AS l (mark)
                  CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
                                       WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                       ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
@@ -517,7 +518,7 @@ BEGIN
             END IF;
             -- first: nothing is before it in the last lane that had some, nor in those before that lane
             SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane) INTO picked, traits, first
-              FROM (SELECT j.* FROM unnest(hint[12:]) AS l (mark)
+              FROM (SELECT j.* FROM unnest(marks) AS l (mark)
                      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
                                            FROM pgwork.live_job j
                                           WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
@@ -561,7 +562,7 @@ BEGIN
             IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
                 -- Small claims that fill their hands go by it for 20 ms; for longer in a session whose claims come so rarely that this
                 -- one is late for that.
-                noted := pgwork._advance(current_name, n, issued, first, now_ms, hint,
+                noted := pgwork._advance(current_name, n, issued, first, now_ms, hint[1:11] || marks,
                                          CASE WHEN got = n AND n <= few THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
@@ -570,7 +571,7 @@ BEGIN
                 PERFORM pgwork._wake(q.id, q.name, 1);
             END IF;
             wanted := wanted - got;
-            EXIT WHEN sure OR got > 0 OR wanted = 0 OR NOT surveyed AND now_ms < hint[3];
+            EXIT WHEN sure OR got > 0 OR wanted = 0 OR NOT surveyed AND now_ms < hint[3] AND marks = hint[12:];
             due := true;
             sure := true;
         END LOOP;

@@ -708,6 +708,27 @@ void test_a_session_that_was_away_goes_on_where_others_are(void)
     hunt(other, id);
 }
 
+/* They may have been rolled back. */
+void test_where_others_are_is_not_where_the_queue_ends(void)
+{
+    long long id;
+
+    set_out();
+    step(other);
+    while (kit_claim(other, "q", BATCH, jobs) > 0) continue;
+    id = kit_put(producer, "q");
+    kit_do(watch,
+           "SELECT setval('pgwork.mark', (id::bigint << 49) + (%lld << 5) + 1)"
+           " FROM pgwork.queue WHERE name = 'q'",
+           id + 100);
+    kit_set_hint(other,
+                 "h[1:2] || ARRAY[" NOW " + 60000, " NOW " + 60000] || h[5:]"); /* no survey */
+    kit_set_short(other, "NULL");
+    kit_sleep_ms(12); /* longer than it relies on its own marks */
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(other, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
+}
+
 /* A producer commits many jobs late: all sessions help, and go on until none is left. */
 void test_many_stragglers_are_everybodys_business(void)
 {
