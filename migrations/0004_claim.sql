@@ -126,7 +126,7 @@ BEGIN
                           ORDER BY j.pos LIMIT 1) h ON true;
     cost := extract(epoch FROM clock_timestamp() - began) * 1000;
     -- What has been claimed since is to be walked over in any case, and all of it but rarely. Only who finish long after they
-    -- began could make every survey a long one.
+    -- began could make every survey a long one, and many savepoints, as long as nothing is learnt.
     new.pause := CASE WHEN low > 0 OR ends = last.ends THEN least(20 * cost, 5000) ELSE 0 END;
     SELECT nullif(count(*), 0) INTO new.late
       FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)

@@ -119,6 +119,13 @@ static void survey_next(PGconn *conn)
     kit_do(conn, "UPDATE pgwork.survey SET at = at - 10000");
 }
 
+/* Its next claims survey nothing, as far as it depends on the time. */
+static void survey_not(PGconn *conn)
+{
+    kit_set_hint(conn, "h[1:2] || ARRAY[" NOW " + 60000, " NOW " + 60000] || h[5:]");
+    kit_set_short(conn, "NULL"); /* the long way */
+}
+
 /* So many surveys more. */
 static void surveys(PGconn *conn, int n)
 {
@@ -699,12 +706,11 @@ void test_a_session_that_was_away_goes_on_where_others_are(void)
     pass(busy, id);
     kit_do(late, "COMMIT");
     TEST_ASSERT_LESS_THAN_INT64(id, mark(other));
-    kit_set_hint(other, "h[1:3] || h[4] + 60000 || h[5:]"); /* no survey */
-    kit_set_short(other, "NULL");
+    survey_not(other);
     step(other);
     TEST_ASSERT_FALSE_MESSAGE(among(BATCH, id), "it looks at all of these again");
     TEST_ASSERT_GREATER_OR_EQUAL_INT64(id, mark(other));
-    kit_set_hint(other, "h[1:3] || 0::bigint || h[5:]");
+    survey_next(other);
     hunt(other, id);
 }
 
@@ -721,9 +727,7 @@ void test_where_others_are_is_not_where_the_queue_ends(void)
            "SELECT setval('pgwork.mark', (id::bigint << 49) + (%lld << 5) + 1)"
            " FROM pgwork.queue WHERE name = 'q'",
            id + 100);
-    kit_set_hint(other,
-                 "h[1:2] || ARRAY[" NOW " + 60000, " NOW " + 60000] || h[5:]"); /* no survey */
-    kit_set_short(other, "NULL");
+    survey_not(other);
     kit_sleep_ms(12); /* longer than it relies on its own marks */
     TEST_ASSERT_EQUAL_INT(1, kit_claim(other, "q", 1, jobs));
     TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
