@@ -130,8 +130,11 @@ CREATE TABLE pgwork.pack_out (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- What a look at the ready jobs of a queue has found, for all that claim of it (0004_claim.sql). Nothing that is worth a wait for the disk.
+-- One row for each queue, renewed some times a second. As long as vacuum is held back each reader walks over what was renewed, hence a
+-- new row for every half minute: the last one is found first.
 CREATE UNLOGGED TABLE pgwork.survey (
-    queue   integer PRIMARY KEY,
+    queue   integer NOT NULL,
+    period  bigint NOT NULL,   -- at / 30 s
     at      bigint NOT NULL,   -- ms
     pause   bigint NOT NULL,   -- ms until the next one, at least
     all_at  bigint NOT NULL,   -- the last one from the start
@@ -146,7 +149,8 @@ CREATE UNLOGGED TABLE pgwork.survey (
     heads   bigint[] NOT NULL, -- by lane: nothing ready was seen up to there
     floors  bigint[] NOT NULL, -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
     slow    xid8[] NOT NULL,   -- transactions that ran at both
-    lows    bigint[] NOT NULL  -- what each of these may have enqueued lies above
+    lows    bigint[] NOT NULL, -- what each of these may have enqueued lies above
+    PRIMARY KEY (queue, period)
 ) WITH (fillfactor = 40);
 
 -- How far claims have come, as the last session that looked has found (0004_claim.sql); a hint, too.

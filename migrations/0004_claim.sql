@@ -99,6 +99,7 @@ DECLARE
     cost bigint := 0;
     writers xid[];
     low bigint := 0;
+    lost boolean := false; -- nothing is learnt for now
 BEGIN
     -- A snapshot ends behind the last transaction that is through. What runs with a higher id is not in it, though it may have
     -- drawn places long ago: on a quiet server that is the one that matters. Only an error tells which id is not given yet.
@@ -108,7 +109,8 @@ BEGIN
             running := running || ends;
             ends := (ends::text::bigint + 1)::text::xid8;
         END LOOP;
-        ends := last.ends; -- too many, of savepoints: nothing is learnt for now
+        lost := true; -- too many, of savepoints
+        ends := last.ends;
         issued := last.issued;
     EXCEPTION WHEN invalid_parameter_value THEN
         NULL;
@@ -127,7 +129,7 @@ BEGIN
     cost := extract(epoch FROM clock_timestamp() - began) * 1000;
     -- What has been claimed since is to be walked over in any case, and all of it but rarely. Only who finish long after they
     -- began could make every survey a long one, and many savepoints, as long as nothing is learnt.
-    new.pause := CASE WHEN low > 0 OR ends = last.ends THEN least(20 * cost, 5000) ELSE 0 END;
+    new.pause := CASE WHEN low > 0 OR lost THEN least(20 * cost, 5000) ELSE 0 END;
     SELECT nullif(count(*), 0) INTO new.late
       FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)
      CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
@@ -151,6 +153,7 @@ BEGIN
           FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);
     END IF;
     new.queue := last.queue;
+    new.period := now_ms / 30000;
     new.at := now_ms;
     new.reached := coalesce(pgwork._mark(last.queue), last.reached);
     new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
@@ -176,6 +179,7 @@ DECLARE
     mine boolean := false;
     looked boolean := false;
     s pgwork.survey;
+    fresh pgwork.survey;
     used integer;
     nowhere CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
 BEGIN
@@ -189,27 +193,32 @@ BEGIN
         -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
         PERFORM length(repeat(' ', 1000000)), set_config('pgwork.settled', '', false);
     END IF;
-    SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue;
+    SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1;
     IF (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause)) IS NOT TRUE THEN
         mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
-        SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue; -- another one may just have been through
+        SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1; -- another one may just have been through
         looked := (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause) * CASE WHEN mine OR found_nothing THEN 1 ELSE 4 END) IS NOT TRUE;
     END IF;
     IF looked THEN
         IF s.queue IS NULL THEN
-            s := (queue, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', nowhere, nowhere, '{}', '{}');
+            s := (queue, 0, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', nowhere, nowhere, '{}', '{}');
         ELSIF NOT mine THEN
             s.all_due := s.all_due + 60000; -- who is at it may be looking at everything
         END IF;
-        s := pgwork._survey(s);
-        late := s.late;
+        fresh := pgwork._survey(s);
+        late := fresh.late;
         IF mine THEN
-            INSERT INTO pgwork.survey SELECT s.*
+            INSERT INTO pgwork.survey SELECT fresh.*
             ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
             SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, heads, floors, slow, lows) = (SELECT
-                s.at, s.pause, s.all_at, s.all_due, s.used, s.late, s.reached, s.back, s.issued, s.before, s.ends, s.heads, s.floors, s.slow, s.lows);
-            PERFORM pgwork._note(queue, s.used); -- rows may have come in by COPY, which notes nothing
+                fresh.at, fresh.pause, fresh.all_at, fresh.all_due, fresh.used, fresh.late, fresh.reached, fresh.back, fresh.issued, fresh.before,
+                fresh.ends, fresh.heads, fresh.floors, fresh.slow, fresh.lows);
+            IF s.period <> fresh.period THEN
+                DELETE FROM pgwork.survey o WHERE o.queue = _look_round.queue AND o.period = s.period;
+            END IF;
+            PERFORM pgwork._note(queue, fresh.used); -- rows may have come in by COPY, which notes nothing
         END IF;
+        s := fresh;
     END IF;
 
     used := priorities | s.used;
@@ -470,7 +479,7 @@ BEGIN
         ELSE
             -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.
             due := current_setting('transaction_isolation') = 'read committed'
-                   AND EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.at BETWEEN now_ms - 2000 AND now_ms);
+                   AND EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.period >= now_ms / 30000 - 1 AND s.at BETWEEN now_ms - 2000 AND now_ms);
             hint := ARRAY[0, 0, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id, 0]
                     || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
