@@ -66,7 +66,6 @@ int cmd_lock(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if (!a.command) return cli_fail(CLI_USAGE, NULL, "%s: which command? -- COMMAND", c->command);
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;

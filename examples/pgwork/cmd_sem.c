@@ -245,7 +245,6 @@ static int sem_run(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if (!a.command) return cli_fail(CLI_USAGE, NULL, "%s: which command? -- COMMAND", c->command);
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     s.name = a.at[0];
     if ((code = sem_open(&s)) != CLI_DONE) return code;

@@ -269,13 +269,8 @@ static bool work_is_shell_trap(char *const *command)
 
 static int work_check(cli *c, const work *w)
 {
-    char *const *command = w->command;
-    if (!command || !command[0] || !*command[0]) {
-        return cli_fail(CLI_USAGE, "pgwork work QUEUE... -- COMMAND [ARG...]",
-                        "%s: no command after --", c->command);
-    }
     if (w->literal) return CLI_DONE;
-    if (work_is_shell_trap(command)) {
+    if (work_is_shell_trap(w->command)) {
         return cli_fail(CLI_USAGE, "pass it as an argument: sh -c 'convert \"$1\"' sh {file}",
                         "%s: a place inside a shell script would run what the payload says",
                         c->command);

@@ -31,13 +31,14 @@ typedef struct usage {
     const char *more;    /* after the options; NULL: nothing */
     int min, max;        /* arguments; max -1: any number */
     const char *missing; /* what is missing when there are fewer than min */
-    bool command;        /* "-- COMMAND [ARG...]" may follow */
+    bool command;        /* "-- COMMAND [ARG...]" has to follow */
 } usage;
 
 typedef struct args {
     char **at; /* the arguments, in argv's own memory */
     int count;
-    char **command; /* what stood behind "--", NULL-terminated; NULL: nothing did */
+    char **command; /* what stood behind "--", NULL-terminated, if there is to be a command: one
+                       word at least, and that not empty */
 } args;
 
 /** opts_parse() returns this when the command may go on, else the exit code: all has been said. */

@@ -118,9 +118,9 @@ is 'a cancelled job is ended' "$(state m)" 'cancelled 1'
 kill -TERM $p
 wait $p
 
-refused 'no command' 2 'no command' pgwork work a
-refused 'nothing after --' 2 'no command' pgwork work a --
-refused 'an empty command' 2 'no command' pgwork work a -- ''
+refused 'no command' 2 'which command' pgwork work a
+refused 'nothing after --' 2 'which command' pgwork work a --
+refused 'an empty command' 2 'which command' pgwork work a -- ''
 refused 'a command that is not there' 127 'cannot start' pgwork work a -- no-such-command
 refused 'a command that is no program' 126 'cannot start' pgwork work a -- /etc/passwd
 refused 'a place in a shell script' 2 'argument' pgwork work a -- sh -c 'echo {file}'

@@ -23,6 +23,8 @@ two=$(pgwork lock a -- printenv PGWORK_FENCE)
 yes 'the fence grows' test "$two" -gt "$one"
 refused 'no such command' 127 'cannot start' pgwork lock a -- /no/such/thing
 refused 'which command' 2 'which command' pgwork lock a
+refused 'nothing after --' 2 'which command' pgwork lock a --
+refused 'an empty command' 2 'which command' pgwork lock a -- ''
 refused 'which lock' 2 'missing: NAME' pgwork lock -- true
 code 'nobody holds' 1 pgwork locks
 
@@ -74,6 +76,8 @@ refused 'sem release twice' 1 'lost' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
 refused 'no token' 2 'no token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
+refused 'sem run of nothing' 2 'which command' pgwork sem run s --
+refused 'sem run of an empty command' 2 'which command' pgwork sem run s -- ''
 code 'sem run' 5 pgwork sem run s -- sh -c 'test -n "$PGWORK_TOKEN" && exit 5'
 yes 'and its permit is back' out_of s 1
 pgwork sem run s -- sleep 15 2>"$tmp/lost" &
