@@ -50,7 +50,8 @@ int cmd_cancel(cli *c, int argc, char **argv)
     code = cli_open(c, false);
     if (code == CLI_DONE) {
         pgw_status st = pgw_cancel(c->h, outcomes, a.at[0], ids, n);
-        if (st < 0 && st != PGW_ENOTFOUND) {
+        /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
+        if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);
         } else {
             for (size_t i = 0; i < n; i++) {

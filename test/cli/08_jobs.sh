@@ -68,6 +68,7 @@ pgwork claim q >/dev/null
 code 'cancel of a running one' 0 pgwork cancel q "$id" --json
 is 'asks' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"requested\"}"
 refused 'cancel of none' 1 'not there' pgwork cancel q 999999
+refused 'cancel in no queue' 1 "no queue .*none_such" pgwork cancel none_such "$id"
 refused 'cancel without ids' 2 'missing' pgwork cancel q
 
 code 'stats' 0 pgwork stats
