@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "opts.h"
 #include "out.h"
@@ -17,6 +18,22 @@ static void show_text(const char *name, const char *value)
     char *visible = out_visible(value);
     printf("%s%-13s%s%s\n", term_style(TERM_BOLD), name, term_style(TERM_PLAIN), visible);
     free(visible);
+}
+
+/* What people or programs wrote, line by line; later lines stand where no name can stand. */
+static void show_lines(const char *name, const char *value)
+{
+    if (!value) return;
+    for (const char *at = value, *end = value + strlen(value); at < end; name = "") {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t size = (size_t)((stop ? stop : end) - at);
+        char *line = cli_copy(at, size);
+        char *visible = out_visible(line);
+        printf("%s%-13s%s%s\n", term_style(TERM_BOLD), name, term_style(TERM_PLAIN), visible);
+        free(visible);
+        free(line);
+        at += size + 1;
+    }
 }
 
 static void show_time(const char *name, int64_t us)
@@ -55,14 +72,14 @@ static int show_each(const pgw_job *job, void *arg)
     show_text("holder", pgw_job_holder(job));
     show_text("key", pgw_job_key(job));
     for (size_t i = 0; i < pgw_job_tags_count(job); i++) show_text("tag", pgw_job_tag(job, i));
-    show_text("error", pgw_job_error(job));
-    show_text("payload", pgw_job_payload(job));
+    show_lines("error", pgw_job_error(job));
+    show_lines("payload", pgw_job_payload(job));
     pgw_job_body(job, &size);
     if (size) {
         snprintf(word, sizeof word, "%zu bytes", size);
         show_text("body", word);
     }
-    show_text("output", pgw_job_output(job));
+    show_lines("output", pgw_job_output(job));
     return 0;
 }
 

@@ -34,6 +34,14 @@ yes 'and when' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
 yes 'and the tag' grep -q '^tag  *tag$' "$tmp/out"
 code 'show -Q --json' 0 pgwork show -Q q --json "$ready" "$delayed"
 json 'is JSON' "$tmp/out"
+id=$(pgwork enqueue lines x)
+pgwork claim lines | pgwork -q fail lines --dead -e "$(printf 'first line\n\nstate        done\033[31m\n.')"
+code 'show of an error of many lines' 0 pgwork show "$id"
+is 'prints line by line' "$(sed -n '/^error/,/ \.$/p' "$tmp/out" | sed 's/ *$//')" 'error        first line
+
+             state        done\x1b[31m
+             .'
+pgwork -q queue drop lines --force
 refused 'show of none' 1 'no job 999999' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999
 refused 'show of no id' 2 'no job id' pgwork show 0
