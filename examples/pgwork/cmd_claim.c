@@ -10,15 +10,16 @@
 #include "out.h"
 #include "signals.h"
 
-/* A kind may hold anything; a column may hold no tab. JSON text never holds one. */
+/* A kind may hold anything; a column may hold no tab, nor be empty: shells take tabs in a row for
+ * one. JSON text never holds a tab. */
 static void claim_print(const pgw_job *job)
 {
     char token[PGW_TOKEN_TEXT];
     char *queue = out_visible(pgw_job_queue(job)), *kind = out_visible(pgw_job_kind(job));
     const char *payload = pgw_job_payload(job);
     printf("%lld\t%s\t%s\t%d\t%s\t%s\n", (long long)pgw_job_id(job),
-           pgw_token_format(pgw_job_ref(job).token, token), queue, pgw_job_attempt(job), kind,
-           payload ? payload : "");
+           pgw_token_format(pgw_job_ref(job).token, token), queue, pgw_job_attempt(job),
+           *kind ? kind : "-", payload ? payload : "");
     free(queue);
     free(kind);
 }
@@ -50,14 +51,16 @@ int cmd_claim(cli *c, int argc, char **argv)
         .about = "Takes jobs, the lowest priority number first, then the oldest, and prints one "
                  "line for "
                  "each:\n"
-                 "id, token, queue, attempt, kind and payload, with tabs between. Finish each with "
-                 "complete,\n"
-                 "fail, snooze or release before its lease ends, or extend it.",
+                 "id, token, queue, attempt, kind (- for none) and payload, with tabs between. "
+                 "Finish each\n"
+                 "with complete, fail, snooze or release before its lease ends, or extend it.",
         .more = "Ends with 1 when there is nothing to take.\n\n"
-                "  pgwork claim mail | while IFS=\"$(printf '\\t')\" read -r id token rest; do\n"
-                "      send-mail && pgwork complete mail \"$id\" \"$token\" || pgwork fail mail "
-                "\"$id\" "
+                "  pgwork claim mail | while IFS=\"$(printf '\\t')\" read -r id token queue "
+                "attempt kind "
+                "payload; do\n"
+                "      if printf '%s' \"$payload\" | send-mail; then pgwork complete mail \"$id\" "
                 "\"$token\"\n"
+                "      else pgwork fail mail \"$id\" \"$token\"; fi\n"
                 "  done",
         .min = 1,
         .max = 64,

@@ -14,6 +14,9 @@ pgwork claim q >"$tmp/claim"
 IFS=$tab read -r got token queue attempt kind payload <"$tmp/claim"
 is 'a claim' "$got $queue $attempt $kind $payload" "$id q 1 a \\b {\"line\": \"x\"}"
 is 'is leased' "$(state "$id")" 'leased 1'
+pgwork enqueue unkind y >/dev/null
+pgwork claim unkind | { IFS=$tab read -r _ _ _ _ kind payload; echo "$kind $payload" >"$tmp/claim"; }
+is 'a claim of a job without kind has as many columns' "$(cat "$tmp/claim")" '- {"line": "y"}'
 code 'a second claim finds nothing' 1 pgwork claim q
 code 'extend' 0 pgwork extend q "$id" "$token" --lease 1h
 is 'the lease is longer' "$(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $id")" t
