@@ -1,4 +1,4 @@
--- Does somebody take expired leases back and bring delayed jobs in?
+-- Does somebody take expired leases back and bring delayed jobs in? Reaping by cron is seldom, not absent: what is no older than five minutes is a note.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
@@ -10,22 +10,24 @@ WITH b AS (
 ), late AS (
     SELECT count(*) AS n, min(j.run_at) AS oldest FROM pgwork.job j WHERE j.state = 'delayed' AND j.run_at < clock_timestamp() - interval '10 s'
 )
-SELECT CASE WHEN alive > 0 THEN 0 ELSE 2 END, 'reaper',
+SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'reaper',
        CASE WHEN alive > 0 THEN alive || CASE WHEN alive = 1 THEN ' reaper is' ELSE ' reapers are' END || ' at work'
             WHEN last IS NULL THEN 'no reaper has been seen in the last day'
             ELSE 'no reaper since ' || date_trunc('second', clock_timestamp() - last) END,
        CASE WHEN alive > 0 THEN ''
+            WHEN last > clock_timestamp() - interval '5 min'
+            THEN 'Reaping comes seldom: jobs of dead workers, delayed jobs and schedules are as late. `pgwork reap` as a service is always there.'
             ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL
-SELECT CASE WHEN n > 0 THEN 2 ELSE 0 END, 'expired leases',
+SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'expired leases',
        CASE WHEN n > 0 THEN format('leases that ended long ago and were not taken back: %s, the oldest ended %s ago', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no lease is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs, and look into its log; `pgwork reap --once` takes them back now.' ELSE '' END
   FROM expired
 UNION ALL
-SELECT CASE WHEN n > 0 THEN 2 ELSE 0 END, 'delayed jobs',
+SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'delayed jobs',
        CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no delayed job is overdue' END,
-       CASE WHEN n > 0 THEN 'See that a reaper runs and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END
+       CASE WHEN n > 0 THEN 'See that a reaper runs, often enough, and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END
   FROM late

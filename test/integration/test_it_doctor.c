@@ -82,6 +82,8 @@ void test_reapers_are_seen_and_missed(void)
     ASSERT_HAS("bad reaper: no reaper has been seen", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
     ASSERT_HAS("good reaper: 1 reaper is at work", visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.beat SET at = now() - interval '70 s'");
+    ASSERT_HAS("note reaper: no reaper since 00:01:1", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.beat SET at = now() - interval '5 min'");
     ASSERT_HAS("bad reaper: no reaper since 00:05:0", visit(h)->text);
 }
@@ -110,9 +112,14 @@ void test_overdue_leases_and_delayed_jobs(void)
         "UPDATE pgwork.pack SET ends = now() - interval '2 min' ||"
         " array_fill(now() + interval '1 min', ARRAY[cardinality(ids) - 1]);"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
-    ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 2,",
+    ASSERT_HAS("note expired leases: leases that ended long ago and were not taken back: 2,",
                visit(h)->text);
-    ASSERT_HAS("bad delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
+    ASSERT_HAS("note delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.live_job SET lease_until = now() - interval '7 min'"
+                " WHERE token IS NOT NULL;"
+                "UPDATE pgwork.delayed_job SET run_at = run_at - interval '5 min'");
+    ASSERT_HAS("bad expired leases: ", visit(h)->text);
+    ASSERT_HAS("bad delayed jobs: ", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "overdue", true), h);
 }
 
