@@ -138,7 +138,8 @@ static pgw_status doctor_version(doctor *d)
         doctor_say(d, PGW_BAD, "schema version", text, "Use a library as new as the schema.");
     } else if (d->version < known) {
         doctor_say(d, d->version < PGW__SCHEMA_MIN ? PGW_BAD : PGW_NOTE, "schema version", text,
-                   "Run `pgwork migrate`; it is harmless while workers run.");
+                   "Run `pgwork migrate up` once every worker and reaper runs this version of the "
+                   "library.");
     } else {
         doctor_say(d, PGW_GOOD, "schema version", text, "");
     }

@@ -198,6 +198,8 @@ void test_a_schema_of_another_version(void)
     ASSERT_HAS("bad schema version: schema aged has version 1000", visit(other)->text);
     pgtemp_exec("DELETE FROM aged.migration WHERE number > 1");
     ASSERT_HAS("schema aged has version 1, ", visit(other)->text);
+    ASSERT_HAS("`pgwork migrate up` once every worker and reaper runs this version",
+               visit(other)->text);
     pgw_close(other);
 }
 
