@@ -2,7 +2,7 @@
 #   make              everything that ships, and the examples
 #   make check-it     unit and integration tests, the latter on a private PostgreSQL
 #   make help         all targets
-# Packagers: PREFIX, DESTDIR, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; WERROR=0; HARDEN=.
+# Packagers: PREFIX, DESTDIR, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=.
 
 # The header holds the only copy of the version.
 VERSION := $(shell sed -n 's/^.define PGW_VERSION_STRING "\(.*\)".*/\1/p' inc/pgwork.h)
@@ -17,10 +17,10 @@ datadir ?= $(PREFIX)/share
 mandir ?= $(datadir)/man
 unitdir ?= $(PREFIX)/lib/systemd/system
 INSTALL ?= install
+LDCONFIG ?= ldconfig
 CFLAGS ?= -O2 -g
-# A broken invariant must not abort somebody's program; the tests are built with assertions.
-CPPFLAGS ?= -DNDEBUG
-WERROR ?= 1
+# Warnings of compilers that we have not seen are not errors for who builds; `run` sets it to 1.
+WERROR ?= 0
 
 SRC := $(sort $(wildcard src/*.c))
 CLI_SRC := $(sort $(wildcard examples/pgwork/*.c))
@@ -51,19 +51,24 @@ WARN += -Werror
 endif
 
 # The OpenSSF list. Compilers differ, so each flag is tried once; -z nodlopen is left out on purpose,
-# because bindings load the library with dlopen.
+# because bindings load the library with dlopen. The C library warns of a level of fortification that
+# it has not, and of any without optimization.
 HARDEN ?= $(shell for f in -fstrict-flex-arrays=3 -fstack-clash-protection \
     -fstack-protector-strong -fcf-protection=full -ftrivial-auto-var-init=zero \
     -fno-delete-null-pointer-checks -fno-strict-overflow -fno-strict-aliasing -fexceptions; do \
-    $(CC) -Werror $$f -fsyntax-only -x c /dev/null 2>/dev/null && echo $$f; done) \
-  -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+    $(CC) -Werror $$f -fsyntax-only -x c /dev/null 2>/dev/null && echo $$f; done; \
+  for f in 3 2; do f="-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$$f"; \
+    $(CC) $(CPPFLAGS) $(CFLAGS) -Werror $$f -include stdio.h -fsyntax-only -x c /dev/null 2>/dev/null && \
+    echo $$f && break; done)
 HARDEN := $(HARDEN)
 HARDEN_LD ?= -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed
 
 # The same bytes wherever the tree stands.
 REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
 
-COMPILE = $(CC) $(CPPFLAGS) -D_POSIX_C_SOURCE=200809L -Iinc $(WARN) $(HARDEN) $(REPRODUCIBLE) \
+# A broken invariant must not abort somebody's program; the tests are built with assertions, as is
+# whatever says CPPFLAGS=-UNDEBUG.
+COMPILE = $(CC) -DNDEBUG $(CPPFLAGS) -D_POSIX_C_SOURCE=200809L -Iinc $(WARN) $(HARDEN) $(REPRODUCIBLE) \
   $(CFLAGS) -std=c11 -pthread -MMD -MP
 LINK = $(CC) $(CFLAGS) -pthread $(HARDEN_LD) $(LDFLAGS)
 
