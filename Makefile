@@ -6,7 +6,8 @@
 
 # The header holds the only copy of the version.
 VERSION := $(shell sed -n 's/^.define PGW_VERSION_STRING "\(.*\)".*/\1/p' inc/pgwork.h)
-SOVERSION := 0
+# major.minor: while the version starts with 0, each minor one has an ABI of its own
+SOVERSION := $(basename $(VERSION))
 
 B ?= build
 PREFIX ?= /usr/local
@@ -98,8 +99,12 @@ $(B)/obj/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) $(PQ_CFLAGS) -fPIE -c $< -o $@
 
-$(SHARED): $(OBJ) src/libpgwork.map
-	$(LINK) -shared -Wl,-z,defs -Wl,-soname,$(SO_NAME) -Wl,--version-script=src/libpgwork.map \
+$(B)/libpgwork.map: src/libpgwork.map.in inc/pgwork.h Makefile
+	@mkdir -p $(@D)
+	@sed 's|@soversion@|$(SOVERSION)|' $< > $@
+
+$(SHARED): $(OBJ) $(B)/libpgwork.map
+	$(LINK) -shared -Wl,-z,defs -Wl,-soname,$(SO_NAME) -Wl,--version-script=$(B)/libpgwork.map \
 	  -o $@ $(OBJ) $(PQ_LIBS)
 	ln -sf $(SO_REAL) $(B)/$(SO_NAME)
 	ln -sf $(SO_NAME) $(B)/libpgwork.so
