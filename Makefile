@@ -31,6 +31,7 @@ SQL := $(sort $(wildcard src/sql/*.sql)) $(sort $(wildcard migrations/*.sql))
 OBJ := $(SRC:src/%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
 CLI := $(if $(CLI_SRC),$(B)/pgwork)
+UNITS := $(patsubst examples/systemd/%.in,$(B)/%,$(sort $(wildcard examples/systemd/*.in)))
 
 SO_NAME := libpgwork.so.$(SOVERSION)
 SO_REAL := libpgwork.so.$(VERSION)
@@ -239,12 +240,12 @@ FILES = inc/pgwork.h:$(includedir):644 \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(unitdir):644,$(wildcard examples/systemd/*)) \
+  $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(datadir)/bash-completion/completions:644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(datadir)/zsh/site-functions:644,$(wildcard examples/pgwork/completion/_*))
 EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d=$(DESTDIR)$${f\#*:}; f=$${f%%:*};
 
-install: lib cli $(B)/pgwork.pc
+install: lib cli $(B)/pgwork.pc $(UNITS)
 	@$(EACH_FILE) mkdir -p $$d; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f $$d/; done
 	ln -sf $(SO_REAL) $(DESTDIR)$(libdir)/$(SO_NAME)
 	ln -sf $(SO_NAME) $(DESTDIR)$(libdir)/libpgwork.so
@@ -254,11 +255,15 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(SO_NAME) libpgwork.so)
 	@rmdir $(addprefix $(DESTDIR)$(datadir)/pgwork,/migrations '') 2>/dev/null || :
 
-# always made anew: its content depends on the directories given
+# Always made anew: their content depends on the directories given. Removed first, because they are
+# root's after `sudo make install`.
+FILL_IN = mkdir -p $(@D) && rm -f $@ && sed -e 's|@prefix@|$(PREFIX)|; s|@bindir@|$(bindir)|' \
+  -e 's|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|; s|@datadir@|$(datadir)|' \
+  -e 's|@version@|$(VERSION)|' $< > $@
 $(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
-	@mkdir -p $(@D)
-	@sed -e 's|@prefix@|$(PREFIX)|; s|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|' \
-	  -e 's|@datadir@|$(datadir)|; s|@version@|$(VERSION)|' $< > $@
+	@$(FILL_IN)
+$(B)/%.service: examples/systemd/%.service.in .FORCE
+	@$(FILL_IN)
 
 bench:
 	./run bench
