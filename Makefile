@@ -249,6 +249,7 @@ install: lib cli $(B)/pgwork.pc $(UNITS)
 	@$(EACH_FILE) mkdir -p $$d; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f $$d/; done
 	ln -sf $(SO_REAL) $(DESTDIR)$(libdir)/$(SO_NAME)
 	ln -sf $(SO_NAME) $(DESTDIR)$(libdir)/libpgwork.so
+	@test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f $$d/$${f##*/}; done
