@@ -56,8 +56,8 @@ static void reap_on_tick(const pgw_reap_stats *s, void *arg)
     }
 }
 
-/* HUP: environment and --dsn-file are read again. What is wrong with them is told, the old ones
- * stay. */
+/* HUP: --dsn-file is read again, libpq's own files with the new connection. What is wrong with them
+ * is told, the old ones stay. */
 static const pgw_conf *reap_on_reload(void *arg)
 {
     service *d = arg;
@@ -119,9 +119,9 @@ int cmd_reap(cli *c, int argc, char **argv)
         .about =
             "Takes jobs of expired leases back, brings delayed jobs in at their time, prunes what "
             "retention\n"
-            "no longer keeps. Runs until TERM or INT; HUP reads environment and --dsn-file again. "
-            "Several\n"
-            "at once are harmless; run at least one, better two, on different machines.",
+            "no longer keeps. Runs until TERM or INT; HUP reads --dsn-file, service and password "
+            "file again.\n"
+            "Several at once are harmless; run at least one, better two, on different machines.",
         .more = "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
     };
     args a;
