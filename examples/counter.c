@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <pgwork.h>
 
+static struct timespec begun; /* tells this run from all others */
 static const char *const key_columns[] = {"name"}, *const key[] = {"visits"};
 
 static int fail(pgw *h)
@@ -57,8 +59,9 @@ static int count(int who, int times)
         pgw_status st;
 
         /* of this run, this process, this addition: a program would keep it with what it counts */
-        snprintf(op, sizeof(op), "%08x-0000-4000-8000-%04x%08x", (unsigned)getppid(),
-                 (unsigned)who & 0xffff, (unsigned)i);
+        snprintf(op, sizeof(op), "%08x-%04x-4%03x-8%03x-%04x%08x", (unsigned)begun.tv_sec,
+                 (unsigned)begun.tv_nsec >> 14 & 0xffff, (unsigned)begun.tv_nsec >> 2 & 0xfff,
+                 (unsigned)getppid() & 0xfff, (unsigned)who & 0xffff, (unsigned)i);
         do {
             st = pgw_table_process(h, t, key, add_one, NULL, &o);
         } while (pgw_is_unknown(st) ||
@@ -100,6 +103,7 @@ int main(int argc, char **argv)
 
     if (processes < 1 || processes > 1000 || times < 1 || times > 1000000)
         return fprintf(stderr, "counter [PROCESSES [TIMES]]\n"), 2;
+    clock_gettime(CLOCK_REALTIME, &begun);
     if (look(&before) != 0) {
         fprintf(stderr,
                 "the table: CREATE TABLE counter (name text PRIMARY KEY, n bigint NOT NULL,"

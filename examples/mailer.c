@@ -42,7 +42,11 @@ static int work(const char *path, int mailings)
     int sent = 0, busy = 1;
     pgw *h;
 
-    if (book == NULL || pgw_open(&h, NULL) != PGW_OK) return -1;
+    if (book == NULL) return -1;
+    if (pgw_open(&h, NULL) != PGW_OK) {
+        fprintf(stderr, "%s\n%s\n", pgw_error_message(h), pgw_error_hint(h));
+        return -1;
+    }
     setvbuf(book, NULL, _IONBF, 0); /* others write it, too */
     while (busy > 0) {
         busy = 0;

@@ -28,7 +28,11 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     for (int piece = 0; piece < 10; piece++) {
         const int signals = pgw_task_signals(task);
 
-        if (signals & (PGW_LOST | PGW_STOPPING)) return PGW_RETRY; /* write nothing more */
+        if (signals & PGW_LOST) return PGW_RETRY; /* write nothing more */
+        if (signals & PGW_STOPPING) {             /* again at once, elsewhere: no attempt charged */
+            pgw_task_set_delay(task, 0);
+            return PGW_SNOOZE;
+        }
         if (signals & (PGW_CANCELED | PGW_TIMEOUT)) {
             pgw_task_set_error(task, "given up");
             return PGW_RETRY;

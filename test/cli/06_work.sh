@@ -131,4 +131,15 @@ pgwork queue create n
 id=$(pgwork enqueue n -J '{"c": "no-such-command"}')
 code 'a command that is not there, by its payload' 127 pgwork work n -- '{c}'
 is 'hands its job back' "$(state n)" 'ready 0'
+
+pgwork queue create stopped
+seq 40 | pgwork -q enqueue stopped >/dev/null
+"$top/build/examples/worker" stopped >/dev/null 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+until_true 20 count_is "SELECT least(count(*), 1) FROM pgwork.job WHERE queue = 'stopped' AND state = 'leased'" 1
+kill -TERM $p
+sleep 0.1
+kill -TERM $p
+wait $p
+is 'example: worker, stopped twice' "$? $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stopped' AND attempt > 0")" '0 0'
 exit 0

@@ -93,6 +93,8 @@ code 'no semaphores' 1 pgwork sem list
 
 code 'example: mailer' 0 "$top/build/examples/mailer" 10 5
 yes 'each mailing once' grep -q '^10 mailings sent 10 times by 5 processes' "$tmp/out"
+code 'example: mailer, without a server' 1 env PGWORK_DSN="host=$tmp" "$top/build/examples/mailer" 1 1
+yes 'says so' test -s "$tmp/err"
 sql "CREATE TABLE fork (number int PRIMARY KEY, used int NOT NULL DEFAULT 0, version bigint NOT NULL DEFAULT 0);
      INSERT INTO fork SELECT generate_series(0, 4)" >/dev/null
 code 'example: philosophers' 0 "$top/build/examples/philosophers" 4
