@@ -460,7 +460,7 @@ typedef struct pgw_new {
     size_t body_size;
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock; 0: at once */
-    int64_t delay_ms;         /* or: this long from now; not together with run_at_us */
+    int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
     int max_attempts;         /* 1 .. 1000; 0: as the queue says */
     int64_t lease_ms;         /* 100 .. 86,400,000; 0: as the claim or the queue says */
     const char *const *tags;
@@ -468,7 +468,7 @@ typedef struct pgw_new {
     const char *key;          /* unique key, up to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
-    int64_t key_period_ms;    /* for PGW_KEY_PERIOD */
+    int64_t key_period_ms;    /* for PGW_KEY_PERIOD: 1 ms to a year */
 } pgw_new;
 #define PGW_NEW_INIT \
     {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0}
@@ -572,9 +572,10 @@ typedef struct pgw_claim_opts {
  * first is served first. An attempt is charged. @p opts is not NULL. *batch: caller owns (free with
  * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
  * not exist: it may come. Use an opened handle: on an attached one a claim is undone by ROLLBACK.
- * PGW_EUNKNOWN: jobs that were claimed come back when their leases expire. While many sessions
- * write, claims of more than 32 take turns, and may wait for theirs, also with wait_ms 0: for some
- * ms, up to 20 s while others claim; two seconds where transactions that have claimed stay open.
+ * PGW_EUNKNOWN: jobs that were claimed come back when their leases expire. When many sessions
+ * write, only a few claims for more than 32 jobs run at a time. The others wait, even with wait_ms
+ * 0: usually some ms, 20 s at most; after 2 s in which all who claimed keep their transactions
+ * open, a claim goes ahead without waiting further.
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -618,7 +619,7 @@ PGW_API pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue,
 typedef struct pgw_fail_opts {
     size_t struct_size;
     const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
-    int64_t retry_ms;  /* try again after; -1: exponential backoff with full jitter as the queue says */
+    int64_t retry_ms;  /* try again after, up to a year; -1: exponential backoff with full jitter as the queue says */
     bool dead;         /* to the dead letters at once */
 } pgw_fail_opts;
 #define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, -1, false}
@@ -633,7 +634,7 @@ typedef struct pgw_fail_opts {
 PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                             size_t n, const pgw_fail_opts *opts);
 /**
- * Not now: again after @p delay_ms, no attempt charged.
+ * Not now: again after @p delay_ms (up to ten years), no attempt charged.
  *
  *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, NULL, "images", &ref, 1, 3600 * 1000);
  *     else pgw_release(h, NULL, "images", &ref, 1);
@@ -752,8 +753,8 @@ PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
  */
 PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids,
                                size_t n, const char *kind, int64_t limit);
-/** Deletes dead letters older than @p older_than_ms (0: all). @p deleted may be NULL.
- * PGW_ENOTFOUND: no such queue. */
+/** Deletes dead letters older than @p older_than_ms (0: all; up to ten years). @p deleted may be
+ * NULL. PGW_ENOTFOUND: no such queue. */
 PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue,
                                   int64_t older_than_ms);
 /** @} */
@@ -921,7 +922,9 @@ PGW_API int pgw_task_signals(const pgw_task *task);
 /** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first
  * call; -1: no descriptor left. With `worker.concurrency` 0 nobody is there to make it readable. */
 PGW_API int pgw_task_fd(pgw_task *task);
-/** The job's result, JSON text. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. */
+/** The job's result, JSON text. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. Whether it is
+ * JSON only the server tells: if not, the job has failed (`the result was refused`) and is retried.
+ */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 /** Why it failed; cut at 8,000 bytes. */
 PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
