@@ -346,7 +346,7 @@ PGW_API const char *pgw_error_statement(const pgw *h);
  */
 PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
 /** Deadline of each following call; 0 brings the property `call.timeout_ms` back, < 0 is never.
- * When it passes, the statement is cancelled, and what the server then says within half a second is
+ * When it passes, the statement is cancelled, and what the server then says within two seconds is
  * what the call returns: PGW_ETIMEDOUT is certain, else a write is PGW_EUNKNOWN. A connection that
  * cannot be had in time is PGW_ECONN. */
 PGW_API void pgw_set_timeout(pgw *h, int64_t timeout_ms);
@@ -372,7 +372,7 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  * must live until then. A verb that fails at once returns its error and @p done is never called. In
  * @p done the next verb may be started, or the handle closed. One verb at a time per handle. A lost
  * connection is opened again on the way: ask for descriptor and events anew after each step. When a
- * deadline passes, a step may take up to a quarter of a second for the cancel. Verbs that wait or
+ * deadline passes, a step may take up to a second for the cancel. Verbs that wait or
  * take several round trips (a claim with wait_ms, transactions, loads, migrations, loops) return
  * PGW_EMISUSE when armed.
  *
