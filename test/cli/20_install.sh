@@ -1,0 +1,38 @@
+# What is built and installed for others: where it lands, and with which flags.
+. "$(dirname "$0")/tap"
+unset MAKEFLAGS MAKELEVEL
+ours() { make -s -C "$top" "$@"; }
+root=$tmp/root
+: "of all compilations the words of one"
+words() { make -n -C "$top" B="$tmp/b" "$@" "$tmp/b/obj/conf.o" 2>/dev/null | grep -e ' -c src/conf.c ' >"$tmp/words"; }
+
+words
+yes 'assertions stay out' grep -qe ' -DNDEBUG ' "$tmp/words"
+is 'a warning breaks nobody'\''s build' "$(grep -ce ' -Werror ' "$tmp/words")" 0
+yes 'but for the fortified' grep -qe ' -D_FORTIFY_SOURCE=[23] ' "$tmp/words"
+words CPPFLAGS=-Dpackager WERROR=1
+yes 'also with flags of a packager' grep -qe ' -DNDEBUG -Dpackager ' "$tmp/words"
+yes 'warnings are errors where that is asked for' grep -qe ' -Werror ' "$tmp/words"
+for level in 3 '*'; do # a C library that warns of it
+    printf '#!/bin/sh\ncase "$*" in *" -D_FORTIFY_SOURCE="%s*) exit 1 ;; esac\nexec cc "$@"\n' "$level" >"$tmp/cc"
+    chmod 755 "$tmp/cc"
+    words CC="$tmp/cc"
+    cat "$tmp/words"
+done | grep -oe '-D_FORTIFY_SOURCE=.' >"$tmp/levels"
+is 'what this C library has not is left out' "$(cat "$tmp/levels")" '-D_FORTIFY_SOURCE=2'
+
+code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
+is 'elsewhere the cache of libraries is left alone' "$(ls "$tmp/cached" 2>/dev/null)" ''
+cd "$root/opt/pgwork" || exit 1
+is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
+is 'and leave nothing to fill in' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
+version=$(sed -n 's/^Version: //p' lib/pkgconfig/pgwork.pc)
+so=libpgwork.so.${version%.*}
+is 'the library goes by major and minor version' "$(readlink lib/libpgwork.so) $(readlink "lib/$so")" "$so libpgwork.so.$version"
+yes 'as it says itself' sh -c "objdump -p 'lib/$so' | grep -q 'SONAME *$so\$'"
+yes 'its names too' sh -c "objdump -T 'lib/$so' | grep -q 'PGW_${version%.*} .*pgw_open\$'"
+code 'uninstall' 0 ours uninstall DESTDIR="$root" PREFIX=/opt/pgwork
+is 'leaves nothing' "$(find "$root" ! -type d)" ''
+code 'install in place' 0 ours install PREFIX="$tmp/place" LDCONFIG="touch $tmp/cached"
+yes 'the cache of libraries is renewed' test -e "$tmp/cached"
+exit 0
