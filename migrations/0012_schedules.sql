@@ -32,7 +32,7 @@ CREATE TABLE pgwork.schedule (
     next_slot    timestamptz,
     next_at      timestamptz NOT NULL DEFAULT '-infinity', -- the slot and its jitter; after an error: when to try again
     planned_at   timestamptz NOT NULL DEFAULT '-infinity',
-    asked        timestamptz,                        -- a tick out of turn, for the next node that asks
+    asked        timestamptz,                        -- a tick out of turn, for the node that asks next from then on
     last_slot    timestamptz,
     last_at      timestamptz,
     error        text,                               -- why it does not run: a zone that is gone, a queue that takes nothing
@@ -315,10 +315,14 @@ BEGIN
     RETURN fired;
 END $$;
 
--- A schedule that fails, fails alone, and is tried again in ten seconds.
+-- A schedule that fails, fails alone, and is tried again in ten seconds: also a tick out of turn, or who claims it would
+-- find it due again at once, for ever.
 CREATE FUNCTION pgwork._cron_failed(schedule bigint, error text, at timestamptz) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    UPDATE pgwork.schedule t SET error = left($2, 1000), error_at = $3, next_at = $3 + interval '10 s', planned_at = $3 WHERE t.id = $1
+    UPDATE pgwork.schedule t
+       SET error = left($2, 1000), error_at = $3, next_at = $3 + interval '10 s', planned_at = $3,
+           asked = CASE WHEN t.asked IS NOT NULL THEN $3 + interval '10 s' END
+     WHERE t.id = $1
 $$;
 
 -- Tests give `at`; everybody else has the server's clock.
@@ -381,7 +385,7 @@ BEGIN
     LOOP
         SELECT * INTO s FROM pgwork.schedule t
          WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))
-           AND CASE WHEN t.slot IS NOT NULL THEN t.until <= at ELSE t.asked IS NOT NULL OR NOT t.paused AND t.next_at <= at END
+           AND CASE WHEN t.slot IS NOT NULL THEN t.until <= at ELSE t.asked <= at OR NOT t.paused AND t.next_at <= at END
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN
@@ -394,15 +398,15 @@ BEGIN
         ELSIF s.slot IS NULL THEN
             BEGIN
                 e := pgwork._cron_parse(s.expression);
-                IF s.asked IS NULL THEN
+                IF s.asked <= at THEN
+                    s.slot := s.asked;
+                    s.asked := NULL;
+                ELSE
                     s := pgwork._cron_due(s, e, at);
                     IF s.next_at <= at THEN
                         s.slot := s.next_slot;
                         s.base := s.next_slot;
                     END IF;
-                ELSE
-                    s.slot := s.asked;
-                    s.asked := NULL;
                 END IF;
                 s := pgwork._cron_plan(s, e, at);
                 IF s.slot IS NOT NULL AND NOT pgwork._cron_decide(s, s.slot, at) THEN
@@ -439,7 +443,7 @@ BEGIN
     END LOOP;
     -- Once a minute at least: schedules come and go.
     SELECT least(60000, greatest(10, ceil(extract(epoch FROM m.due - at) * 1000))) INTO next_ms
-      FROM (SELECT min(CASE WHEN t.slot IS NOT NULL THEN t.until WHEN t.asked IS NOT NULL THEN at WHEN NOT t.paused THEN t.next_at END) AS due
+      FROM (SELECT min(CASE WHEN t.slot IS NOT NULL THEN t.until ELSE least(t.asked, CASE WHEN NOT t.paused THEN t.next_at END) END) AS due
               FROM pgwork.schedule t WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))) m
      WHERE m.due IS NOT NULL;
 END $$;

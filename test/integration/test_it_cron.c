@@ -619,6 +619,32 @@ void test_a_released_tick_goes_to_another_node_uncharged(void)
     pgw_tick_free(tick);
 }
 
+/* A claim that came back to it at once would never end. */
+void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
+{
+    pgw_tick *tick;
+    int64_t next_ms = 0;
+
+    create("bad", "* * * * *", NULL);
+    create("good", "* * * * *", NULL);
+    pgtemp_exec("UPDATE pgwork.schedule SET zone = 'Atlantis/Capital' WHERE name = 'bad'");
+    OK(pgw_cron_run(h, NULL, "bad"));
+    OK(pgw_cron_run(h, NULL, "good"));
+    pgw_set_timeout(h, 10000);
+    tick = claimed("n1");
+    TEST_ASSERT_EQUAL_STRING("good", pgw_tick_schedule(tick));
+    pgw_tick_free(tick);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_INT64_WITHIN(5000, 5001, next_ms); /* ten seconds, less what has passed */
+    TEST_ASSERT_NOT_NULL(strstr(
+        pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"), "Atlantis/Capital"));
+    pgtemp_exec("UPDATE pgwork.schedule SET zone = 'UTC', asked = asked - interval '10 s' WHERE "
+                "name = 'bad'"); /* the zone is back, and the time has come */
+    tick = claimed("n1");
+    TEST_ASSERT_EQUAL_STRING("bad", pgw_tick_schedule(tick));
+    pgw_tick_free(tick);
+}
+
 /* The farm: a node is killed while it runs a tick. */
 void test_another_node_takes_over_from_a_dead_one(void)
 {
