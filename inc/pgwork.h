@@ -1928,7 +1928,9 @@ typedef struct pgw_sema_opts {
  * order of their coming, whatever they ask for, so a request for many is not starved by those for
  * one; a try (timeout_ms 0) does not pass those who wait. Behind a pooler in transaction mode there
  * is no queue: there waiting is polling, in no order. After 30 s in the queue a waiter goes to its
- * end. The first notify of the handle's stop ends the wait.
+ * end. The first notify of the handle's stop ends the wait. A process that is frozen at the head of
+ * the queue loses its session after 5 s (or four times `poll.max_ms`, if that is more), and with it
+ * its place and what else the session holds.
  *
  * PGW_ELOCKED: not enough were free, or somebody waits in front. PGW_ELIMIT: n is more than there
  * are. PGW_ECANCELED: stopped. PGW_EPOOLED: `session` needs one. PGW_EUNKNOWN: they may be out,

@@ -190,10 +190,29 @@ BEGIN
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
 END $$;
 
+-- How long this session may say nothing before the server ends it; NULL: as it was before.
+CREATE FUNCTION pgwork._patience(ms bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before text := current_setting('pgwork.patience_before', true);
+BEGIN
+    IF ms IS NULL THEN
+        IF before <> '' THEN
+            PERFORM set_config('idle_session_timeout', before, false), set_config('pgwork.patience_before', '', false);
+        END IF;
+        RETURN;
+    END IF;
+    IF coalesce(before, '') = '' THEN
+        PERFORM set_config('pgwork.patience_before', current_setting('idle_session_timeout'), false);
+    END IF;
+    PERFORM set_config('idle_session_timeout', ms::text, false);
+END $$;
+
 -- The turn is given up with the permits in hand, not at commit, so that the next one does not wait for our disk;
--- the rows are locked until then.
+-- the rows are locked until then. A session that is frozen at the head would keep the turn, and all permits from everybody,
+-- for as long as it is frozen: hence patience_ms.
 CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean,
-    OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
+    patience_ms bigint DEFAULT NULL, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     s pgwork.semaphore := pgwork._semaphore(name);
@@ -201,6 +220,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
+    PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
     IF NOT turn THEN
         turn := pgwork._advisory_take(key, false, false, wait_ms);
         IF NOT turn THEN
@@ -211,7 +231,9 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
     IF token IS NOT NULL THEN
-        PERFORM pg_advisory_unlock(key);
+        PERFORM pg_advisory_unlock(key), pgwork._patience(NULL);
+    ELSIF patience_ms IS NOT NULL THEN
+        PERFORM pgwork._patience(patience_ms);
     END IF;
 EXCEPTION
     WHEN lock_not_available THEN
@@ -228,6 +250,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgwork.semaphore;
 BEGIN
+    PERFORM pgwork._patience(NULL);
     SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_leave.name;
     RETURN FOUND AND pgwork._unlock_if_held(pgwork._lock('sema.turn', s.id));
 END $$;
@@ -402,7 +425,7 @@ COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; doe
 COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before.';
 COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced.';
 COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none, without waiting. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
-COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave().';
+COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
 COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a token end ttl_ms from now; returns when. NULL: their time was over, they are lost.';
 COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now.';

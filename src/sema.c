@@ -15,6 +15,7 @@
 #define SEMA_STAND_MS    30000 /* as for locks: a statement that waits holds back vacuum */
 #define SEMA_WAIT_MAX_MS INT64_C(31536000000) /* a year */
 #define SEMA_CHANNEL     "pgwork_sema_"
+#define SEMA_FROZEN_MS   5000 /* who says nothing for so long at the head is not well */
 
 /* ---- tokens on their way: 16 bytes, big-endian ---- */
 
@@ -123,16 +124,30 @@ static pgw_status sema_try(sema_wait *w)
     return pgw__pq_call(w->h, &call);
 }
 
+/* The head asks after a quarter more than poll.max_ms at the latest. One that does not is frozen,
+ * and nobody would get a permit until it thaws: the server ends its session. */
+static int64_t sema_patience_ms(const sema_wait *w)
+{
+    const int64_t ms = 4 * pgw__conf_int(pgw__pq_conf(w->h), "poll.max_ms");
+
+    return ms > SEMA_FROZEN_MS ? ms : SEMA_FROZEN_MS;
+}
+
 /* In the queue for at most wait_ms; or, at its head, once more. */
 static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
 {
     const pgw_sema_opts *o = w->o;
     const bool turn = w->turn && w->epoch == pgw__pq_epoch(w->h) && pgw__pq_look(w->h) == PGW_OK;
     const pgw__param params[] = {
-        P_TEXT(w->name),    P_INT4(o->n),
-        P_INT8(o->ttl_ms),  P_TEXT(o->holder),
-        P_BOOL(o->session), P_INT8(turn ? 0 : wait_ms),
-        P_BOOL(turn),       P_END,
+        P_TEXT(w->name),
+        P_INT4(o->n),
+        P_INT8(o->ttl_ms),
+        P_TEXT(o->holder),
+        P_BOOL(o->session),
+        P_INT8(turn ? 0 : wait_ms),
+        P_BOOL(turn),
+        P_INT8(sema_patience_ms(w)),
+        P_END,
     };
     const sema_answer ctx = {w->token, &w->next_ms};
     const pgw__call call = {

@@ -1,5 +1,5 @@
 -- Permits by the queue. token NULL and next_ms given: it is our turn, and we wait for permits.
--- params: name text, n int, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean
+-- params: name text, n int, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean, patience_ms bigint
 -- returns: token uuid, next_ms bigint
 SELECT w.token, w.next_ms
-  FROM pgwork.sema_wait($1, $2, $3, $4, $5, $6, $7) w
+  FROM pgwork.sema_wait($1, $2, $3, $4, $5, $6, $7, $8) w

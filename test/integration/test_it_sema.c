@@ -390,6 +390,66 @@ void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
     pgw_close(w.h);
 }
 
+static pid_t waiting_process(const char *name)
+{
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        pgw *h = try_open();
+        pgw_token token;
+
+        if (take(h, &token, name, 1, 3 * LONG_MS, 3600000, false) != PGW_OK) _exit(1);
+        if (ask(h, "SELECT setting::bigint FROM pg_settings WHERE name = 'idle_session_timeout'") !=
+            0)
+            _exit(2);
+        _exit(pgw_sema_release(h, name, token) == PGW_OK ? 0 : 3);
+    }
+    return pid;
+}
+
+/* Nobody else would get a permit until it thaws. */
+void test_a_frozen_head_of_the_queue_is_passed(void)
+{
+    pgw *h = opened();
+    pgw_token token;
+    pgw_status st;
+    pid_t pid;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "frozen", 1));
+    token = taken(h, "frozen", 1);
+    pid = waiting_process("frozen");
+    TEST_ASSERT_TRUE(are_waiting(h, "frozen", 1));
+    kill(pid, SIGSTOP);
+    expect(h, PGW_OK, pgw_sema_release(h, "frozen", token));
+    st = take(h, &token, "frozen", 1, LONG_MS, 3600000, false);
+    kill(pid, SIGCONT); /* it has lost its session, and queues anew */
+    expect(h, PGW_OK, st);
+    TEST_ASSERT_TRUE(are_waiting(h, "frozen", 1));
+    expect(h, PGW_OK, pgw_sema_release(h, "frozen", token));
+    TEST_ASSERT_EQUAL_INT(0, reaped(pid));
+    status(h, "frozen", 1, 0, 0);
+    expect(h, PGW_OK, pgw_sema_drop(h, "frozen", false));
+    pgw_close(h);
+}
+
+void test_who_leaves_the_head_may_be_silent_as_before(void)
+{
+    pgw *h = opened();
+    pgw_token token = {0, 0};
+
+    expect(h, PGW_OK, pgw_sema_create(h, "silent", 1));
+    token = taken(h, "silent", 1);
+    TEST_ASSERT_EQUAL_INT64(
+        0, ask(h, "SELECT count(set_config('idle_session_timeout', '1min', false)) - 1"));
+    refused(h, "silent", 1, 30);
+    TEST_ASSERT_EQUAL_INT64(
+        60000,
+        ask(h, "SELECT setting::bigint FROM pg_settings WHERE name = 'idle_session_timeout'"));
+    expect(h, PGW_OK, pgw_sema_release(h, "silent", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "silent", false));
+    pgw_close(h);
+}
+
 static void *stop_soon(void *arg)
 {
     void **in = arg;
