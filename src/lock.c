@@ -10,6 +10,7 @@
 #include "check.h"
 #include "clock.h"
 #include "mem.h"
+#include "name.h"
 #include "pq.h"
 
 #define LOCK_NAME_MAX    255
@@ -168,8 +169,8 @@ static void lock_settle(pgw *h, uint64_t epoch, pgw_status failed, const char *n
                             .ctx_size = sizeof(out)};
 
     if (epoch != pgw__pq_epoch(h) || pgw__pq_look(h) != PGW_OK) return;
-    snprintf(message, sizeof(message), "%s", pgw__pq_error_message(h));
-    snprintf(hint, sizeof(hint), "%s", pgw__pq_error_hint(h));
+    pgw__text_copy(message, sizeof(message), pgw__pq_error_message(h));
+    pgw__text_copy(hint, sizeof(hint), pgw__pq_error_hint(h));
     if (pgw__pq_call(h, &call) != PGW_OK) pgw__pq_drop(h);
     pgw__pq_fail(h, failed, message, hint);
 }

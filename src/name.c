@@ -155,3 +155,15 @@ const char *pgw__uuid_parse(unsigned char out[16], const char *text)
     memcpy(out, bytes, sizeof(bytes));
     return NULL;
 }
+
+void pgw__text_copy(char *to, size_t size, const char *from)
+{
+    size_t n = strlen(from);
+
+    if (n >= size) {
+        n = size - 1;
+        while (n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80) n--;
+    }
+    memmove(to, from, n);
+    to[n] = '\0';
+}

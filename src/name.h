@@ -25,6 +25,9 @@ const char *pgw__json_fault(const char *text, size_t max);
 /* 8-4-4-4-12 hexadecimal digits in either case. out is zeroed when there is a fault. */
 const char *pgw__uuid_parse(unsigned char out[16], const char *text);
 
+/* As much of the text as there is room for, cut between characters; the two may overlap. */
+void pgw__text_copy(char *to, size_t size, const char *from);
+
 /* Strict; and no NUL, which no text of PostgreSQL can hold. */
 bool pgw__utf8_ok(const char *text, size_t n);
 

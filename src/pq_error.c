@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "name.h"
 #include "pq_int.h"
 #include "status.h"
 
-#define ERROR_VALUE_MAX 64 /* bytes of a refused value that are shown */
+#define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
+#define ERROR_FIRST_MAX 800 /* bytes of what the server says, so that its code fits behind them */
 
 void pgw__fault_clear(pgw__fault *f)
 {
@@ -14,25 +16,12 @@ void pgw__fault_clear(pgw__fault *f)
     f->sqlstate[0] = f->message[0] = f->hint[0] = '\0';
 }
 
-/* Cut at the size, between characters. */
-static void error_copy(char *to, size_t size, const char *from)
-{
-    size_t n = strlen(from);
-
-    if (n >= size) {
-        n = size - 1;
-        while (n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80) n--;
-    }
-    memmove(to, from, n);
-    to[n] = '\0';
-}
-
 pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint)
 {
     f->status = st;
     f->sqlstate[0] = '\0';
-    error_copy(f->message, sizeof(f->message), message != NULL ? message : "");
-    error_copy(f->hint, sizeof(f->hint), hint != NULL ? hint : "");
+    pgw__text_copy(f->message, sizeof(f->message), message != NULL ? message : "");
+    pgw__text_copy(f->hint, sizeof(f->hint), hint != NULL ? hint : "");
     return st;
 }
 
@@ -51,20 +40,22 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
     const char *severity = error_field(res, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *primary = error_field(res, PG_DIAG_MESSAGE_PRIMARY);
     const char *constraint = error_field(res, PG_DIAG_CONSTRAINT_NAME);
-    char text[sizeof(f->message)];
+    char text[sizeof(f->message)], first[ERROR_FIRST_MAX + 1];
 
     if (sqlstate[0] == '\0') {
         pgw__fault_set(f, PGW_ECONN, "the connection was lost", NULL);
     } else if (strncmp(sqlstate, "PW", 2) == 0) {
         pgw__fault_set(f, PGW_EDB, primary, error_field(res, PG_DIAG_MESSAGE_HINT));
-        if (f->hint[0] == '\0') error_copy(f->hint, sizeof(f->hint), pgw__status_hint(sqlstate));
+        if (f->hint[0] == '\0')
+            pgw__text_copy(f->hint, sizeof(f->hint), pgw__status_hint(sqlstate));
     } else {
         if (strncmp(sqlstate, "22", 2) == 0) primary = "the server refused a value";
-        snprintf(text, sizeof(text), "%.800s (SQLSTATE %.5s%s%.70s)", primary, sqlstate,
+        pgw__text_copy(first, sizeof(first), primary);
+        snprintf(text, sizeof(text), "%s (SQLSTATE %.5s%s%.70s)", first, sqlstate,
                  constraint[0] != '\0' ? ", constraint " : "", constraint);
         pgw__fault_set(f, PGW_EDB, text, pgw__status_hint(sqlstate));
     }
-    error_copy(f->sqlstate, sizeof(f->sqlstate), sqlstate);
+    pgw__text_copy(f->sqlstate, sizeof(f->sqlstate), sqlstate);
     return sqlstate[0] == '\0' || strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
 }
 

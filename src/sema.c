@@ -9,6 +9,7 @@
 #include "backoff.h"
 #include "check.h"
 #include "clock.h"
+#include "name.h"
 #include "pq.h"
 
 #define SEMA_PERMITS_MAX 10000
@@ -179,8 +180,8 @@ static pgw_status sema_leave(sema_wait *w, pgw_status st)
     if (st == PGW_OK || st == PGW_EPOOLED || (st == PGW_ELOCKED && !w->turn) ||
         w->epoch != pgw__pq_epoch(w->h) || pgw__pq_look(w->h) != PGW_OK)
         return st;
-    snprintf(message, sizeof(message), "%s", pgw__pq_error_message(w->h));
-    snprintf(hint, sizeof(hint), "%s", pgw__pq_error_hint(w->h));
+    pgw__text_copy(message, sizeof(message), pgw__pq_error_message(w->h));
+    pgw__text_copy(hint, sizeof(hint), pgw__pq_error_hint(w->h));
     if (pgw__pq_call(w->h, &call) != PGW_OK) pgw__pq_drop(w->h);
     return pgw__pq_fail(w->h, st, message, hint);
 }

@@ -1,11 +1,11 @@
 /* table_registry: tables that a reaper looks after. What is registered are names only; the work is
  * done here, with the rights of the reaper's session and by the same statements that everybody
  * uses, so nobody gains rights by registering a table. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
 #include "mem.h"
+#include "name.h"
 #include "table_int.h"
 
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
@@ -181,7 +181,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     if (st == PGW_OK) st = pgw_table_reap(h, freed, t, batch);
     pgw_table_free(t);
     if (st == PGW_ECONN || st == PGW_ECANCELED || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
-    if (st != PGW_OK) snprintf(error, sizeof(error), "%s", pgw__pq_error_message(h));
+    if (st != PGW_OK) pgw__text_copy(error, sizeof(error), pgw__pq_error_message(h));
     {
         const pgw__param params[] = {P_TEXT(e->spec.schema), P_TEXT(e->spec.table), P_INT8(*freed),
                                      P_TEXT(error), P_END};

@@ -155,6 +155,36 @@ void test_a_table_that_cannot_be_served_says_why_and_stops_nobody(void)
         "", pgtemp_value("SELECT error FROM pgwork.leased_table WHERE table_name = 'three'"));
 }
 
+/* What a table's trigger says may be long, and of letters of several bytes: it is cut between two.
+ */
+void test_a_long_story_of_a_table_is_cut_between_letters(void)
+{
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+                "EXCEPTION '%', repeat('\xc3\xa9', 450); END $$;"
+                "CREATE FUNCTION object() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+                "EXCEPTION '%', '-' || repeat('\xc3\xa9', 450); END $$;"
+                "CREATE TRIGGER r BEFORE UPDATE ON one FOR EACH ROW EXECUTE FUNCTION refuse();"
+                "CREATE TRIGGER r BEFORE UPDATE ON three FOR EACH ROW EXECUTE FUNCTION object()");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(5, freed);
+    TEST_ASSERT_EQUAL_STRING(
+        "299 299", pgtemp_value("SELECT string_agg(length(replace(error, '-', ''))::text, ' ') "
+                                "FROM pgwork.leased_table WHERE error ~ '^-?\xc3\xa9+$'"));
+    for (int i = 0; i < 2; i++) { /* the same as the verb tells it */
+        pgw_table *t = described(i == 0 ? "one" : "three");
+        char text[1024];
+
+        TEST_ASSERT_EQUAL(PGW_EDB, pgw_table_reap(h, NULL, t, 1));
+        snprintf(text, sizeof(text), "%s", pgw_error_message(h));
+        TEST_ASSERT_NULL_MESSAGE(pgw__text_fault(text, sizeof(text)), text);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, " (SQLSTATE P0001)"), text);
+        pgw_table_free(t);
+    }
+}
+
 /* The reaper's rights are its own: registering gives it none. */
 void test_a_reaper_without_rights_on_the_table_says_so(void)
 {
