@@ -11,6 +11,7 @@ CREATE TABLE pgwork.leased_table (
     token       text NOT NULL,
     reaped_at   timestamptz, -- rows were freed
     error       text NOT NULL DEFAULT '',
+    rests_until timestamptz, -- it kept a reaper waiting: none looks at it before
     PRIMARY KEY (schema_name, table_name)
 );
 
@@ -61,7 +62,8 @@ BEGIN
     END LOOP;
     INSERT INTO pgwork.leased_table AS t VALUES (schema_name, table_name, key, locked_by, expires_at, token)
         ON CONFLICT ON CONSTRAINT leased_table_pkey DO UPDATE
-       SET key = excluded.key, locked_by = excluded.locked_by, expires_at = excluded.expires_at, token = excluded.token, error = '';
+       SET key = excluded.key, locked_by = excluded.locked_by, expires_at = excluded.expires_at, token = excluded.token, error = '',
+           rests_until = NULL;
 END $$;
 
 CREATE FUNCTION pgwork.table_unregister(schema_name text, table_name text) RETURNS boolean
@@ -76,13 +78,15 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM pgwork.leased_table t ORDER BY t.schema_name, t.table_name
 $$;
 
--- Written down only when there is news.
-CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text) RETURNS void
+-- Written down only when there is news. A table that is busy, as one under ALTER TABLE, costs every pass some time that
+-- the queues wait for: so it is left alone for a while, by all reapers.
+CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text, busy boolean DEFAULT false) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UPDATE pgwork.leased_table t
-       SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000)
+       SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000),
+           rests_until = CASE WHEN busy THEN clock_timestamp() + interval '10 s' END
      WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
-       AND (freed > 0 OR t.error <> left(table_reaped.error, 1000))
+       AND (freed > 0 OR busy OR t.error <> left(table_reaped.error, 1000))
 $$;
 
 COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
@@ -93,7 +97,7 @@ COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that a
 COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers run with these: register only tables whose owner you trust.';
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
-COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text) IS 'What a reaper notes after its pass over a table.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, boolean) IS 'What a reaper notes after its pass over a table. busy: none comes back to it for ten seconds.';
 
 SELECT pgwork._grant();
 SELECT pgwork._grant_also('pgwork_worker', ARRAY['table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped']);

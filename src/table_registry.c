@@ -8,6 +8,8 @@
 #include "name.h"
 #include "table_int.h"
 
+#define REGISTRY_LOCK_MS 500
+
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
 {
     const char *key[PGW__KEY_COLUMNS];
@@ -139,12 +141,13 @@ static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
     r->names = pgw__mem_zero(1, sizeof(*r->names));
     if (r->entries == NULL || r->names == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     for (int row = 0; row < count; row++) {
-        registry_entry *e = &r->entries[row];
+        registry_entry *e = &r->entries[r->count];
         pgw_table_spec *s = &e->spec;
         const char **const to[] = {&s->schema, &s->table, &s->locked_by, &s->expires_at, &s->token};
         pgw__bytes items[PGW__KEY_COLUMNS];
         const int n = pgw__rows_array(rows, row, 5, items, PGW__KEY_COLUMNS);
 
+        if (pgw__rows_int(rows, row, 8) != 0) continue; /* it rests */
         *s = (pgw_table_spec)PGW_TABLE_SPEC_INIT;
         for (int i = 0; i < 5; i++) {
             size_t size;
@@ -159,8 +162,8 @@ static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
             e->key[k] = registry_keep(r, items[k].p, items[k].n);
             kept = kept && e->key[k] != NULL;
         }
+        r->count++;
     }
-    r->count = count;
     return kept ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
 }
 
@@ -168,6 +171,24 @@ static void registry_free(registry *r)
 {
     pgw_table_free(r->names);
     pgw__mem_free(r->entries);
+}
+
+/* The queues wait meanwhile, so who has the table under lock is not waited for long. A limit for
+ * the lock alone: a large table without an index may take its time. */
+static pgw_status registry_reap_briefly(pgw *h, const pgw_table *t, int batch, int64_t *freed)
+{
+    const pgw__param params[] = {P_INT8(REGISTRY_LOCK_MS), P_END};
+    const pgw__call call = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
+    pgw_status st = pgw__pq_begin(h), undone;
+
+    if (st != PGW_OK) return st;
+    st = pgw__pq_call(h, &call);
+    if (st == PGW_OK) st = pgw_table_reap(h, freed, t, batch);
+    if (st == PGW_OK) st = pgw__pq_commit(h);
+    if (st == PGW_OK) return st;
+    *freed = 0;
+    undone = pgw__pq_rollback(h);
+    return undone == PGW_OK ? st : undone;
 }
 
 /* What is wrong with the table is noted; what is wrong with the session or with us is returned. */
@@ -178,13 +199,17 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     pgw_status st = pgw_table_open(h, &t, &e->spec);
 
     *freed = 0;
-    if (st == PGW_OK) st = pgw_table_reap(h, freed, t, batch);
+    if (st == PGW_OK) st = registry_reap_briefly(h, t, batch, freed);
     pgw_table_free(t);
     if (st == PGW_ECONN || st == PGW_ECANCELED || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
     if (st != PGW_OK) pgw__text_copy(error, sizeof(error), pgw__pq_error_message(h));
     {
-        const pgw__param params[] = {P_TEXT(e->spec.schema), P_TEXT(e->spec.table), P_INT8(*freed),
-                                     P_TEXT(error), P_END};
+        const pgw__param params[] = {P_TEXT(e->spec.schema),
+                                     P_TEXT(e->spec.table),
+                                     P_INT8(*freed),
+                                     P_TEXT(error),
+                                     P_BOOL(st == PGW_ELOCKED || st == PGW_ETIMEDOUT),
+                                     P_END};
 
         return pgw__ask(h, PGW__SQL_TABLE_REAPED, params);
     }

@@ -1,4 +1,4 @@
 -- What a reaper notes after its pass over a table.
--- params: schema text, table text, freed bigint, error text
+-- params: schema text, table text, freed bigint, error text, busy boolean
 -- returns: nothing void
-SELECT pgwork.table_reaped($1, $2, $3, $4)
+SELECT pgwork.table_reaped($1, $2, $3, $4, $5)

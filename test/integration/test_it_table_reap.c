@@ -185,6 +185,34 @@ void test_a_long_story_of_a_table_is_cut_between_letters(void)
     }
 }
 
+/* As under ALTER TABLE: the queues would wait for the table. */
+void test_a_table_under_lock_is_left_alone_for_a_while(void)
+{
+    PGconn *other = pgtemp_connect();
+    int64_t freed;
+    pgw_status st;
+
+    tables();
+    PQclear(PQexec(other, "BEGIN; LOCK TABLE one IN ACCESS EXCLUSIVE MODE"));
+    pgw_set_timeout(h, 20000);
+    st = pgw_tables_reap(h, &freed, 100);
+    PQfinish(other);
+    must(st);
+    TEST_ASSERT_EQUAL_INT64(10, freed);
+    TEST_ASSERT_EQUAL_STRING(
+        "one t",
+        pgtemp_value("SELECT table_name || ' ' || (error ~ '55P03')::text::char FROM "
+                     "pgwork.leased_table WHERE rests_until > clock_timestamp() + interval '1 s'"));
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(0, freed); /* none asks it for ten seconds */
+    pgtemp_exec("UPDATE pgwork.leased_table SET rests_until = clock_timestamp() WHERE rests_until "
+                "IS NOT NULL");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(5, freed);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error <> ''"));
+}
+
 /* The reaper's rights are its own: registering gives it none. */
 void test_a_reaper_without_rights_on_the_table_says_so(void)
 {
