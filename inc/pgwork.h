@@ -1729,10 +1729,11 @@ PGW_API pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg)
  *                                LOST      somebody else may hold it with a higher fence
  *
  * A holder that only seems alive (paused, cut off) learns late that its lock is lost. So each
- * acquisition has a fence, a number that never goes down for a name: every exclusive one is higher
- * than all before; shared holders side by side have one in common, higher than that of any
- * exclusive holder before them. Give it to whatever the lock protects. In the same database that is
- * one more line in the transaction that writes:
+ * acquisition has a fence, a number that never goes down for a name (once committed, see
+ * pgw_lock_acquire_xact()): every exclusive one is higher than all before; shared holders side by
+ * side have one in common, higher than that of any exclusive holder before them. Give it to
+ * whatever the lock protects. In the same database that is one more line in the transaction that
+ * writes:
  *
  *     SELECT pgwork.fence_ok('mailing 42', 17);      -- false: roll back
  *
@@ -1780,6 +1781,9 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, p
  * lock, so there is nothing to free. Works on attached handles and behind poolers. A failure other
  * than PGW_ELOCKED is one of the transaction, as always. *fence (may be NULL) takes the number.
  * PGW_EMISUSE: no transaction is open. Taking it twice in a transaction is harmless.
+ *
+ * The number counts once the transaction has committed: a ROLLBACK undoes it, and a shared holder
+ * may get a lower one afterwards. So do not hand it to anything outside of the database before.
  *
  *     st = pgw_txn_begin(h);
  *     if (st == PGW_OK) st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_SHARED, 0);

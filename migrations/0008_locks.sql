@@ -10,7 +10,8 @@
 -- A row of named_lock says which name owns a key, and the number of its last acquisition. The number is
 -- drawn while the lock is held. Exclusive: a fresh one each time. Shared: holders side by side have one
 -- number in common, a fresh one if the holder before was exclusive. So a number is the current one exactly
--- as long as nobody came who could have changed what it protects.
+-- as long as nobody came who could have changed what it protects. One that was drawn for a transaction counts once that
+-- has committed: a ROLLBACK takes it back, and a shared number of before is good again.
 
 CREATE SEQUENCE pgwork.lock_fence AS bigint;
 
@@ -231,7 +232,7 @@ END $$;
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
 COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock().';
-COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode.';
+COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. Its number counts once committed: hand it to nothing outside of the database before.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';

@@ -847,6 +847,33 @@ void test_a_timeout_that_races_a_grant_is_one_or_the_other(void)
     fclose(file);
 }
 
+/* As documented: what a ROLLBACK takes back was no number. */
+void test_the_fence_of_a_transaction_counts_once_committed(void)
+{
+    pgw *h = opened();
+    int64_t first, undone, fence;
+    pgw_lock *l = acquired(h, "undone", PGW_SHARED, 0);
+
+    first = pgw_lock_fence(l);
+    expect(h, PGW_OK, pgw_lock_release(l));
+    expect(h, PGW_OK, pgw_txn_begin(h));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &undone, "undone", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_GREATER_THAN_INT64(first, undone);
+    expect(h, PGW_OK, pgw_txn_rollback(h));
+    TEST_ASSERT_FALSE(fence_ok("undone", undone));
+    l = acquired(h, "undone", PGW_SHARED, 0);
+    TEST_ASSERT_EQUAL_INT64(first, pgw_lock_fence(l));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    expect(h, PGW_OK, pgw_txn_begin(h));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "undone", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_txn_commit(h));
+    TEST_ASSERT_GREATER_THAN_INT64(undone, fence); /* no number is drawn twice */
+    l = acquired(h, "undone", PGW_SHARED, 0);
+    TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(l));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
 /* ---- memory ---- */
 
 void test_without_memory_nothing_is_held(void)
