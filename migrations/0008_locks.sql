@@ -48,6 +48,9 @@ DECLARE
     held record;
     was_held boolean := false;
 BEGIN
+    IF key IS NULL THEN
+        RETURN false; -- to _advisory() that is every key, and none of them would be released by it
+    END IF;
     LOOP
         SELECT a.shared INTO held FROM pgwork._advisory(_unlock_if_held.key) a WHERE a.granted AND a.pid = pg_backend_pid() LIMIT 1;
         EXIT WHEN NOT FOUND;

@@ -874,6 +874,20 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
     pgw_close(h);
 }
 
+/* The release would never end. */
+void test_without_a_name_nothing_is_taken_or_released(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "named", PGW_EXCLUSIVE, 0);
+
+    pgw_set_timeout(h, 10000);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT pgwork.lock_forget(NULL)"));
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "SELECT pgwork.lock_acquire(NULL)"));
+    TEST_ASSERT_EQUAL_STRING("PW001", pgw_error_sqlstate(h));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
 /* ---- memory ---- */
 
 void test_without_memory_nothing_is_held(void)
