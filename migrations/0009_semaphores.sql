@@ -11,7 +11,8 @@
 --          then the permits that are out are counted, by one at a time.
 --   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
 --          order of the server. Who does not wait passes only while nobody holds it: so a request for many permits is
---          not starved by those for one, and one session polls, not all.
+--          not starved by those for one, and one session polls, not all. Its key is made of the name, so that it can be
+--          given up after the semaphore was dropped.
 
 CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
 
@@ -51,6 +52,9 @@ BEGIN
     RETURN s;
 END $$;
 
+CREATE FUNCTION pgwork._turn_key(name text) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.turn:' || name, 0);
+
 -- A grant that ends with its session holds this lock for as long as the session lives: no reuse of process
 -- numbers can fake that, and to see it takes no privilege.
 CREATE FUNCTION pgwork._grant_key(number bigint) RETURNS bigint
@@ -60,6 +64,19 @@ CREATE FUNCTION pgwork._grant_lives(number bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgwork._advisory(pgwork._grant_key(number)) a WHERE a.granted)
 $$;
+
+-- The lock of a grant that is lost is of no use any more; a session that lives long would gather them. Not that of a
+-- grant that is out: the token may be wrong, or have been shown to another semaphore.
+CREATE FUNCTION pgwork._grant_forget(token uuid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    no bigint := pgwork.token_number(token);
+BEGIN
+    IF EXISTS (SELECT FROM pgwork._advisory(pgwork._grant_key(no)) a WHERE a.granted AND a.pid = pg_backend_pid())
+       AND NOT EXISTS (SELECT FROM pgwork.permit p WHERE p.number = no AND p.until > clock_timestamp()) THEN
+        PERFORM pgwork._unlock_if_held(pgwork._grant_key(no));
+    END IF;
+END $$;
 
 -- Permits of sessions that have ended are free at once; returns how many.
 CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS integer
@@ -183,7 +200,7 @@ DECLARE
     s pgwork.semaphore := pgwork._semaphore(name);
 BEGIN
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
-    IF NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.turn', s.id)) THEN
+    IF NOT pg_try_advisory_xact_lock_shared(pgwork._turn_key(s.name)) THEN
         RETURN; -- somebody is in front
     END IF;
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
@@ -215,9 +232,10 @@ CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder tex
     patience_ms bigint DEFAULT NULL, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
-    s pgwork.semaphore := pgwork._semaphore(name);
-    key bigint := pgwork._lock('sema.turn', s.id);
+    s pgwork.semaphore;
+    key bigint := pgwork._turn_key(name);
 BEGIN
+    s := pgwork._semaphore(name);
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
     PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
@@ -247,12 +265,9 @@ END $$;
 
 CREATE FUNCTION pgwork.sema_leave(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    s pgwork.semaphore;
 BEGIN
     PERFORM pgwork._patience(NULL);
-    SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_leave.name;
-    RETURN FOUND AND pgwork._unlock_if_held(pgwork._lock('sema.turn', s.id));
+    RETURN pgwork._unlock_if_held(pgwork._turn_key(name));
 END $$;
 
 -- The permits of a token, locked in the order of slots; NULL: they are somebody else's by now, or nobody's.
@@ -279,12 +294,26 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- The semaphore of a token. When it was dropped, its grants are lost.
+CREATE FUNCTION pgwork._semaphore_of(name text, token uuid) RETURNS pgwork.semaphore
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.semaphore;
+BEGIN
+    SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = _semaphore_of.name;
+    IF NOT FOUND THEN
+        PERFORM pgwork._grant_forget(token); -- stays done, though an error comes
+        s := pgwork._semaphore(name);
+    END IF;
+    RETURN s;
+END $$;
+
 -- A permit whose time is over is gone, also when nobody has taken it yet: it may not count any more.
 CREATE FUNCTION pgwork.sema_extend(name text, token uuid, ttl_ms bigint DEFAULT 30000) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    s pgwork.semaphore := pgwork._semaphore(name);
+    s pgwork.semaphore := pgwork._semaphore_of(name, token);
     slots integer[];
     ends timestamptz;
 BEGIN
@@ -296,17 +325,19 @@ BEGIN
                   AND (p.session IS NULL OR pgwork._grant_lives(p.number))) THEN
         ends := clock_timestamp() + ttl_ms * interval '1 ms';
         UPDATE pgwork.permit p SET until = ends WHERE p.semaphore = s.id AND p.slot = ANY (slots);
+    ELSE
+        PERFORM pgwork._grant_forget(token);
     END IF;
     RETURN ends;
 END $$;
 
 -- A hint for who waits at the head of the queue, delivered at commit. Whoever comes to the head later sees what we
 -- did: it has to wait for the turn, which we hold shared until then.
-CREATE FUNCTION pgwork._sema_wake(semaphore integer) RETURNS void
+CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.turn', semaphore)) THEN
-        PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), semaphore::text);
+    IF NOT pg_try_advisory_xact_lock_shared(pgwork._turn_key(s.name)) THEN
+        PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), s.id::text);
     END IF;
 END $$;
 
@@ -314,19 +345,23 @@ CREATE FUNCTION pgwork.sema_release(name text, token uuid) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    s pgwork.semaphore := pgwork._semaphore(name);
+    s pgwork.semaphore := pgwork._semaphore_of(name, token);
     slots integer[];
     owner integer;
+    ends timestamptz;
     most integer;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
     slots := pgwork._permits_of(s.id, token);
     IF slots IS NULL THEN
+        PERFORM pgwork._grant_forget(token);
         RETURN false;
     END IF;
-    SELECT p.session INTO owner FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1];
-    IF owner = pg_backend_pid() THEN
+    SELECT p.session, p.until INTO owner, ends FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1];
+    IF owner = pg_backend_pid() AND ends > clock_timestamp() THEN
         PERFORM pg_advisory_unlock_shared(pgwork._grant_key(pgwork.token_number(token)));
+    ELSIF owner = pg_backend_pid() THEN
+        PERFORM pgwork._grant_forget(token); -- an extension that came late has done it, or not
     END IF;
     SELECT t.permits INTO most FROM pgwork.semaphore t WHERE t.id = s.id;
     UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
@@ -334,7 +369,7 @@ BEGIN
     IF slots[cardinality(slots)] > most THEN
         DELETE FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = ANY (slots) AND p.slot > most;
     END IF;
-    PERFORM pgwork._sema_wake(s.id);
+    PERFORM pgwork._sema_wake(s);
     RETURN true;
 END $$;
 
@@ -377,7 +412,7 @@ BEGIN
     PERFORM pgwork._permits_of_the_dead(s.id);
     DELETE FROM pgwork.permit p
      WHERE p.semaphore = s.id AND p.slot > sema_resize.permits AND (p.nonce IS NULL OR p.until <= clock_timestamp());
-    PERFORM pgwork._sema_wake(s.id);
+    PERFORM pgwork._sema_wake(s);
 END $$;
 
 CREATE FUNCTION pgwork.sema_drop(name text, force boolean DEFAULT false) RETURNS void
@@ -394,7 +429,7 @@ BEGIN
     END IF;
     DELETE FROM pgwork.permit p WHERE p.semaphore = s.id;
     DELETE FROM pgwork.semaphore t WHERE t.id = s.id;
-    PERFORM pgwork._sema_wake(s.id);
+    PERFORM pgwork._sema_wake(s);
 END $$;
 
 CREATE FUNCTION pgwork.sema_list(name text DEFAULT NULL) RETURNS TABLE (name text, permits integer, taken integer, waiting integer)
@@ -404,7 +439,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            (SELECT count(*)::integer FROM pgwork.permit p
              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
                AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted))),
-           (SELECT count(*)::integer FROM a WHERE a.key = pgwork._lock('sema.turn', s.id) AND NOT a.shared)
+           (SELECT count(*)::integer FROM a WHERE a.key = pgwork._turn_key(s.name) AND NOT a.shared)
       FROM pgwork.semaphore s WHERE $1 IS NULL OR s.name = $1
      ORDER BY s.name
 $$;

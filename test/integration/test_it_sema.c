@@ -557,6 +557,67 @@ void test_a_new_session_does_not_bring_the_permits_of_the_old_one_back(void)
     pgw_close(h);
 }
 
+/* A session that lives long would gather the locks of what it has lost. */
+void test_permits_that_were_lost_leave_no_lock_behind(void)
+{
+    static const char over_now[] =
+        "UPDATE pgwork.permit SET until = clock_timestamp() WHERE nonce IS NOT NULL";
+    pgw *h = opened(), *other = opened();
+    pgw_token token, wrong;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "lost", 1));
+    for (int late = 0; late < 2; late++) {
+        expect(h, PGW_OK, take(h, &token, "lost", 1, 0, 3600000, true));
+        pgtemp_exec(over_now);
+        if (late) {
+            expect(h, PGW_ELEASE, pgw_sema_extend(h, "lost", token, 3600000));
+            TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+        }
+        expect(h, PGW_OK, pgw_sema_release(h, "lost", token)); /* nobody has it yet */
+        TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    }
+
+    expect(h, PGW_OK, take(h, &token, "lost", 1, 0, 3600000, true));
+    pgtemp_exec(over_now);
+    wrong = taken(other, "lost", 1);
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "lost", token));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    expect(other, PGW_OK, pgw_sema_release(other, "lost", wrong));
+
+    /* a wrong token takes nothing away */
+    expect(h, PGW_OK, take(h, &token, "lost", 1, 0, 3600000, true));
+    wrong = token, wrong.nonce++;
+    expect(h, PGW_ELEASE, pgw_sema_release(h, "lost", wrong));
+    expect(h, PGW_ELEASE, pgw_sema_extend(h, "lost", wrong, 3600000));
+    expect(h, PGW_ENOTFOUND, pgw_sema_release(h, "elsewhere", token));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, session_locks));
+    expect(h, PGW_OK, pgw_sema_extend(h, "lost", token, 3600000));
+
+    expect(h, PGW_OK, pgw_sema_drop(other, "lost", true));
+    expect(h, PGW_ENOTFOUND, pgw_sema_extend(h, "lost", token, 3600000));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    pgw_close(h);
+    pgw_close(other);
+}
+
+void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
+{
+    pgw *h = opened();
+    waiter w = {opened(), "dropped", {0, 0}, 1, PGW_EMPTY};
+    pthread_t thread;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "dropped", 1));
+    taken(h, "dropped", 1);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_permits, &w));
+    TEST_ASSERT_TRUE(are_waiting(h, "dropped", 1));
+    expect(h, PGW_OK, pgw_sema_drop(h, "dropped", true));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    expect(w.h, PGW_ENOTFOUND, w.st);
+    TEST_ASSERT_EQUAL_INT64(0, ask(w.h, session_locks));
+    pgw_close(h);
+    pgw_close(w.h);
+}
+
 /* ---- where it can be had ---- */
 
 void test_behind_a_pooler_waiting_is_polling(void)
