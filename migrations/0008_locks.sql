@@ -61,6 +61,17 @@ BEGIN
     RETURN was_held;
 END $$;
 
+-- The same for one acquisition that failed: what the session held before is not to go with it. While its mode was held
+-- before, an acquisition is granted without a wait; so whatever of this mode a failed wait has left behind is its own.
+CREATE FUNCTION pgwork._unlock_once(key bigint, shared boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pgwork._advisory(_unlock_once.key) a
+                WHERE a.granted AND a.pid = pg_backend_pid() AND a.shared = _unlock_once.shared) THEN
+        PERFORM CASE WHEN shared THEN pg_advisory_unlock_shared(key) ELSE pg_advisory_unlock(key) END;
+    END IF;
+END $$;
+
 -- Waits at most so many ms (0: not at all; -1: without limit) for one of the four kinds of advisory locks.
 CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -126,6 +137,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $
 DECLARE
     k bigint := pgwork.lock_key(name);
     until timestamptz := clock_timestamp() + timeout_ms * interval '1 ms';
+    ours boolean := false; -- from here on a session's lock may be there that a failure has to undo
 BEGIN
     IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN -1 AND 2147483647 THEN
         NULL; -- as it should be
@@ -137,6 +149,7 @@ BEGIN
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
         PERFORM pgwork._lock_stamp(name, k, shared, 0); -- tells the collision, before any wait
     END IF;
+    ours := NOT xact;
     -- Nothing is written before the lock is there: a wait holds no row.
     IF NOT pgwork._advisory_take(k, shared, xact, timeout_ms) THEN
         RETURN NULL;
@@ -146,13 +159,13 @@ BEGIN
         greatest(CASE WHEN shared THEN 1000 ELSE 1 END, ceil(extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) END);
 EXCEPTION
     WHEN lock_not_available THEN
-        IF NOT xact THEN
-            PERFORM pgwork._unlock_if_held(k);
+        IF ours THEN
+            PERFORM pgwork._unlock_once(k, shared);
         END IF;
         RETURN NULL;
     WHEN query_canceled OR OTHERS THEN
-        IF NOT xact THEN
-            PERFORM pgwork._unlock_if_held(k);
+        IF ours THEN
+            PERFORM pgwork._unlock_once(k, shared);
         END IF;
         RAISE;
 END $$;
@@ -234,7 +247,7 @@ END $$;
 
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
-COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock().';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails.';
 COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. Its number counts once committed: hand it to nothing outside of the database before.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';

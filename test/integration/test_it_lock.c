@@ -888,6 +888,45 @@ void test_without_a_name_nothing_is_taken_or_released(void)
     pgw_close(h);
 }
 
+/* SQL callers may have a lock already, which a handle refuses. */
+void test_an_acquisition_that_fails_undoes_itself_alone(void)
+{
+    static const char held[] =
+        "SELECT coalesce(sum(CASE mode WHEN 'ShareLock' THEN 1 ELSE 10 END), 0) FROM pg_locks "
+        "WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+    pgw *h = opened(), *other = opened();
+    struct pg_conn *writer = pgtemp_connect();
+    pgw_lock *l;
+    PGresult *res;
+
+    TEST_ASSERT_GREATER_THAN_INT64(0, ask(h, "SELECT pgwork.lock_acquire('both', true)"));
+    l = acquired(other, "both", PGW_SHARED, 0);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT pgwork.lock_acquire('both', false, 50)"));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, held));
+    expect(other, PGW_OK, pgw_lock_release(l));
+    TEST_ASSERT_GREATER_THAN_INT64(0, ask(h, "SELECT pgwork.lock_acquire('both', false)"));
+    TEST_ASSERT_EQUAL_INT64(11, ask(h, held));
+
+    /* granted, but for the row that a writer has under its fence */
+    PQclear(PQexec(writer, "BEGIN"));
+    res = PQexec(writer, "SELECT pgwork.fence_ok('both', fence) FROM pgwork.named_lock WHERE name "
+                         "= 'both'");
+    TEST_ASSERT_EQUAL_STRING("t", PQgetvalue(res, 0, 0));
+    PQclear(res);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT pgwork.lock_acquire('both', false, 50)"));
+    TEST_ASSERT_EQUAL_INT64(11, ask(h, held));
+    PQclear(PQexec(writer, "ROLLBACK"));
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "SELECT pgwork.lock_acquire('both', NULL)"));
+    TEST_ASSERT_EQUAL_INT64(11, ask(h, held));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT pgwork.lock_release('both')"));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, held));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT pgwork.lock_release('both', true)"));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, held));
+    PQfinish(writer);
+    pgw_close(h);
+    pgw_close(other);
+}
+
 /* ---- memory ---- */
 
 void test_without_memory_nothing_is_held(void)
