@@ -1566,7 +1566,8 @@ typedef struct pgw_cron_info {
     const char *holder;         /* of the tick that runs, since and until when; NULL: none */
     int64_t since_us, until_us;
     int attempt;
-    const char *error;          /* why it does not run (a zone that is gone, a queue that takes nothing), or NULL */
+    const char *error;          /* why it does not run (a zone that is gone, a queue that takes nothing), or that a tick
+                                 * was given up and none has ended well since; or NULL */
     int64_t error_us;
 } pgw_cron_info;
 /* clang-format on */

@@ -29,13 +29,14 @@ CREATE TABLE pgwork.schedule (
     -- the plan
     paused       boolean NOT NULL DEFAULT false,
     base         timestamptz NOT NULL,
-    next_slot    timestamptz,
+    next_slot    timestamptz,                        -- NULL: it cannot be planned, as the error says
     next_at      timestamptz NOT NULL DEFAULT '-infinity', -- the slot and its jitter; after an error: when to try again
     planned_at   timestamptz NOT NULL DEFAULT '-infinity',
     asked        timestamptz,                        -- a tick out of turn, for the node that asks next from then on
     last_slot    timestamptz,
     last_at      timestamptz,
-    error        text,                               -- why it does not run: a zone that is gone, a queue that takes nothing
+    error        text,                               -- why it does not run: a zone that is gone, a queue that takes nothing;
+                                                     -- or a tick was given up, and none has ended well since
     error_at     timestamptz,
     -- the tick that is held
     slot         timestamptz,
@@ -307,7 +308,9 @@ BEGIN
         s := pgwork._cron_plan(s, e, at);
     END LOOP;
     UPDATE pgwork.schedule t SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
-                                 last_slot = s.last_slot, last_at = s.last_at, error = NULL, error_at = NULL
+                                 last_slot = s.last_slot, last_at = s.last_at,
+                                 error = CASE WHEN t.queue IS NULL AND t.next_slot IS NOT NULL THEN t.error END,
+                                 error_at = CASE WHEN t.queue IS NULL AND t.next_slot IS NOT NULL THEN t.error_at END
      WHERE t.id = s.id;
     IF fired > 0 THEN
         PERFORM pgwork._cron_trim(s.id);
@@ -321,6 +324,7 @@ CREATE FUNCTION pgwork._cron_failed(schedule bigint, error text, at timestamptz)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UPDATE pgwork.schedule t
        SET error = left($2, 1000), error_at = $3, next_at = $3 + interval '10 s', planned_at = $3,
+           next_slot = CASE WHEN t.queue IS NOT NULL THEN t.next_slot END,
            asked = CASE WHEN t.asked IS NOT NULL THEN $3 + interval '10 s' END
      WHERE t.id = $1
 $$;
@@ -398,6 +402,9 @@ BEGIN
         ELSIF s.slot IS NULL THEN
             BEGIN
                 e := pgwork._cron_parse(s.expression);
+                IF s.next_slot IS NULL THEN
+                    s.error := NULL; -- unless it fails again
+                END IF;
                 IF s.asked <= at THEN
                     s.slot := s.asked;
                     s.asked := NULL;
@@ -413,7 +420,6 @@ BEGIN
                     s.slot := NULL;
                 END IF;
                 s.attempt := 0;
-                s.error := NULL;
             EXCEPTION WHEN OTHERS THEN
                 PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
                 CONTINUE;
@@ -482,7 +488,10 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE pgwork.tick t SET finished_at = clock_timestamp(), error = left(cron_finish.error, 8000) WHERE t.schedule = s.id AND t.slot = s.slot;
-    UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0 WHERE t.id = s.id;
+    UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,
+                                 error = CASE WHEN cron_finish.error IS NOT NULL THEN t.error END,
+                                 error_at = CASE WHEN cron_finish.error IS NOT NULL THEN t.error_at END
+     WHERE t.id = s.id;
     RETURN true;
 END $$;
 
@@ -524,7 +533,7 @@ COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everythin
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
     'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again.';
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
-COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. False: it was given to another node.';
+COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';
 
 SELECT pgwork._grant();

@@ -643,6 +643,7 @@ void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
     tick = claimed("n1");
     TEST_ASSERT_EQUAL_STRING("bad", pgw_tick_schedule(tick));
     pgw_tick_free(tick);
+    TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"));
 }
 
 /* The farm: a node is killed while it runs a tick. */
@@ -716,6 +717,38 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     pgw_tick_free(tick);
     TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
+}
+
+/* The next tick may be due in the same call: it says nothing about why the last one was given up.
+ */
+void test_the_error_of_a_tick_that_was_given_up_stays_until_one_ends_well(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_tick *tick;
+
+    job.max_attempts = 1, o.job = &job;
+    create("s", "* * * * *", &o);
+    for (int i = 0; i < 3; i++) {
+        pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp(), base = base - interval "
+                    "'1 hour', next_at = '-infinity'; DELETE FROM pgwork.tick");
+        tick = claimed("n");
+        TEST_ASSERT_EQUAL_INT64(i > 0, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE "
+                                                     "error ~ 'given up' AND slot IS NOT NULL"));
+        if (i == 2) break;
+        pgw_tick_free(tick);
+    }
+    pgtemp_exec("UPDATE pgwork.schedule SET planned_at = '-infinity'");
+    OK(pgw_cron_tick(h, NULL, NULL)); /* the hourly look at the plan */
+    TEST_ASSERT_NOT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), "no space left"));
+    TEST_ASSERT_NOT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
+    pgw_tick_free(tick);
+    OK(pgw_cron_run(h, NULL, "s"));
+    tick = claimed("n");
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+    TEST_ASSERT_NULL(pgtemp_value("SELECT coalesce(error, error_at::text) FROM pgwork.schedule"));
 }
 
 /* Nodes that claim as fast as they can: one at a time holds a schedule's tick, each slot is run
