@@ -98,7 +98,9 @@ BEGIN
 END $$;
 
 -- The number of an acquisition, by whoever holds the advisory lock. Waits at most so many ms (0: without limit) for
--- those who hold an older number in place by fence_ok(); not limited are the short waits for room in the table.
+-- those who hold an older number in place by fence_ok(); not limited are the short waits for room in the table. For a
+-- name without a row the limit holds on, because somebody may be making its row in a transaction that stays open; but it
+-- is a second at least, so that a wait for room is not taken for that.
 CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean, patience_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -113,7 +115,7 @@ BEGIN
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
     PERFORM FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND NOT (t.shared AND _lock_stamp.shared) FOR NO KEY UPDATE;
-    PERFORM set_config('lock_timeout', '0', true);
+    PERFORM set_config('lock_timeout', CASE WHEN FOUND OR patience_ms = 0 THEN '0' ELSE greatest(patience_ms, 1000)::text END, true);
     INSERT INTO pgwork.named_lock AS t (key, fence, taken_at, pid, shared, name)
     VALUES (_lock_stamp.key, nextval('pgwork.lock_fence'), clock_timestamp(), pg_backend_pid(), _lock_stamp.shared, _lock_stamp.name)
     ON CONFLICT (key) DO UPDATE

@@ -927,6 +927,28 @@ void test_an_acquisition_that_fails_undoes_itself_alone(void)
     pgw_close(other);
 }
 
+/* Its row is another's, and not there before that one's end. */
+void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
+{
+    pgw *h = opened(), *first = opened();
+    int64_t fence;
+
+    expect(first, PGW_OK, pgw_txn_begin(first));
+    expect(first, PGW_OK, pgw_lock_acquire_xact(first, &fence, "new name", PGW_SHARED, 0));
+    pgw_set_timeout(h, 10000);
+    refused(h, PGW_ELOCKED, "new name", PGW_SHARED, 0);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    expect(first, PGW_OK, pgw_txn_commit(first));
+    {
+        pgw_lock *l = acquired(h, "new name", PGW_SHARED, 0);
+
+        TEST_ASSERT_EQUAL_INT64(fence, pgw_lock_fence(l));
+        expect(h, PGW_OK, pgw_lock_release(l));
+    }
+    pgw_close(h);
+    pgw_close(first);
+}
+
 /* ---- memory ---- */
 
 void test_without_memory_nothing_is_held(void)
