@@ -1096,9 +1096,11 @@ PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
  *   Fragments.   claimable, where, order and set are SQL that becomes part of a statement as it
  *                stands: never put into them what comes from outside. For values write $1, $2, ...
  *                and pass them in values[]: their types are inferred as in PREPARE (write $1::int
- *                where nothing tells). Columns are known by their names or as t.name. The search
- *                path of an opened handle is pg_catalog: write public.f(x) for functions of yours,
- *                and give functions of triggers a search_path of their own.
+ *                where nothing tells). Columns are known by their names or as t.name; in claimable,
+ *                which is the condition of an index, too, by their names only, and functions are to
+ *                be immutable there. The search path of an opened handle is pg_catalog: write
+ *                public.f(x) for functions of yours, and give functions of triggers a search_path
+ *                of their own.
  *   Rights.      Everything runs with the rights of the handle's role: it needs SELECT and UPDATE
  *                on the table. Row security applies: a row that a policy hides is not there.
  *
@@ -1162,6 +1164,7 @@ PGW_API const char *pgw_table_sql(const pgw_table *t);
  * Runs pgw_table_sql(), the columns first, then each index CONCURRENTLY, so the table stays in use.
  * Open the table anew afterwards. Not in a transaction and not on an attached handle (PGW_EMISUSE).
  * An index takes its time: see pgw_set_timeout(). PGW_EPERM: only the table's owner may.
+ * PGW_EINVAL: `claimable` is no condition for an index.
  */
 PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
 

@@ -126,6 +126,20 @@ const char *pgw_table_sql(const pgw_table *t)
     return t != NULL ? t->sql : "";
 }
 
+/* The condition of an index may say less than that of a claim. What the server has to say about the
+ * caller's fragment would be taken for something about our schema. */
+static pgw_status ddl_explain(pgw *h, const pgw_table *t, pgw_status st)
+{
+    const char *code = pgw__pq_sqlstate(h);
+
+    if (t->claimable == NULL || st == PGW_EPERM || strcmp(code, "42P07") == 0 ||
+        (strncmp(code, "42", 2) != 0 && strcmp(code, "0A000") != 0))
+        return st;
+    return pgw__pq_fail(h, PGW_EINVAL, pgw__pq_error_message(h),
+                        "`claimable` is the condition of an index, too: columns by their bare "
+                        "names (not t.name), and immutable functions only");
+}
+
 pgw_status pgw_table_init(pgw *h, const pgw_table *t)
 {
     static const pgw__call call = {.flags = PGW__OWNED | PGW__WRITES};
@@ -138,8 +152,10 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
     }
     if (st == PGW_OK && t->sql_columns != NULL)
         st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
-    for (int i = 0; st == PGW_OK && i < 2; i++)
-        if (t->sql_index[i] != NULL)
-            st = pgw__pq_text(h, "table_init_index", t->sql_index[i], &call);
+    for (int i = 0; st == PGW_OK && i < 2; i++) {
+        if (t->sql_index[i] == NULL) continue;
+        st = pgw__pq_text(h, "table_init_index", t->sql_index[i], &call);
+        if (st != PGW_OK && i == 0) st = ddl_explain(h, t, st);
+    }
     return st;
 }

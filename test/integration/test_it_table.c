@@ -299,6 +299,28 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
     pgw_table_free(t);
 }
 
+/* Good for claims, and no condition for an index. */
+void test_a_claimable_that_no_index_can_have_is_told_so(void)
+{
+    static const char *const fragments[] = {"t.reviewed IS NULL", "reviewed < pg_catalog.now()",
+                                            "reviewed = (SELECT max(reviewed) FROM article)"};
+    pgw_table_spec s = leased("article");
+    pgw_table *t;
+
+    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, reviewed timestamptz, " LEASE_COLUMNS
+                ")");
+    for (size_t i = 0; i < sizeof(fragments) / sizeof(fragments[0]); i++) {
+        s.claimable = fragments[i];
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_table_init(h, t), fragments[i]);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_message(h), "(SQLSTATE "),
+                                     pgw_error_message(h));
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_hint(h), "`claimable` is the condition"),
+                                     pgw_error_hint(h));
+        pgw_table_free(t);
+    }
+}
+
 void test_a_ruined_index_is_made_anew(void)
 {
     pgw_table_spec s = leased("t");
