@@ -1471,10 +1471,11 @@ PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
  * pgw_cron_claim_due() gives to one node, and to another one if that does not finish within the
  * timeout. doc/schedules.md has the rules. */
 
-/** What becomes of ticks that were found later than `grace_ms`, because nobody was there. */
+/** What becomes of all ticks that are due when the oldest was found later than `grace_ms`, because
+ * nobody was there. */
 typedef enum pgw_misfire {
     PGW_MISFIRE_ONCE, /* one for all of them: the latest */
-    PGW_MISFIRE_SKIP, /* none */
+    PGW_MISFIRE_SKIP, /* none but those within the grace */
     PGW_MISFIRE_ALL   /* each, oldest first, but only the latest `misfire_max` */
 } pgw_misfire;
 
