@@ -385,7 +385,7 @@ pgw_status pgw__worker_hire(pgw_worker *w)
     for (i = 0; i < w->concurrency; i++) {
         pgw__hand *hand = &w->hands[i];
 
-        hand->left = false;
+        hand->left = hand->alone = false; /* it may have been left behind in the last run */
         hand->started = pgw__worker_start(&hand->thread, pool_thread, hand) == PGW_OK;
         if (!hand->started) return PGW_ENOMEM;
     }

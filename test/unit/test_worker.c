@@ -684,6 +684,31 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
     nap(50);
 }
 
+void test_it_runs_again_when_who_was_left_behind_is_back(void)
+{
+    pgw_status st = PGW_EMISUSE;
+    pthread_t thread;
+    int i;
+
+    fake_jobs("q", 1, 60000);
+    set("worker.stop_ms", "20");
+    set("worker.concurrency", "1");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+    atomic_store(&phase, 1);
+    pgw_stop_free(stop);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
+    fake_jobs("q", 10, 60000);
+    for (i = 0; i < 20000 && (st = pgw_worker_run(w, stop)) == PGW_EMISUSE; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, st);
+    TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT(1, w->owners); /* ours: no thread has taken it along */
+}
+
 void test_a_stop_before_the_start_does_nothing(void)
 {
     fake_jobs("q", 1, 60000);
