@@ -956,9 +956,10 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * it began is handed back, which ends it. A handler that ignores PGW_TIMEOUT for `worker.stop_ms`
  * loses its lease. A late verdict is sent to the server all the same: the token decides.
  *
- * Connection failures are survived: it reconnects with jitter, and results wait. Returns an error
- * only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no
- * thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
+ * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
+ * that is read-only, since the next session may find the primary. Returns an error only when there
+ * is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no thread can be
+ * started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
 /** What went wrong last, or "": to be asked when pgw_worker_run() has returned. Borrowed until the
@@ -1020,9 +1021,9 @@ PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_
  *     pgw_reaper_free(reaper);
  */
 PGW_API pgw_status pgw_reaper_new(pgw_reaper **r, const pgw_conf *conf);
-/** Runs until @p stop: a recovery pass first, then ticks; survives lost connections. Returns PGW_OK
- * when stopped, or an error that no repetition would cure: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL,
- * PGW_ENOMEM, PGW_EMISUSE, PGW_EPROTO. */
+/** Runs until @p stop: a recovery pass first, then ticks; survives lost connections, and servers
+ * that are read-only. Returns PGW_OK when stopped, or an error that no repetition would cure:
+ * PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM, PGW_EMISUSE, PGW_EPROTO. */
 PGW_API pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop);
 /** Asks the loop for a fresh configuration, from pgw_reaper_on_reload()'s function. Any thread, any
  * signal handler. */

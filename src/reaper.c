@@ -15,6 +15,7 @@
 #include "log.h"
 #include "mem.h"
 #include "pq.h"
+#include "status.h"
 #include "wake.h"
 
 #define REAPER_ROOM      "reaper"
@@ -103,20 +104,14 @@ void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, v
 
 /* ---- the loop ---- */
 
-static bool reaper_hopeless(pgw_status st)
-{
-    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM ||
-           st == PGW_EMISUSE || st == PGW_EPROTO;
-}
-
 static void reaper_note(pgw_reaper *r, pgw_status st)
 {
     const char *hint = pgw_error_hint(r->h);
 
     snprintf(r->error, sizeof(r->error), "%s%s%s", pgw_error_message(r->h),
              *hint != '\0' ? ": " : "", hint);
-    PGW__LOG(pgw__conf_log(r->conf), reaper_hopeless(st) ? PGW_ERROR : PGW_WARN, REAPER_ROOM, "%s",
-             r->error);
+    PGW__LOG(pgw__conf_log(r->conf), pgw__status_is_hopeless(st) ? PGW_ERROR : PGW_WARN,
+             REAPER_ROOM, "%s", r->error);
 }
 
 static void reaper_hang_up(pgw_reaper *r)
@@ -152,6 +147,7 @@ static pgw_status reaper_open(pgw_reaper *r)
     if (r->h != NULL) return PGW_OK;
     st = pgw__handle_open(&r->h, r->conf, r->stop);
     if (st >= 0) return PGW_OK;
+    st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
     if (st != PGW_ECANCELED) {
         r->stats.errors++;
         reaper_note(r, st);
@@ -176,6 +172,7 @@ static pgw_status reaper_tables(pgw_reaper *r)
     r->tables_due = pgw__deadline_in(REAPER_TABLES_MS);
     st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
     r->stats.freed += freed;
+    st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
     return st == PGW_ESCHEMA || st == PGW_EPERM ? PGW_OK : st;
 }
 
@@ -187,6 +184,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
 
     if (st >= 0) {
         st = pgw_reaper_tick(r->h, &r->stats, wait_ms);
+        st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
         if (st >= 0) st = reaper_tables(r);
         if (st < 0 && st != PGW_ECANCELED) reaper_note(r, st);
     }
@@ -234,9 +232,9 @@ pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop)
 
         st = reaper_heed_reload(r);
         if (st >= 0) st = reaper_tick(r, &wait_ms);
-        if (reaper_hopeless(st)) break;
+        if (pgw__status_is_hopeless(st)) break;
         reaper_wait(r, wait_ms, st >= 0);
     }
     reaper_hang_up(r);
-    return reaper_hopeless(st) ? st : PGW_OK;
+    return pgw__status_is_hopeless(st) ? st : PGW_OK;
 }

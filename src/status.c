@@ -168,6 +168,17 @@ pgw_status pgw__status_from_sqlstate(const char *sqlstate, bool commit_in_flight
     return commit_in_flight && writes ? row->in_flight : row->status;
 }
 
+pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate)
+{
+    return st == PGW_EPERM && strcmp(sqlstate, "25006") == 0 ? PGW_ECONN : st;
+}
+
+bool pgw__status_is_hopeless(pgw_status st)
+{
+    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM ||
+           st == PGW_EMISUSE || st == PGW_EPROTO;
+}
+
 const char *pgw__status_hint(const char *sqlstate)
 {
     const struct status_row *row = sqlstate != NULL ? status_find(sqlstate) : NULL;

@@ -12,6 +12,13 @@
  * looked at: FATAL and PANIC are the end of the session whatever the code says, and pq knows. */
 pgw_status pgw__status_from_sqlstate(const char *sqlstate, bool commit_in_flight, bool writes);
 
+/* The same to a loop that goes on for ever: a server that is read-only just now may have been the
+ * primary a moment ago, and the next session finds the new one, so that it counts as PGW_ECONN. */
+pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate);
+
+/* No repetition will cure it: such a loop ends. */
+bool pgw__status_is_hopeless(pgw_status st);
+
 /* What to do next, in one sentence for an operator; "" when there is no general advice. */
 const char *pgw__status_hint(const char *sqlstate);
 

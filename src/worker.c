@@ -11,6 +11,7 @@
 #include "mem.h"
 #include "name.h"
 #include "pq.h"
+#include "status.h"
 
 #define WORKER_QUEUES_MAX 64
 #define WORKER_ROOM       "worker"
@@ -195,12 +196,6 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 
 /* ---- trouble ---- */
 
-bool pgw__worker_hopeless(pgw_status st)
-{
-    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EINVAL || st == PGW_ENOMEM ||
-           st == PGW_EMISUSE || st == PGW_EPROTO;
-}
-
 /* What a failed call means for the loop: wait before the next one, or give up. */
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
@@ -208,7 +203,7 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 
     if (st == PGW_ECANCELED) return; /* the loop sees the stop by itself */
     snprintf(w->error, sizeof(w->error), "%s", story);
-    if (pgw__worker_hopeless(st)) {
+    if (pgw__status_is_hopeless(st)) {
         PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
         if (w->fatal == PGW_OK) w->fatal = st;
         return;
@@ -226,15 +221,14 @@ static void worker_call_failed(pgw_worker *w, pgw_status st)
 
     snprintf(story, sizeof(story), "%s%s%s", pgw_error_message(w->h), *hint != '\0' ? ": " : "",
              hint);
-    worker_trouble(w, st, story);
+    worker_trouble(w, pgw__status_in_loop(st, pgw_error_sqlstate(w->h)), story);
 }
 
-/* A call went well. Whatever the old session knew is gone if this is a new one. */
-static void worker_well(pgw_worker *w)
+/* Whatever the old session knew is gone if this is a new one. */
+static void worker_connected(pgw_worker *w)
 {
     const uint64_t epoch = pgw__pq_epoch(w->h);
 
-    pgw__backoff_reset(&w->trouble);
     w->down = false;
     if (epoch == w->epoch) return;
     w->epoch = epoch;
@@ -243,6 +237,13 @@ static void worker_well(pgw_worker *w)
     w->claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
     PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "connected again");
+}
+
+/* A call went well: a new session alone is no proof, its server may be read-only. */
+static void worker_well(pgw_worker *w)
+{
+    pgw__backoff_reset(&w->trouble);
+    worker_connected(w);
 }
 
 /* ---- the sleeping sign ----
@@ -275,6 +276,7 @@ static void worker_sign_up(pgw_worker *w)
         worker_well(w);
         return;
     }
+    st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
     if (st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT) {
         worker_call_failed(w, st);
         return;
@@ -480,7 +482,7 @@ static void worker_reconnect(pgw_worker *w)
     if (st < 0)
         worker_call_failed(w, st);
     else
-        worker_well(w);
+        worker_connected(w);
 }
 
 static void worker_beat_here(pgw_worker *w)

@@ -169,7 +169,6 @@ struct pgw_worker {
 
 /* ---- worker.c ---- */
 void pgw__worker_destroy(pgw_worker *w);
-bool pgw__worker_hopeless(pgw_status st); /* an error that no repetition will cure */
 
 /* ---- worker_pool.c ---- */
 /* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a

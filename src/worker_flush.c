@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "mem.h"
+#include "status.h"
 
 #define FLUSH_MAX       10000 /* of one call */
 #define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
@@ -135,6 +136,7 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
     if (st >= 0 || st == PGW_ELEASE) return PGW_OK;
+    st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
     flush_fill(w, from, n, st);
     return st == PGW_ENOTFOUND ? PGW_OK : st; /* the queue was dropped, and its jobs with it */
 }
@@ -197,7 +199,7 @@ static void flush_count(pgw_worker *w, const pgw_task *t)
  * as it takes; one that is to end waits as long as the lease holds. */
 static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st, int64_t now)
 {
-    if (pgw__worker_hopeless(st)) return true;
+    if (pgw__status_is_hopeless(st)) return true;
     return w->stops > 0 && now >= atomic_load(&t->safe_until);
 }
 

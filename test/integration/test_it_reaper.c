@@ -15,7 +15,7 @@ static pgw_conf *conf, *other_conf;
 static pgw_stop *stop;
 static pgw *h;
 static char queue[32];
-static atomic_int ticks;
+static atomic_int ticks, refusals;
 static atomic_llong reaped;
 
 typedef struct run {
@@ -39,6 +39,7 @@ void setUp(void)
     static int number;
 
     atomic_store(&ticks, 0);
+    atomic_store(&refusals, 0);
     atomic_store(&reaped, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
@@ -251,6 +252,33 @@ void test_lost_connections_are_survived(void)
     await_number(5, count_of("ready"));
     finish(&x, PGW_OK);
     TEST_ASSERT_TRUE(pgw_reaper_error(x.r)[0] != '\0'); /* the last one is told */
+    pgw_reaper_free(x.r);
+}
+
+static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level;
+    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&refusals, 1);
+}
+
+void test_a_server_that_turns_read_only_is_outlived(void)
+{
+    run x;
+    int i;
+
+    set(conf, "application_name", "switched");
+    pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
+    start(&x);
+    await_ticks(1);
+    pgtemp_read_only(true);
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+                "application_name = 'switched'");
+    for (i = 0; i < PATIENCE_MS && atomic_load(&refusals) < 3; i++) nap(1);
+    pgtemp_read_only(false);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(3, atomic_load(&refusals));
+    expired_jobs(5);
+    await_number(5, count_of("ready"));
+    finish(&x, PGW_OK);
     pgw_reaper_free(x.r);
 }
 

@@ -805,6 +805,45 @@ void test_after_the_second_stop_it_waits_no_longer(void)
     nap(100);
 }
 
+/* ---- a server that is read-only for a while ---- */
+
+static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level;
+    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&seen, 1);
+}
+
+void test_a_server_that_turns_read_only_is_outlived(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    only_job();
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.lease_ms", "60000");
+    set("poll.max_ms", "50");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    set("application_name", "switched");
+    pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
+    w = start(deaf, &thread);
+    await(&called, 1);
+    await_sign();
+    pgtemp_read_only(true);
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+                "application_name = 'switched'");
+    await(&seen, 2); /* claims */
+    atomic_store(&let_go, 1);
+    await(&seen, atomic_load(&seen) + 3); /* the result, too */
+    pgtemp_read_only(false);
+    only_job();
+    await(&called, 2);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
+    all_done_once(2);
+}
+
 /* ---- a server that keeps hanging up ---- */
 
 void test_every_job_is_done_once_though_all_sessions_keep_dying(void)

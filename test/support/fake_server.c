@@ -52,6 +52,7 @@ static struct {
         int times, applied;
     } fails[FAKE_VERBS];
     char poison[128];
+    bool read_only;
     _Atomic int64_t frozen_us;
 } srv = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -75,6 +76,7 @@ void fake_reset(void)
     srv.last = 0;
     srv.first_ready = 1;
     srv.poison[0] = '\0';
+    srv.read_only = false;
     atomic_store(&srv.frozen_us, 0);
     pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
@@ -100,6 +102,13 @@ void fake_fails(fake_verb verb, pgw_status st, int times, int applied)
     srv.fails[verb].st = st;
     srv.fails[verb].times = times;
     srv.fails[verb].applied = applied;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_turns_read_only(void)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.read_only = true;
     pthread_mutex_unlock(&srv.lock);
 }
 
@@ -206,8 +215,8 @@ static pgw_status fake_enter(pgw *h, fake_verb verb, pgw_status *after)
     if (srv.fails[verb].times == 0) return PGW_AGAIN;
     srv.fails[verb].times--;
     *after = srv.fails[verb].st;
-    if (*after == PGW_ECONN || *after == PGW_EUNKNOWN) h->alive = 0;
-    fake_say(h, *after, "the test wants it so", "");
+    if (*after == PGW_ECONN || *after == PGW_EUNKNOWN || srv.read_only) h->alive = 0;
+    fake_say(h, *after, "the test wants it so", srv.read_only ? "25006" : "");
     return srv.fails[verb].applied ? PGW_AGAIN : *after;
 }
 

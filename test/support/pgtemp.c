@@ -130,6 +130,15 @@ void pgtemp_exec(const char *sql)
     PQclear(must_run(sql));
 }
 
+void pgtemp_read_only(bool on)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "ALTER DATABASE \"%s\" SET default_transaction_read_only = %s",
+             temp_name, on ? "on" : "off");
+    pgtemp_exec(sql);
+}
+
 const char *pgtemp_value(const char *sql)
 {
     static char ring[8][4096];

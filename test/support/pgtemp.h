@@ -8,6 +8,8 @@
 #ifndef PGTEMP_H
 #define PGTEMP_H
 
+#include <stdbool.h>
+
 struct pg_conn;
 
 /* The connection string of the database; borrowed, lives as long as the program. */
@@ -24,6 +26,9 @@ void pgtemp_migrate(void);
 
 /* Run one or more statements on pgtemp_conn(). */
 void pgtemp_exec(const char *sql);
+
+/* The database takes no writes from new sessions, or takes them again. */
+void pgtemp_read_only(bool on);
 
 /* The first value of the first row as text, NULL for no row or SQL NULL. Borrowed: good until eight
  * more calls, so that several fit into one assertion. At most 4095 bytes. */

@@ -249,6 +249,22 @@ void test_no_sqlstate_becomes_success(void)
     }
 }
 
+/* ---- what ends a loop ---- */
+
+void test_a_read_only_server_ends_no_loop(void)
+{
+    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw__status_in_loop(PGW_EPERM, "25006"));
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw__status_in_loop(PGW_EPERM, "42501"));
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw__status_in_loop(PGW_EPERM, ""));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__status_in_loop(PGW_OK, ""));
+    TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_EPERM));
+    TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_ESCHEMA));
+    TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_ECONN));
+    TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_EUNKNOWN));
+    TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_EMPTY));
+    TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_OK));
+}
+
 /* ---- hints ---- */
 
 void test_hints_name_the_next_step(void)

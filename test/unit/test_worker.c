@@ -439,6 +439,19 @@ void test_what_no_repetition_cures_ends_the_run(void)
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_READY));
 }
 
+/* After a switchover the old primary is still about, and is left for the new one. */
+void test_a_server_that_turned_read_only_is_survived(void)
+{
+    fake_jobs("q", 3000, 60000);
+    fake_turns_read_only();
+    fake_fails(FAKE_OPEN, PGW_EPERM, 2, 0);
+    fake_fails(FAKE_CLAIM, PGW_EPERM, 3, 0);
+    fake_fails(FAKE_COMPLETE, PGW_EPERM, 7, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(3000);
+    TEST_ASSERT_GREATER_THAN_INT64(0, stats.reconnects);
+}
+
 void test_a_schema_that_is_missing_ends_the_run_at_once(void)
 {
     fake_fails(FAKE_OPEN, PGW_ESCHEMA, 1, 0);
