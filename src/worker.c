@@ -13,8 +13,9 @@
 #include "pq.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX 64
-#define WORKER_ROOM       "worker"
+#define WORKER_QUEUES_MAX    64
+#define WORKER_ROOM          "worker"
+#define WORKER_LEAST_CALL_MS 1000
 
 /* ---- birth and death ---- */
 
@@ -365,12 +366,20 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     }
 }
 
+/* While the worker is to end, no call takes much longer than there is time. */
+static void worker_limit_calls(pgw_worker *w, int64_t ms)
+{
+    if (ms < WORKER_LEAST_CALL_MS) ms = WORKER_LEAST_CALL_MS;
+    pgw_set_timeout(w->h, ms < w->call_ms ? ms : w->call_ms);
+}
+
 /* Reports results and claims, in one round trip where that can be. */
 static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
 {
     pgw__claim claim = {PGW_CLAIM_OPTS_INIT, NULL, 0, false};
     pgw_status st = PGW_OK;
 
+    if (w->stops > 1) worker_limit_calls(w, w->end_at - pgw__clock_ms());
     claim.opts.queues = (const char *const *)w->queues;
     claim.opts.queues_count = w->queues_count;
     claim.opts.max = plan->claim;
@@ -429,9 +438,7 @@ static void worker_heed_stop(pgw_worker *w)
              stops == 1 ? "stopping: finishing what runs" : "stopping now");
     w->stops = stops;
     pgw_set_stop(w->h, NULL);
-    pgw_set_timeout(w->h, w->call_ms < w->stop_ms ? w->call_ms
-                          : w->stop_ms > 1000     ? w->stop_ms
-                                                  : 1000);
+    worker_limit_calls(w, w->stop_ms);
     if (stops < 2) return;
     w->end_at = pgw__clock_ms() + w->stop_ms;
     atomic_store(&w->stopping, 2);

@@ -44,18 +44,28 @@ static int plan_claim(const pgw__worker_view *v, bool along)
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }
 
-/* At once when nobody is at work, so that a lone job is not held up; else in lots. */
+/* At once when nobody is at work, so that a lone job is not held up, and when time is short; else
+ * in lots. */
 static bool plan_flush(const pgw__worker_view *v)
 {
     if (v->n.done == 0) return false;
-    return v->blocked || v->n.done >= v->flush_jobs || v->n.ready + v->n.running == 0 ||
-           v->now >= v->n.due_at;
+    return v->blocked || v->stops > 1 || v->n.done >= v->flush_jobs ||
+           v->n.ready + v->n.running == 0 || v->now >= v->n.due_at;
 }
 
 /* Parts of a claim cost the server much more than the whole of it. */
 static bool plan_flush_all(const pgw__worker_view *v)
 {
-    return v->blocked || (v->n.done >= v->flush_jobs && v->n.whole == 0);
+    return v->blocked || v->stops > 1 || (v->n.done >= v->flush_jobs && v->n.whole == 0);
+}
+
+/* Handlers that still run after the second stop's time are left behind, but what is here goes back
+ * to a server that can be asked. */
+static bool plan_end(const pgw__worker_view *v)
+{
+    if (v->stops > 1 && v->now >= v->end_at)
+        return v->n.ready == 0 && (v->n.done == 0 || v->now < v->call_at);
+    return plan_is_over(v) && v->n.ready + v->n.running + v->n.done == 0;
 }
 
 static int64_t plan_wait_ms(const pgw__worker_view *v)
@@ -77,14 +87,8 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
     pgw__worker_plan p = {0};
     const bool may_call = v->now >= v->call_at;
 
-    if (v->stops > 1 && v->now >= v->end_at) {
-        p.end = true;
-        return p;
-    }
-    if (plan_is_over(v) && v->n.ready + v->n.running + v->n.done == 0) {
-        p.end = true;
-        return p;
-    }
+    p.end = plan_end(v);
+    if (p.end) return p;
     p.release = v->stops > 0 && v->n.ready > 0;
     p.beat = may_call && v->now >= v->beat_at;
     if (may_call) {

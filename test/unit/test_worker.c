@@ -697,6 +697,86 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
     nap(50);
 }
 
+static void await_running(int n)
+{
+    int i;
+
+    stats.struct_size = sizeof(stats);
+    for (i = 0; i < 20000; i++) {
+        pgw_worker_get_stats(w, &stats);
+        if (stats.running == n) return;
+        nap(1);
+    }
+    TEST_FAIL_MESSAGE("waited in vain");
+}
+
+static pgw_verdict last_is_held(pgw_task *task, void *arg)
+{
+    if (pgw_job_id(pgw_task_job(task)) == 8) return held(task, arg);
+    atomic_fetch_add(&called, 1);
+    return PGW_DONE;
+}
+
+void test_results_go_before_the_end_though_their_claim_is_not_whole(void)
+{
+    pthread_t thread;
+
+    fake_jobs("q", 8, 60000);
+    set("worker.stop_ms", "20");
+    set("worker.flush_ms", "10000");
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "8");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, last_is_held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 8);
+    await_running(1);
+    TEST_ASSERT_EQUAL_INT(0, fake_count(FAKE_DONE));
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT(7, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+    atomic_store(&phase, 1);
+    await_running(0);
+}
+
+/* Both stops at once, before the main loop looks. */
+static pgw_verdict stops_twice(pgw_task *task, void *arg)
+{
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    return held(task, arg);
+}
+
+void test_what_was_not_started_goes_back_though_there_is_no_time_left(void)
+{
+    fake_jobs("q", 2, 60000);
+    set("worker.stop_ms", "0");
+    set("worker.concurrency", "1");
+    TEST_ASSERT_EQUAL_INT(PGW_ETIMEDOUT, run(one, 1, stops_twice, NULL));
+    TEST_ASSERT_EQUAL_INT(FAKE_READY, fake_state_of(2));
+    TEST_ASSERT_EQUAL_INT(0, fake_attempt_of(2)); /* not charged */
+    atomic_store(&phase, 1);
+    await_running(0);
+}
+
+/* The same, and no server to tell: a leak checker tells if anything is left. */
+void test_what_cannot_go_back_is_forgotten(void)
+{
+    fake_jobs("q", 2, 60000);
+    fake_fails(FAKE_RELEASE, PGW_ECONN, 1000000, 0);
+    set("reconnect.base_ms", "60000");
+    set("reconnect.cap_ms", "60000");
+    set("worker.stop_ms", "0");
+    set("worker.concurrency", "1");
+    TEST_ASSERT_EQUAL_INT(PGW_ETIMEDOUT, run(one, 1, stops_twice, NULL));
+    TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(2));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+    atomic_store(&phase, 1);
+    await_running(0);
+}
+
 void test_it_runs_again_when_who_was_left_behind_is_back(void)
 {
     pgw_status st = PGW_EMISUSE;

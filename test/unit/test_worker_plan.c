@@ -204,6 +204,39 @@ void test_the_second_stop_waits_no_longer_than_it_may(void)
     TEST_ASSERT_TRUE(next().end);
 }
 
+void test_after_the_second_stop_results_wait_for_nothing(void)
+{
+    v.stops = 2;
+    v.n.running = 1;
+    v.n.done = 7;
+    v.n.due_at = v.now + 5000;
+    v.end_at = v.now + 1000;
+    TEST_ASSERT_TRUE(next().flush);
+    TEST_ASSERT_TRUE(next().flush_all);
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+}
+
+void test_what_is_here_goes_back_before_the_end(void)
+{
+    v.stops = 2;
+    v.n.ready = 1;
+    v.n.running = 1;
+    v.end_at = v.now;
+    TEST_ASSERT_FALSE(next().end);
+    TEST_ASSERT_TRUE(next().release);
+    v.n.ready = 0;
+    v.n.done = 1;
+    TEST_ASSERT_FALSE(next().end);
+    TEST_ASSERT_TRUE(next().flush_all);
+    v.call_at = v.now + 1; /* the server is away */
+    TEST_ASSERT_TRUE(next().end);
+    v.n.ready = 1; /* it becomes a result, that is given up */
+    TEST_ASSERT_FALSE(next().end);
+    TEST_ASSERT_TRUE(next().release);
+    v.n.ready = v.n.done = v.call_at = 0;
+    TEST_ASSERT_TRUE(next().end);
+}
+
 void test_draining_ends_with_a_claim_that_finds_nothing(void)
 {
     v.drain = true;
