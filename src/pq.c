@@ -542,7 +542,9 @@ static bool pq_look_at_clock(pgw *h)
     if (pgw__deadline_left_ms(op->deadline) == 0) {
         reason = PGW_ETIMEDOUT;
     } else if (pgw_stop_count(h->stop) >=
-               ((h->phase == PGW__RUN || h->phase == PGW__PREPARE) && !op->waits ? 2 : 1)) {
+               (h->heeded || ((h->phase == PGW__RUN || h->phase == PGW__PREPARE) && !op->waits)
+                    ? 2
+                    : 1)) {
         reason = PGW_ECANCELED;
     }
     if (h->phase == PGW__RUN) {

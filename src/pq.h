@@ -180,6 +180,8 @@ const char *pgw__pq_schema(const pgw *h);
 int pgw__pq_slot(const pgw *h, char channel[64]);
 pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
+/* The first request to stop was heard: only the second one ends anything from now on. */
+void pgw__pq_heed_stop(pgw *h);
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled);
 

@@ -254,6 +254,12 @@ pgw_stop *pgw__pq_stop(const pgw *h)
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop)
 {
     h->stop = stop;
+    h->heeded = false;
+}
+
+void pgw__pq_heed_stop(pgw *h)
+{
+    h->heeded = true;
 }
 
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms)

@@ -108,6 +108,7 @@ struct pgw {
     bool *gone; /* set when the handle is freed while `done` runs */
     bool attached;
     pgw_stop *stop;
+    bool heeded;        /* only its second notify counts */
     int64_t timeout_ms; /* 0: call.timeout_ms */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;

@@ -124,7 +124,8 @@ static pgw_status session_look(pgw *h, int extra_fd)
         return PGW_OK;
     }
     if (extra_fd >= 0 && poll(&p, 1, 0) > 0) return PGW_AGAIN;
-    if (pgw_stop_count(h->stop) > 0) return pgw__pq_fail(h, PGW_ECANCELED, NULL, NULL);
+    if (pgw_stop_count(h->stop) > (h->heeded ? 1 : 0))
+        return pgw__pq_fail(h, PGW_ECANCELED, NULL, NULL);
     return PGW_EMPTY;
 }
 
@@ -134,9 +135,10 @@ static void session_sleep(pgw *h, int64_t deadline, int extra_fd)
     /* descriptors below 0 are passed over; an attached connection's notifications are its owner's
      */
     struct pollfd p[3] = {{.fd = h->attached ? -1 : PQsocket(h->conn), .events = POLLIN},
-                          {.fd = h->stop != NULL ? pgw_stop_fd(h->stop) : -1, .events = POLLIN},
+                          {.fd = h->heeded ? -1 : pgw_stop_fd(h->stop), .events = POLLIN},
                           {.fd = extra_fd, .events = POLLIN}};
 
+    if (h->heeded && (left < 0 || left > PGW__STOP_LOOK_MS)) left = PGW__STOP_LOOK_MS;
     (void)poll(p, 3, left > INT_MAX ? INT_MAX : (int)left);
 }
 

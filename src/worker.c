@@ -425,7 +425,8 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
     pgw__wake_drain(&w->wake);
 }
 
-/* With the stop on the handle, waits end at its first notify; from then on they must not. */
+/* With the stop on the handle, waits end at its first notify, and from then on at the second; then
+ * there is still something to call for. */
 static void worker_heed_stop(pgw_worker *w)
 {
     const int stops =
@@ -437,7 +438,10 @@ static void worker_heed_stop(pgw_worker *w)
     PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM,
              stops == 1 ? "stopping: finishing what runs" : "stopping now");
     w->stops = stops;
-    pgw_set_stop(w->h, NULL);
+    if (stops < 2)
+        pgw__pq_heed_stop(w->h);
+    else
+        pgw_set_stop(w->h, NULL);
     worker_limit_calls(w, w->stop_ms);
     if (stops < 2) return;
     w->end_at = pgw__clock_ms() + w->stop_ms;
@@ -484,7 +488,8 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 
 static void worker_reconnect(pgw_worker *w)
 {
-    const pgw_status st = pgw__pq_connect(w->h, w->connect_ms);
+    const int64_t most_ms = w->stops > 1 ? WORKER_LEAST_CALL_MS : w->connect_ms;
+    const pgw_status st = pgw__pq_connect(w->h, most_ms < w->connect_ms ? most_ms : w->connect_ms);
 
     if (st < 0)
         worker_call_failed(w, st);

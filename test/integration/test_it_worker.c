@@ -7,6 +7,7 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
+#include "wire.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -774,6 +775,38 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
     TEST_ASSERT_GREATER_THAN_INT64(0, s.released);
     TEST_ASSERT_EQUAL_INT64(s.claimed, s.released + s.failed);
     TEST_ASSERT_EQUAL_INT64(50, jobs_in("ready"));
+}
+
+/* Nobody answers, and to connect may take an hour. */
+void test_the_second_stop_is_heard_while_it_connects(void)
+{
+    wire *wire = wire_open();
+    pthread_t thread;
+    pgw_worker *w;
+    pgw_worker_stats s;
+
+    only_job();
+    set("dsn", wire_dsn(wire));
+    set("connect.timeout_ms", "3600000");
+    set("reconnect.base_ms", "500");
+    set("reconnect.cap_ms", "500");
+    set("worker.lease_ms", "60000");
+    set("worker.stop_ms", "1000");
+    set("application_name", "cut off");
+    w = start(until_signalled, &thread);
+    await(&called, 1);
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+                "application_name = 'cut off'");
+    nap(100); /* it hears of that, and waits a little */
+    wire_freeze(wire, true);
+    pgw_stop_notify(stop);
+    nap(1500); /* it connects by now */
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&seen));
+    pgw_stop_notify(stop);
+    await(&seen, PGW_STOPPING);
+    s = finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(1, s.lost);
+    wire_close(wire);
 }
 
 static atomic_int let_go;

@@ -33,6 +33,7 @@ struct pgw_batch {
 struct pgw {
     pgw_conf *conf;
     pgw_stop *stop;
+    bool heeded;
     pgw_status status;
     char message[256], sqlstate[6];
     uint64_t epoch;
@@ -470,6 +471,11 @@ const char *pgw_error_sqlstate(const pgw *h)
 void pgw_set_stop(pgw *h, pgw_stop *stop)
 {
     h->stop = stop;
+    h->heeded = false;
+}
+void pgw__pq_heed_stop(pgw *h)
+{
+    h->heeded = true;
 }
 void pgw_set_timeout(pgw *h, int64_t ms)
 {
@@ -514,7 +520,8 @@ pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
 
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
 {
-    struct pollfd fds[2] = {{extra_fd, POLLIN, 0}, {pgw_stop_fd(h->stop), POLLIN, 0}};
+    struct pollfd fds[2] = {{extra_fd, POLLIN, 0},
+                            {h->heeded ? -1 : pgw_stop_fd(h->stop), POLLIN, 0}};
 
     if (!h->alive) return fake_say(h, PGW_ECONN, "the connection was lost", "");
     if (poll(fds, 2, (int)timeout_ms) <= 0) return PGW_EMPTY;
