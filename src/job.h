@@ -21,7 +21,8 @@ struct pgw_job {
 
 struct pgw_batch {
     size_t count;
-    pgw_job jobs[]; /* then the pointers of the tags, then all bytes */
+    int64_t since_us; /* monotonic: their leases did not begin before */
+    pgw_job jobs[];   /* then the pointers of the tags, then all bytes */
 };
 
 /* Which columns a statement returns, in their order; job_row.c knows what goes where. */
@@ -53,6 +54,10 @@ typedef enum pgw__job_column {
 /* Makes one block of rows[first .. first + count). PGW_ENOMEM. */
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
                           const pgw__job_column *columns);
+
+/* Of a claim: from when on, by our monotonic clock, its leases may be counted. What came before it
+ * at the server, such as a wait for its turn, is no part of them. */
+int64_t pgw__batch_since_us(const pgw_batch *batch);
 
 /* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
  * know. */

@@ -12,7 +12,8 @@
 
 #define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
 #define CLAIM_SERVER_TIME 12 /* column, behind those of the job */
-#define CLAIM_POSITION    13
+#define CLAIM_STARTED     13
+#define CLAIM_POSITION    14
 
 static const pgw__job_column claim_columns[] = {
     PGW__JOB_QUEUE,        PGW__JOB_ID,       PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
@@ -29,6 +30,23 @@ typedef struct claim_ctx {
     size_t n;
 } claim_ctx;
 
+/* The server started the leases so long after it had got the statement, which was after it was
+ * sent; and before now, whatever its clock did meanwhile. */
+static int64_t claim_since_us(const pgw *h, const pgw__rows *rows, int row)
+{
+    const int64_t sent_us = pgw__pq_sent_us(h), most_us = pgw__clock_us() - sent_us;
+    const int64_t waited_us = pgw__rows_time_us(rows, row, CLAIM_SERVER_TIME) -
+                              pgw__rows_time_us(rows, row, CLAIM_STARTED);
+
+    if (waited_us <= 0 || most_us <= 0) return sent_us;
+    return sent_us + (waited_us < most_us ? waited_us : most_us);
+}
+
+int64_t pgw__batch_since_us(const pgw_batch *batch)
+{
+    return batch->since_us;
+}
+
 /* The jobs of rows first .. end. */
 static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows *rows, int first)
 {
@@ -39,6 +57,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     if (count == 0) return PGW_EMPTY;
     if (pgw__job_batch(ctx->batch, rows, first, count, claim_columns) != PGW_OK)
         return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
     return PGW_OK;
 }

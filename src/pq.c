@@ -192,6 +192,7 @@ static void pq_send(pgw *h)
     pgw__op *op = &h->op;
 
     op->sent = true;
+    h->sent_us = pgw__clock_us();
     op->piped = op->prefixes > 0; /* not before: a statement is prepared without */
     h->phase = PGW__RUN;
     h->want = PGW_READ | PGW_WRITE;

@@ -204,6 +204,8 @@ const char *pgw__pq_error_hint(const pgw *h);
 const char *pgw__pq_error_statement(const pgw *h);
 const char *pgw__pq_sqlstate(const pgw *h);
 int64_t pgw__pq_server_time(const pgw *h);
+/* When the last statement left, by the monotonic clock: after the session was there. */
+int64_t pgw__pq_sent_us(const pgw *h);
 void pgw__pq_set_server_time(pgw *h, int64_t us);
 
 #endif

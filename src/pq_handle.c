@@ -272,6 +272,11 @@ int64_t pgw__pq_server_time(const pgw *h)
     return h->server_time;
 }
 
+int64_t pgw__pq_sent_us(const pgw *h)
+{
+    return h->sent_us;
+}
+
 void pgw__pq_set_server_time(pgw *h, int64_t us)
 {
     h->server_time = us;

@@ -113,6 +113,7 @@ struct pgw {
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
     int64_t server_time;
+    int64_t sent_us; /* monotonic: the last statement left */
     uint64_t epoch;
     pgw__backoff backoff;
 

@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "handle.h"
+#include "job.h"
 #include "mem.h"
 #include "name.h"
 #include "pq.h"
@@ -347,7 +348,8 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 
     w->filled_us = pgw__clock_us();
     w->call_us = w->filled_us - claim->sent_us;
-    st = pgw__worker_admit(w, claim->batch, claim->sent_us / 1000, pgw_server_time_us(w->h));
+    st = pgw__worker_admit(w, claim->batch, pgw__batch_since_us(claim->batch) / 1000,
+                           pgw_server_time_us(w->h));
 
     if (st < 0) {
         worker_trouble(w, st, "out of memory for claimed jobs");

@@ -172,8 +172,9 @@ void pgw__worker_destroy(pgw_worker *w);
 
 /* ---- worker_pool.c ---- */
 /* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a
- * failure. */
-pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, int64_t server_us);
+ * failure. since: by our clock their leases did not begin before; server_us: then, by the server's.
+ */
+pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us);
 bool pgw__worker_suspects(const pgw_batch *batch); /* a job that may kill, and so alone */
 pgw_status pgw__worker_hire(pgw_worker *w);        /* starts the handler threads */
 bool pgw__worker_dismiss(pgw_worker *w);  /* false: some are in a handler, and were left behind */
@@ -201,7 +202,7 @@ void pgw__result_put_back(pgw_worker *w, pgw_task *t);
 typedef struct pgw__claim { /* a claim that a flush may take along */
     pgw_claim_opts opts;
     pgw_batch *batch;
-    int64_t sent_us; /* monotonic */
+    int64_t sent_us; /* monotonic: when it was called */
     bool done;       /* it was made */
 } pgw__claim;
 

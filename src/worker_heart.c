@@ -1,7 +1,8 @@
 /* worker_heart: leases are extended a third before anything depends on it, or given up in time.
  *
- * A lease is believed in until the moment its claim or last extension was sent, plus its length:
- * the server counts from later, so nobody else can have the job before. */
+ * A lease is believed in until the moment its claim or last extension was sent, plus its length,
+ * and plus what the claim is known to have waited at the server: it counts from later, so nobody
+ * else can have the job before. */
 #include "worker.h"
 
 #include <stdlib.h>

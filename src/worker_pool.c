@@ -115,7 +115,7 @@ void pgw__worker_drop(pgw_task *t)
     pgw__crate_put(t->worker, t->crate);
 }
 
-static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t sent_at,
+static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t since,
                         int64_t server_us)
 {
     const int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
@@ -125,17 +125,16 @@ static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t 
     t->job = job;
     t->ref = pgw_job_ref(job);
     t->lease_ms = lease_ms > 1 ? lease_ms : 1;
-    t->beat_at = sent_at + t->lease_ms / 3;
-    /* The server started the lease after we sent the claim, so by our clock it lasts at least until
-     * then. */
-    atomic_init(&t->safe_until, sent_at + t->lease_ms);
+    t->beat_at = since + t->lease_ms / 3;
+    /* The server started the lease after that, so by our clock it lasts at least until then. */
+    atomic_init(&t->safe_until, since + t->lease_ms);
     atomic_init(&t->tired_at, INT64_MAX);
     atomic_init(&t->signals, 0);
     t->wake = (pgw__wake)PGW__WAKE_INIT;
     t->delay_ms = -1;
 }
 
-pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, int64_t server_us)
+pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us)
 {
     const size_t n = pgw_batch_count(batch);
     pgw__crate *c = pgw__mem_zero(1, sizeof(*c) + n * sizeof(c->tasks[0]));
@@ -151,7 +150,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t sent_at, i
     c->due_at = INT64_MAX;
     for (i = 0; i < n; i++) {
         c->tasks[i].worker = w;
-        pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), sent_at, server_us);
+        pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), since, server_us);
         if (c->tasks[i].beat_at < beat_at) beat_at = c->tasks[i].beat_at;
     }
     atomic_fetch_add(&w->n.claimed, (int64_t)n);

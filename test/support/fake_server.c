@@ -27,6 +27,7 @@ struct pgw_job {
 
 struct pgw_batch {
     size_t n;
+    int64_t since_us;
     pgw_job jobs[];
 };
 
@@ -54,6 +55,7 @@ static struct {
     } fails[FAKE_VERBS];
     char poison[128];
     bool read_only;
+    int64_t late_ms;
     _Atomic int64_t frozen_us;
 } srv = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -78,6 +80,7 @@ void fake_reset(void)
     srv.first_ready = 1;
     srv.poison[0] = '\0';
     srv.read_only = false;
+    srv.late_ms = 0;
     atomic_store(&srv.frozen_us, 0);
     pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
@@ -104,6 +107,11 @@ void fake_fails(fake_verb verb, pgw_status st, int times, int applied)
     srv.fails[verb].times = times;
     srv.fails[verb].applied = applied;
     pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_claims_late(int64_t ms)
+{
+    srv.late_ms = ms;
 }
 
 void fake_turns_read_only(void)
@@ -337,7 +345,9 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
     pgw_batch *b = malloc(sizeof(*b) + (size_t)o->max * sizeof(b->jobs[0]));
     int64_t i;
 
+    fake_freezes_for(srv.late_ms);
     b->n = 0;
+    b->since_us = fake_clock_us();
     srv.claims++;
     for (i = srv.first_ready; i <= srv.last && b->n < (size_t)o->max; i++) {
         pgw_job *j = &srv.jobs[i];
@@ -398,6 +408,10 @@ const pgw_job *pgw_batch_job(const pgw_batch *b, size_t i)
 void pgw_batch_free(pgw_batch *b)
 {
     free(b);
+}
+int64_t pgw__batch_since_us(const pgw_batch *b)
+{
+    return b->since_us;
 }
 int64_t pgw_job_id(const pgw_job *j)
 {

@@ -36,6 +36,8 @@ void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
 void fake_turns_read_only(void);  /* that is why they fail */
 void fake_takes_away(int64_t id); /* another claim has the job now */
 void fake_cancels(int64_t id);    /* the next extend says so */
+void fake_claims_late(
+    int64_t ms); /* each claim waits so long at the server, by a clock that jumps */
 void fake_refuses_output(const char *output);
 void fake_freezes_for(int64_t ms); /* the clock jumps, as after SIGSTOP */
 

@@ -200,6 +200,11 @@ static bool fake_attached(const pgw *h, int n)
     return fake.attached;
 }
 
+static int64_t fake_sent_us(const pgw *h, int n)
+{
+    return 0;
+}
+
 static inline void fake_begin(void)
 {
     memset(&fake, 0, sizeof(fake));
@@ -217,6 +222,7 @@ static inline void fake_begin(void)
     pgw__pq_call_Stub(fake_call);
     pgw__pq_conf_Stub(fake_conf);
     pgw__pq_set_server_time_Stub(fake_set_time);
+    pgw__pq_sent_us_Stub(fake_sent_us);
     pgw__pq_armed_Stub(fake_armed);
     pgw__pq_attached_Stub(fake_attached);
 }

@@ -280,7 +280,7 @@ void test_many_survives_every_failed_allocation(void)
 
 #define JOB_ROW(id, body, tags)                                                             \
     F_TEXT("q"), F_INT(id), F_UUID(TOKEN), F_INT(2), F_INT(10), F_INT(5), F_TEXT("resize"), \
-        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_INT(300)
+        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_INT(300), F_INT(250)
 
 void test_a_claim_is_one_block_of_jobs(void)
 {
@@ -291,7 +291,7 @@ void test_a_claim_is_one_block_of_jobs(void)
     pgw_batch *batch;
     size_t size;
 
-    FAKE_ROWS(answer, 13);
+    FAKE_ROWS(answer, 14);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_EQUAL_INT(1, oom_alive());
@@ -329,6 +329,33 @@ void test_a_claim_is_one_block_of_jobs(void)
     TEST_ASSERT_EQUAL(0, pgw_batch_count(NULL));
 }
 
+static int64_t sent_at_us;
+
+static int64_t sent(const pgw *h, int n)
+{
+    (void)h, (void)n;
+    return sent_at_us;
+}
+
+/* The server says that the leases began 50 us after it had got the statement. */
+void test_leases_are_counted_from_when_they_began(void)
+{
+    static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_NULL)};
+    const pgw_claim_opts o = claim_opts();
+    const int64_t ages_us[] = {1000, 50, 20, 0}, counted_us[] = {50, 50, 20, 0};
+    pgw_batch *batch;
+    size_t i;
+
+    pgw__pq_sent_us_Stub(sent);
+    FAKE_ROWS(answer, 14);
+    for (i = 0; i < 4; i++) {
+        sent_at_us = now_us - ages_us[i];
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL_INT64(sent_at_us + counted_us[i], pgw__batch_since_us(batch));
+        pgw_batch_free(batch);
+    }
+}
+
 void test_a_claim_without_rows_is_empty(void)
 {
     const pgw_claim_opts o = claim_opts();
@@ -345,7 +372,7 @@ void test_more_jobs_than_asked_for_are_not_believed(void)
     pgw_batch *batch;
 
     o.max = 1;
-    FAKE_ROWS(answer, 13);
+    FAKE_ROWS(answer, 14);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
 }
@@ -356,7 +383,7 @@ void test_a_claim_without_memory_keeps_nothing(void)
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 13);
+    FAKE_ROWS(answer, 14);
     oom_begin();
     oom_fail(1);
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_claim(FAKE_H, &batch, &o));
@@ -434,7 +461,7 @@ static uint64_t fake_epoch(const pgw *h, int n)
 /* The job is there from the job_at_call-th call on. */
 static void job_comes(const pgw__call *call)
 {
-    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 13);
+    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 14);
 }
 
 static void waiting_begins(void)
@@ -764,7 +791,7 @@ void test_cancel(void)
 
 #define REFUSED_ROW(at, why)                                                                   \
     F_TEXT("q"), F_INT(10), F_NULL, F_INT(0), F_INT(0), F_INT(0), F_TEXT(why), F_NULL, F_NULL, \
-        F_NULL, F_NULL, F_NULL, F_NULL, F_INT(at)
+        F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_INT(at)
 
 void test_complete_and_claim(void)
 {
@@ -775,7 +802,7 @@ void test_complete_and_claim(void)
     pgw_status verdicts[2];
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 14);
+    FAKE_ROWS(answer, 15);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
@@ -783,7 +810,7 @@ void test_complete_and_claim(void)
     TEST_ASSERT_EQUAL_INT64(5, pgw_job_id(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
 
-    FAKE_ROWS(refused, 14);
+    FAKE_ROWS(refused, 15);
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_NULL(batch);

@@ -610,6 +610,16 @@ void test_who_ignores_the_timeout_loses_the_lease(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
+/* For its turn, or until there was a session: the lease begins when that is over. */
+void test_a_claim_that_waits_longer_than_its_lease_loses_nothing(void)
+{
+    fake_jobs("q", 20, 60000);
+    fake_claims_late(60001);
+    set("worker.concurrency", "0");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(20);
+}
+
 /* ---- stopping ---- */
 
 void test_the_first_stop_finishes_what_runs_and_hands_back_the_rest(void)
