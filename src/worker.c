@@ -585,6 +585,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->heart_at = w->due_at = INT64_MAX;
     w->suspect = NULL;
     w->hold_until = 0;
+    w->beats.rest_until = 0;
     atomic_store(&w->stopping, 0);
 }
 

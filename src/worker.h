@@ -95,6 +95,7 @@ typedef struct pgw__beats {
     int64_t *sent_at;
     size_t count;
     pgw__backoff trouble;
+    int64_t rest_until; /* no call before: the last one failed */
 } pgw__beats;
 
 struct pgw_worker {
@@ -222,8 +223,8 @@ bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
-/* Extends what is due, with the lock held (dropped while the server is asked), on *h, which is
- * opened when it is NULL. Returns when to come back. */
+/* Extends what is due, with the lock held (dropped while the server is asked), on *h, which is made
+ * when it is NULL. Returns when to come back. */
 int64_t pgw__worker_beat(pgw_worker *w, pgw **h);
 
 #endif

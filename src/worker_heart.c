@@ -5,6 +5,8 @@
  * else can have the job before. */
 #include "worker.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,9 +36,9 @@ void pgw__worker_heart_free(pgw_worker *w)
     pgw__mem_free(w->beats.sent_at);
 }
 
-/* Is this lease to be extended in a beat at `now`? *next takes the earliest time something is due.
- */
-static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
+/* Tells a handler what is true at `now`; *next takes the earliest time there is more to tell. Is
+ * the lease still to be extended? */
+static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
 {
     const pgw_worker *w = t->worker;
     const int64_t tired_at = atomic_load(&t->tired_at);
@@ -60,10 +62,30 @@ static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
         if (now >= tired_at && tired_at + w->stop_ms < *next) *next = tired_at + w->stop_ms;
     }
     if (safe_until < *next) *next = safe_until;
+    return true;
+}
+
+/* The same, and is it to be extended in a beat at `now`? */
+static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
+{
+    if (!heart_tell(t, now, next)) return false;
     /* those that are nearly due go with those that are */
     if (t->beat_at - t->lease_ms / 6 <= now) return true;
     if (t->beat_at < *next) *next = t->beat_at;
     return false;
+}
+
+/* Returns when to look again. */
+static int64_t heart_tell_all(pgw_worker *w)
+{
+    const int64_t now = pgw__clock_ms();
+    int64_t next = INT64_MAX;
+    pgw__crate *c;
+    size_t i;
+
+    for (c = w->crates; c != NULL; c = c->next)
+        for (i = 0; i < c->count; i++) heart_tell(&c->tasks[i], now, &next);
+    return next;
 }
 
 static int heart_order(const void *x, const void *y)
@@ -103,12 +125,55 @@ static int64_t heart_collect(pgw_worker *w)
     return next;
 }
 
+/* ---- asking the server ---- */
+
+static void heart_answered(pgw *h, pgw_status st, void *arg)
+{
+    (void)h;
+    *(pgw_status *)arg = st;
+}
+
+/* Waits for the server, but not longer than until `next`. Whatever it does, who waits for a
+ * descriptor is told in time; and before a step, which may take its own to cancel a statement. */
+static int64_t heart_wait(pgw_worker *w, pgw *h, int64_t next)
+{
+    const int events = pgw_events(h);
+    const int64_t most_ms = pgw_timeout_ms(h);
+    int64_t left_ms = pgw__deadline_left_ms(next);
+    struct pollfd fd = {pgw_fd(h), 0, 0};
+
+    if (most_ms >= 0 && most_ms < left_ms) left_ms = most_ms;
+    fd.events = (short)(((events & PGW_READ) != 0 ? POLLIN : 0) |
+                        ((events & PGW_WRITE) != 0 ? POLLOUT : 0));
+    poll(&fd, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+    pthread_mutex_lock(&w->lock);
+    next = heart_tell_all(w);
+    pthread_mutex_unlock(&w->lock);
+    return next;
+}
+
+static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
+{
+    pgw__beats *b = &w->beats;
+    const pgw_task *t = b->tasks[from];
+    pgw_status answer = PGW_AGAIN, st;
+    int64_t next = 0;
+
+    if (h != w->h) pgw_async(h, heart_answered, &answer);
+    st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
+    if (st != PGW_AGAIN) return st;
+    while (answer == PGW_AGAIN) {
+        next = heart_wait(w, h, next);
+        pgw_step(h, 0);
+    }
+    return answer;
+}
+
 /* One statement per queue and length. The deadline is that of the first lease to end: afterwards
  * the answer is of no use, and handlers have to be told. */
 static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
-    const pgw_task *t = b->tasks[from];
     const int64_t now = pgw__clock_ms();
     int64_t left = w->call_ms;
     size_t i;
@@ -122,7 +187,7 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
         b->sent_at[i] = now;
     }
     if (h != w->h) pgw_set_timeout(h, left > HEART_LEAST_CALL_MS ? left : HEART_LEAST_CALL_MS);
-    st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
+    st = heart_extend(w, h, from, n);
     /* the queue was dropped, and the jobs with it */
     if (st < 0 && st != PGW_ELEASE)
         for (i = from; i < from + n; i++) b->verdicts[i] = st;
@@ -174,45 +239,39 @@ static void heart_apply(pgw_worker *w)
     }
 }
 
-/* The heart's own connection, opened when it is first needed: work shorter than a third of its
- * lease never needs it. */
-static pgw_status heart_connect(pgw_worker *w, pgw **h)
-{
-    pgw_status st;
-
-    if (*h != NULL) return PGW_OK;
-    st = pgw__handle_open(h, w->conf, w->heart_stop);
-    if (st >= 0) return PGW_OK;
-    if (st != PGW_ECANCELED)
-        PGW__LOG(&w->log, PGW_WARN, "worker", "no connection to extend leases: %s",
-                 pgw_error_message(*h));
-    pgw_close(*h);
-    *h = NULL;
-    return st;
-}
-
 int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
 {
-    const int64_t next = heart_collect(w);
+    pgw__beats *b = &w->beats;
+    int64_t next;
     uint64_t epoch;
     pgw_status st;
     size_t i;
 
-    if (w->beats.count == 0) return next;
+    if (pgw__clock_ms() < b->rest_until) {
+        next = heart_tell_all(w);
+        return next < b->rest_until ? next : b->rest_until;
+    }
+    next = heart_collect(w);
+    if (b->count == 0) return next;
     pthread_mutex_unlock(&w->lock);
-    st = heart_connect(w, h);
-    for (i = 0; st < 0 && i < w->beats.count; i++) w->beats.verdicts[i] = st;
+    /* The heart's own session begins with its first call: work shorter than a third of its lease
+     * never needs one. */
+    st = *h != NULL ? PGW_OK : pgw__handle_new(h, w->conf, w->heart_stop);
+    for (i = 0; st < 0 && i < b->count; i++) b->verdicts[i] = st;
     if (st >= 0) {
         epoch = pgw__pq_epoch(*h);
         st = heart_send_all(w, *h);
-        if (pgw__pq_epoch(*h) != epoch && *h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
+        if (epoch != 0 && pgw__pq_epoch(*h) != epoch && *h != w->h)
+            atomic_fetch_add(&w->n.reconnects, 1);
         if (st < 0 && st != PGW_ECANCELED)
             PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(*h));
     }
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
-    if (st < 0) return pgw__clock_ms() + pgw__backoff_next_ms(&w->beats.trouble);
-    pgw__backoff_reset(&w->beats.trouble);
+    if (st < 0)
+        b->rest_until = pgw__clock_ms() + pgw__backoff_next_ms(&b->trouble);
+    else
+        pgw__backoff_reset(&b->trouble);
     return pgw__clock_ms(); /* look again: time has passed */
 }
 

@@ -35,6 +35,14 @@ struct pgw {
     pgw_conf *conf;
     pgw_stop *stop;
     bool heeded;
+    pgw_done_fn *armed, *done;
+    void *armed_arg;
+    struct { /* an extend that is under way */
+        pgw_status *verdicts;
+        const char *queue;
+        const pgw_ref *refs;
+        size_t n;
+    } asked;
     pgw_status status;
     char message[256], sqlstate[6];
     uint64_t epoch;
@@ -56,6 +64,7 @@ static struct {
     char poison[128];
     bool read_only;
     int64_t late_ms;
+    atomic_bool hangs;
     _Atomic int64_t frozen_us;
 } srv = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -81,6 +90,7 @@ void fake_reset(void)
     srv.poison[0] = '\0';
     srv.read_only = false;
     srv.late_ms = 0;
+    atomic_store(&srv.hangs, false);
     atomic_store(&srv.frozen_us, 0);
     pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
@@ -107,6 +117,11 @@ void fake_fails(fake_verb verb, pgw_status st, int times, int applied)
     srv.fails[verb].times = times;
     srv.fails[verb].applied = applied;
     pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_hangs(bool hangs)
+{
+    atomic_store(&srv.hangs, hangs);
 }
 
 void fake_claims_late(int64_t ms)
@@ -306,13 +321,12 @@ pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pg
     return fake_finish(h, FAKE_RELEASE, verdicts, queue, refs, NULL, n, FAKE_READY, NULL);
 }
 
-pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t lease_ms)
+static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                              size_t n)
 {
     pgw_status after, st;
     size_t i;
 
-    (void)lease_ms;
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_EXTEND, &after);
     if (st == PGW_AGAIN) {
@@ -329,6 +343,58 @@ pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw
     }
     pthread_mutex_unlock(&srv.lock);
     return st;
+}
+
+pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+                      size_t n, int64_t lease_ms)
+{
+    (void)lease_ms;
+    h->done = h->armed;
+    h->armed = NULL;
+    if (h->done == NULL) {
+        while (atomic_load(&srv.hangs)) poll(NULL, 0, 1);
+        return fake_extend(h, verdicts, queue, refs, n);
+    }
+    h->asked.verdicts = verdicts;
+    h->asked.queue = queue;
+    h->asked.refs = refs;
+    h->asked.n = n;
+    return PGW_AGAIN;
+}
+
+void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
+{
+    h->armed = done;
+    h->armed_arg = arg;
+}
+
+pgw_status pgw_step(pgw *h, int events)
+{
+    pgw_status st = PGW_ECANCELED;
+
+    (void)events;
+    if (pgw_stop_count(h->stop) < 2) {
+        if (atomic_load(&srv.hangs)) return PGW_AGAIN;
+        st = fake_extend(h, h->asked.verdicts, h->asked.queue, h->asked.refs, h->asked.n);
+    }
+    h->done(h, st, h->armed_arg);
+    return PGW_OK;
+}
+
+int pgw_fd(const pgw *h)
+{
+    (void)h;
+    return -1;
+}
+int pgw_events(const pgw *h)
+{
+    (void)h;
+    return 0;
+}
+int64_t pgw_timeout_ms(const pgw *h)
+{
+    (void)h;
+    return 1;
 }
 
 static int fake_wanted(const pgw_claim_opts *o, const pgw_job *j)
@@ -436,13 +502,19 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
+pgw_status pgw__handle_new(pgw **h, const pgw_conf *conf, pgw_stop *stop)
+{
+    *h = calloc(1, sizeof(**h));
+    (*h)->conf = pgw__conf_copy(conf);
+    (*h)->stop = stop;
+    return PGW_OK;
+}
+
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
 {
     pgw_status after, st;
 
-    *h = calloc(1, sizeof(**h));
-    (*h)->conf = pgw__conf_copy(conf);
-    (*h)->stop = stop;
+    pgw__handle_new(h, conf, stop);
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(*h, FAKE_OPEN, &after);
     pthread_mutex_unlock(&srv.lock);

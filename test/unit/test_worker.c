@@ -494,6 +494,38 @@ void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
 }
 
+/* The server says nothing any more: a handler that waits for its descriptor must learn in time that
+ * others may have the job. */
+static pgw_verdict in_silence(pgw_task *task, void *arg)
+{
+    struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
+
+    (void)arg;
+    if (poll(&fd, 1, 10000) == 1) atomic_store(&seen, pgw_task_signals(task));
+    fake_hangs(false);
+    return PGW_RETRY;
+}
+
+void test_a_descriptor_is_readable_in_time_whatever_the_server_does(void)
+{
+    fake_jobs("q", 1, 300);
+    fake_hangs(true);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, in_silence, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+}
+
+void test_it_is_readable_in_time_also_after_a_failure(void)
+{
+    fake_jobs("q", 1, 300);
+    fake_fails(FAKE_EXTEND, PGW_ERETRY, 1000000, 0);
+    set("reconnect.base_ms", "60000");
+    set("reconnect.cap_ms", "60000");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, in_silence, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_EXTEND));
+}
+
 static pgw_verdict canceled(pgw_task *task, void *arg)
 {
     fake_cancels(pgw_job_id(pgw_task_job(task)));
