@@ -48,7 +48,8 @@ struct pgw_task {
     pgw_ref ref;
     pgw__stage stage;
     int64_t lease_ms;           /* length, as the claim said */
-    int64_t beat_at;            /* extend from then on */
+    int64_t beat_at;            /* extend from then on, */
+    int64_t ask_at;             /* but not before: its row was locked */
     _Atomic int64_t safe_until; /* monotonic: nobody else can have the job before */
     _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
     atomic_int signals;

@@ -16,6 +16,8 @@
 #include "pq.h"
 
 #define HEART_LEAST_CALL_MS 100
+#define HEART_LOCKED        10 /* part of a lease after which a locked row is asked for again */
+#define HEART_LOCKED_MS     200
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
@@ -69,6 +71,10 @@ static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
 static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
 {
     if (!heart_tell(t, now, next)) return false;
+    if (now < t->ask_at) {
+        if (t->ask_at < *next) *next = t->ask_at;
+        return false;
+    }
     /* those that are nearly due go with those that are */
     if (t->beat_at - t->lease_ms / 6 <= now) return true;
     if (t->beat_at < *next) *next = t->beat_at;
@@ -188,10 +194,13 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     }
     if (h != w->h) pgw_set_timeout(h, left > HEART_LEAST_CALL_MS ? left : HEART_LEAST_CALL_MS);
     st = heart_extend(w, h, from, n);
-    /* the queue was dropped, and the jobs with it */
-    if (st < 0 && st != PGW_ELEASE)
-        for (i = from; i < from + n; i++) b->verdicts[i] = st;
-    return st == PGW_ELEASE ? PGW_OK : st;
+    for (i = from; i < from + n; i++) {
+        /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
+        if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->verdicts[i] = st;
+        /* nothing was said of any job: the call as a whole met a lock */
+        if (st == PGW_ELOCKED && b->verdicts[i] == PGW_EUNKNOWN) b->verdicts[i] = st;
+    }
+    return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
 }
 
 static pgw_status heart_send_all(pgw_worker *w, pgw *h)
@@ -214,6 +223,7 @@ static pgw_status heart_send_all(pgw_worker *w, pgw *h)
 /* With the lock held again; what went GONE meanwhile needs nothing but its place. */
 static void heart_apply(pgw_worker *w)
 {
+    const int64_t now = pgw__clock_ms();
     pgw__beats *b = &w->beats;
     size_t i;
 
@@ -234,6 +244,10 @@ static void heart_apply(pgw_worker *w)
                 pgw__worker_lose(t);
             else
                 atomic_store(&t->safe_until, b->sent_at[i]);
+        } else if (st == PGW_ELOCKED) { /* somebody is finishing it, or looks: soon it is known */
+            const int64_t pause = t->lease_ms / HEART_LOCKED;
+
+            t->ask_at = now + (pause > HEART_LOCKED_MS ? pause : HEART_LOCKED_MS);
         }
         pgw__crate_put(w, t->crate);
     }

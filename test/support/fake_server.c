@@ -21,7 +21,7 @@ struct pgw_job {
     int64_t lease_ms, lease_until_us;
     uint64_t token;
     int claim;
-    int attempt, finishes, canceled;
+    int attempt, finishes, canceled, locked;
     fake_state state;
 };
 
@@ -116,6 +116,13 @@ void fake_fails(fake_verb verb, pgw_status st, int times, int applied)
     srv.fails[verb].st = st;
     srv.fails[verb].times = times;
     srv.fails[verb].applied = applied;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_locks(int64_t id, int times)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.jobs[id].locked = times;
     pthread_mutex_unlock(&srv.lock);
 }
 
@@ -329,14 +336,19 @@ static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, c
 
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_EXTEND, &after);
+    for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
     if (st == PGW_AGAIN) {
         st = PGW_OK;
         for (i = 0; i < n; i++) {
             pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
 
-            if (j == NULL)
+            if (j == NULL) {
                 st = PGW_ELEASE;
-            else if (j->canceled)
+            } else if (j->locked > 0) {
+                j->locked--;
+                verdicts[i] = PGW_ELOCKED;
+                if (st == PGW_OK) st = PGW_ELOCKED;
+            } else if (j->canceled)
                 verdicts[i] = PGW_CANCEL;
         }
         if (after != PGW_OK) st = after;

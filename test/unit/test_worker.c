@@ -526,6 +526,50 @@ void test_it_is_readable_in_time_also_after_a_failure(void)
     TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_EXTEND));
 }
 
+/* Somebody else's transaction holds the first job for a while: the others keep their leases, and so
+ * does this one when it is over. */
+void test_a_job_that_is_locked_is_asked_for_again(void)
+{
+    pthread_t thread;
+    int i;
+
+    fake_jobs("q", 2, 3000);
+    fake_locks(1, 2);
+    set("worker.concurrency", "2");
+    set("reconnect.base_ms", "60000"); /* it is no failure, after which there is a pause */
+    set("reconnect.cap_ms", "60000");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 2);
+    for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT64(2, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+}
+
+void test_a_job_that_stays_locked_is_lost_in_the_end(void)
+{
+    fake_jobs("q", 1, 900);
+    fake_locks(1, 1000000);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+    TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND)); /* now and then */
+}
+
+/* The whole call failed so, and says nothing of any job. */
+void test_a_lock_in_the_way_of_all_is_no_failure(void)
+{
+    fake_jobs("q", 1, 900);
+    fake_fails(FAKE_EXTEND, PGW_ELOCKED, 1000000, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND));
+}
+
 static pgw_verdict canceled(pgw_task *task, void *arg)
 {
     fake_cancels(pgw_job_id(pgw_task_job(task)));
