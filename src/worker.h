@@ -60,6 +60,7 @@ struct pgw_task {
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
     bool doubt; /* sent before, and the answer was lost */
+    bool told;  /* being reported just now */
 };
 
 struct pgw__crate {

@@ -213,6 +213,7 @@ static void flush_settle(pgw_worker *w, size_t n)
         pgw_task *t = w->out[i];
         const pgw_status st = w->verdicts[i];
 
+        t->told = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
             flush_count(w, t);
             pgw__worker_drop(t);
@@ -244,6 +245,7 @@ static size_t flush_take(pgw_worker *w, bool all)
 
         if (n < w->room && (all || t->crate->busy == 0 || now >= t->crate->due_at)) {
             pgw__result_take(w, t);
+            t->told = true;
             w->out[n++] = t;
         } else {
             pgw__result_put_back(w, t);

@@ -70,9 +70,15 @@ static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
 /* The same, and is it to be extended in a beat at `now`? */
 static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
 {
+    const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
+
     if (!heart_tell(t, now, next)) return false;
     if (now < t->ask_at) {
         if (t->ask_at < *next) *next = t->ask_at;
+        return false;
+    }
+    if (t->told && now < late) { /* nearly finished, and locked meanwhile */
+        if (late < *next) *next = late;
         return false;
     }
     /* those that are nearly due go with those that are */

@@ -65,6 +65,7 @@ static struct {
     bool read_only;
     int64_t late_ms;
     atomic_bool hangs;
+    void (*on_complete)(void);
     _Atomic int64_t frozen_us;
 } srv = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -91,6 +92,7 @@ void fake_reset(void)
     srv.read_only = false;
     srv.late_ms = 0;
     atomic_store(&srv.hangs, false);
+    srv.on_complete = NULL;
     atomic_store(&srv.frozen_us, 0);
     pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
@@ -117,6 +119,11 @@ void fake_fails(fake_verb verb, pgw_status st, int times, int applied)
     srv.fails[verb].times = times;
     srv.fails[verb].applied = applied;
     pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_on_complete(void (*fn)(void))
+{
+    srv.on_complete = fn;
 }
 
 void fake_locks(int64_t id, int times)
@@ -270,6 +277,7 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     pgw_status after, st;
     size_t i;
 
+    if (verb == FAKE_COMPLETE && srv.on_complete != NULL) srv.on_complete();
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, verb, &after);
     for (i = 0; st == PGW_AGAIN && outputs != NULL && i < n; i++)

@@ -33,11 +33,12 @@ void fake_reset(void);                                      /* no jobs, nothing 
 void fake_jobs(const char *queue, int n, int64_t lease_ms); /* ids go on from the last one's */
 /* The next `times` calls of a verb answer `st`; with `applied`, after having done their work. */
 void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
-void fake_turns_read_only(void);        /* that is why they fail */
-void fake_takes_away(int64_t id);       /* another claim has the job now */
-void fake_locks(int64_t id, int times); /* so many extends find the job locked */
-void fake_hangs(bool hangs);            /* no extend is answered meanwhile */
-void fake_cancels(int64_t id);          /* the next extend says so */
+void fake_turns_read_only(void);         /* that is why they fail */
+void fake_takes_away(int64_t id);        /* another claim has the job now */
+void fake_on_complete(void (*fn)(void)); /* called when a completion comes in, before it is done */
+void fake_locks(int64_t id, int times);  /* so many extends find the job locked */
+void fake_hangs(bool hangs);             /* no extend is answered meanwhile */
+void fake_cancels(int64_t id);           /* the next extend says so */
 void fake_claims_late(
     int64_t ms); /* each claim waits so long at the server, by a clock that jumps */
 void fake_refuses_output(const char *output);

@@ -570,6 +570,33 @@ void test_a_lock_in_the_way_of_all_is_no_failure(void)
     TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND));
 }
 
+/* A beat while the result is on its way: in the middle of the lease, and in its last third. */
+static void beat_meanwhile(void)
+{
+    pgw *h = fake_open(conf);
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        fake_freezes_for(25000);
+        pthread_mutex_lock(&w->lock);
+        pgw__worker_beat(w, &h);
+        pthread_mutex_unlock(&w->lock);
+        TEST_ASSERT_EQUAL_INT(i, fake_calls(FAKE_EXTEND));
+    }
+    pgw_close(h);
+    atomic_store(&seen, i);
+}
+
+void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(void)
+{
+    fake_jobs("q", 1, 60000);
+    fake_on_complete(beat_meanwhile);
+    set("worker.concurrency", "0");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    TEST_ASSERT_EQUAL_INT(2, atomic_load(&seen));
+    all_done_once(1);
+}
+
 static pgw_verdict canceled(pgw_task *task, void *arg)
 {
     fake_cancels(pgw_job_id(pgw_task_job(task)));
