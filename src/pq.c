@@ -112,6 +112,11 @@ static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *
     pgw__pq_end(h, pgw__fault_set(&h->op.fault, st, message, hint));
 }
 
+void pgw__pq_lost_txn(pgw *h)
+{
+    pq_end_with(h, PGW_ECONN, "the transaction was lost with its connection", "begin it again");
+}
+
 const char *pgw__pq_statement(pgw *h, pgw__sql sql)
 {
     if (h->texts[sql] == NULL) h->texts[sql] = pgw__sql_in_schema(pgw__sql_text(sql), h->schema);
@@ -171,9 +176,14 @@ static bool pq_send_all(pgw *h)
     return !op->piped || PQpipelineSync(h->conn) != 0;
 }
 
-static bool pq_open_outcome(const pgw__op *op)
+/* Without an answer: may it have been applied, or be so yet? In a transaction of ours the session's
+ * end undoes it; the caller's connection lives on, and the caller's COMMIT would keep it. */
+static bool pq_open_outcome(const pgw *h)
 {
-    return op->sent && op->commits && (op->flags & PGW__WRITES) != 0;
+    const pgw__op *op = &h->op;
+
+    return op->sent && (op->flags & PGW__WRITES) != 0 &&
+           (op->commits || (h->attached && PQstatus(h->conn) == CONNECTION_OK));
 }
 
 static void pq_settle(pgw *h);
@@ -278,7 +288,7 @@ pgw_status pgw__pq_begin_op(pgw *h)
         pgw__pq_launch(h);
     } else if (h->in_txn) {
         pgw__conn_drop(h);
-        pq_end_with(h, PGW_ECONN, "the transaction was lost with its connection", "begin it again");
+        pgw__pq_lost_txn(h);
     } else {
         pgw__conn_start(h);
     }
@@ -397,7 +407,7 @@ static pgw_status pq_ended_badly(pgw *h)
     }
     if (op->dead) {
         st = op->fault.status == PGW_EPROTO ? PGW_EPROTO : PGW_ECONN;
-        if (pq_open_outcome(op)) st = PGW_EUNKNOWN;
+        if (pq_open_outcome(h)) st = PGW_EUNKNOWN;
     } else {
         st = pgw__status_from_sqlstate(op->fault.sqlstate, op->commits && op->sent,
                                        (op->flags & PGW__WRITES) != 0);
@@ -514,7 +524,7 @@ static void pq_give_up(pgw *h, pgw_status reason)
 static void pq_abandon_answer(pgw *h)
 {
     pgw__op *op = &h->op;
-    pgw_status st = pq_open_outcome(op) ? PGW_EUNKNOWN : op->halting;
+    pgw_status st = pq_open_outcome(h) ? PGW_EUNKNOWN : op->halting;
 
     if (op->ending == PGW__COMMITTED) h->in_txn = false;
     if (!h->attached) pgw__conn_drop(h);

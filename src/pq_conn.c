@@ -175,6 +175,10 @@ static void conn_failed(pgw *h)
     PGW__LOG(h->log, PGW_WARN, "pq", "not connected: %s", h->op.fault.message);
     pgw__conn_drop(h);
     h->plain = false;
+    if (h->in_txn) { /* in another session the statement would commit by itself */
+        pgw__pq_lost_txn(h);
+        return;
+    }
     pause = pgw__backoff_next_ms(&h->backoff);
     if (h->op.once || !pgw__fault_is_passing(&h->op.fault) ||
         pgw__deadline_min(pgw__deadline_in(pause), h->op.deadline) == h->op.deadline) {

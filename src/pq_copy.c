@@ -53,14 +53,25 @@ bool pgw__pq_copy_heard(const pgw *h)
     return h->op.heard || poll(&p, 1, 0) > 0;
 }
 
+/* A COPY whose end was not sent is not applied, whatever becomes of the session. */
+static pgw_status copy_give_up(pgw *h, pgw_status reason)
+{
+    h->op.copy = false;
+    pgw__fault_set(&h->op.fault, reason, NULL,
+                   h->attached ? "the connection is in the midst of a COPY: close it" : NULL);
+    if (!h->attached) pgw__conn_drop(h);
+    pgw__pq_end(h, reason);
+    return reason;
+}
+
 /* Waits until libpq has handed all to the socket. The server may end the load with an error
  * meanwhile: it stops reading then, so we read as well. */
 static pgw_status copy_flush(pgw *h)
 {
     h->want = PGW_READ | PGW_WRITE;
     while (PQflush(h->conn) > 0) {
-        if (pgw__deadline_left_ms(h->op.deadline) == 0 || pgw_stop_count(h->stop) > 1)
-            return copy_finish(h);
+        if (pgw_stop_count(h->stop) > 1) return copy_give_up(h, PGW_ECANCELED);
+        if (pgw__deadline_left_ms(h->op.deadline) == 0) return copy_give_up(h, PGW_ETIMEDOUT);
         pgw__pq_poll(h, h->op.deadline);
         h->op.heard = pgw__pq_copy_heard(h);
         if (PQconsumeInput(h->conn) == 0) return copy_finish(h);

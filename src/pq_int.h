@@ -163,7 +163,8 @@ pgw_status pgw__pq_run(pgw *h);               /* both */
 void pgw__pq_advance(pgw *h);
 void pgw__pq_launch(pgw *h);             /* the session is ready: send */
 void pgw__pq_end(pgw *h, pgw_status st); /* the operation is over; its story is in op.fault */
-bool pgw__pq_receive(pgw *h); /* true: the phase has all its results, or the session died */
+void pgw__pq_lost_txn(pgw *h); /* it is over: the session went, and the transaction with it */
+bool pgw__pq_receive(pgw *h);  /* true: the phase has all its results, or the session died */
 pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx);
 const char *pgw__pq_statement(pgw *h,
                               pgw__sql sql); /* with the schema in place; NULL: out of memory */

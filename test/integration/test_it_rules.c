@@ -305,6 +305,23 @@ void test_R11_no_answer_to_the_cancel_either_is_unknown(void)
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, ask("SELECT 'x'", 0, 200));
 }
 
+/* The caller's transaction goes on, and its COMMIT may keep what was not answered. */
+void test_R11_no_answer_on_the_callers_connection_is_unknown(void)
+{
+    PGconn *conn;
+
+    w = wire_open();
+    conn = PQconnectdb(wire_dsn(w));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    PQclear(PQexec(conn, "BEGIN"));
+    wire_at(w, 'C', 1, NULL, 0, WIRE_SILENT);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (5)", PGW__WRITES, 200));
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "still busy"));
+    pgw_close(h);
+    h = NULL;
+    PQfinish(conn);
+}
+
 void test_R12_durability_does_not_hang_on_the_role(void)
 {
     char sql[256];
@@ -654,6 +671,25 @@ void test_R23_nothing_is_repeated_inside_a_transaction(void)
     pgtemp_exec("DROP SCHEMA pgwork CASCADE");
 }
 
+void test_R23_no_statement_leaves_its_transaction_while_it_is_prepared(void)
+{
+    pgw__call call = {.sql = PGW__SQL_HANDLE_VERSION, .read = read_text, .flags = PGW__WRITES};
+
+    pgtemp_exec("CREATE SCHEMA pgwork; CREATE FUNCTION pgwork.version() RETURNS int LANGUAGE sql "
+                "AS $$ INSERT INTO public.t VALUES (2) RETURNING id $$");
+    open_through_wire();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (1)", PGW__WRITES, 0));
+    wire_at(w, '1', 1, NULL, 0, WIRE_CUT); /* the answer to Parse */
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw__pq_call(h, &call));
+    TEST_ASSERT_TRUE(contains(pgw_error_message(h), "transaction was lost"));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw__pq_commit(h));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM t"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_call(h, &call));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t"));
+    pgtemp_exec("DROP SCHEMA pgwork CASCADE");
+}
+
 void test_R24_hostile_settings_change_nothing(void)
 {
     static const char *const hostile[][3] = {
@@ -812,7 +848,7 @@ void test_a_load_into_a_hole_is_bounded(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_copy_begin(h, "load", "COPY public.t FROM STDIN"));
     wire_freeze(w, true);
     for (int i = 0; i < 100 && st == PGW_OK; i++) st = pgw__pq_copy_data(h, rows, sizeof(rows));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, st);
+    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, st);                      /* its end was not sent */
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw__pq_copy_end(h, true)); /* it is over */
     wire_freeze(w, false);
     pgw_set_timeout(h, 0);
