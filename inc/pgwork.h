@@ -646,7 +646,11 @@ PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, 
                                size_t n);
 /**
  * Still at it: the lease ends @p lease_ms from now (0: as the job, else the queue says).
- * verdicts[i] may also be PGW_CANCEL: extended, but please stop; the call returns PGW_OK then.
+ * verdicts[i] may also be PGW_CANCEL: extended, but please stop; the call returns PGW_OK then. Or
+ * PGW_ELOCKED: another transaction holds the job just now (it is finishing it, say), so it is
+ * neither extended nor refused, and nobody else can have it as long; ask again before the lease
+ * ends. The call never waits for such a transaction; it returns PGW_ELOCKED unless another job was
+ * refused.
  *
  *     pgw_status verdict;
  *     st = pgw_extend(h, &verdict, "images", &ref, 1, 60000);

@@ -251,6 +251,8 @@ BEGIN
     END IF;
 END $$;
 
+-- Never waits: one job in a transaction that stays open would keep the others from being extended, and they would be lost. Its row is
+-- safe as long: no reaper can have it either.
 CREATE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (id bigint, status text, lease_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -260,6 +262,7 @@ SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_g
 DECLARE
     q pgwork.queue := pgwork._queue(extend.queue);
     accepted bigint[] := '{}';
+    free record;
     mine bigint[];
     pack record;
     until timestamptz;
@@ -270,13 +273,16 @@ BEGIN
     IF extend.lease_ms NOT BETWEEN 100 AND 86400000 THEN
         PERFORM pgwork._refuse('lease_ms', extend.lease_ms::text, '100 .. 86400000');
     END IF;
+    SELECT array_agg(l.id) AS ids, array_agg(l.token) AS tokens INTO free
+      FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number FROM unnest(ids, tokens) u (id, token) OFFSET 0) t
+     CROSS JOIN LATERAL (SELECT t.id, j.token FROM pgwork.live_job j
+                          WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
+                            AND coalesce(j.id, j.pos) = t.id FOR NO KEY UPDATE SKIP LOCKED) l;
     FOR id, status, lease_until IN
         UPDATE pgwork.live_job j
            SET lease_until = clock_timestamp() + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
-          FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
-                  FROM unnest(ids, tokens) u (id, token) ORDER BY u.token OFFSET 0) t
+          FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number FROM unnest(free.ids, free.tokens) u (id, token) OFFSET 0) t
          WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
-           AND coalesce(j.id, j.pos) = t.id
         RETURNING t.id, CASE WHEN j.flags & 1 <> 0 THEN 'cancel' ELSE 'ok' END, j.lease_until
     LOOP
         accepted := accepted || id;
@@ -286,7 +292,7 @@ BEGIN
         SELECT p.* FROM (SELECT DISTINCT pgwork.token_number(t) >> 5 AS n FROM unnest(tokens) t
                           WHERE pgwork._packed(t) ORDER BY n OFFSET 0) n
          CROSS JOIN LATERAL (SELECT p.number, p.token, p.ids, p.cancelled, p.ends, p.lease_until FROM pgwork.pack p
-                              WHERE p.queue = q.id AND p.number = n.n FOR NO KEY UPDATE) p
+                              WHERE p.queue = q.id AND p.number = n.n FOR NO KEY UPDATE SKIP LOCKED) p
     LOOP
         until := clock_timestamp() + coalesce(extend.lease_ms, q.lease_ms) * interval '1 ms';
         -- Most often all that are still in it. Else each lease gets its own end.
@@ -304,7 +310,25 @@ BEGIN
         RETURN QUERY
         SELECT m.id, CASE WHEN m.id = ANY (pack.cancelled) THEN 'cancel' ELSE 'ok' END, until FROM unnest(mine) m (id);
     END LOOP;
-    RETURN QUERY SELECT r.id, r.status, NULL::timestamptz FROM pgwork._refused(q.id, extend.ids, accepted) r;
+    IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
+        FOR id, status, lease_until IN
+            SELECT t.id, 'locked', l.lease_until
+              FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number FROM unnest(ids, tokens) u (id, token)
+                     WHERE u.id <> ALL (accepted) OFFSET 0) t
+             CROSS JOIN LATERAL (
+                SELECT j.lease_until FROM pgwork.live_job j
+                 WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
+                   AND coalesce(j.id, j.pos) = t.id
+                 UNION ALL
+                SELECT coalesce(p.ends[array_position(p.ids, t.id)], p.lease_until) FROM pgwork.pack p
+                 WHERE p.queue = t.queue AND p.number = t.number >> 5 AND p.token = t.token AND t.id = ANY (p.ids)
+                   AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = t.id)) l
+        LOOP
+            accepted := accepted || id;
+            RETURN NEXT;
+        END LOOP;
+        RETURN QUERY SELECT r.id, r.status, NULL::timestamptz FROM pgwork._refused(q.id, extend.ids, accepted) r;
+    END IF;
 END $$;
 
 -- Exponential backoff with full jitter.
@@ -410,7 +434,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION pgwork.extend(text, bigint[], uuid[], bigint) IS
-    'Makes leases end lease_ms from now. A row for each job: ok, cancel (extended, but somebody wants it stopped), stale or gone.';
+    'Makes leases end lease_ms from now. A row for each job: ok, cancel (extended, but somebody wants it stopped), locked (another transaction holds it just now: ask again), stale or gone.';
 COMMENT ON FUNCTION pgwork.complete(text, bigint[], uuid[], jsonb[]) IS
     'Finishes jobs. Returns the refused ones only: stale (another claim has it, or it waits) or gone. In your own transaction: roll back when a row comes.';
 COMMENT ON FUNCTION pgwork.fail(text, bigint[], uuid[], text, bigint, boolean) IS

@@ -212,6 +212,7 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
         {"ok", PGW_OK},
         {"cancel", PGW_CANCEL},
         {"stale", PGW_ELEASE},
+        {"locked", PGW_ELOCKED},
         {"gone", PGW_ENOTFOUND},
         {"cancelled", PGW_OK},
         {"requested", PGW_CANCEL},

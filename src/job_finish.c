@@ -23,7 +23,7 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     const finish_ctx *in = ctx;
     const int count = pgw__rows_count(rows);
     char message[160];
-    size_t refused = 0;
+    size_t refused = 0, locked = 0;
     int row;
 
     pgw__job_verdicts(in->verdicts, in->n, PGW_OK);
@@ -31,9 +31,17 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
         const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
 
         if (st == PGW_EPROTO) return st;
-        refused += st < PGW_OK;
+        locked += st == PGW_ELOCKED;
+        refused += st < PGW_OK && st != PGW_ELOCKED;
     }
-    if (refused == 0) return PGW_OK;
+    if (refused == 0 && locked == 0) return PGW_OK;
+    if (refused == 0) {
+        snprintf(message, sizeof(message),
+                 "%zu of %zu jobs not extended: another transaction holds them just now", locked,
+                 in->n);
+        return pgw__pq_fail(h, PGW_ELOCKED, message,
+                            "ask again before the lease ends, or end that transaction");
+    }
     snprintf(message, sizeof(message),
              "%zu of %zu jobs refused: another claim has them, or they are gone", refused, in->n);
     return pgw__pq_fail(

@@ -79,10 +79,11 @@ typedef struct finish {
 
 static void finish_tell(const cli *c, int64_t id, pgw_status verdict)
 {
-    const char *word = verdict == PGW_OK       ? "ok"
-                       : verdict == PGW_CANCEL ? "cancel"
-                       : verdict == PGW_ELEASE ? "stale"
-                                               : "gone";
+    const char *word = verdict == PGW_OK        ? "ok"
+                       : verdict == PGW_CANCEL  ? "cancel"
+                       : verdict == PGW_ELEASE  ? "stale"
+                       : verdict == PGW_ELOCKED ? "locked"
+                                                : "gone";
     if (c->json) {
         out o;
         out_begin(&o);
@@ -93,6 +94,9 @@ static void finish_tell(const cli *c, int64_t id, pgw_status verdict)
         cli_say(c, "job %lld: extended, but somebody cancelled it", (long long)id);
     } else if (verdict == PGW_ELEASE) {
         cli_say(c, "job %lld: refused, the lease is lost", (long long)id);
+    } else if (verdict == PGW_ELOCKED) {
+        cli_say(c, "job %lld: not extended, another transaction holds it just now; try again",
+                (long long)id);
     } else if (verdict != PGW_OK) {
         cli_say(c, "job %lld: refused, there is no such job any more", (long long)id);
     }
@@ -104,7 +108,7 @@ static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref 
     pgw_status *verdicts = cli_alloc(n * sizeof *verdicts);
     pgw_status st = f->call(c, f, verdicts, queue, at, n);
     int code = CLI_DONE;
-    if (st < 0 && st != PGW_ELEASE) {
+    if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) {
         code = cli_fail_at(c->h);
     } else {
         for (size_t i = 0; i < n; i++) {

@@ -167,6 +167,19 @@ static const char *cancel(PGconn *conn, int i)
     return kit_text(conn, "SELECT status FROM pgwork.cancel('q', '{%lld}')", jobs[i].id);
 }
 
+void test_a_cancel_that_stays_open_makes_no_extend_wait(void)
+{
+    take(3);
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("requested", cancel(b, 1));
+    kit_do(a, "SET statement_timeout = '10s'");
+    TEST_ASSERT_EQUAL_STRING("0 locked,1 locked,2 locked", say(a, "extend", 0, 3, ""));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("0 ok,1 cancel,2 ok", say(a, "extend", 0, 3, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 0, 3, ""));
+    check_no_packs();
+}
+
 void test_a_cancel_is_heard_by_the_holder_of_the_pack_for_that_job_only(void)
 {
     kit_do(a, "SELECT pgwork.queue_set('q', retention_ms => 3600000)");

@@ -697,6 +697,25 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
 
+void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
+                                       F_INT(2), F_TEXT("locked"), F_INT(900),
+                                       F_INT(3), F_TEXT("stale"),  F_INT(900)};
+    const pgw_ref refs[] = {ref(10), ref(11), ref(12)};
+    pgw_status verdicts[3];
+
+    FAKE_ROWS(answer, 3);
+    fake.rows = 2;
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, verdicts, "q", refs, 2, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
+    FAKE_ROWS(answer, 3);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, verdicts, "q", refs, 3, 0));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[2]);
+}
+
 static char sent_error[9000];
 
 static void see_error(const pgw__call *call)
