@@ -137,10 +137,10 @@ CREATE UNLOGGED TABLE pgwork.survey (
     period  bigint NOT NULL,   -- at / 30 s
     at      bigint NOT NULL,   -- ms
     pause   bigint NOT NULL,   -- ms until the next one, at least
-    all_at  bigint NOT NULL,   -- the last one from the start
+    all_at  bigint NOT NULL,   -- since then all below the floors is on the list of what is to be swept, or has been swept
     all_due bigint NOT NULL,
     used    integer NOT NULL,  -- bit p: jobs of priority p were there
-    late    integer,           -- so many stragglers lay together, far behind all else
+    late    integer,           -- so many stragglers lay together, far below the floors
     reached bigint NOT NULL,   -- pgwork.mark at that time
     back    boolean NOT NULL,  -- something ready, that nobody was just claiming, lay below what had been reached at the survey before
     issued  bigint NOT NULL,   -- the last place drawn
@@ -150,6 +150,9 @@ CREATE UNLOGGED TABLE pgwork.survey (
     floors  bigint[] NOT NULL, -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
     slow    xid8[] NOT NULL,   -- transactions that ran at both
     lows    bigint[] NOT NULL, -- what each of these may have enqueued lies above
+    froms   bigint[] NOT NULL, -- below the floors: what is to be swept, the newest first, lies above ...
+    tos     bigint[] NOT NULL, -- ... and up to there
+    strays  bigint[],          -- by lane: the first straggler that was found there; NULL: none
     PRIMARY KEY (queue, period)
 ) WITH (fillfactor = 40);
 

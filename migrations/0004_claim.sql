@@ -79,12 +79,38 @@ BEGIN
     RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;
 
+-- By lane: the first ready job above `froms` and up to `tos`, and whose xmax it has; nothing is ready up to `reached`. While vacuum is held
+-- back there are millions of dead entries between two ready ones, so it looks piece by piece, and for some 0.1 s.
+CREATE FUNCTION pgwork._first_ready(queue integer, froms bigint[], tos bigint[], OUT reached bigint[], OUT pos bigint[], OUT held xid[], OUT through boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    began CONSTANT timestamptz := clock_timestamp();
+    piece bigint := 250000; -- places: as many dead entries take some 0.1 s
+BEGIN
+    reached := froms;
+    pos := array_fill(NULL::bigint, ARRAY[20]);
+    held := array_fill(NULL::xid, ARRAY[20]);
+    LOOP
+        SELECT array_agg(coalesce(h.pos - 1, least(l.at + piece, greatest(l.at, l.until))) ORDER BY l.i), array_agg(h.pos ORDER BY l.i),
+               array_agg(h.xmax ORDER BY l.i), bool_and(h.pos IS NOT NULL OR l.at + piece >= l.until)
+          INTO reached, pos, held, through
+          FROM unnest(reached, tos) WITH ORDINALITY l (at, until, i)
+          LEFT JOIN LATERAL (SELECT j.pos, j.xmax FROM pgwork.live_job j
+                              WHERE j.queue = _first_ready.queue AND j.lane = (l.i - 1)::smallint AND j.token IS NULL
+                                AND j.pos > l.at AND j.pos <= least(l.at + piece, l.until)
+                              ORDER BY j.pos LIMIT 1) h ON true;
+        EXIT WHEN through OR clock_timestamp() > began + interval '50 ms';
+        piece := least(2 * piece, 4000000);
+    END LOOP;
+END $$;
+
 -- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
 -- brings stragglers was running when they were passed. So what is not ready below the heads of a survey by the time of the next
--- one never will be, but for transactions that ran at both. These are watched: when one has finished, the survey begins
--- where its first place may be. Thus a survey costs as much as was claimed since the last one, however long vacuum is held back.
+-- one never will be, but for transactions that ran at both: up to there is the floor. These are watched: when one has finished, all from where
+-- its first place may be up to the floor goes on a list, and is swept, a piece with each survey.
+-- Thus a survey costs as much as was claimed since the last one, and what a piece takes, however long vacuum is held back.
 -- (Transactions draw places after their ids, and `issued` is read before `running`, and that before the heads.)
--- Now and then everything is surveyed: what is believed may be wrong after all.
+-- Now and then everything goes on that list: what is believed may be wrong after all.
 -- `back`: stragglers are about, so nobody passes over what others have passed (_mark()) until a survey finds none.
 CREATE FUNCTION pgwork._survey(last pgwork.survey) RETURNS pgwork.survey
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -96,9 +122,11 @@ DECLARE
     running xid8[] := ARRAY(SELECT pg_snapshot_xip(now_is));
     ends xid8 := pg_snapshot_xmax(now_is);
     new pgwork.survey;
-    cost bigint := 0;
     writers xid[];
-    low bigint := 0;
+    low bigint;
+    top bigint := (SELECT max(f) FROM unnest(last.floors) f);
+    near record;
+    below record;
     lost boolean := false; -- nothing is learnt for now
 BEGIN
     -- A snapshot ends behind the last transaction that is through. What runs with a higher id is not in it, though it may have
@@ -115,27 +143,63 @@ BEGIN
     EXCEPTION WHEN invalid_parameter_value THEN
         NULL;
     END;
-    IF now_ms BETWEEN last.all_at AND last.all_due THEN
-        low := (SELECT min(s.low) FROM unnest(last.slow, last.lows) s (x, low) WHERE s.x <> ALL (running));
+
+    -- What is to be swept: the newest first. What else was to be swept above its beginning is swept with it.
+    low := (SELECT min(s.low) FROM unnest(last.slow, last.lows) s (x, low) WHERE s.x <> ALL (running));
+    new.froms := last.froms;
+    new.tos := last.tos;
+    new.all_at := last.all_at;
+    new.all_due := last.all_due;
+    IF low < top THEN
+        SELECT coalesce(array_agg(l.a ORDER BY l.i), '{}'), coalesce(array_agg(least(l.b, low) ORDER BY l.i), '{}') INTO new.froms, new.tos
+          FROM unnest(new.froms, new.tos) WITH ORDINALITY l (a, b, i) WHERE l.a < low;
+        new.froms := low || new.froms;
+        new.tos := top || new.tos;
     END IF;
-    SELECT array_agg(least(h.pos - 1, issued) ORDER BY l.i), array_agg(least(h.pos - 1, issued, l.head) ORDER BY l.i),
-           bit_or(CASE WHEN h.pos IS NULL THEN 0 ELSE 1 << (l.i - 1)::integer / 2 END),
-           coalesce(bool_or(h.pos <= last.reached >> 5 AND l.i - 1 <= last.reached & 31 AND h.xmax <> ALL (running::xid[])), false)
+    IF now_ms NOT BETWEEN last.all_at AND last.all_due OR cardinality(new.froms) > 20 THEN
+        new.tos := new.tos[:1] || coalesce(new.froms[1], top);
+        new.froms := new.froms[:1] || 0::bigint;
+        new.all_at := now_ms;
+        new.all_due := now_ms + 60000;
+    END IF;
+
+    SELECT * INTO near FROM pgwork._first_ready(last.queue, ARRAY(SELECT least(f, issued) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i),
+                                                array_fill(issued, ARRAY[20]));
+    SELECT array_agg(r.at ORDER BY r.i), array_agg(least(r.at, r.head) ORDER BY r.i),
+           bit_or(CASE WHEN r.pos IS NULL THEN 0 ELSE 1 << (r.i - 1)::integer / 2 END),
+           coalesce(bool_or(r.pos <= last.reached >> 5 AND r.i - 1 <= last.reached & 31 AND r.held <> ALL (running::xid[])), false)
       INTO new.heads, new.floors, new.used, new.back
-      FROM unnest(last.floors, last.heads) WITH ORDINALITY l (floor, head, i)
-      LEFT JOIN LATERAL (SELECT j.pos, j.xmax FROM pgwork.live_job j
-                          WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > least(l.floor, low) AND j.token IS NULL
-                          ORDER BY j.pos LIMIT 1) h ON true;
-    cost := extract(epoch FROM clock_timestamp() - began) * 1000;
-    -- What has been claimed since is to be walked over in any case, and all of it but rarely. Only who finish long after they
-    -- began could make every survey a long one, and many savepoints, as long as nothing is learnt.
-    new.pause := CASE WHEN low > 0 OR lost THEN least(20 * cost, 5000) ELSE 0 END;
-    SELECT nullif(count(*), 0) INTO new.late
-      FROM unnest(new.heads, last.heads) WITH ORDINALITY l (head, before, i)
-     CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                          WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos > l.head AND j.pos <= l.head + 1000 AND j.token IS NULL
-                          LIMIT 1000) j
-     WHERE l.head < l.before - 100000;
+      FROM unnest(near.reached, near.pos, near.held, last.heads) WITH ORDINALITY r (at, pos, held, head, i);
+    IF new.froms <> '{}' THEN
+        SELECT * INTO below FROM pgwork._first_ready(last.queue, array_fill(new.froms[1], ARRAY[20]),
+                                                     ARRAY(SELECT least(f, new.tos[1]) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i));
+        new.froms[1] := (SELECT min(r) FROM unnest(below.reached, below.pos) b (r, pos) WHERE b.pos IS NOT NULL OR NOT below.through);
+        IF (SELECT bool_or(p IS NOT NULL) FROM unnest(below.pos) p) THEN
+            new.strays := below.pos;
+            new.used := new.used | (SELECT bit_or(CASE WHEN b.pos IS NULL THEN 0 ELSE 1 << (b.i - 1)::integer / 2 END) FROM unnest(below.pos) WITH ORDINALITY b (pos, i));
+            new.back := new.back OR (SELECT bool_or(b.held <> ALL (running::xid[])) FROM unnest(below.pos, below.held) b (pos, held) WHERE b.pos IS NOT NULL);
+            -- Who asked for more than lie together there would walk on to where the others are.
+            SELECT nullif(count(*), 0) INTO new.late
+              FROM unnest(new.strays, last.floors) WITH ORDINALITY l (stray, floor, i)
+             CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+                                  WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos BETWEEN l.stray AND l.stray + 1000 AND j.token IS NULL
+                                    AND j.xmax <> ALL (running::xid[])
+                                  LIMIT 1000) j
+             WHERE l.stray < l.floor - 100000;
+            IF new.late IS NULL THEN -- far ones that somebody is just claiming are left to him
+                new.strays := ARRAY(SELECT CASE WHEN l.stray >= l.floor - 100000 THEN l.stray END
+                                      FROM unnest(new.strays, last.floors) WITH ORDINALITY l (stray, floor, i) ORDER BY l.i);
+            END IF;
+        END IF;
+        IF new.froms[1] IS NULL THEN -- through with that
+            new.froms := new.froms[2:];
+            new.tos := new.tos[2:];
+        ELSIF new.strays IS NOT NULL AND NOT new.back THEN -- somebody is just claiming it: the others first
+            new.froms := new.froms[2:] || new.froms[1];
+            new.tos := new.tos[2:] || new.tos[1];
+        END IF;
+    END IF;
+    new.pause := CASE WHEN lost THEN least(20 * extract(epoch FROM clock_timestamp() - began) * 1000, 5000) ELSE 0 END;
 
     SELECT coalesce(array_agg(r.x ORDER BY r.x), '{}'), coalesce(array_agg(coalesce(s.low, last.before) ORDER BY r.x), '{}') INTO new.slow, new.lows
       FROM unnest(running) r (x) LEFT JOIN unnest(last.slow, last.lows) s (x, low) ON s.x = r.x
@@ -156,8 +220,6 @@ BEGIN
     new.period := now_ms / 30000;
     new.at := now_ms;
     new.reached := coalesce(pgwork._mark(last.queue), last.reached);
-    new.all_at := CASE WHEN low = 0 THEN now_ms ELSE last.all_at END;
-    new.all_due := CASE WHEN low = 0 THEN now_ms + greatest(60000, 100 * cost) ELSE last.all_due END;
     new.ends := ends;
     new.issued := issued;
     new.before := last.issued;
@@ -167,15 +229,14 @@ END $$;
 -- A new hint. One session surveys, and the others go by what it saw: if each walked over what all of them have claimed, many
 -- of them would do little else. The lock makes surveys follow one another, each in sight of the one before. It is held until the
 -- transaction ends; when that takes long, the others survey for themselves, and so does at once who found nothing.
--- `late`: so many stragglers lie together, far behind all else. A claim that asked for more would have to walk there before
--- it hands these over.
+-- Stragglers from long ago (`late`: so many lie together) are for the claim of who has surveyed; its next one goes on where it was.
 CREATE FUNCTION pgwork._look_round(queue integer, priorities integer, found_nothing boolean, INOUT hint bigint[], OUT late integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
     known boolean := hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000;
-    patience_ms CONSTANT integer := CASE WHEN found_nothing THEN 50 ELSE 500 END;
+    patience_ms integer := CASE WHEN found_nothing THEN 50 ELSE 500 END;
     mine boolean := false;
     looked boolean := false;
     s pgwork.survey;
@@ -194,6 +255,9 @@ BEGIN
         PERFORM length(repeat(' ', 1000000)), set_config('pgwork.settled', '', false);
     END IF;
     SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1;
+    IF s.late IS NOT NULL THEN
+        patience_ms := 50; -- the next ones
+    END IF;
     IF (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause)) IS NOT TRUE THEN
         mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
         SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1; -- another one may just have been through
@@ -201,18 +265,18 @@ BEGIN
     END IF;
     IF looked THEN
         IF s.queue IS NULL THEN
-            s := (queue, 0, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', nowhere, nowhere, '{}', '{}');
+            s := (queue, 0, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', nowhere, nowhere, '{}', '{}', '{}', '{}', NULL);
         ELSIF NOT mine THEN
-            s.all_due := s.all_due + 60000; -- who is at it may be looking at everything
+            s.all_due := s.all_due + 60000; -- that is the business of who is at it
         END IF;
         fresh := pgwork._survey(s);
         late := fresh.late;
         IF mine THEN
             INSERT INTO pgwork.survey SELECT fresh.*
             ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
-            SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, heads, floors, slow, lows) = (SELECT
+            SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, heads, floors, slow, lows, froms, tos, strays) = (SELECT
                 fresh.at, fresh.pause, fresh.all_at, fresh.all_due, fresh.used, fresh.late, fresh.reached, fresh.back, fresh.issued, fresh.before,
-                fresh.ends, fresh.heads, fresh.floors, fresh.slow, fresh.lows);
+                fresh.ends, fresh.heads, fresh.floors, fresh.slow, fresh.lows, fresh.froms, fresh.tos, fresh.strays);
             IF s.period <> fresh.period THEN
                 DELETE FROM pgwork.survey o WHERE o.queue = _look_round.queue AND o.period = s.period;
             END IF;
@@ -230,15 +294,20 @@ BEGIN
     IF now_ms >= hint[9] + 50 THEN
         hint[6] := hint[7];
     END IF;
-    IF looked OR hint[5] <> used OR s.at > hint[1] AND s.late IS NULL THEN
-        hint := ARRAY[s.at, now_ms + 5, 0, 0, used] || hint[6:10] || s.back::integer::bigint
-                || ARRAY(SELECT (least(l.head, hint[6]) << 5) + l.i - 1 FROM unnest(s.heads) WITH ORDINALITY l (head, i)
-                          WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
-    END IF; -- else its own marks are nearer: who has surveyed takes the stragglers
+    IF hint[5] <> used OR s.late IS NULL AND (looked OR s.at > hint[1]) THEN
+        hint := ARRAY[s.at, now_ms + 5, 0, 0, used] || hint[6:10] || (s.back AND s.late IS NULL)::integer::bigint
+                || ARRAY(SELECT (least(l.head, hint[6], CASE WHEN s.late IS NULL THEN l.stray - 1 END) << 5) + l.i - 1
+                           FROM unnest(s.heads, s.strays) WITH ORDINALITY l (head, stray, i) WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
+    END IF; -- else its own marks are nearer
     hint[2] := CASE WHEN known THEN hint[2] ELSE 0 END;
     hint[3] := s.at + greatest(50, s.pause);
-    hint[4] := now_ms + greatest(500 + 500 * random(), s.pause);
+    hint[4] := now_ms + CASE WHEN late IS NULL THEN greatest(500 + 500 * random(), s.pause) ELSE 50 END;
     PERFORM set_config(pgwork._hint(queue), hint::text, false);
+    IF late IS NOT NULL THEN -- for this claim only, which renews no marks
+        hint := hint[1:1] || (now_ms + 60000) || hint[3:10] || 1::bigint
+                || ARRAY(SELECT (least(l.head, hint[6], l.stray - 1) << 5) + l.i - 1
+                           FROM unnest(s.heads, s.strays) WITH ORDINALITY l (head, stray, i) WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);
+    END IF;
 END $$;
 
 -- Queues by their first ready jobs: priority, then age.

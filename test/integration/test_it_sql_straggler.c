@@ -225,6 +225,56 @@ void test_stragglers_from_long_ago_are_handed_over_before_the_rest_is_looked_for
     TEST_ASSERT_TRUE(jobs[0].id > id + 100000);
 }
 
+/* Nobody else goes there as long, and when that comes to nothing it is found again. */
+void test_a_straggler_from_long_ago_that_somebody_holds(void)
+{
+    long long id;
+    int got = BATCH;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
+    bury(busy, id);
+    kit_do(late, "COMMIT");
+    kit_do(other, "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE", id);
+    for (int i = 0; i < 3; i++) {
+        surveys(busy, 1);
+        TEST_ASSERT_FALSE(among(BATCH, id));
+        TEST_ASSERT_GREATER_THAN_INT64(id + 100000, mark(busy));
+        TEST_ASSERT_GREATER_THAN_INT64(id + 100000, floor_of(busy));
+    }
+    kit_do(other, "ROLLBACK");
+    fill(1000);
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && got == BATCH;) {
+        survey_next(busy);
+        got = kit_claim(busy, "q", BATCH, jobs);
+    }
+    TEST_ASSERT_EQUAL_INT(1, got);
+    TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
+}
+
+/* What is swept piece by piece for long keeps nobody from what has come late just now. */
+void test_a_long_sweep_lets_newer_stragglers_pass(void)
+{
+    long long id, first;
+
+    set_out();
+    first = last_place();
+    surveys(busy, 2);
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    bury(busy, id);
+    kit_do(watch, "UPDATE pgwork.survey SET froms = '{-9000000000000000}', tos = ARRAY[%lld]",
+           first);
+    kit_do(late, "COMMIT");
+    hunt(busy, id);
+    surveys(busy, 3);
+    TEST_ASSERT_GREATER_THAN_INT64(-9000000000000000,
+                                   recall(busy, "froms[cardinality(froms)]")); /* it goes on */
+    TEST_ASSERT_EQUAL_INT64(first, recall(busy, "tos[cardinality(tos)]"));
+}
+
 void test_a_released_savepoint_is_no_other_transaction(void)
 {
     long long first, second;
@@ -896,7 +946,8 @@ void test_wrong_hints_hide_no_job(void)
                 kit_do(watch,
                        "DELETE FROM pgwork.survey;"
                        " INSERT INTO pgwork.survey SELECT q.id, a.at / 30000, a.at, 0, a.at, a.due,"
-                       " 1, NULL, 0, false, " FAR ", " FAR ", '9', f, f, '{}', '{}'"
+                       " 1, NULL, 0, false, " FAR ", " FAR
+                       ", '9', f, f, '{}', '{}', '{}', '{}', NULL"
                        " FROM pgwork.queue q, (VALUES (%s)) a (at, due),"
                        " (SELECT array_fill(" FAR "::bigint, ARRAY[20])) f (f)",
                        surveys_too[k]);
