@@ -146,6 +146,7 @@ CREATE UNLOGGED TABLE pgwork.survey (
     issued  bigint NOT NULL,   -- the last place drawn
     before  bigint NOT NULL,   -- and at the survey before
     ends    xid8 NOT NULL,     -- transactions from here on began later: they draw places above `issued`
+    through boolean NOT NULL,  -- the heads were reached; else there are many dead entries before them, and the next survey goes on
     heads   bigint[] NOT NULL, -- by lane: nothing ready was seen up to there
     floors  bigint[] NOT NULL, -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
     slow    xid8[] NOT NULL,   -- transactions that ran at both

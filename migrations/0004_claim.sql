@@ -170,6 +170,7 @@ BEGIN
            coalesce(bool_or(r.pos <= last.reached >> 5 AND r.i - 1 <= last.reached & 31 AND r.held <> ALL (running::xid[])), false)
       INTO new.heads, new.floors, new.used, new.back
       FROM unnest(near.reached, near.pos, near.held, last.heads) WITH ORDINALITY r (at, pos, held, head, i);
+    new.through := near.through;
     IF new.froms <> '{}' THEN
         SELECT * INTO below FROM pgwork._first_ready(last.queue, array_fill(new.froms[1], ARRAY[20]),
                                                      ARRAY(SELECT least(f, new.tos[1]) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i));
@@ -265,7 +266,7 @@ BEGIN
     END IF;
     IF looked THEN
         IF s.queue IS NULL THEN
-            s := (queue, 0, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', nowhere, nowhere, '{}', '{}', '{}', '{}', NULL);
+            s := (queue, 0, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', false, nowhere, nowhere, '{}', '{}', '{}', '{}', NULL);
         ELSIF NOT mine THEN
             s.all_due := s.all_due + 60000; -- that is the business of who is at it
         END IF;
@@ -274,9 +275,9 @@ BEGIN
         IF mine THEN
             INSERT INTO pgwork.survey SELECT fresh.*
             ON CONFLICT ON CONSTRAINT survey_pkey DO UPDATE
-            SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, heads, floors, slow, lows, froms, tos, strays) = (SELECT
+            SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, through, heads, floors, slow, lows, froms, tos, strays) = (SELECT
                 fresh.at, fresh.pause, fresh.all_at, fresh.all_due, fresh.used, fresh.late, fresh.reached, fresh.back, fresh.issued, fresh.before,
-                fresh.ends, fresh.heads, fresh.floors, fresh.slow, fresh.lows, fresh.froms, fresh.tos, fresh.strays);
+                fresh.ends, fresh.through, fresh.heads, fresh.floors, fresh.slow, fresh.lows, fresh.froms, fresh.tos, fresh.strays);
             IF s.period <> fresh.period THEN
                 DELETE FROM pgwork.survey o WHERE o.queue = _look_round.queue AND o.period = s.period;
             END IF;
@@ -294,7 +295,7 @@ BEGIN
     IF now_ms >= hint[9] + 50 THEN
         hint[6] := hint[7];
     END IF;
-    IF hint[5] <> used OR s.late IS NULL AND (looked OR s.at > hint[1]) THEN
+    IF hint[5] <> used OR s.through AND s.late IS NULL AND (looked OR s.at > hint[1]) THEN
         hint := ARRAY[s.at, now_ms + 5, 0, 0, used] || hint[6:10] || (s.back AND s.late IS NULL)::integer::bigint
                 || ARRAY(SELECT (least(l.head, hint[6], CASE WHEN s.late IS NULL THEN l.stray - 1 END) << 5) + l.i - 1
                            FROM unnest(s.heads, s.strays) WITH ORDINALITY l (head, stray, i) WHERE used >> (l.i - 1)::integer / 2 & 1 = 1 ORDER BY l.i);

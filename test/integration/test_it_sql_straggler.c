@@ -947,7 +947,7 @@ void test_wrong_hints_hide_no_job(void)
                        "DELETE FROM pgwork.survey;"
                        " INSERT INTO pgwork.survey SELECT q.id, a.at / 30000, a.at, 0, a.at, a.due,"
                        " 1, NULL, 0, false, " FAR ", " FAR
-                       ", '9', f, f, '{}', '{}', '{}', '{}', NULL"
+                       ", '9', true, f, f, '{}', '{}', '{}', '{}', NULL"
                        " FROM pgwork.queue q, (VALUES (%s)) a (at, due),"
                        " (SELECT array_fill(" FAR "::bigint, ARRAY[20])) f (f)",
                        surveys_too[k]);
