@@ -325,6 +325,73 @@ void test_jobs_that_come_after_their_queue_went_are_pruned(void)
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.prune()"));
 }
 
+static long long rows_of_all_tables(void)
+{
+    return kit_number(a, "SELECT (SELECT count(*) FROM pgwork.live_job)"
+                         " + (SELECT count(*) FROM pgwork.pack)"
+                         " + (SELECT count(*) FROM pgwork.pack_out)"
+                         " + (SELECT count(*) FROM pgwork.delayed_job)"
+                         " + (SELECT count(*) FROM pgwork.dead_job)"
+                         " + (SELECT count(*) FROM pgwork.done_job)"
+                         " + (SELECT count(*) FROM pgwork.unique_key)"
+                         " + (SELECT count(*) FROM pgwork.operation)"
+                         " + (SELECT count(*) FROM pgwork.survey)");
+}
+
+void test_whatever_comes_after_its_queue_went_is_pruned(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000),"
+              " pgwork.queue_create('last')");
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT pgwork.enqueue('q', key => g::text, op => gen_random_uuid())"
+              " FROM generate_series(1, 4) g");
+    kit_do(b, "SELECT pgwork.enqueue_many('q', '{1,2,3}')");
+    TEST_ASSERT_EQUAL_INT(4, kit_claim(b, "q", 4, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", jobs, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "fail", jobs + 1, ", 'boom', 0, true"));
+    kit_do(b, "SET LOCAL pgwork.few = 1");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(b, "q", 3, jobs + 4));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", jobs + 4, ""));
+    kit_do(a, "SELECT pgwork.queue_drop('q', true)");
+    kit_do(b, "COMMIT");
+    kit_put(a, "last");
+    /* 2 leased, a pack and who has left it, done twice, dead, 2 keys, 4 operations, a survey */
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(13, rows_of_all_tables());
+    for (int i = 0; i < 13; i++)
+        TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.prune(1)"));
+    kit_do(a, "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_INT64(1, rows_of_all_tables());
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "last"));
+}
+
+/* A queue and its first jobs are committed while prune() has begun to look for what has none. */
+void test_prune_leaves_a_queue_alone_that_is_just_being_made(void)
+{
+    PGconn *c = kit_open();
+    long long pruned;
+
+    kit_do(a, "SELECT pgwork.queue_create('old')");
+    kit_do(a, "SELECT pgwork.queue_drop('old')");
+    kit_do(a, "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS"
+              " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';"
+              "CREATE TRIGGER stay BEFORE DELETE ON pgwork.live_job"
+              " FOR EACH STATEMENT EXECUTE FUNCTION stay()");
+    kit_do(c, "SELECT pg_advisory_lock(1)");
+    kit_do(a, "BEGIN");
+    kit_put(a, "new");
+    kit_do(a, "SELECT pgwork.enqueue('new', key => 'k', delay_ms => 60000)");
+    kit_send(b, "SELECT pgwork.prune()");
+    kit_blocked(b, c);
+    kit_do(a, "COMMIT");
+    kit_do(c, "SELECT pg_advisory_unlock(1)");
+    pruned = strtoll(kit_answer(b), NULL, 10);
+    kit_do(a, "DROP FUNCTION stay() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(0, pruned);
+    TEST_ASSERT_EQUAL_STRING("1 0 1 0 0", kit_places(a, "new"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT pgwork.prune()"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
+}
+
 void test_depth_counts_up_to_what_is_asked(void)
 {
     kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q')");
