@@ -47,6 +47,11 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue;
 BEGIN
+    -- ON CONFLICT draws a number even when it does nothing.
+    SELECT * INTO q FROM pgwork.queue t WHERE t.name = _queue_made.name;
+    IF FOUND THEN
+        RETURN q;
+    END IF;
     IF (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
         PERFORM pgwork._check_queue_name(name);
         INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
@@ -61,7 +66,9 @@ CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, ma
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
-    INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = queue_create.queue) THEN -- or it would draw a number
+        INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    END IF;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes, notify);
 END $$;
 

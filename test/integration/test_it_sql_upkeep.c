@@ -414,6 +414,17 @@ void test_depth_counts_up_to_what_is_asked(void)
                  "SELECT concat_ws(' ', queue, ready, leased, delayed) FROM pgwork.queue_stats"));
 }
 
+void test_a_queue_that_is_there_costs_no_number(void)
+{
+    long long last;
+
+    fill("q", 1);
+    last = kit_number(a, "SELECT last_value FROM pgwork.queue_id_seq");
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('q', lease_ms => 1000)");
+    kit_do(a, "SELECT pgwork._queue_made('q')");
+    TEST_ASSERT_EQUAL_INT64(last, kit_number(a, "SELECT last_value FROM pgwork.queue_id_seq"));
+}
+
 void test_queues_are_made_and_set_within_their_limits(void)
 {
     static const char *const bad[] = {"lease_ms => 99",     "lease_ms => 86400001",
