@@ -195,6 +195,14 @@ BEGIN
     IF NOT FOUND THEN
         q := pgwork._queue_made(enqueue.queue);
     END IF;
+    -- First of all: what was applied before is answered so, whatever would be refused by now.
+    IF op IS NOT NULL THEN
+        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT o.ids[1], 'repeated' INTO job.id, job.outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
+            RETURN job;
+        END IF;
+    END IF;
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
     END IF;
@@ -207,13 +215,6 @@ BEGIN
     END IF;
     IF run_at IS NOT NULL OR delay_ms IS NOT NULL THEN
         due := pgwork._due(run_at, delay_ms);
-    END IF;
-    IF op IS NOT NULL THEN
-        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            SELECT o.ids[1], 'repeated' INTO job.id, job.outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
-            RETURN job;
-        END IF;
     END IF;
     SELECT p.id, p.outcome INTO job.id, job.outcome
       FROM pgwork._put(q, payload, coalesce(kind, ''), body, coalesce(priority, 0), due, max_attempts, lease_ms, tags,
@@ -271,6 +272,13 @@ BEGIN
     IF NOT FOUND THEN
         q := pgwork._queue_made(enqueue_many.queue);
     END IF;
+    IF op IS NOT NULL AND n > 0 THEN -- first of all, as in enqueue()
+        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT unnest(o.ids), 'repeated' FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue_many.op;
+            RETURN;
+        END IF;
+    END IF;
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
     END IF;
@@ -286,13 +294,6 @@ BEGIN
     END IF;
     IF keys IS NOT NULL OR key_scope IS DISTINCT FROM 'unfinished' OR key_policy IS DISTINCT FROM 'skip' THEN
         PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
-    END IF;
-    IF op IS NOT NULL THEN
-        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            RETURN QUERY SELECT unnest(o.ids), 'repeated' FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue_many.op;
-            RETURN;
-        END IF;
     END IF;
 
     IF kinds IS NOT NULL OR bodies IS NOT NULL OR priorities IS NOT NULL OR max_attempts IS NOT NULL OR leases_ms IS NOT NULL

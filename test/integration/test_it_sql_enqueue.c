@@ -349,6 +349,28 @@ void test_an_operation_of_many_is_repeated_in_order(void)
     TEST_ASSERT_NOT_NULL(strstr(kit_text(a, many), "new"));
 }
 
+/* Whoever repeats it wants to know whether it was applied, not whether it would be now. */
+void test_a_repeat_is_answered_whatever_has_changed_since(void)
+{
+    static const char one[] = "SELECT outcome FROM pgwork.enqueue('q', '\"long\"', op => " OP ")";
+    static const char many[] =
+        "SELECT string_agg(outcome, ',') FROM pgwork.enqueue_many('q', '{1,2}', op => "
+        "'6b1f0e0a-9f3c-4a57-8a5e-222222222222')";
+
+    TEST_ASSERT_EQUAL_STRING("new", kit_text(a, one));
+    TEST_ASSERT_EQUAL_STRING("new,new", kit_text(a, many));
+    kit_do(a, "SELECT pgwork.queue_drain('q')");
+    TEST_ASSERT_EQUAL_STRING("repeated", kit_text(a, one));
+    TEST_ASSERT_EQUAL_STRING("repeated,repeated", kit_text(a, many));
+    kit_refused(a, "PW004", "drained", "SELECT pgwork.enqueue('q', op => gen_random_uuid())");
+    kit_do(a, "SELECT pgwork.queue_resume('q'), pgwork.queue_set('q', max_bytes => 1)");
+    TEST_ASSERT_EQUAL_STRING("repeated", kit_text(a, one));
+    TEST_ASSERT_EQUAL_STRING("repeated,repeated", kit_text(a, many));
+    kit_refused(a, "PW002", "at most 1",
+                "SELECT pgwork.enqueue('q', '\"long\"', op => gen_random_uuid())");
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT count(*) FROM pgwork.operation"));
+}
+
 /* -- many ---------------------------------------------------------------------------------------
  */
 
