@@ -140,7 +140,7 @@ BEGIN
         ), d AS (
             DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.token IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key
         ), k AS (
-            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
+            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
         )
         SELECT count(*) INTO n_part FROM d;
         gone := gone + n_part;
@@ -149,7 +149,7 @@ BEGIN
         WITH d AS (
             DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id RETURNING j.id, j.key
         ), k AS (
-            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id
+            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
         )
         SELECT count(*) INTO n_part FROM d;
         gone := gone + n_part;

@@ -413,7 +413,7 @@ BEGIN
                   AND NOT EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one);
         END LOOP;
         IF status = 'cancelled' THEN
-            DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id;
+            DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id AND u.free_after IS NULL;
             IF q.retention_ms > 0 THEN
                 INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
                 VALUES (gone.id, gone.created_at, q.id, gone.priority, gone.attempt, true, gone.kind, gone.key, gone.tags, gone.payload)

@@ -124,6 +124,8 @@ void test_of_64_racing_producers_of_a_key_one_has_a_new_job(void)
         TEST_ASSERT_EQUAL_INT(1, all.fresh[round]);
         TEST_ASSERT_EQUAL_INT(PRODUCERS - 1, all.other[round]);
     }
+    kit_do(a, "UPDATE pgwork.unique_key SET free_after = clock_timestamp()"); /* of a period */
+    TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "SELECT pgwork.prune()"));
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
 
@@ -202,6 +204,27 @@ void test_a_key_is_freed_as_its_scope_says(void)
     kit_do(a, "UPDATE pgwork.unique_key SET free_after = clock_timestamp()");
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.prune()"));
     TEST_ASSERT_EQUAL_STRING("new", put_key("period"));
+}
+
+void test_a_key_of_a_period_stays_taken_when_its_job_is_cancelled_or_purged(void)
+{
+    static const char *const ends[][2] = {
+        {"0", "SELECT pgwork.cancel('q', array_agg(id)) FROM pgwork.job"},
+        {"60000", "SELECT pgwork.cancel('q', array_agg(id)) FROM pgwork.job"},
+        {"0", "SELECT pgwork.queue_purge('q', 'ready')"},
+        {"60000", "SELECT pgwork.queue_purge('q', 'delayed')"}};
+
+    for (int i = 0; i < 4; i++) {
+        TEST_ASSERT_EQUAL_STRING(
+            "new", kit_text(a,
+                            "SELECT outcome FROM pgwork.enqueue('q', key => 'k', key_scope => "
+                            "'period', key_period_ms => 60000, delay_ms => %s)",
+                            ends[i][0]));
+        kit_do(a, "%s", ends[i][1]);
+        TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+        TEST_ASSERT_EQUAL_STRING("exists", put_key("period"));
+        kit_do(a, "UPDATE pgwork.unique_key SET free_after = clock_timestamp()");
+    }
 }
 
 void test_a_retry_keeps_the_key_while_the_job_is_delayed(void)
