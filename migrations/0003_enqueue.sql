@@ -380,7 +380,12 @@ DECLARE
     place record;
     gone record;
 BEGIN
-    FOREACH one IN ARRAY coalesce(ids, '{}') LOOP
+    -- In the order in which everybody locks jobs: rows by token, then packs. Else two that take the same jobs could wait for each other.
+    FOR one IN
+        SELECT u.id FROM unnest(ids) WITH ORDINALITY u (id, i)
+          LEFT JOIN LATERAL pgwork._find(q.id, u.id) f ON true
+         ORDER BY f.lane = 31, f.pos, f.lane, u.id, u.i
+    LOOP
         id := one;
         LOOP
             status := 'gone';

@@ -762,3 +762,49 @@ void test_unknown_and_draining_queues(void)
     kit_do(a, "SELECT pgwork.queue_resume('q')");
     kit_put(a, "q");
 }
+
+/* -- cancels that meet --------------------------------------------------------------------------
+ */
+
+/* Two cancel the same two jobs; one of these is locked until both wait. */
+static void cancels_meet(const char *lock, long long first, long long second, const char *status)
+{
+    PGconn *c = kit_open(), *d = kit_open();
+
+    kit_do(c, "BEGIN; %s", lock);
+    kit_send(a, "SELECT string_agg(status, ',') FROM pgwork.cancel('q', '{%lld,%lld}')", first,
+             second);
+    kit_blocked(a, d);
+    kit_send(b, "SELECT string_agg(status, ',') FROM pgwork.cancel('q', '{%lld,%lld}')", second,
+             first);
+    kit_blocked(b, d);
+    kit_do(c, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING(status, kit_answer(a));
+    TEST_ASSERT_NOT_NULL(kit_answer(b));
+    kit_close(c);
+    kit_close(d);
+}
+
+void test_cancels_of_the_same_jobs_do_not_deadlock(void)
+{
+    char lock[200];
+    long long first = kit_put(a, "q"), second = kit_put(a, "q");
+
+    snprintf(lock, sizeof(lock), "SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE", first);
+    cancels_meet(lock, first, second, "cancelled,cancelled");
+
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60000) FROM generate_series(1, 2)");
+    first = kit_number(a, "SELECT min(id) FROM pgwork.delayed_job");
+    snprintf(lock, sizeof(lock), "SELECT FROM pgwork.delayed_job WHERE id = %lld FOR UPDATE",
+             first);
+    cancels_meet(lock, first, first + 1, "cancelled,cancelled");
+
+    /* leased in a row, and in a pack of lower ids */
+    kit_do(a, "SET pgwork.few = 1");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2,3}')");
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 2));
+    snprintf(lock, sizeof(lock), "SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
+             jobs[2].id);
+    cancels_meet(lock, jobs[2].id, jobs[0].id, "requested,requested");
+}
