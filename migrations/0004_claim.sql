@@ -583,7 +583,7 @@ BEGIN
                 running := string_to_array(split_part(now_is::text, ':', 3), ',')::xid8[]::xid[];
             END IF;
             alone := false;
-            IF q.suspects THEN
+            IF q.suspects OR sure THEN -- the reaper may not have been able to say so yet
                 -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
                   FROM unnest(marks) AS l (mark)

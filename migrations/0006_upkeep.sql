@@ -13,30 +13,32 @@ DECLARE
     rows_seen bigint;
     leases bigint;
     last_pos bigint;
-    found_places bigint[];
-    places bigint[] := '{}';
+    places bigint[];
+    n_part integer;
     now_is timestamptz := clock_timestamp();
 BEGIN
     LOOP
         SELECT count(*), count(s.token), max(s.pos), array_agg(s.pos) FILTER (WHERE s.token IS NOT NULL AND s.lease_until < now_is)
-          INTO rows_seen, leases, last_pos, found_places
+          INTO rows_seen, leases, last_pos, places
           FROM (SELECT j.pos, j.token, j.lease_until FROM pgwork.live_job j
                  WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos > after ORDER BY j.pos LIMIT chunk) s;
-        places := places || coalesce(found_places, '{}');
-        EXIT WHEN rows_seen < chunk OR leases = 0 AND NOT whole OR cardinality(places) >= batch;
+        IF places IS NOT NULL THEN
+            -- Looked at again under the row's lock: a holder may have extended or completed meanwhile. Those that are just completing more
+            -- than a batch must not hide what lies behind.
+            RETURN QUERY
+            SELECT coalesce(j.id, j.pos), j.token
+              FROM unnest(places) p (pos)
+             CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
+                                  WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
+                                    AND j.token IS NOT NULL AND j.lease_until < now_is
+                                    FOR UPDATE SKIP LOCKED) j
+             LIMIT batch;
+            GET DIAGNOSTICS n_part = ROW_COUNT;
+            batch := batch - n_part;
+        END IF;
+        EXIT WHEN rows_seen < chunk OR leases = 0 AND NOT whole OR batch = 0;
         after := last_pos;
     END LOOP;
-    IF cardinality(places) = 0 THEN
-        RETURN;
-    END IF;
-    -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
-    RETURN QUERY
-    SELECT coalesce(j.id, j.pos), j.token
-      FROM unnest(places[1:batch]) p (pos)
-     CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                          WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
-                            AND j.token IS NOT NULL AND j.lease_until < now_is
-                            FOR UPDATE SKIP LOCKED) j;
 END $$;
 
 -- Packs with expired leases, and those that all jobs have left (see _clear()). `mark`: no pack is expected up to it.
