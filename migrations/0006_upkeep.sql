@@ -1,49 +1,57 @@
 -- 0006: what a reaper calls in a loop, and what an operator does with dead letters. Everything goes in bounded
 -- batches, skips what others hold, and is harmless when several do it at once.
 
--- Expired leases of one lane. Claims take places in order, so leased rows lie in front of the ready ones: the scan
--- ends at a chunk without a lease, unless it is asked for the whole lane.
-CREATE FUNCTION pgwork._expired(queue integer, lane integer, batch integer, whole boolean) RETURNS TABLE (id bigint, token uuid)
+-- How far the looks at everything have come, of whatever session: the place / 1024, and in the last six bits how large the next window is, as a
+-- power of two. It is a sequence, so that a look that is cancelled has left its trace.
+CREATE UNLOGGED SEQUENCE pgwork.look AS bigint MINVALUE 0;
+
+-- Expired leases of one lane, between two places. Claims take places in order, so leased rows lie in front of the ready ones: the scan
+-- ends at a chunk without a lease, unless it is asked for the whole lane. `first` is the first row there, for the next mark.
+CREATE FUNCTION pgwork._expired(queue integer, lane integer, low bigint, high bigint, batch integer, whole boolean,
+    OUT ids bigint[], OUT tokens uuid[], OUT first bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     chunk CONSTANT integer := 5000;
-    after bigint := 0;
+    after bigint := low;
     rows_seen bigint;
     leases bigint;
+    first_pos bigint;
     last_pos bigint;
     places bigint[];
-    n_part integer;
+    more record;
     now_is timestamptz := clock_timestamp();
 BEGIN
+    ids := '{}';
+    tokens := '{}';
     LOOP
-        SELECT count(*), count(s.token), max(s.pos), array_agg(s.pos) FILTER (WHERE s.token IS NOT NULL AND s.lease_until < now_is)
-          INTO rows_seen, leases, last_pos, places
+        SELECT count(*), count(s.token), min(s.pos), max(s.pos), array_agg(s.pos) FILTER (WHERE s.token IS NOT NULL AND s.lease_until < now_is)
+          INTO rows_seen, leases, first_pos, last_pos, places
           FROM (SELECT j.pos, j.token, j.lease_until FROM pgwork.live_job j
-                 WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos > after ORDER BY j.pos LIMIT chunk) s;
+                 WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos > after AND j.pos <= high ORDER BY j.pos LIMIT chunk) s;
+        first := coalesce(first, first_pos);
         IF places IS NOT NULL THEN
             -- Looked at again under the row's lock: a holder may have extended or completed meanwhile. Those that are just completing more
             -- than a batch must not hide what lies behind.
-            RETURN QUERY
-            SELECT coalesce(j.id, j.pos), j.token
-              FROM unnest(places) p (pos)
-             CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                                  WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
-                                    AND j.token IS NOT NULL AND j.lease_until < now_is
-                                    FOR UPDATE SKIP LOCKED) j
-             LIMIT batch;
-            GET DIAGNOSTICS n_part = ROW_COUNT;
-            batch := batch - n_part;
+            SELECT array_agg(r.id) AS ids, array_agg(r.token) AS tokens INTO more
+              FROM (SELECT coalesce(j.id, j.pos) AS id, j.token
+                      FROM unnest(places) p (pos)
+                     CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
+                                          WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
+                                            AND j.token IS NOT NULL AND j.lease_until < now_is
+                                            FOR UPDATE SKIP LOCKED) j
+                     LIMIT batch - cardinality(ids)) r;
+            ids := ids || more.ids;
+            tokens := tokens || more.tokens;
         END IF;
-        EXIT WHEN rows_seen < chunk OR leases = 0 AND NOT whole OR batch = 0;
+        EXIT WHEN rows_seen < chunk OR leases = 0 AND NOT whole OR cardinality(ids) >= batch;
         after := last_pos;
     END LOOP;
 END $$;
 
--- Packs with expired leases, and those that all jobs have left (see _clear()). `mark`: no pack is expected up to it.
--- `lowest` is the first one there, for the next mark.
-CREATE FUNCTION pgwork._expired_packs(queue integer, mark bigint, batch integer, OUT ids bigint[], OUT tokens uuid[], OUT lowest bigint)
+-- Packs with expired leases, and those that all jobs have left (see _clear()). `first` is the first one there, for the next mark.
+CREATE FUNCTION pgwork._expired_packs(queue integer, low bigint, high bigint, batch integer, OUT ids bigint[], OUT tokens uuid[], OUT first bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_indexscan = on SET enable_hashjoin = on
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -53,13 +61,13 @@ DECLARE
     pack record;
     expired bigint[];
 BEGIN
-    SELECT min(p.number) INTO lowest FROM pgwork.pack p WHERE p.queue = _expired_packs.queue AND p.number > mark;
+    SELECT min(p.number) INTO first FROM pgwork.pack p WHERE p.queue = _expired_packs.queue AND p.number > low AND p.number <= high;
     ids := '{}';
     tokens := '{}';
     FOR pack IN
         SELECT p.number, p.token, p.ids, p.ends
           FROM pgwork.pack p
-         WHERE p.queue = _expired_packs.queue AND p.number >= lowest AND p.lease_until < now_is
+         WHERE p.queue = _expired_packs.queue AND p.number >= first AND p.number <= high AND p.lease_until < now_is
          ORDER BY p.number FOR UPDATE SKIP LOCKED
     LOOP
         SELECT array_agg(u.id) INTO expired
@@ -77,25 +85,74 @@ BEGIN
     END LOOP;
 END $$;
 
--- A lease lies behind a long stretch of ready rows when a great batch of lower places committed after it was
--- claimed; and a pack under a low number when its claim committed late. So a session looks at whole lanes and all packs
--- once a second, if that costs less than a twentieth of the time; noted as {when, cost} in ms in a custom setting.
--- In between it looks at packs from a mark on (a setting for each queue), to spare itself the remains of those before.
+-- Takes back what has expired above these places, one for each lane and the last for packs (NULL: not there), and up to `high`.
+CREATE FUNCTION pgwork._reap(q pgwork.queue, lows bigint[], high bigint, batch bigint, whole boolean, OUT returned bigint, OUT died bigint, OUT firsts bigint[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lot record;
+    taken record;
+BEGIN
+    returned := 0;
+    died := 0;
+    firsts := array_fill(NULL::bigint, ARRAY[21]);
+    FOR i IN 1 .. 21 LOOP
+        CONTINUE WHEN lows[i] IS NULL;
+        IF i = 21 THEN
+            SELECT * INTO lot FROM pgwork._expired_packs(q.id, lows[i], high, (batch - returned - died)::integer);
+        ELSE
+            SELECT * INTO lot FROM pgwork._expired(q.id, i - 1, lows[i], high, (batch - returned - died)::integer, whole);
+        END IF;
+        firsts[i] := lot.first;
+        IF lot.ids <> '{}' THEN
+            SELECT coalesce(cardinality(m.accepted), 0) AS n, m.died INTO taken FROM pgwork._redeem(q, lot.ids, lot.tokens, 'reap', NULL, NULL) m;
+            returned := returned + taken.n - taken.died;
+            died := died + taken.died;
+        END IF;
+        EXIT WHEN returned + died >= batch;
+    END LOOP;
+END $$;
+
+-- Not far behind where claims have come, for each lane, and for packs.
+CREATE FUNCTION pgwork._behind(queue integer, issued bigint) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN ARRAY(SELECT greatest(coalesce(s.heads[i], CASE WHEN i = 21 THEN issued END, 0) - 200000, 0)
+                   FROM generate_series(1, 21) i
+                   LEFT JOIN (SELECT s.heads FROM pgwork.survey s WHERE s.queue = _behind.queue ORDER BY s.period DESC LIMIT 1) s ON true
+                  ORDER BY i);
+END $$;
+
+-- What lies behind is not found, or late: a lease behind a long stretch of ready rows, when a great batch of lower places committed after it was
+-- claimed; and below the marks, which a session remembers where looks took long (a setting for each queue), to spare itself the remains of
+-- all jobs before while vacuum is held back. So a session looks at everything once a second, if that costs less than a twentieth of
+-- the time. That goes in windows of places, for as long as a second, and by whomever it is resumed. Noted in a custom setting: [1] when, and
+-- [2] the cost, in ms; [3] when the last place drawn was [5], and [4] that before: marks stay a second behind transactions that are about to commit.
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    everywhere CONSTANT bigint := 9223372036854775807;
+    issued CONSTANT bigint := coalesce(pg_sequence_last_value('pgwork.place'), 0);
+    began timestamptz := clock_timestamp();
+    now_ms CONSTANT bigint := extract(epoch FROM began) * 1000;
+    last bigint[] := CASE WHEN current_setting('pgwork.reap', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,18}){5}[}]$'
+                          THEN current_setting('pgwork.reap', true)::bigint[] ELSE '{0,0,0,0,0,0}' END;
+    look bigint;
+    low bigint;
+    high bigint;
+    size integer;
+    covers integer; -- no more than that, as a power of two
+    most bigint;    -- cost in ms of a queue
+    start bigint;
+    cost bigint;
+    circled boolean := false;
     q pgwork.queue;
     lot record;
-    packs record;
-    mark bigint;
-    noted bigint;
-    l smallint;
+    noted bigint[];
+    lows bigint[];
+    behind bigint[];
     any_suspect boolean;
-    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
-    last bigint[] := CASE WHEN current_setting('pgwork.reap', true) ~ '^[{][0-9]{1,17},[0-9]{1,17}[}]$'
-                          THEN current_setting('pgwork.reap', true)::bigint[] ELSE '{0,0}' END;
-    whole boolean := queue IS NOT NULL OR now_ms NOT BETWEEN last[1] AND last[1] + greatest(1000, 20 * last[2]);
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
     IF queue IS NOT NULL THEN
@@ -103,47 +160,91 @@ BEGIN
     END IF;
     returned := 0;
     died := 0;
-    FOR q IN SELECT * FROM pgwork.queue t WHERE reap.queue IS NULL OR t.name = reap.queue ORDER BY t.id LOOP
-        FOREACH l IN ARRAY pgwork._lanes(CASE WHEN whole THEN 1023 ELSE q.priorities END) LOOP
-            SELECT cardinality(m.accepted) AS n, m.died INTO lot
-              FROM (SELECT array_agg(e.id) AS ids, array_agg(e.token) AS tokens
-                      FROM pgwork._expired(q.id, l, (batch - returned - died)::integer, whole) e) e
-             CROSS JOIN LATERAL pgwork._redeem(q, e.ids, e.tokens, 'reap', NULL, NULL) m
-             WHERE e.ids IS NOT NULL;
-            IF lot.n > 0 THEN
-                returned := returned + lot.n - lot.died;
-                died := died + lot.died;
+    IF queue IS NULL AND now_ms NOT BETWEEN last[1] AND last[1] + greatest(1000, 20 * last[2]) THEN
+        look := coalesce(pg_sequence_last_value('pgwork.look'), 40);
+        size := least(look & 63, 40);
+        low := (look >> 6) << 10;
+        start := low;
+        LOOP
+            IF low >= issued THEN
+                low := 0;
+                circled := true;
             END IF;
+            EXIT WHEN circled AND low >= start OR clock_timestamp() > began + interval '1 s';
+            high := low + (1::bigint << size);
+            IF high >= issued THEN
+                high := everywhere;
+            END IF;
+            covers := floor(log(2, least(high, issued) - low + 1));
+            PERFORM setval('pgwork.look', (low >> 10 << 6) + greatest(covers - 4, 16)); -- after a cancel: less at a time
+            most := 0;
+            FOR q IN SELECT * FROM pgwork.queue t ORDER BY t.id LOOP
+                cost := extract(epoch FROM clock_timestamp()) * 1000;
+                SELECT * INTO lot FROM pgwork._reap(q, array_fill(low, ARRAY[21]), high, batch - returned - died, true);
+                most := greatest(most, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - cost);
+                returned := returned + lot.returned;
+                died := died + lot.died;
+                EXIT WHEN returned + died >= batch;
+            END LOOP;
+            IF returned + died < batch THEN
+                size := CASE WHEN most < 50 THEN least(size + 1, 40) WHEN most > 500 THEN greatest(covers - 1, 16) ELSE size END;
+                low := high;
+            END IF;
+            PERFORM setval('pgwork.look', ((CASE WHEN low >= issued THEN 0 ELSE low END) >> 10 << 6) + size);
             EXIT WHEN returned + died >= batch;
         END LOOP;
         IF returned + died < batch THEN
-            noted := nullif(current_setting('pgwork.packs_' || q.id, true), '');
-            mark := CASE WHEN whole THEN 0 ELSE coalesce(noted, 0) END;
-            SELECT * INTO packs FROM pgwork._expired_packs(q.id, mark, (batch - returned - died)::integer);
-            IF packs.lowest - 1 <> coalesce(noted, 0) THEN
-                PERFORM set_config('pgwork.packs_' || q.id, (packs.lowest - 1)::text, false);
+            last[1:2] := ARRAY[now_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms];
+            last[6] := (circled AND low >= start)::integer;
+        END IF;
+    END IF;
+    IF now_ms NOT BETWEEN last[3] AND last[3] + 1000 THEN
+        last[3:5] := ARRAY[now_ms, last[5], issued];
+    END IF;
+    FOR q IN SELECT * FROM pgwork.queue t WHERE reap.queue IS NULL OR t.name = reap.queue ORDER BY t.id LOOP
+        noted := nullif(current_setting('pgwork.reap_' || q.id, true), '');
+        IF returned + died < batch AND queue IS NOT NULL THEN
+            SELECT * INTO lot FROM pgwork._reap(q, array_fill(0::bigint, ARRAY[21]), everywhere, batch - returned - died, true);
+            returned := returned + lot.returned;
+            died := died + lot.died;
+        ELSIF returned + died < batch THEN
+            -- Who does not know how far the remains reach begins not far behind the claims.
+            behind := array_fill(0::bigint, ARRAY[21]);
+            IF noted IS NULL AND last[6] = 0 THEN
+                behind := pgwork._behind(q.id, issued);
             END IF;
-            IF cardinality(packs.ids) > 0 THEN
-                SELECT cardinality(m.accepted) AS n, m.died INTO lot FROM pgwork._redeem(q, packs.ids, packs.tokens, 'reap', NULL, NULL) m;
-                returned := returned + coalesce(lot.n, 0) - lot.died;
-                died := died + lot.died;
+            lows := ARRAY(SELECT CASE WHEN l.i = 20 OR q.priorities >> l.i / 2 & 1 = 1 THEN coalesce(noted[l.i + 1], behind[l.i + 1]) END
+                            FROM generate_series(0, 20) l (i) ORDER BY l.i);
+            cost := extract(epoch FROM clock_timestamp()) * 1000000;
+            SELECT * INTO lot FROM pgwork._reap(q, lows, everywhere, batch - returned - died, false);
+            cost := extract(epoch FROM clock_timestamp()) * 1000000 - cost;
+            returned := returned + lot.returned;
+            died := died + lot.died;
+            IF returned + died < batch AND (noted IS NOT NULL OR cost > 1000) THEN
+                IF cost > 100000 THEN -- one that is leased for hours must not hold the mark: it is left to the looks at everything
+                    behind := pgwork._behind(q.id, issued);
+                END IF;
+                PERFORM set_config('pgwork.reap_' || q.id,
+                    ARRAY(SELECT greatest(u.low, least(u.first - 1, last[4]), u.behind)
+                            FROM unnest(lows, lot.firsts, behind) WITH ORDINALITY u (low, first, behind, i) ORDER BY u.i)::text, false);
             END IF;
         END IF;
-        -- Claims take a job of a dead holder only where this says that there are some.
+        -- Claims that find anything else take a job of a dead holder only where this says that there are some.
         any_suspect := EXISTS (SELECT FROM generate_series(0, 18, 2) l
                              CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                                                  WHERE j.queue = q.id AND j.lane = l AND j.pos > 0 AND j.token IS NULL AND j.flags & 2 <> 0
+                                                  WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(noted[l + 1], 0) AND j.token IS NULL AND j.flags & 2 <> 0
                                                   LIMIT 1) j);
         -- Not to wait for who holds the queue's row; the next round comes soon.
         UPDATE pgwork.queue t SET suspects = any_suspect
          WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND s.suspects <> any_suspect FOR NO KEY UPDATE SKIP LOCKED);
-        EXIT WHEN returned + died >= batch;
     END LOOP;
-    IF whole AND queue IS NULL AND returned + died < batch THEN
-        PERFORM set_config('pgwork.reap', ARRAY[now_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms]::text, false);
+    IF queue IS NULL THEN
+        PERFORM set_config('pgwork.reap', last::text, false);
     END IF;
 END $$;
 
+-- Like reap(), where that takes long it begins at what was still to come the last time, and looks at everything now and then. Noted in a custom
+-- setting: when it did, from where on it looks in between (a second behind transactions that are about to commit), and the cost, in ms.
 CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -154,18 +255,25 @@ DECLARE
     n_part bigint;
     used integer;
     next_at timestamptz;
+    now_is CONSTANT timestamptz := clock_timestamp(); -- a variable: with the function itself no index is used
+    now_ms CONSTANT bigint := extract(epoch FROM now_is) * 1000;
+    noted bigint[] := CASE WHEN current_setting('pgwork.promote', true) ~ '^[{][0-9]{1,17},[0-9]{1,17},[0-9]{1,17}[}]$'
+                           THEN current_setting('pgwork.promote', true)::bigint[] END;
+    everything CONSTANT boolean := (now_ms BETWEEN noted[1] AND noted[1] + greatest(1000, 20 * noted[3])) IS NOT TRUE;
+    low CONSTANT timestamptz := CASE WHEN everything THEN '-infinity' ELSE to_timestamp(noted[2] / 1000.0) END;
+    cost bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
     promoted := 0;
     FOR q IN
         SELECT t.* FROM pgwork.queue t
-         WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= clock_timestamp())
+         WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at > low AND d.run_at <= now_is OFFSET 0)
          ORDER BY t.id
     LOOP
         PERFORM pg_current_xact_id(); -- before the first place, see _put
         WITH due AS MATERIALIZED (
             SELECT d.queue, d.id FROM pgwork.delayed_job d
-             WHERE d.queue = q.id AND d.run_at <= clock_timestamp()
+             WHERE d.queue = q.id AND d.run_at > low AND d.run_at <= now_is
              ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE SKIP LOCKED
         ), t AS (
             DELETE FROM pgwork.delayed_job d USING due WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
@@ -186,11 +294,17 @@ BEGIN
         END IF;
         EXIT WHEN promoted >= batch;
     END LOOP;
+    cost := extract(epoch FROM clock_timestamp()) * 1000;
     SELECT min(d.run_at) INTO next_at
       FROM pgwork.queue t
-     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d WHERE d.queue = t.id ORDER BY d.run_at LIMIT 1) d;
+     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at > low ORDER BY d.run_at LIMIT 1) d;
     IF next_at IS NOT NULL THEN -- greatest() would make 0 of a NULL: come back at once
         next_ms := greatest(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000))::bigint;
+    END IF;
+    cost := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - cost;
+    IF NOT everything OR cost > 5 THEN
+        PERFORM set_config('pgwork.promote', ARRAY[CASE WHEN everything THEN now_ms ELSE noted[1] END,
+            least((extract(epoch FROM next_at) * 1000)::bigint, now_ms) - 1000, CASE WHEN everything THEN cost ELSE noted[3] END]::text, false);
     END IF;
 END $$;
 

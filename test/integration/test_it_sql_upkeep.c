@@ -208,6 +208,144 @@ void test_upkeep_and_claims_wait_for_no_producer(void)
     TEST_ASSERT_EQUAL_STRING("4 0 0 0 0", kit_places(a, "q"));
 }
 
+/* -- while vacuum is held back ------------------------------------------------------------------
+ */
+
+/* How many entries of an index a call walks over, dead ones included. */
+static long long walked(const char *index, const char *call)
+{
+    long long n;
+
+    kit_do(b, "SELECT pg_stat_force_next_flush()"); /* what was counted before */
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT %s", call);
+    n = kit_number(b, "SELECT pg_stat_get_xact_tuples_returned('pgwork.%s'::regclass)", index);
+    kit_do(b, "COMMIT");
+    return n;
+}
+
+enum { GONE = 30000 };
+
+/* An old snapshot, and what many jobs have left since. */
+static PGconn *held_back(void)
+{
+    PGconn *old = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    fill("q", GONE);
+    kit_do(a, "SELECT pgwork.queue_purge('q')");
+    return old;
+}
+
+void test_reaps_do_not_walk_over_the_remains_again_and_again(void)
+{
+    long long n = GONE;
+
+    held_back();
+    for (long long end = kit_ms() + 20000; n >= GONE && kit_ms() < end; kit_sleep_ms(100))
+        n = walked("live_job_place", "pgwork.reap()");
+    TEST_ASSERT_LESS_THAN_INT64(GONE, n);
+}
+
+/* Expects nothing of the queue but above all places there are. */
+static void expect_nothing(PGconn *conn)
+{
+    kit_do(conn, "SELECT set_config('pgwork.reap_' || id, array_fill(last_value + 1000000,"
+                 " ARRAY[21])::text, false) FROM pgwork.queue, pgwork.place");
+}
+
+static long long reap_one(PGconn *conn)
+{
+    long long reaped = 0;
+
+    for (long long end = kit_ms() + 20000; reaped == 0 && kit_ms() < end; kit_sleep_ms(50))
+        reaped = kit_number(conn, "SELECT returned FROM pgwork.reap()");
+    return reaped;
+}
+
+/* As when a transaction has drawn its place long before it commits. */
+void test_a_lease_below_the_marks_is_reaped_all_the_same(void)
+{
+    for (int few = 1; few <= 2; few++) { /* in a pack; in a row */
+        kit_do(a, "SET pgwork.few = %d", few);
+        fill("q", 2);
+        kit_do(b, "SELECT pgwork.reap()"); /* everything has just been looked at */
+        expect_nothing(b);
+        TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+        kit_expire(a, "q");
+        TEST_ASSERT_EQUAL_INT64(2, reap_one(b));
+        kit_do(a, "SELECT pgwork.queue_purge('q')");
+    }
+}
+
+/* A look at everything goes on where the last one ended, by whomever, and comes round. */
+void test_a_look_at_everything_goes_in_windows_and_comes_round(void)
+{
+    fill("q", 200000);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_expire(a, "q");
+    kit_number(a, "SELECT setval('pgwork.look', ((%lld + 100000) >> 10 << 6) + 16)", job.id);
+    expect_nothing(b);
+    TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
+}
+
+/* One that is cancelled was too long: the next one is shorter. */
+void test_a_look_at_everything_that_is_cancelled_leaves_a_trace(void)
+{
+    PGconn *c = kit_open();
+    long long size;
+
+    fill("q", 100000);
+    kit_do(a, "SELECT setval('pgwork.look', 40)");
+    size = kit_number(a, "SELECT floor(log(2, last_value)) FROM pgwork.place");
+    kit_do(a, "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS"
+              " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';"
+              "CREATE TRIGGER stay BEFORE DELETE ON pgwork.live_job"
+              " FOR EACH STATEMENT EXECUTE FUNCTION stay()");
+    kit_claim(a, "q", 1, &job);
+    kit_expire(a, "q");
+    kit_do(c, "SELECT pg_advisory_lock(1)");
+    kit_do(b, "SET lock_timeout = '10ms'");
+    kit_refused(b, "55P03", "lock timeout", "SELECT pgwork.reap()");
+    kit_do(c, "SELECT pg_advisory_unlock(1)");
+    kit_do(a, "DROP FUNCTION stay() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(size - 4 > 16 ? size - 4 : 16,
+                            kit_number(a, "SELECT last_value & 63 FROM pgwork.look"));
+    TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
+}
+
+void test_promotes_do_not_walk_over_the_remains_again_and_again(void)
+{
+    long long n = GONE;
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(kit_open(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_do(a,
+           "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]),"
+           " delays_ms => '{1}')",
+           GONE);
+    kit_do(a, "SELECT pgwork.queue_purge('q', 'delayed')");
+    for (long long end = kit_ms() + 20000; n >= GONE && kit_ms() < end; kit_sleep_ms(100))
+        n = walked("delayed_job_due", "pgwork.promote()");
+    TEST_ASSERT_LESS_THAN_INT64(GONE, n);
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 1)"); /* due meanwhile: by a later look */
+    n = 0;
+    for (long long end = kit_ms() + 10000; n == 0 && kit_ms() < end; kit_sleep_ms(10))
+        n = kit_number(b, "SELECT promoted FROM pgwork.promote()");
+    TEST_ASSERT_EQUAL_INT64(1, n);
+}
+
+/* Nor over those that are not due yet. */
+void test_promotes_do_not_walk_over_what_is_not_due(void)
+{
+    kit_do(a,
+           "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]),"
+           " delays_ms => '{600000}')",
+           3000);
+    TEST_ASSERT_LESS_THAN_INT64(100, walked("delayed_job_due", "pgwork.promote()"));
+}
+
 /* -- retention ----------------------------------------------------------------------------------
  */
 
