@@ -319,7 +319,8 @@ DECLARE
     pruned bigint := 0;
     before bigint;
     n_part bigint;
-    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    now_is CONSTANT timestamptz := clock_timestamp(); -- a variable: with the function itself no index is used
+    now_ms CONSTANT bigint := extract(epoch FROM now_is) * 1000;
     last bigint[] := CASE WHEN current_setting('pgwork.orphans', true) ~ '^[{][0-9]{1,17},[0-9]{1,17}[}]$'
                           THEN current_setting('pgwork.orphans', true)::bigint[] ELSE '{0,0}' END;
     op_ms bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
@@ -328,19 +329,19 @@ BEGIN
     FOR q IN SELECT * FROM pgwork.queue t ORDER BY t.id LOOP
         DELETE FROM pgwork.done_job j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.done_job d
-                                    WHERE d.queue = q.id AND d.finished_at < clock_timestamp() - q.retention_ms * interval '1 ms'
+                                    WHERE d.queue = q.id AND d.finished_at < now_is - q.retention_ms * interval '1 ms'
                                     ORDER BY d.finished_at LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n_part = ROW_COUNT;
         pruned := pruned + n_part;
         DELETE FROM pgwork.operation j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.operation d
-                                    WHERE d.queue = q.id AND d.at < clock_timestamp() - op_ms * interval '1 ms'
+                                    WHERE d.queue = q.id AND d.at < now_is - op_ms * interval '1 ms'
                                     ORDER BY d.at LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n_part = ROW_COUNT;
         pruned := pruned + n_part;
         DELETE FROM pgwork.unique_key j
          WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.unique_key d
-                                    WHERE d.queue = q.id AND d.free_after < clock_timestamp()
+                                    WHERE d.queue = q.id AND d.free_after < now_is
                                     ORDER BY d.free_after LIMIT batch - pruned FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n_part = ROW_COUNT;
         pruned := pruned + n_part;

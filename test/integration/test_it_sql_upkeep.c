@@ -346,6 +346,17 @@ void test_promotes_do_not_walk_over_what_is_not_due(void)
     TEST_ASSERT_LESS_THAN_INT64(100, walked("delayed_job_due", "pgwork.promote()"));
 }
 
+void test_prune_does_not_walk_over_what_is_kept(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000)");
+    kit_do(a, "SELECT pgwork.enqueue('q', op => gen_random_uuid(), key => g::text,"
+              " key_scope => 'period', key_period_ms => 3600000) FROM generate_series(1, 300) g");
+    kit_do(a, "SELECT pgwork.cancel('q', array_agg(id)) FROM pgwork.job");
+    TEST_ASSERT_LESS_THAN_INT64(100, walked("done_job_finished", "pgwork.prune()"));
+    TEST_ASSERT_LESS_THAN_INT64(100, walked("operation_at", "pgwork.prune()"));
+    TEST_ASSERT_LESS_THAN_INT64(100, walked("unique_key_free", "pgwork.prune()"));
+}
+
 /* -- retention ----------------------------------------------------------------------------------
  */
 
