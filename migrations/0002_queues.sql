@@ -213,11 +213,15 @@ BEGIN
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
-    -- The head of each lane is its oldest.
+    -- The head of each lane is its oldest. Nothing ready lies below the floors of the last survey, but for what transactions bring that
+    -- were slow then, and what is to be swept (0004_claim.sql).
     SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.created_at)) * 1000)::bigint) INTO oldest_ms
       FROM generate_series(0, 19) l
+      LEFT JOIN (SELECT s.floors, (SELECT min(low) FROM unnest(s.lows || s.froms) low) AS low
+                   FROM pgwork.survey s WHERE s.queue = q.id ORDER BY s.period DESC LIMIT 1) s ON true
      CROSS JOIN LATERAL (SELECT j.created_at FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l AND j.token IS NULL ORDER BY j.pos LIMIT 1) h;
+                          WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(least(s.floors[l + 1], s.low), 0) AND j.token IS NULL
+                          ORDER BY j.pos LIMIT 1) h;
     oldest_ms := coalesce(oldest_ms, 0);
 END $$;
 

@@ -357,6 +357,26 @@ void test_prune_does_not_walk_over_what_is_kept(void)
     TEST_ASSERT_LESS_THAN_INT64(100, walked("unique_key_free", "pgwork.prune()"));
 }
 
+/* Its counts do, once; the age of the oldest is found from where surveys have come. */
+void test_depth_walks_over_the_remains_once_at_most(void)
+{
+    held_back();
+    fill("q", 10);
+    for (int i = 0; i < 4; i++) { /* surveys, and the floors follow */
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+        kit_set_hint(a, "h[1:3] || 0::bigint || h[5:]");
+        kit_set_short(a, "NULL");
+        kit_do(a, "UPDATE pgwork.survey SET at = at - 10000");
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, "SELECT (floors[2] > first_value - 20)::integer FROM pgwork.survey,"
+                         " (SELECT max(pos) FROM pgwork.live_job) j (first_value)"));
+    kit_do(a, "UPDATE pgwork.live_job SET created_at = created_at - interval '1 h'"
+              " WHERE token IS NULL");
+    TEST_ASSERT_LESS_THAN_INT64(2 * GONE, walked("live_job_place", "pgwork.depth('q')"));
+    TEST_ASSERT_EQUAL_INT64(3600, kit_number(a, "SELECT oldest_ms / 1000 FROM pgwork.depth('q')"));
+}
+
 /* -- retention ----------------------------------------------------------------------------------
  */
 
