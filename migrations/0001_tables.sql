@@ -91,6 +91,8 @@ CREATE TABLE pgwork.live_job (
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
+-- It has no primary key: without this each claim would fail as soon as somebody publishes all tables.
+ALTER TABLE pgwork.live_job REPLICA IDENTITY FULL;
 CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;
 
 CREATE TABLE pgwork.pack (

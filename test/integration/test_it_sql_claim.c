@@ -115,6 +115,17 @@ void test_priority_then_age_within_a_claim_and_across_claims(void)
     TEST_ASSERT_EQUAL_INT(9, jobs[199].priority);
 }
 
+void test_claims_go_on_where_all_tables_are_published(void)
+{
+    kit_do(a, "CREATE PUBLICATION everything FOR ALL TABLES");
+    fill("q", 2);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", jobs, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", jobs + 1, ", 'boom'"));
+    kit_do(a, "DROP PUBLICATION everything");
+}
+
 void test_what_is_handed_back_goes_in_front_of_its_priority(void)
 {
     fill("q", 3);
