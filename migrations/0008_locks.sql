@@ -257,19 +257,3 @@ COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number o
 COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
 COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock or all.';
 COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and nobody has taken for so long (a week); returns how many. Numbers go on growing when such a name comes back.';
-
--- What _grant() does not know of: it gives the operator everything that has no underscore in front, and nobody else anything.
-CREATE FUNCTION pgwork._grant_also(who text, names text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    f regprocedure;
-BEGIN
-    FOR f IN SELECT p.oid FROM pg_proc p
-              WHERE p.pronamespace = split_part('pgwork.', '.', 1)::regnamespace AND p.proname = ANY (names) AND to_regrole(who) IS NOT NULL LOOP
-        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f, who);
-    END LOOP;
-END $$;
-
-SELECT pgwork._grant();
-SELECT pgwork._grant_also('pgwork_worker', ARRAY['lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_release', 'lock_forget', 'fence_ok',
-                                                 'lock_is_free', 'lock_list']);

@@ -466,6 +466,3 @@ COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a 
 COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now.';
 COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, how many are out, how many sessions wait; of one semaphore or all.';
 COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are out; pid: they end with that session.';
-
-SELECT pgwork._grant();
-SELECT pgwork._grant_also('pgwork_worker', ARRAY['sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders']);

@@ -356,6 +356,3 @@ END $$;
 
 COMMENT ON FUNCTION pgwork.cron_next(text, text, timestamptz, timestamptz) IS 'The first time after `after` at which an expression comes in a zone; anchor: the phase of @every.';
 COMMENT ON FUNCTION pgwork.cron_times(text, text, integer, timestamptz, timestamptz) IS 'The next n times of an expression, and what a clock in the zone shows then.';
-
-SELECT pgwork._grant();
-SELECT pgwork._grant_also('pgwork_worker', ARRAY['cron_next', 'cron_times']);

@@ -98,7 +98,3 @@ COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) 
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
 COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, boolean) IS 'What a reaper notes after its pass over a table. busy: none comes back to it for ten seconds.';
-
-SELECT pgwork._grant();
-SELECT pgwork._grant_also('pgwork_worker', ARRAY['table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped']);
-SELECT pgwork._grant_also('pgwork_producer', ARRAY['table_operation', 'table_applied']);

@@ -535,19 +535,3 @@ COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';
-
-SELECT pgwork._grant();
-SELECT pgwork._grant_also('pgwork_worker', ARRAY['maintain', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release']);
-DO $$
-DECLARE
-    s text := split_part('pgwork.', '.', 1);
-    who text;
-BEGIN
-    FOREACH who IN ARRAY ARRAY['pgwork_worker', 'pgwork_operator'] LOOP
-        CONTINUE WHEN to_regrole(who) IS NULL;
-        EXECUTE format('REVOKE ALL ON FUNCTION %I._maintain_jobs(integer) FROM %I', s, who);
-        IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.schedules, %1$I.ticks TO %2$I', s, who);
-        END IF;
-    END LOOP;
-END $$;

@@ -4,9 +4,10 @@
 WITH f AS (
     SELECT p.oid, p.proname FROM pg_proc p WHERE p.pronamespace = split_part('pgwork.', '.', 1)::regnamespace
 ), need (role, proname) AS (
-    VALUES ('pgwork_producer', 'enqueue'), ('pgwork_producer', 'enqueue_many'), ('pgwork_producer', 'cancel'),
+    VALUES ('pgwork_producer', 'enqueue'), ('pgwork_producer', 'enqueue_many'), ('pgwork_producer', 'cancel'), ('pgwork_producer', 'table_operation'),
            ('pgwork_worker', 'claim'), ('pgwork_worker', 'extend'), ('pgwork_worker', 'complete'), ('pgwork_worker', 'fail'),
-           ('pgwork_worker', 'release'), ('pgwork_worker', 'maintain'),
+           ('pgwork_worker', 'release'), ('pgwork_worker', 'maintain'), ('pgwork_worker', 'lock_acquire'), ('pgwork_worker', 'sema_acquire'),
+           ('pgwork_worker', 'cron_claim'), ('pgwork_worker', 'table_operation'),
            ('pgwork_operator', 'queue_set'), ('pgwork_operator', 'redrive'), ('pgwork_operator', 'depth')
 ), lacks AS (
     SELECT n.role, string_agg(n.proname || '()', ', ' ORDER BY n.proname) AS calls

@@ -1,4 +1,4 @@
--- 0007: what humans look at, and who may do what. The roles can only EXECUTE; the operator reads as well.
+-- 0007: what humans look at.
 
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, coalesce(j.id, j.pos) AS id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state,
@@ -44,51 +44,3 @@ COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue;
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Signs of life of reapers.';
 COMMENT ON FUNCTION pgwork.version() IS 'Number of the last migration applied.';
-
--- Roles belong to the cluster, so another schema may have made them; whoever may not make roles asks somebody who may.
-DO $$
-DECLARE
-    r text;
-BEGIN
-    FOREACH r IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
-        BEGIN
-            EXECUTE format('CREATE ROLE %I NOLOGIN', r);
-        EXCEPTION
-            WHEN duplicate_object OR unique_violation THEN NULL;
-            WHEN insufficient_privilege THEN
-                RAISE NOTICE 'role % is missing and this role may not create it: ask an administrator, then grant by hand', r;
-        END;
-    END LOOP;
-END $$;
-
-CREATE FUNCTION pgwork._grant() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    s text := split_part('pgwork.', '.', 1);
-    f record;
-    who text;
-BEGIN
-    FOR f IN SELECT p.oid::regprocedure AS call, p.proname AS name FROM pg_proc p WHERE p.pronamespace = s::regnamespace LOOP
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.call);
-        CONTINUE WHEN starts_with(f.name, '_');
-        FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
-            CONTINUE WHEN to_regrole(who) IS NULL;
-            IF who = 'pgwork_operator'
-               OR f.name IN ('version', 'token_number')
-               OR who = 'pgwork_producer' AND f.name IN ('enqueue', 'enqueue_many', 'cancel')
-               OR who = 'pgwork_worker' AND f.name IN ('enqueue', 'enqueue_many', 'claim', 'extend', 'complete', 'fail', 'snooze', 'release',
-                                                       'idle', 'awake', 'reap', 'promote', 'prune', 'maintain', 'beat') THEN
-                EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f.call, who);
-            END IF;
-        END LOOP;
-    END LOOP;
-    FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
-        CONTINUE WHEN to_regrole(who) IS NULL;
-        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
-        IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.migrations TO %2$I', s, who);
-        END IF;
-    END LOOP;
-END $$;
-
-SELECT pgwork._grant();

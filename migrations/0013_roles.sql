@@ -1,0 +1,55 @@
+-- 0013: who may do what. The roles can only EXECUTE; the operator reads as well.
+
+-- Roles belong to the cluster, so another schema may have made them; whoever may not make roles asks somebody who may.
+DO $$
+DECLARE
+    r text;
+BEGIN
+    FOREACH r IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
+        BEGIN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', r);
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;
+            WHEN insufficient_privilege THEN
+                RAISE WARNING 'role % is missing, and this role may not create it: the doctor says what to do', r;
+        END;
+    END LOOP;
+END $$;
+
+-- All grants, from nothing: after a restore into another cluster, or when a role was made later, it is called once more.
+CREATE FUNCTION pgwork._grant() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s CONSTANT text := split_part('pgwork.', '.', 1);
+    f record;
+    who text;
+    -- operators may call whatever has no underscore in front
+    everybody CONSTANT text[] := ARRAY['version', 'token_number'];
+    producers CONSTANT text[] := ARRAY['enqueue', 'enqueue_many', 'cancel', 'table_operation', 'table_applied'];
+    workers CONSTANT text[] := ARRAY[
+        'enqueue', 'enqueue_many', 'claim', 'extend', 'complete', 'fail', 'snooze', 'release', 'idle', 'awake',
+        'reap', 'promote', 'prune', 'maintain', 'beat',
+        'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
+        'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
+        'cron_next', 'cron_times', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release',
+        'table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped'];
+BEGIN
+    FOR f IN SELECT p.oid::regprocedure AS call, p.proname AS name FROM pg_proc p WHERE p.pronamespace = s::regnamespace LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.call);
+        FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
+            IF to_regrole(who) IS NOT NULL AND NOT starts_with(f.name, '_')
+               AND (who = 'pgwork_operator' OR f.name = ANY (everybody || CASE who WHEN 'pgwork_worker' THEN workers ELSE producers END)) THEN
+                EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f.call, who);
+            END IF;
+        END LOOP;
+    END LOOP;
+    FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
+        CONTINUE WHEN to_regrole(who) IS NULL;
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
+        IF who = 'pgwork_operator' THEN
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.migrations, %1$I.schedules, %1$I.ticks TO %2$I', s, who);
+        END IF;
+    END LOOP;
+END $$;
+
+SELECT pgwork._grant();
