@@ -269,11 +269,12 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
 /**
  * Opens a connection of its own. @p conf is copied; NULL means defaults: property `dsn` or, when
  * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
- * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms`. Checks the schema's
- * version unless `schema.check` is off. Lost connections are opened again by the next call, with
- * jittered backoff inside that call's deadline; names are looked up by libpq, which may take longer
- * (hostaddr in the connection string avoids it). Settings that the SQL depends on are the library's
- * own, whatever role and database say; `options` in the connection string may set others.
+ * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms` for each host. Checks
+ * the schema's version unless `schema.check` is off. Lost connections are opened again by the next
+ * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
+ * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
+ * the library's own, whatever role and database say; `options` in the connection string may set
+ * others.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
  * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed.

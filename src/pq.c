@@ -508,6 +508,8 @@ static void pq_give_up(pgw *h, pgw_status reason)
 {
     bool connecting = h->phase != PGW__PREPARE;
 
+    if (reason == PGW_ETIMEDOUT && (h->phase == PGW__CONNECT || h->phase == PGW__SETUP))
+        h->silent_hosts = h->silent_hosts + 1 < h->hosts ? h->silent_hosts + 1 : 0;
     if (!h->attached && h->phase != PGW__PAUSE) pgw__conn_drop(h);
     if (reason == PGW_ETIMEDOUT && connecting) {
         /* the last attempt that failed tells more than the clock */
@@ -573,7 +575,7 @@ static bool pq_look_at_clock(pgw *h)
         pq_give_up(h, reason);
     } else if ((h->phase == PGW__CONNECT || h->phase == PGW__SETUP) &&
                pgw__deadline_left_ms(h->wake) == 0) {
-        pgw__conn_failed(h, "the server did not answer within connect.timeout_ms");
+        pgw__conn_timed_out(h);
     } else {
         return false;
     }

@@ -84,16 +84,55 @@ static bool conn_parse(pgw *h, const char *dsn, PQconninfoOption **options)
     return false;
 }
 
+/* Where several hosts are given. libpq tries the next one when a host refuses, but has no clock:
+ * one that accepts and says nothing would be the first of every attempt. */
+typedef struct conn_hosts {
+    pgw__buf lists[3];
+} conn_hosts;
+
+static const char *const conn_host_keys[][2] = {
+    {"host", "PGHOST"}, {"hostaddr", "PGHOSTADDR"}, {"port", "PGPORT"}};
+
+/* The list, begun behind its first n parts, if it has more; and how many it has. */
+static int conn_rotate(pgw__buf *b, const char *list, int n)
+{
+    const char *start = list;
+    int parts = 1;
+
+    for (const char *p = list; *p != '\0'; p++) parts += *p == ',';
+    if (n == 0 || n >= parts) return parts;
+    while (n-- > 0) start = strchr(start, ',') + 1;
+    pgw__buf_text(b, start);
+    pgw__buf_text(b, ",");
+    pgw__buf_bytes(b, list, (size_t)(start - 1 - list));
+    return parts;
+}
+
+static void conn_order_hosts(pgw *h, conn_hosts *hosts, const PQconninfoOption *parsed)
+{
+    h->hosts = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const char *list = getenv(conn_host_keys[i][1]);
+        int parts;
+
+        pgw__buf_init(&hosts->lists[i], CONN_OPTIONS_MAX);
+        for (const PQconninfoOption *o = parsed; o != NULL && o->keyword != NULL; o++)
+            if (strcmp(o->keyword, conn_host_keys[i][0]) == 0 && o->val != NULL) list = o->val;
+        parts = list != NULL ? conn_rotate(&hosts->lists[i], list, h->silent_hosts) : 0;
+        if (parts > h->hosts) h->hosts = parts;
+    }
+}
+
 /* Defaults stand before the user's string, which may override them; what must hold stands after it.
  */
-static PGconn *conn_begin(pgw *h, const char *dsn, const char *options)
+static PGconn *conn_begin(pgw *h, const char *dsn, conn_hosts *hosts, const char *options)
 {
     static const char *const defaults[][2] = {{"application_name", "application_name"},
                                               {"keepalives_idle", "keepalive.idle_s"},
                                               {"keepalives_interval", "keepalive.interval_s"},
                                               {"keepalives_count", "keepalive.count"},
                                               {"tcp_user_timeout", "tcp.user_timeout_ms"}};
-    const char *keys[12], *values[12];
+    const char *keys[16], *values[16];
     size_t n = 0;
 
     for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++) {
@@ -103,6 +142,11 @@ static PGconn *conn_begin(pgw *h, const char *dsn, const char *options)
     if (dsn[0] != '\0') {
         keys[n] = "dbname";
         values[n++] = dsn;
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if (hosts->lists[i].len == 0 || hosts->lists[i].failed != 0) continue;
+        keys[n] = conn_host_keys[i][0];
+        values[n++] = pgw__buf_str(&hosts->lists[i]);
     }
     keys[n] = "client_encoding";
     values[n++] = "UTF8";
@@ -119,6 +163,7 @@ static bool conn_open(pgw *h)
     const char *dsn = pgw__conf_text(h->conf, "dsn"), *users = getenv("PGOPTIONS");
     PQconninfoOption *parsed = NULL;
     pgw__buf options;
+    conn_hosts hosts;
 
     if (dsn[0] == '\0') dsn = getenv(CONN_DSN_VARIABLE);
     if (dsn == NULL) dsn = "";
@@ -129,13 +174,16 @@ static bool conn_open(pgw *h)
     }
     pgw__buf_init(&options, CONN_OPTIONS_MAX);
     conn_make_options(h, &options, users != NULL ? users : "");
-    if (options.failed == 0) h->conn = conn_begin(h, dsn, h->plain ? NULL : pgw__buf_str(&options));
+    conn_order_hosts(h, &hosts, parsed);
+    if (options.failed == 0)
+        h->conn = conn_begin(h, dsn, &hosts, h->plain ? NULL : pgw__buf_str(&options));
     if (h->conn == NULL) {
         pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
                        options.failed == PGW_ELIMIT ? "the connection string's options are too long"
                                                     : NULL,
                        NULL);
     }
+    for (size_t i = 0; i < 3; i++) pgw__buf_free(&hosts.lists[i]);
     pgw__buf_free(&options);
     PQconninfoFree(parsed);
     return h->conn != NULL;
@@ -194,6 +242,17 @@ void pgw__conn_failed(pgw *h, const char *message)
 {
     pgw__fault_set(&h->op.fault, PGW_ECONN, message, NULL);
     conn_failed(h);
+}
+
+void pgw__conn_timed_out(pgw *h)
+{
+    if (++h->silent_hosts < h->hosts) {
+        PGW__LOG(h->log, PGW_WARN, "pq", "a host did not answer within connect.timeout_ms");
+        pgw__conn_start(h);
+        return;
+    }
+    h->silent_hosts = 0;
+    pgw__conn_failed(h, "the server did not answer within connect.timeout_ms");
 }
 
 void pgw__conn_start(pgw *h)
@@ -274,6 +333,7 @@ void pgw__conn_setup(pgw *h)
     }
     h->ready = true;
     h->epoch++;
+    h->silent_hosts = 0;
     pgw__backoff_reset(&h->backoff);
     PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
     pgw__pq_launch(h);

@@ -58,7 +58,7 @@ static pgw_status handle_connect(pgw *h, int64_t timeout_ms, bool once)
 
 pgw_status pgw__pq_connect_once(pgw *h)
 {
-    return handle_connect(h, h->connect_timeout_ms, true);
+    return handle_connect(h, -1, true); /* connect.timeout_ms for each host */
 }
 
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)

@@ -112,6 +112,8 @@ struct pgw {
     int64_t timeout_ms; /* 0: call.timeout_ms */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
+    int hosts,
+        silent_hosts; /* how many of them let an attempt run out: the next one begins behind */
     int64_t server_time;
     int64_t sent_us; /* monotonic: the last statement left */
     uint64_t epoch;
@@ -177,6 +179,7 @@ bool pgw__conn_poll(pgw *h);  /* false: wait for the socket */
 void pgw__conn_setup(pgw *h); /* sends the next statement of the setup, or launches the operation */
 void pgw__conn_settled(pgw *h);
 void pgw__conn_failed(pgw *h, const char *message);
+void pgw__conn_timed_out(pgw *h); /* connect.timeout_ms is over: the next host, if there is one */
 void pgw__conn_drop(pgw *h);
 void pgw__conn_abandon(PGconn *conn); /* frees it without a word to the server */
 bool pgw__conn_alive(pgw *h);

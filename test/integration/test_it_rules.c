@@ -343,6 +343,24 @@ void test_R12_durability_does_not_hang_on_the_role(void)
     pgtemp_exec(sql);
 }
 
+/* libpq alone would begin each attempt with it. */
+void test_R13_a_host_that_says_nothing_is_passed_over(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    char dsn[600];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, bind(fd, (struct sockaddr *)&at, size));
+    TEST_ASSERT_EQUAL_INT(0, listen(fd, 5));
+    TEST_ASSERT_EQUAL_INT(0, getsockname(fd, (struct sockaddr *)&at, &size));
+    snprintf(dsn, sizeof(dsn), "%s host=127.0.0.1,%s port=%d,%s", pgtemp_dsn(), getenv("PGHOST"),
+             ntohs(at.sin_port), getenv("PGPORT"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "300"));
+    TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
+    close(fd);
+}
+
 void test_R13_a_black_hole_holds_no_call(void)
 {
     open_through_wire();
