@@ -139,7 +139,7 @@ CREATE UNLOGGED TABLE pgwork.survey (
     period  bigint NOT NULL,   -- at / 30 s
     at      bigint NOT NULL,   -- ms
     pause   bigint NOT NULL,   -- ms until the next one, at least
-    all_at  bigint NOT NULL,   -- since then all below the floors is on the list of what is to be swept, or has been swept
+    all_at  bigint NOT NULL,   -- since then all below the floors is on the list of what is to be swept, or was swept
     all_due bigint NOT NULL,
     used    integer NOT NULL,  -- bit p: jobs of priority p were there
     late    integer,           -- so many stragglers lay together, far below the floors

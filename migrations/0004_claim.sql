@@ -80,12 +80,12 @@ BEGIN
 END $$;
 
 -- By lane: the first ready job above `froms` and up to `tos`, and whose xmax it has; nothing is ready up to `reached`. While vacuum is held
--- back there are millions of dead entries between two ready ones, so it looks piece by piece, and for some 0.1 s.
+-- back there are millions of dead entries between two ready ones, so it looks piece by piece, and for 50 ms.
 CREATE FUNCTION pgwork._first_ready(queue integer, froms bigint[], tos bigint[], OUT reached bigint[], OUT pos bigint[], OUT held xid[], OUT through boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
-    piece bigint := 250000; -- places: as many dead entries take some 0.1 s
+    piece bigint := 250000; -- places: as many dead entries are walked over in that time, or somewhat more
 BEGIN
     reached := froms;
     pos := array_fill(NULL::bigint, ARRAY[20]);
@@ -156,11 +156,15 @@ BEGIN
         new.froms := low || new.froms;
         new.tos := top || new.tos;
     END IF;
-    IF now_ms NOT BETWEEN last.all_at AND last.all_due OR cardinality(new.froms) > 20 THEN
-        new.tos := new.tos[:1] || coalesce(new.froms[1], top);
-        new.froms := new.froms[:1] || 0::bigint;
+    IF now_ms NOT BETWEEN last.all_at AND last.all_due THEN
+        new.froms := new.froms || 0::bigint;
+        new.tos := new.tos || top;
         new.all_at := now_ms;
-        new.all_due := now_ms + 60000;
+        new.all_due := now_ms + 86400000; -- a minute after all is done
+    END IF;
+    IF cardinality(new.froms) > 20 THEN
+        new.froms := ARRAY(SELECT min(f) FROM unnest(new.froms) f);
+        new.tos := ARRAY[top];
     END IF;
 
     SELECT * INTO near FROM pgwork._first_ready(last.queue, ARRAY(SELECT least(f, issued) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i),
@@ -199,6 +203,9 @@ BEGIN
             new.froms := new.froms[2:] || new.froms[1];
             new.tos := new.tos[2:] || new.tos[1];
         END IF;
+    END IF;
+    IF new.froms = '{}' THEN
+        new.all_due := least(new.all_due, now_ms + 60000);
     END IF;
     new.pause := CASE WHEN lost THEN least(20 * extract(epoch FROM clock_timestamp() - began) * 1000, 5000) ELSE 0 END;
 
