@@ -509,7 +509,7 @@ static void pq_give_up(pgw *h, pgw_status reason)
     bool connecting = h->phase != PGW__PREPARE;
 
     if (reason == PGW_ETIMEDOUT && (h->phase == PGW__CONNECT || h->phase == PGW__SETUP))
-        h->silent_hosts = h->silent_hosts + 1 < h->hosts ? h->silent_hosts + 1 : 0;
+        pgw__conn_next_host(h);
     if (!h->attached && h->phase != PGW__PAUSE) pgw__conn_drop(h);
     if (reason == PGW_ETIMEDOUT && connecting) {
         /* the last attempt that failed tells more than the clock */

@@ -244,14 +244,19 @@ void pgw__conn_failed(pgw *h, const char *message)
     conn_failed(h);
 }
 
+bool pgw__conn_next_host(pgw *h)
+{
+    h->silent_hosts = h->silent_hosts + 1 < h->hosts ? h->silent_hosts + 1 : 0;
+    return h->silent_hosts > 0;
+}
+
 void pgw__conn_timed_out(pgw *h)
 {
-    if (++h->silent_hosts < h->hosts) {
+    if (pgw__conn_next_host(h)) {
         PGW__LOG(h->log, PGW_WARN, "pq", "a host did not answer within connect.timeout_ms");
         pgw__conn_start(h);
         return;
     }
-    h->silent_hosts = 0;
     pgw__conn_failed(h, "the server did not answer within connect.timeout_ms");
 }
 

@@ -179,6 +179,7 @@ bool pgw__conn_poll(pgw *h);  /* false: wait for the socket */
 void pgw__conn_setup(pgw *h); /* sends the next statement of the setup, or launches the operation */
 void pgw__conn_settled(pgw *h);
 void pgw__conn_failed(pgw *h, const char *message);
+bool pgw__conn_next_host(pgw *h); /* for the next attempt; false: it begins with the first again */
 void pgw__conn_timed_out(pgw *h); /* connect.timeout_ms is over: the next host, if there is one */
 void pgw__conn_drop(pgw *h);
 void pgw__conn_abandon(PGconn *conn); /* frees it without a word to the server */

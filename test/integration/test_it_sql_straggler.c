@@ -202,20 +202,31 @@ void test_a_late_commit_comes_to_the_session_that_passed_it(void)
     TEST_ASSERT_EQUAL_INT(1, jobs[0].attempt);
 }
 
+/* n jobs of a transaction that committed when all was claimed up to 150,000 places behind them; the
+ * first one's id. */
+static long long from_long_ago(int n)
+{
+    long long id = 0, last = 0;
+
+    set_out();
+    kit_do(late, "BEGIN");
+    for (int i = 0; i < n; i++) {
+        last = kit_put(late, "q");
+        if (i == 0) id = last;
+    }
+    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
+    bury(busy, last);
+    kit_do(late, "COMMIT");
+    return id;
+}
+
 /* What else it asked for lies behind all that was claimed meanwhile: they would wait for that walk.
  */
 void test_stragglers_from_long_ago_are_handed_over_before_the_rest_is_looked_for(void)
 {
-    long long id;
+    const long long id = from_long_ago(2);
     int got = BATCH;
 
-    set_out();
-    kit_do(late, "BEGIN");
-    id = kit_put(late, "q");
-    kit_put(late, "q");
-    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
-    bury(busy, id + 1);
-    kit_do(late, "COMMIT");
     fill(1000);
     for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && got == BATCH; kit_sleep_ms(5))
         got = kit_claim(busy, "q", BATCH, jobs);
@@ -228,15 +239,9 @@ void test_stragglers_from_long_ago_are_handed_over_before_the_rest_is_looked_for
 /* Nobody else goes there as long, and when that comes to nothing it is found again. */
 void test_a_straggler_from_long_ago_that_somebody_holds(void)
 {
-    long long id;
+    const long long id = from_long_ago(1);
     int got = BATCH;
 
-    set_out();
-    kit_do(late, "BEGIN");
-    id = kit_put(late, "q");
-    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
-    bury(busy, id);
-    kit_do(late, "COMMIT");
     kit_do(other, "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE", id);
     for (int i = 0; i < 3; i++) {
         surveys(busy, 1);
