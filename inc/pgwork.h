@@ -533,7 +533,8 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  */
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
 /** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what the
- * server finds in a batch (text that is no JSON) spoils the load: every later call fails. */
+ * server finds (text that is no JSON) spoils the load: a later call tells, within 16 MB of jobs or
+ * at the end, and every call after it fails. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
  * NULL) says how many jobs were added. A spoiled load returns what spoiled it. NULL is fine. */

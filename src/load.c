@@ -8,7 +8,8 @@
 #include "mem.h"
 #include "pq.h"
 
-#define LOAD_CHUNK ((size_t)256 * 1024) /* bytes that go into one COPY */
+#define LOAD_CHUNK ((size_t)256 * 1024) /* bytes that are sent at a time */
+#define LOAD_COPY  ((size_t)16 << 20) /* a COPY ends at so many: only then it says what is wrong */
 #define LOAD_BATCH_BYTES \
     ((size_t)8 * 1024 * 1024) /* a batch goes at so many bytes, or PGW__BATCH_MAX jobs */
 #define LOAD_ROW_EXTRA ((size_t)64 * 1024)      /* more than a row needs beside payload and body */
@@ -33,6 +34,7 @@ struct pgw_load {
     /* by COPY */
     load_stream live, delayed;
     load_stream *open;                     /* whose COPY is under way; NULL: none */
+    size_t sent;                           /* bytes in it */
     int64_t queue_id, server_us, clock_us; /* what time it was there and here */
     uint32_t priorities;                   /* bits of those used */
     int64_t rows;
@@ -155,14 +157,16 @@ static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
 
     if (s->rows.failed != 0) return pgw__pq_fail(l->h, (pgw_status)s->rows.failed, NULL, NULL);
     if (s->rows.len == 0) return PGW_OK;
-    if (l->open != s || pgw__pq_copy_heard(l->h)) {
+    if (l->open != s || l->sent >= LOAD_COPY) {
         st = load_close_stream(l, true);
         if (st == PGW_OK) st = pgw__pq_copy_begin(l->h, s->name, s->sql);
         if (st != PGW_OK) return st;
         l->open = s;
+        l->sent = 0;
         st = pgw__pq_copy_data(l->h, load_head, 19);
     }
     if (st == PGW_OK) st = pgw__pq_copy_data(l->h, s->rows.data, s->rows.len);
+    l->sent += s->rows.len;
     if (st != PGW_OK) l->open = NULL; /* the server has given it up */
     pgw__buf_reset(&s->rows);
     return st;

@@ -131,12 +131,9 @@ pgw_status pgw__pq_rollback(pgw *h);
 bool pgw__pq_in_txn(const pgw *h); /* does the next statement join a transaction that is open? */
 
 /* COPY name FROM STDIN in binary: sql is the COPY statement. Data in any pieces. end(keep=false)
- * aborts. */
+ * aborts. What the server refuses is known at the end: libpq keeps its error until then. */
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
 pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
-/* Has the server something to say? Most likely that it has given the COPY up, which its end will
- * tell. */
-bool pgw__pq_copy_heard(const pgw *h);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 
 /* Waits until a notification comes on this session (PGW_OK), the extra descriptor (or -1) is

@@ -1,5 +1,4 @@
 /* pq_copy: COPY FROM STDIN in pieces, each with a deadline of its own. */
-#include <poll.h>
 #include <stdio.h>
 
 #include "pq_int.h"
@@ -20,7 +19,6 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
     pgw__pq_reset(h, name);
     h->op.text = sql;
     h->op.simple = h->op.copy = true;
-    h->op.heard = false;
     h->op.flags = PGW__WRITES;
     return pgw__pq_leave(h, pgw__pq_run(h));
 }
@@ -46,13 +44,6 @@ static pgw_status copy_finish(pgw *h)
     return pgw__pq_finish(h);
 }
 
-bool pgw__pq_copy_heard(const pgw *h)
-{
-    struct pollfd p = {.fd = PQsocket(h->conn), .events = POLLIN};
-
-    return h->op.heard || poll(&p, 1, 0) > 0;
-}
-
 /* A COPY whose end was not sent is not applied, whatever becomes of the session. */
 static pgw_status copy_give_up(pgw *h, pgw_status reason)
 {
@@ -73,7 +64,6 @@ static pgw_status copy_flush(pgw *h)
         if (pgw_stop_count(h->stop) > 1) return copy_give_up(h, PGW_ECANCELED);
         if (pgw__deadline_left_ms(h->op.deadline) == 0) return copy_give_up(h, PGW_ETIMEDOUT);
         pgw__pq_poll(h, h->op.deadline);
-        h->op.heard = pgw__pq_copy_heard(h);
         if (PQconsumeInput(h->conn) == 0) return copy_finish(h);
     }
     return PGW_OK;

@@ -64,7 +64,6 @@ typedef struct pgw__op {
     int sql;          /* registered statement, -1: none */
     bool simple;      /* several statements in one text, or COPY: no parameters, no rows */
     bool copy;        /* stops in phase COPY */
-    bool heard;       /* something was read in it */
     pgw__ending ending;
     unsigned flags;
     pgw__args args;
