@@ -503,6 +503,16 @@ static void pq_prepared(pgw *h)
 
 /* ---- time ---- */
 
+/* A cancel that comes before its statement finds nothing to stop, hence another one later. Where
+ * nobody takes it, it is not asked for again: it blocks until it is taken, or half of the grace is
+ * over. */
+static void pq_cancel(pgw *h)
+{
+    bool taken = pgw__cancel(h->conn, pgw__deadline_left_ms(h->op.grace) / 2);
+
+    h->op.cancel_at = pgw__deadline_in(taken ? PGW__CANCEL_MS : -1);
+}
+
 /* The deadline passed, or somebody wants a stop, and the statement itself was not sent. */
 static void pq_give_up(pgw *h, pgw_status reason)
 {
@@ -540,7 +550,8 @@ static void pq_abandon_answer(pgw *h)
 int64_t pgw__pq_until(const pgw *h)
 {
     if (h->phase == PGW__IDLE || h->phase == PGW__COPY) return -1;
-    if (h->phase == PGW__RUN && h->op.halting != PGW_OK) return h->op.grace;
+    if (h->phase == PGW__RUN && h->op.halting != PGW_OK)
+        return pgw__deadline_min(h->op.grace, h->op.cancel_at);
     if (h->phase == PGW__PAUSE || h->phase == PGW__CONNECT || h->phase == PGW__SETUP)
         return pgw__deadline_min(h->op.deadline, h->wake);
     return h->op.deadline;
@@ -562,12 +573,16 @@ static bool pq_look_at_clock(pgw *h)
     }
     if (h->phase == PGW__RUN) {
         if (op->halting != PGW_OK) {
-            if (pgw__deadline_left_ms(op->grace) > 0) return false;
-            pq_abandon_answer(h);
+            if (pgw__deadline_left_ms(op->grace) == 0)
+                pq_abandon_answer(h);
+            else if (pgw__deadline_left_ms(op->cancel_at) == 0)
+                pq_cancel(h);
+            else
+                return false;
         } else if (reason != PGW_OK) {
             op->halting = reason;
             op->grace = pgw__deadline_in(PGW__GRACE_MS);
-            pgw__cancel(h->conn, PGW__GRACE_MS / 2);
+            pq_cancel(h);
         } else {
             return false;
         }

@@ -33,15 +33,18 @@ static bool cancel_step(PGcancelConn *c, int64_t deadline)
     }
 }
 
-void pgw__cancel(PGconn *conn, int64_t max_ms)
+bool pgw__cancel(PGconn *conn, int64_t max_ms)
 {
     int64_t deadline = pgw__deadline_in(max_ms);
     PGcancelConn *c = PQcancelCreate(conn);
+    bool taken = false;
 
     if (c != NULL && PQcancelStart(c) == 1 && cancel_wait(PQcancelSocket(c), POLLOUT, deadline)) {
         while (cancel_step(c, deadline)) continue;
+        taken = PQcancelStatus(c) == CONNECTION_OK;
     }
     PQcancelFinish(c);
+    return taken;
 }
 
 #else
@@ -71,15 +74,17 @@ static bool cancel_knock(int fd, int64_t deadline)
     return ok;
 }
 
-void pgw__cancel(PGconn *conn, int64_t max_ms)
+bool pgw__cancel(PGconn *conn, int64_t max_ms)
 {
     char error[256];
     PGcancel *c;
+    bool taken;
 
-    if (!cancel_knock(PQsocket(conn), pgw__deadline_in(max_ms))) return;
+    if (!cancel_knock(PQsocket(conn), pgw__deadline_in(max_ms))) return false;
     c = PQgetCancel(conn);
-    if (c != NULL) (void)PQcancel(c, error, sizeof(error));
+    taken = c != NULL && PQcancel(c, error, sizeof(error)) == 1;
     PQfreeCancel(c);
+    return taken;
 }
 
 #endif

@@ -29,6 +29,7 @@
 #define PGW__LISTEN_SIZE  160  /* LISTEN and a quoted identifier */
 #define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
 #define PGW__GRACE_MS     2000 /* after a deadline: time for a cancel to bring the real outcome */
+#define PGW__CANCEL_MS    500  /* between cancels: one that meets a session at rest is lost */
 #define PGW__STOP_LOOK_MS 100  /* between looks for the second request to stop */
 
 typedef enum pgw__phase {
@@ -86,6 +87,7 @@ typedef struct pgw__op {
     bool retried;       /* prepared anew once (R23) */
     pgw_status halting; /* ETIMEDOUT or ECANCELED: a cancel was sent for this reason */
     int64_t grace;      /* deadline of the answer to it */
+    int64_t cancel_at;  /* when the next one is due */
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     PGresult *rows;
@@ -187,7 +189,8 @@ extern const char pgw__conn_isolation[],
     pgw__conn_settings[]; /* for one transaction behind a pooler */
 
 /* ---- pq_cancel ---- */
-void pgw__cancel(PGconn *conn, int64_t max_ms); /* asks the server to stop what runs; bounded */
+/* Asks the server to stop what runs; bounded. False: nobody took the request. */
+bool pgw__cancel(PGconn *conn, int64_t max_ms);
 
 /* ---- pq_error ---- */
 void pgw__fault_clear(pgw__fault *f);

@@ -279,6 +279,17 @@ void test_R11_the_clients_deadline_bounds_every_call(void)
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h)); /* and the session is kept */
 }
 
+/* As one is that comes before its statement, to a session at rest. */
+void test_R11_a_cancel_that_is_lost_is_sent_again(void)
+{
+    open_through_wire();
+    wire_lose_cancels(w, 1);
+    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, ask("SELECT pg_sleep(60)::text", PGW__WRITES, 200));
+    TEST_ASSERT_EQUAL_STRING("57014", pgw_error_sqlstate(h));
+    TEST_ASSERT_GREATER_OR_EQUAL(2, wire_cancels(w));
+    TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h)); /* the session is kept, and what it holds */
+}
+
 void test_R11_success_after_a_cancel_is_success(void)
 {
     pgtemp_exec("CREATE OR REPLACE FUNCTION stubborn() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
@@ -297,7 +308,7 @@ void test_R11_no_answer_to_the_cancel_either_is_unknown(void)
     wire_at(w, 'C', 1, NULL, 0, WIRE_SILENT);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (5)", PGW__WRITES, 200));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE id = 5"));
-    TEST_ASSERT_EQUAL_INT(1, wire_cancels(w));
+    TEST_ASSERT_GREATER_OR_EQUAL(1, wire_cancels(w));
     TEST_ASSERT_EQUAL_INT(-1, pgw_fd(h));
     TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
     /* a read that was not answered is no riddle */

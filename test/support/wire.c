@@ -45,7 +45,7 @@ struct wire {
     int n;
     size_t size;
     wire_deed deed;
-    int connections, cancels, orders;
+    int connections, cancels, orders, lose;
     char startup[8192];
     line lines[LINES_MAX];
 };
@@ -150,6 +150,12 @@ static void start_up(wire *w, line *l)
     }
     if (code == CODE_CANCEL) {
         w->cancels++;
+        if (w->lose > 0) {
+            w->lose--;
+            free(rest);
+            hang_up(l);
+            return;
+        }
     } else {
         w->connections++;
         note_startup(w, rest, size - 8);
@@ -351,6 +357,13 @@ void wire_act_as_pooler(wire *w, bool refuse_options)
     pthread_mutex_lock(&w->lock);
     w->pooler = true;
     w->refuse_options = refuse_options;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void wire_lose_cancels(wire *w, int n)
+{
+    pthread_mutex_lock(&w->lock);
+    w->lose = n;
     pthread_mutex_unlock(&w->lock);
 }
 

@@ -25,6 +25,9 @@ void wire_act_as_pooler(wire *w, bool refuse_options);
 /* Nothing passes any more, in neither direction, and nobody is answered; or all passes again. */
 void wire_freeze(wire *w, bool frozen);
 
+/* The next n cancel requests are answered, and come to nothing. */
+void wire_lose_cancels(wire *w, int n);
+
 typedef enum wire_deed {
     WIRE_PASS,   /* insert, then go on */
     WIRE_SILENT, /* insert, then pass nothing from the server any more on this connection */
