@@ -160,7 +160,7 @@ BEGIN
         new.froms := new.froms || 0::bigint;
         new.tos := new.tos || top;
         new.all_at := now_ms;
-        new.all_due := now_ms + 86400000; -- a minute after all is done
+        new.all_due := now_ms + 86400000; -- a minute after all is done, or twenty times as long as that took
     END IF;
     IF cardinality(new.froms) > 20 THEN
         new.froms := ARRAY(SELECT min(f) FROM unnest(new.froms) f);
@@ -205,7 +205,7 @@ BEGIN
         END IF;
     END IF;
     IF new.froms = '{}' THEN
-        new.all_due := least(new.all_due, now_ms + 60000);
+        new.all_due := least(new.all_due, now_ms + greatest(60000, 20 * (now_ms - new.all_at)));
     END IF;
     new.pause := CASE WHEN lost THEN least(20 * extract(epoch FROM clock_timestamp() - began) * 1000, 5000) ELSE 0 END;
 

@@ -870,6 +870,20 @@ void test_a_survey_of_everything_puts_the_next_one_off_no_longer(void)
     TEST_ASSERT_EQUAL_INT64(0, kit_number(watch, "SELECT pause FROM pgwork.survey"));
 }
 
+/* Behind an old snapshot it may have to read all that was ever claimed from the disk. */
+void test_a_look_at_everything_comes_again_the_later_the_longer_it_took(void)
+{
+    set_out();
+    surveys(busy, 1);
+    kit_do(watch, "UPDATE pgwork.survey SET froms = '{}', tos = '{}', all_at = " NOW
+                  " - 30000, all_due = " NOW " + 86400000");
+    surveys(busy, 1);
+    TEST_ASSERT_GREATER_THAN_INT64(
+        590000, kit_number(watch, "SELECT all_due - " NOW " FROM pgwork.survey"));
+    TEST_ASSERT_LESS_THAN_INT64(86000000,
+                                kit_number(watch, "SELECT all_due - " NOW " FROM pgwork.survey"));
+}
+
 /* Else who reads it would walk over all that was renewed while vacuum is held back. */
 void test_a_survey_of_later_has_a_row_of_its_own_and_no_other_stays(void)
 {
