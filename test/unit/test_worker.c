@@ -614,6 +614,7 @@ void test_a_cancel_reaches_the_handler(void)
 void test_a_cancel_before_the_start_hands_the_job_back(void)
 {
     pthread_t thread;
+    int i, beats;
 
     fake_jobs("q", 2, 300);
     set("worker.concurrency", "1");
@@ -621,7 +622,8 @@ void test_a_cancel_before_the_start_hands_the_job_back(void)
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
     await(&called, 1);
     fake_cancels(2);
-    nap(500); /* a beat or more */
+    beats = fake_calls(FAKE_EXTEND) + 3; /* one was under way, one says so, and that was read */
+    for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < beats; i++) nap(1);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
