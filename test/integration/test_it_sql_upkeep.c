@@ -291,6 +291,20 @@ void test_a_look_at_everything_goes_in_windows_and_comes_round(void)
     TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
 }
 
+/* Whoever deletes live jobs waits as long as somebody has the advisory lock 1. */
+static void hold_deletes_up(void)
+{
+    kit_do(a, "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS"
+              " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';"
+              "CREATE TRIGGER stay BEFORE DELETE ON pgwork.live_job"
+              " FOR EACH STATEMENT EXECUTE FUNCTION stay()");
+}
+
+static void let_deletes_pass(void)
+{
+    kit_do(a, "DROP FUNCTION stay() CASCADE");
+}
+
 /* One that is cancelled was too long: the next one is shorter. */
 void test_a_look_at_everything_that_is_cancelled_leaves_a_trace(void)
 {
@@ -300,17 +314,14 @@ void test_a_look_at_everything_that_is_cancelled_leaves_a_trace(void)
     fill("q", 100000);
     kit_do(a, "SELECT setval('pgwork.look', 40)");
     size = kit_number(a, "SELECT floor(log(2, last_value)) FROM pgwork.place");
-    kit_do(a, "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS"
-              " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';"
-              "CREATE TRIGGER stay BEFORE DELETE ON pgwork.live_job"
-              " FOR EACH STATEMENT EXECUTE FUNCTION stay()");
+    hold_deletes_up();
     kit_claim(a, "q", 1, &job);
     kit_expire(a, "q");
     kit_do(c, "SELECT pg_advisory_lock(1)");
     kit_do(b, "SET lock_timeout = '10ms'");
     kit_refused(b, "55P03", "lock timeout", "SELECT pgwork.reap()");
     kit_do(c, "SELECT pg_advisory_unlock(1)");
-    kit_do(a, "DROP FUNCTION stay() CASCADE");
+    let_deletes_pass();
     TEST_ASSERT_EQUAL_INT64(size - 4 > 16 ? size - 4 : 16,
                             kit_number(a, "SELECT last_value & 63 FROM pgwork.look"));
     TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
@@ -554,10 +565,7 @@ void test_prune_leaves_a_queue_alone_that_is_just_being_made(void)
 
     kit_do(a, "SELECT pgwork.queue_create('old')");
     kit_do(a, "SELECT pgwork.queue_drop('old')");
-    kit_do(a, "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS"
-              " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';"
-              "CREATE TRIGGER stay BEFORE DELETE ON pgwork.live_job"
-              " FOR EACH STATEMENT EXECUTE FUNCTION stay()");
+    hold_deletes_up();
     kit_do(c, "SELECT pg_advisory_lock(1)");
     kit_do(a, "BEGIN");
     kit_put(a, "new");
@@ -567,7 +575,7 @@ void test_prune_leaves_a_queue_alone_that_is_just_being_made(void)
     kit_do(a, "COMMIT");
     kit_do(c, "SELECT pg_advisory_unlock(1)");
     pruned = strtoll(kit_answer(b), NULL, 10);
-    kit_do(a, "DROP FUNCTION stay() CASCADE");
+    let_deletes_pass();
     TEST_ASSERT_EQUAL_INT64(0, pruned);
     TEST_ASSERT_EQUAL_STRING("1 0 1 0 0", kit_places(a, "new"));
     TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT pgwork.prune()"));
