@@ -1,0 +1,80 @@
+/* A test that hangs says which one it is, where it stands and what the server's sessions do, to the
+ * file PGW_TEST_HANGS or to stderr, and is over. Linked into every test; counts in minutes, so that
+ * no machine is too slow. */
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#endif
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unity.h"
+
+#define TICK_S     60
+#define TICKS_MAX  4 /* without the next test being begun */
+#define FRAMES_MAX 40
+
+static void say_where(int fd)
+{
+#if __has_include(<execinfo.h>)
+    void *frames[FRAMES_MAX];
+
+    backtrace_symbols_fd(frames, backtrace(frames, FRAMES_MAX), fd);
+#endif
+}
+
+static void say_what_the_server_does(int fd)
+{
+    pid_t child = getenv("PGHOST") != NULL ? fork() : -1;
+
+    if (child < 0) return;
+    if (child == 0) {
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+        alarm(10);
+        execlp("psql", "psql", "-qXAtc",
+               "SELECT pid, datname, application_name, state, wait_event_type, wait_event,"
+               " pg_blocking_pids(pid), now() - state_change,"
+               " left(regexp_replace(query, '\\s+', ' ', 'g'), 200)"
+               " FROM pg_stat_activity WHERE datname IS NOT NULL ORDER BY datname, pid",
+               (char *)NULL);
+        _exit(127);
+    }
+    waitpid(child, NULL, 0);
+}
+
+/* Nothing here is safe in a handler by the book; but the process is at its end. */
+static void look(int sig)
+{
+    static UNITY_COUNTER_TYPE test;
+    static int ticks;
+    const char *path = getenv("PGW_TEST_HANGS");
+    int fd = -1;
+
+    (void)sig;
+    alarm(TICK_S);
+    if (test != Unity.NumberOfTests) {
+        test = Unity.NumberOfTests;
+        ticks = 0;
+    }
+    if (++ticks < TICKS_MAX) return;
+    alarm(0);
+    if (path != NULL) fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (fd < 0) fd = STDERR_FILENO;
+    dprintf(fd, "HANGS %s: %s\n", Unity.TestFile, Unity.CurrentTestName);
+    say_where(fd);
+    say_what_the_server_does(fd);
+    fflush(NULL);
+    abort();
+}
+
+__attribute__((constructor)) static void watch(void)
+{
+    struct sigaction act = {.sa_handler = look, .sa_flags = SA_RESTART};
+
+    sigaction(SIGALRM, &act, NULL);
+    alarm(TICK_S);
+}
