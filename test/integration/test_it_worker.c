@@ -622,6 +622,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     pgw_ref ref;
     pid_t pid;
 
+    set("worker.lease_ms", "2000"); /* else a machine that stalls is frozen enough */
     pid = spawn(frozen);
     TEST_ASSERT_EQUAL_INT('r', hear());
     kill(pid, SIGSTOP);
@@ -687,12 +688,14 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
 {
     const int64_t id = only_job();
     pthread_t thread;
-    pgw_worker *w = start(until_signalled, &thread);
+    pgw_worker *w;
     pgw_worker_stats s;
     int i;
 
+    set("worker.lease_ms", "2000");
+    w = start(until_signalled, &thread);
     await(&called, 1);
-    for (i = 0; i < 100; i++) { /* three leases long */
+    for (i = 0; i < 250; i++) { /* more than two leases long */
         must(pgw_reaper_tick(h, NULL, NULL));
         nap(20);
     }

@@ -5,9 +5,13 @@
 #include <execinfo.h>
 #endif
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,10 +75,20 @@ static void look(int sig)
     abort();
 }
 
+/* A child that a failed test leaves behind would keep whoever reads what the tests print waiting.
+ */
+static void die_with_the_parent(void)
+{
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+}
+
 __attribute__((constructor)) static void watch(void)
 {
     struct sigaction act = {.sa_handler = look, .sa_flags = SA_RESTART};
 
+    pthread_atfork(NULL, NULL, die_with_the_parent);
     sigaction(SIGALRM, &act, NULL);
     alarm(TICK_S);
 }
