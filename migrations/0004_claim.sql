@@ -309,6 +309,9 @@ BEGIN
     END IF; -- else its own marks are nearer
     hint[2] := CASE WHEN known THEN hint[2] ELSE 0 END;
     hint[3] := s.at + greatest(50, s.pause);
+    IF now_ms >= hint[3] THEN
+        hint[3] := 0; -- old by now, whatever it was when the claim began
+    END IF;
     hint[4] := now_ms + CASE WHEN late IS NULL THEN greatest(500 + 500 * random(), s.pause) ELSE 50 END;
     PERFORM set_config(pgwork._hint(queue), hint::text, false);
     IF late IS NOT NULL THEN -- for this claim only, which renews no marks

@@ -898,6 +898,28 @@ void test_a_survey_of_later_has_a_row_of_its_own_and_no_other_stays(void)
     }
 }
 
+/* What another session saw was fresh when the claim began, and was not any more when it was read.
+ */
+void test_a_claim_that_was_held_up_trusts_no_survey_that_is_old_by_then(void)
+{
+    struct took job, none;
+
+    fill(1);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(busy, "q", 1, &job));
+    kit_do(late, "BEGIN; SELECT pgwork.enqueue('q')");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(busy, "q", 1, &none)); /* and it surveys */
+    kit_do(other, "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE", job.id);
+    kit_do(watch, "UPDATE pgwork.survey SET at = " NOW);
+    kit_send(late,
+             "SELECT count(*) FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')"
+             " WHERE attempt > 0",
+             job.id, job.token);
+    kit_blocked(late, other);
+    kit_sleep_ms(60);
+    kit_do(other, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("1", kit_answer(late)); /* its own transaction has brought it */
+}
+
 void test_a_survey_that_is_rolled_back_has_not_been(void)
 {
     long long id;
