@@ -89,7 +89,7 @@ void setUp(void)
     set("schema.check", "on");
     snprintf(queue, sizeof(queue), "queue %d", number++);
     queues[0] = queue;
-    o.lease_ms = 600;
+    o.lease_ms = 5000; /* no machine stalls for so long */
     o.retention_ms = 3600000;
     o.max_attempts = 3;
     o.backoff_ms = 0;
@@ -160,6 +160,12 @@ static const char *state_of(int64_t id)
     snprintf(sql, sizeof(sql), "SELECT state FROM pgwork.job WHERE queue = '%s' AND id = %lld",
              queue, (long long)id);
     return pgtemp_value(sql);
+}
+
+/* Where a test waits for its end, or for a beat, of which there are three in a lease. */
+static void short_leases(void)
+{
+    set("worker.lease_ms", "600");
 }
 
 static int64_t only_job(void)
@@ -536,6 +542,7 @@ void test_the_jobs_of_a_killed_worker_are_done_by_another(void)
     int i;
 
     enqueue(10);
+    short_leases();
     set("worker.concurrency", "2");
     set("worker.prefetch", "4");
     pid = spawn(for_ever);
@@ -577,6 +584,7 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
     int64_t id;
     int killed = 0, i;
 
+    short_leases();
     enqueue(20);
     poison.kind = "poison";
     must(pgw_enqueue(h, &id, queue, &poison, NULL));
@@ -622,7 +630,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     pgw_ref ref;
     pid_t pid;
 
-    set("worker.lease_ms", "2000"); /* else a machine that stalls is frozen enough */
+    set("worker.lease_ms", "2000"); /* no longer than needed, but a stall is not to end it */
     pid = spawn(frozen);
     TEST_ASSERT_EQUAL_INT('r', hear());
     kill(pid, SIGSTOP);
@@ -730,6 +738,7 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     pgw_worker *w;
     pgw_status outcome;
 
+    short_leases();
     set("worker.concurrency", "1");
     w = start(until_signalled, &thread);
     await(&called, 1);
@@ -779,6 +788,7 @@ void test_who_ignores_the_timeout_loses_the_job(void)
     pgw_worker_stats s;
     pthread_t reaper;
 
+    short_leases();
     set("worker.job_timeout_ms", "100");
     set("worker.stop_ms", "100");
     set("worker.max_jobs", "1");
@@ -799,14 +809,17 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
     pgw_worker *w;
     pgw_worker_stats s;
     char sql[200];
+    int i;
 
     enqueue(50);
     set("worker.concurrency", "2");
     set("worker.prefetch", "10");
+    set("worker.lease_ms", "2000");
     w = start(until_signalled, &thread);
     await(&called, 2);
     pgw_stop_notify(stop);
-    nap(1000); /* longer than the lease: those that run keep it */
+    for (i = 0; i < PATIENCE_MS && jobs_in("ready") < 48; i++) nap(1);
+    nap(2500); /* longer than the lease: those that run keep it */
     TEST_ASSERT_EQUAL_INT64(48, jobs_in("ready"));
     TEST_ASSERT_EQUAL_INT64(2, jobs_in("leased"));
     snprintf(sql, sizeof(sql),
@@ -931,6 +944,7 @@ void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
     o.max_attempts = 1000; /* a claim whose answer is lost charges one */
     must(pgw_queue_set(h, queue, &o));
     enqueue(2000);
+    short_leases();
     set("worker.drain", "off");
     set("worker.prefetch", "50");
     set("reconnect.base_ms", "1");
