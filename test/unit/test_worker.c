@@ -463,12 +463,13 @@ void test_a_schema_that_is_missing_ends_the_run_at_once(void)
 void test_a_long_job_keeps_its_lease(void)
 {
     pthread_t thread;
+    int i;
 
-    fake_jobs("q", 1, 300);
+    fake_jobs("q", 1, 2000);
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
     await(&called, 1);
-    nap(1000);
+    for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) <= 3; i++) nap(1); /* longer than a lease */
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
     stats.struct_size = sizeof(stats);
