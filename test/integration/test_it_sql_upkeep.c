@@ -341,7 +341,7 @@ void test_promotes_do_not_walk_over_the_remains_again_and_again(void)
     for (long long end = kit_ms() + 60000; n >= GONE && kit_ms() < end; kit_sleep_ms(100))
         n = walked("delayed_job_due", "pgwork.promote()");
     TEST_ASSERT_LESS_THAN_INT64(GONE, n);
-    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 200)"); /* by a later look */
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 200)");    /* by a later look */
     kit_do(b, "SELECT set_config('pgwork.promote', '', false)"); /* had the last one been slow */
     n = 0;
     for (long long end = kit_ms() + 60000; n == 0 && kit_ms() < end; kit_sleep_ms(10))
