@@ -367,7 +367,7 @@ void test_R13_a_host_that_says_nothing_is_passed_over(void)
     TEST_ASSERT_EQUAL_INT(0, getsockname(fd, (struct sockaddr *)&at, &size));
     snprintf(dsn, sizeof(dsn), "%s host=127.0.0.1,%s port=%d,%s", pgtemp_dsn(), getenv("PGHOST"),
              ntohs(at.sin_port), getenv("PGPORT"));
-    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "300"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
     TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
     close(fd);
 }
@@ -858,7 +858,7 @@ void test_open_does_not_hide_a_session_lost_in_its_setup(void)
 void test_a_server_that_is_silent_while_connecting_is_asked_again(void)
 {
     w = wire_open();
-    TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "connect.timeout_ms", "300"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "connect.timeout_ms", "2000"));
     TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
     wire_at(w, 'R', 1, NULL, 0, WIRE_SILENT);
     TEST_ASSERT_EQUAL_STRING("there", answer("SELECT 'there'"));

@@ -629,7 +629,7 @@ void test_behind_a_pooler_waiting_is_polling(void)
     h->pooled = true; /* as the probe finds it: see the tests of the room pq */
     expect(h, PGW_EPOOLED, take(h, &token, "pooled", 1, 0, 1000, true));
     expect(h, PGW_OK, pgw_sema_release(h, "pooled", taken(h, "pooled", 1)));
-    expect(holder, PGW_OK, take(holder, &token, "pooled", 1, 0, 200, false));
+    expect(holder, PGW_OK, take(holder, &token, "pooled", 1, 0, 2000, false));
     refused(h, "pooled", 1, 20);
     expect(h, PGW_OK, take(h, &token, "pooled", 1, LONG_MS, 1000, false));
     expect(h, PGW_OK, pgw_sema_release(h, "pooled", token));

@@ -576,6 +576,8 @@ void test_a_claim_that_is_rolled_back_behind_others(void)
     int back = 0;
 
     set_out();
+    step(late);
+    survey_not(late); /* else the others could not, as long as it is open */
     fill(20);
     kit_do(late, "BEGIN");
     TEST_ASSERT_EQUAL_INT(20, kit_claim(late, "q", 20, jobs));
