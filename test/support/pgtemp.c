@@ -17,7 +17,7 @@
 static char temp_name[64];
 static char temp_dsn[1024];
 static PGconn *temp_conn;
-static pid_t temp_owner, temp_conn_owner;
+static pid_t temp_owner;
 
 static const char *server_dsn(void)
 {
@@ -108,11 +108,8 @@ struct pg_conn *pgtemp_connect(void)
  * on with the next test. */
 struct pg_conn *pgtemp_conn(void)
 {
-    if (temp_conn && getpid() != temp_conn_owner) _exit(99);
-    if (!temp_conn) {
-        temp_conn = pgtemp_connect();
-        temp_conn_owner = getpid();
-    }
+    if (temp_owner && getpid() != temp_owner) _exit(99);
+    if (!temp_conn) temp_conn = pgtemp_connect();
     return temp_conn;
 }
 

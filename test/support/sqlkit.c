@@ -105,9 +105,8 @@ PGconn *kit_open(void)
     if (kit_opened == KIT_CONNS) fail("too many connections", "kit_open");
     kit_conns[kit_opened++] = conn;
     kit_do(conn, "SET application_name = 'holder %d'", kit_opened);
-    kit_do(
-        conn,
-        "SET lock_timeout = '60s'"); /* nobody else ends a wait for a session of the test's own */
+    /* Nobody else ends a wait for a session of the test's own. */
+    kit_do(conn, "SET lock_timeout = '60s'");
     if (kit_few_jobs > 0) kit_do(conn, "SET pgwork.few = %d", kit_few_jobs);
     return conn;
 }
