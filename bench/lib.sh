@@ -27,7 +27,7 @@ migrated() {
     sql -c "DROP DATABASE IF EXISTS $1 WITH (FORCE)" -c "CREATE DATABASE $1" 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
     in_database "$1"
     pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
-    sql -c "SELECT pgwork.queue_create('q')" >/dev/null
+    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('bulk', bulk => true)" >/dev/null
 }
 
 # A smoke run keeps one database for all questions.
@@ -70,7 +70,7 @@ timed() {
     PGOPTIONS="$settled ${also:-}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
         --log --log-prefix="$out/log" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
     # completes what the call before has claimed
-    case $ti_script in claim.pgwork | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
+    case $ti_script in claim.pgwork | claim.pgwork-bulk | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
     case $ti_how in
     -T) ti_until=$(sed -n 's/^initial connection time = \([0-9.]*\) ms/\1/p' "$out/pgbench.out") && ti_until=$(calc "$ti_n - ${ti_until:-0} / 1000") ;;
     -t) ti_until='' ;;
@@ -99,8 +99,14 @@ tables_of() {
     esac
 }
 
-# Waiting or running: for pgwork its own view, whatever its tables are.
-unfinished() { case $1 in pgwork*) sql -c 'SELECT count(*) FROM pgwork.job' ;; *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;; esac; }
+# queue_of WHO: one queue of ours has bundles
+queue_of() { case $1 in *-bulk) echo bulk ;; *) echo q ;; esac; }
+
+# bulk BATCH: that queue's contender, where that is advised
+bulk() { if [ "$1" -ge 100 ]; then echo pgwork-bulk; fi; }
+
+# Waiting or running: for pgwork its own count, whatever its tables are.
+unfinished() { case $1 in pgwork*) sql -c "SELECT ready + leased FROM pgwork.depth('$(queue_of "$1")')" ;; *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;; esac; }
 
 # size_of WHO: tables and indexes, MB
 size_of() { sql -c "SELECT sum(pg_total_relation_size(btrim(t))) / 1048576.0 FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
@@ -112,7 +118,7 @@ put() {
     case $1 in
     # what depends on g is called anew for each
     pgwork*) sql -c "SELECT count(*) FROM generate_series(0, ($2 - 1) / 10000) g CROSS JOIN LATERAL
-                       pgwork.enqueue_many('q', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - 10000 * g, 10000))))" >/dev/null ;;
+                       pgwork.enqueue_many('$(queue_of "$1")', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - 10000 * g, 10000))))" >/dev/null ;;
     onetable*) sql -c "SELECT onetable.enqueue($2, ${3:-60})" >/dev/null ;;
     limit) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
     esac
@@ -214,6 +220,7 @@ claim_scripts() {
 WITH c AS ($lib_claim)
 SELECT coalesce(array_agg(id) FILTER (WHERE attempt > 0)::text, '{}') ids, coalesce(array_agg(token) FILTER (WHERE attempt > 0)::text, '{}') tokens FROM c \\gset
 S
+    sed "s/'q'/'bulk'/" "$out/claim.pgwork.pgbench" >"$out/claim.pgwork-bulk.pgbench"
     script claim.pgwork-2calls <<'S'
 SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim('{q}', :n, 'bench') \gset
 SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);
@@ -234,6 +241,7 @@ S
     script put.pgwork <<'S'
 SELECT count(*) FROM pgwork.enqueue_many('q', array_fill(:payload::jsonb, ARRAY[:n::int]));
 S
+    sed "s/'q'/'bulk'/" "$out/put.pgwork.pgbench" >"$out/put.pgwork-bulk.pgbench"
     script put.pgwork-one <<'S'
 SELECT * FROM pgwork.enqueue('q', :payload::jsonb);
 S

@@ -51,13 +51,14 @@ function per_s(a, b, unit) { return number(a) " against " number(b) (unit == "" 
 
 # claims by 8 clients, of no-op jobs in short rounds or for long, against another contender
 function by_eight(question, batch) { return "clients 8, batch " batch (question == "steady" ? ", for " size["steady"] " s" : "") }
-function versus(question, batch, who, limit, text,   m, a, b, note, ran_out) {
+function versus(question, batch, who, limit, text, ours,   m, a, b, note, ran_out) {
+    if (ours == "") ours = "pgwork"
     m = by_eight(question, batch)
-    a = med(question, m, "pgwork"); b = med(question, m, who)
+    a = med(question, m, ours); b = med(question, m, who)
     note = per_s(a, b)
     if (question == "steady") {
         ran_out = "ran out of jobs, batch " batch ", for " size["steady"] " s"
-        if ((question FS ran_out FS "pgwork") in n) note = "ran out of jobs: pgwork; " note
+        if ((question FS ran_out FS ours) in n) note = "ran out of jobs: " ours "; " note
         if ((question FS ran_out FS who) in n) note = "ran out of jobs: " who "; " note
         if (size["steady"] < 30) note = "asked for " size["steady"] " s; " note
     }
@@ -66,12 +67,15 @@ function versus(question, batch, who, limit, text,   m, a, b, note, ran_out) {
 function claims(question, how,   b, x, best, at, tuned, row) {
     tuned = ", 8 clients" how ", against the tuned one-table queue"
     versus(question, 1000, "onetable", 3, ", batch 1000" tuned)
+    versus(question, 1000, "onetable", 3, ", batch 1000, a queue with bulk" tuned, "pgwork-bulk")
     versus(question, 100, "onetable", 2.5, ", batch 100" tuned)
+    versus(question, 100, "onetable", 2.5, ", batch 100, a queue with bulk" tuned, "pgwork-bulk")
     versus(question, 10, "onetable", 2, ", batch 10" tuned)
     versus(question, 1, "onetable", 1.5, ", batch 1" tuned)
     versus(question, 1, "limit", 0.7, ", batch 1, 8 clients" how ", against a bare DELETE RETURNING of one row")
     for (b = 1; b <= 1000; b *= 10) { x = med(question, by_eight(question, b), "pgwork"); if (x > best + 0) { best = x; at = b } }
     versus(question, at, "limit", 0.6, " at its best batch" (at ? " (" at ")" : "") how ", against a bare DELETE RETURNING of as many")
+    versus(question, 1000, "limit", 0.6, ", batch 1000, a queue with bulk" how ", against a bare DELETE RETURNING of as many", "pgwork-bulk")
 }
 function against(name, other, limit, question, measure, who,   a, b) { # the same measure of two contenders
     a = med(question, measure, who); b = med(question, measure, other)
@@ -89,11 +93,14 @@ function best_of(who, most,   k, part, x, best) {
     }
     return best
 }
-function peer(who, name,   a, b) {
-    a = best_of("pgwork-lib", 100); b = best_of(who, 100)
-    target("our library against " name ", batch up to 100", ">=", 10, ratio(a, b), "x", per_s(a, b), ratio(best_of("limit", 100), b))
-    a = best_of("pgwork-lib", 1e9); b = best_of(who, 1e9)
-    target("our library against " name ", each at its best batch", ">=", 10, ratio(a, b), "x", per_s(a, b), ratio(best_of("limit", 1e9), b))
+function peer(who, name,   a, b, i, most, bulk) {
+    for (i = 0; i < 4; i++) {
+        most = i < 2 ? 100 : 1e9
+        bulk = i % 2
+        a = best_of("pgwork-lib" (bulk ? "-bulk" : ""), most); b = best_of(who, most)
+        target("our library against " name (i < 2 ? ", batch up to 100" : ", each at its best batch") (bulk ? ", a queue with bulk" : ""), ">=", 10, ratio(a, b), "x",
+            per_s(a, b), ratio(best_of("limit", most), b))
+    }
 }
 
 function of_queues(what) { return ratio(med("queues", what " out of so many queues", size["queues"]), med("queues", what " out of so many queues", "1")) }
@@ -104,15 +111,39 @@ function best_count(batch, who,   c, x, best, at) {
     return at
 }
 
+function crowd(batch, who, how,   at, bare_at, x, best) {
+    at = best_count(batch, who); bare_at = best_count(batch, "limit")
+    x = med("claim", "clients 256, batch " batch, who); best = med("claim", "clients " at ", batch " batch, who)
+    target("256 clients, batch " batch how ", against the best of fewer" (at && x != "" ? " (" at ")" : ""), ">=", 0.9, ratio(x, best), "x", per_s(x, best),
+        ratio(med("claim", "clients 256, batch " batch, "limit"), med("claim", "clients " bare_at ", batch " batch, "limit")))
+}
+
+function pinned(measure, held, who) { return ratio(med("pin", measure held, who), med("pin", measure "no", who)) }
+function pins(who, how,   long, end, rest, i, held, name) {
+    long = size["pin"] >= 1800 ? "" : "asked for " size["pin"] " s"
+    end = " in the last fifth of " size["pin"] " s, held: "
+    rest = "size after " size["rest"] " s of rest, held: "
+    for (i = 1; i <= 2; i++) {
+        held = i == 1 ? "snapshot" : "writer"
+        name = (i == 1 ? "snapshot" : "writing transaction") " held" how ": "
+        target(name "throughput, against clean", ">=", i == 1 ? 0.95 : 0.8, pinned("throughput" end, held, who), "x", long)
+        if (i == 1) target(name "p99 of claim and complete, against clean", "<=", 1.5, pinned("p99 of claim and complete" end, held, who), "x", long)
+        else target(name "its jobs claimed after its commit, within", "<=", 1000, med("pin", "its own jobs claimed after the commit, within, held: writer", who), "ms", long)
+        target(name "size after " size["rest"] + 0 " s of rest, against clean", "<=", 2, pinned(rest, held, who), "x", size["rest"] >= 300 ? "" : long)
+    }
+}
+
 END {
     claims("claim", ", just vacuumed")
     claims("steady", ", for 30 s, autovacuum at work")
     peer("graphile", "Graphile Worker")
     peer("pgboss", "pg-boss")
 
-    for (t = 0; t <= 4; t += 4) {
-        m = t " handler threads, prefetch 1000"
-        target("worker runtime, one process, no-op jobs, " (t ? t " handler threads" : "no threads"), ">=", 100000, med("worker", m, "pgwork-lib"), "jobs/s")
+    for (i = 0; i < 4; i++) {
+        t = i < 2 ? 0 : 4
+        bulk = i % 2 ? ", bulk" : ""
+        m = t " handler threads, prefetch 1000" bulk
+        target("worker runtime, one process, no-op jobs, " (t ? t " handler threads" : "no threads") (bulk ? ", a queue with bulk" : ""), ">=", 100000, med("worker", m, "pgwork-lib"), "jobs/s")
         against("the same against its SQL alone", "(its SQL alone, one client, batch 1000)", 0.8, "worker", m, "pgwork-lib")
     }
     against("enqueue by COPY, against raw COPY into the same columns and one index", "limit", 0.8, "enqueue", "COPY, one producer", "pgwork-lib")
@@ -128,30 +159,17 @@ END {
         }
     }
 
-    long = size["pin"] >= 1800 ? "" : "asked for " size["pin"] " s"
-    end = " in the last fifth of " size["pin"] " s, held: "
-    for (i = 1; i <= 2; i++) {
-        held = i == 1 ? "snapshot" : "writer"
-        target((i == 1 ? "snapshot" : "writing transaction") " held: throughput, against clean", ">=", i == 1 ? 0.95 : 0.8,
-            ratio(med("pin", "throughput" end held, "pgwork"), med("pin", "throughput" end "no", "pgwork")), "x", long)
-        if (i == 1) target("snapshot held: p99 of claim and complete, against clean", "<=", 1.5,
-            ratio(med("pin", "p99 of claim and complete" end held, "pgwork"), med("pin", "p99 of claim and complete" end "no", "pgwork")), "x", long)
-        else target("writing transaction held: its jobs claimed after its commit, within", "<=", 1000,
-            med("pin", "its own jobs claimed after the commit, within, held: writer", "pgwork"), "ms", long)
-        m = "size after " size["rest"] " s of rest, held: "
-        target((i == 1 ? "snapshot" : "writing transaction") " held: size after " size["rest"] + 0 " s of rest, against clean", "<=", 2,
-            ratio(med("pin", m held, "pgwork"), med("pin", m "no", "pgwork")), "x", size["rest"] >= 300 ? "" : long)
-    }
+    pins("pgwork", "")
+    pins("pgwork-bulk", ", a queue with bulk")
 
     for (b = 1; b <= 1000; b *= 10) {
-        at = best_count(b, "pgwork"); bare_at = best_count(b, "limit")
-        x = med("claim", "clients 256, batch " b, "pgwork"); best = med("claim", "clients " at ", batch " b, "pgwork")
-        target("256 clients, batch " b ", against the best of fewer" (at && x != "" ? " (" at ")" : ""), ">=", 0.9, ratio(x, best), "x", per_s(x, best),
-            ratio(med("claim", "clients 256, batch " b, "limit"), med("claim", "clients " bare_at ", batch " b, "limit")))
+        crowd(b, "pgwork", "")
+        if (b >= 100) crowd(b, "pgwork-bulk", ", a queue with bulk")
     }
     a = med("backlog", "p99 of a call before " size["backlog"] " jobs", "pgwork"); b = med("backlog", "p99 of a call before 10000 jobs", "pgwork")
     target("p99 of claim and complete, batch 1, backlog of 50,000,000 against 10,000", "<=", 1.2, ratio(a, b), "x", size["backlog"] >= 5e7 ? "" : "asked with " size["backlog"])
     target("WAL of a 100-byte job from enqueue to complete, batch 100", "<=", 500, med("wal", "WAL, batch 100", "pgwork"), "bytes")
+    target("WAL of a 100-byte job from enqueue to complete, batch 100, a queue with bulk", "<=", 500, med("wal", "WAL, batch 100", "pgwork-bulk"), "bytes")
     q = size["queues"] >= 10000 ? "" : "asked with " size["queues"]
     target("10,000 queues against 1", ">=", 0.9, of_queues("batch 10"), "x", q, of_queues("bare deletes of 10"))
 

@@ -14,6 +14,9 @@
 -- is to delete that row. Who finishes some of them only writes down in pack_out which, and leaves the pack's
 -- row alone: transactions that finish jobs of one pack do not wait for each other.
 -- A claim that meets a job with something of its own (retried, keyed, large: see _traits()) makes no pack.
+--
+-- In a queue with `bulk`, plain jobs that are enqueued together share a row from the beginning: a bundle, at the place of its first
+-- job. A claim that wants them all moves it into a pack as it is. One that wants fewer opens it: its jobs become rows that are handed back.
 
 DO $$
 DECLARE
@@ -62,7 +65,9 @@ CREATE TABLE pgwork.queue (
     draining       boolean NOT NULL DEFAULT false, -- no enqueues
     notify         boolean NOT NULL DEFAULT true,  -- wake sleeping workers
     priorities     integer NOT NULL DEFAULT 1,     -- bit p: priority p has been used; spares claims empty lanes
+    bulk           boolean NOT NULL DEFAULT false, -- make bundles
     suspects       boolean NOT NULL DEFAULT false, -- jobs wait whose holder died; the reaper keeps it true to the facts
+    bundles        boolean NOT NULL DEFAULT false, -- bundles may wait; so does that
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -77,7 +82,7 @@ CREATE TABLE pgwork.live_job (
     queue        integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1,
     attempt      smallint NOT NULL DEFAULT 0,
-    flags        smallint NOT NULL DEFAULT 0, -- 1 cancel asked, 2 its holder died: claim it alone, 4 has a unique key to free at its end
+    flags        smallint NOT NULL DEFAULT 0, -- 1 cancel asked, 2 its holder died: claim it alone, 4 has a unique key to free at its end, 8 a bundle
     max_attempts smallint,                    -- NULL: as the queue says
     lease_ms     integer,                     -- NULL: as the claim, else the queue says
     id           bigint,
@@ -87,13 +92,19 @@ CREATE TABLE pgwork.live_job (
     error        text,
     tags         text[],
     payload      jsonb,
-    body         bytea
+    body         bytea,
+    jobs         smallint,                    -- a bundle: how many ...
+    last_id      bigint,
+    all_ids      bigint[],                    -- ... and what rows of their own would hold
+    all_kinds    text[],
+    all_payloads jsonb[]
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 -- It has no primary key: without this each claim would fail as soon as somebody publishes all tables.
 ALTER TABLE pgwork.live_job REPLICA IDENTITY FULL;
 CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;
+CREATE INDEX live_job_bundle ON pgwork.live_job (queue, lane, pos) WHERE jobs IS NOT NULL;
 
 CREATE TABLE pgwork.pack (
     number      bigint NOT NULL,      -- a place, drawn by the claim: higher than those of its jobs
@@ -117,9 +128,11 @@ CREATE TABLE pgwork.pack (
 -- Jobs are much alike: lz4 saves a third of a claim's WAL, and no less time than it takes. The other method takes more.
 DO $$
 BEGIN
+    ALTER TABLE pgwork.live_job ALTER all_ids SET COMPRESSION lz4, ALTER all_kinds SET COMPRESSION lz4, ALTER all_payloads SET COMPRESSION lz4;
     ALTER TABLE pgwork.pack ALTER ids SET COMPRESSION lz4, ALTER lanes SET COMPRESSION lz4, ALTER created SET COMPRESSION lz4,
         ALTER kinds SET COMPRESSION lz4, ALTER payloads SET COMPRESSION lz4, ALTER bodies SET COMPRESSION lz4;
 EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
+    ALTER TABLE pgwork.live_job ALTER all_ids SET STORAGE EXTERNAL, ALTER all_kinds SET STORAGE EXTERNAL, ALTER all_payloads SET STORAGE EXTERNAL;
     ALTER TABLE pgwork.pack ALTER ids SET STORAGE EXTERNAL, ALTER lanes SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL,
         ALTER kinds SET STORAGE EXTERNAL, ALTER payloads SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
 END $$;

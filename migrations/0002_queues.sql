@@ -62,19 +62,19 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, bulk boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
     IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = queue_create.queue) THEN -- or it would draw a number
         INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
     END IF;
-    PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes, notify);
+    PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes, notify, bulk);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, bulk boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -93,10 +93,12 @@ BEGIN
            backoff_cap_ms = coalesce(queue_set.backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(queue_set.retention_ms, t.retention_ms),
            max_bytes = coalesce(queue_set.max_bytes, t.max_bytes),
-           notify = coalesce(queue_set.notify, t.notify)
+           notify = coalesce(queue_set.notify, t.notify),
+           bulk = coalesce(queue_set.bulk, t.bulk),
+           bundles = t.bundles OR queue_set.bulk IS TRUE -- before the first one is made
      WHERE t.id = q.id
        AND num_nonnulls(queue_set.lease_ms, queue_set.max_attempts, queue_set.backoff_ms, queue_set.backoff_cap_ms,
-                        queue_set.retention_ms, queue_set.max_bytes, queue_set.notify) > 0;
+                        queue_set.retention_ms, queue_set.max_bytes, queue_set.notify, queue_set.bulk) > 0;
 END $$;
 
 CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
@@ -138,11 +140,11 @@ BEGIN
         WITH t AS MATERIALIZED (
             SELECT j.ctid FROM pgwork.live_job j WHERE j.queue = q.id AND j.token IS NULL FOR UPDATE SKIP LOCKED
         ), d AS (
-            DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.token IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key
+            DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.token IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
         ), k AS (
             DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
         )
-        SELECT count(*) INTO n_part FROM d;
+        SELECT coalesce(sum(d.jobs), 0) INTO n_part FROM d;
         gone := gone + n_part;
     END IF;
     IF state IN ('delayed', 'all') THEN
@@ -208,8 +210,9 @@ BEGIN
       FROM (SELECT cardinality(p.ids) - (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number) AS n
               FROM pgwork.pack p WHERE p.queue = q.id LIMIT at_most) s;
     -- One scan from the front: leased jobs lie before the ready ones of their lane.
-    SELECT count(*) FILTER (WHERE s.token IS NULL), packed + count(s.token) INTO ready, leased
-      FROM (SELECT j.token FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most - packed) s;
+    SELECT coalesce(sum(coalesce(s.jobs, 1)) FILTER (WHERE s.token IS NULL), 0), packed + count(s.token) INTO ready, leased
+      FROM (SELECT j.token, j.jobs FROM pgwork.live_job j WHERE j.queue = q.id ORDER BY j.lane, j.pos LIMIT at_most - packed) s;
+    ready := least(ready, at_most - leased);
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
@@ -291,8 +294,8 @@ BEGIN
      WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note.queue AND s.priorities & used <> used FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
 
-COMMENT ON FUNCTION pgwork.queue_create(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS 'Makes a queue; when it is there, sets what is given.';
-COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS 'Changes settings of a queue; NULL leaves one as it is.';
+COMMENT ON FUNCTION pgwork.queue_create(text, bigint, integer, bigint, bigint, bigint, integer, boolean, boolean) IS 'Makes a queue; when it is there, sets what is given.';
+COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigint, integer, boolean, boolean) IS 'Changes settings of a queue; NULL leaves one as it is.';
 COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume(); enqueues go on.';
 COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(); claims go on.';
 COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';

@@ -4,24 +4,32 @@
 -- would be planned at every call.)
 -- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
 -- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
-CREATE FUNCTION pgwork._find(queue integer, id bigint) RETURNS TABLE (lane smallint, pos bigint, leased boolean)
+CREATE FUNCTION pgwork._find(queue integer, id bigint) RETURNS TABLE (lane smallint, pos bigint, leased boolean, bundle boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT j.lane, j.pos, j.token IS NOT NULL
+    SELECT j.lane, j.pos, j.token IS NOT NULL, false
       FROM (SELECT _find.queue AS queue, l::smallint AS lane, _find.id AS pos FROM generate_series(0, 19) l OFFSET 0) p
-      JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
+      JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL AND j.jobs IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
         RETURN QUERY
-        SELECT j.lane, j.pos, j.token IS NOT NULL FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id;
+        SELECT j.lane, j.pos, j.token IS NOT NULL, false FROM pgwork.live_job j WHERE j.queue = _find.queue AND j.id = _find.id;
     END IF;
     IF NOT FOUND THEN
         RETURN QUERY
-        SELECT 31::smallint, p.number, true FROM pgwork.pack p
+        SELECT j.lane, j.pos, false, true
+          FROM (SELECT _find.queue AS queue, l::smallint AS lane FROM generate_series(1, 19, 2) l OFFSET 0) p
+          JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.jobs IS NOT NULL
+           AND j.pos BETWEEN greatest(_find.id, 1000000) - 1000000 AND _find.id AND j.last_id >= _find.id AND _find.id = ANY (j.all_ids) -- a bundle is never wider
+         LIMIT 1;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN QUERY
+        SELECT 31::smallint, p.number, true, false FROM pgwork.pack p
          WHERE p.queue = _find.queue AND p.number > _find.id AND _find.id BETWEEN p.first_id AND p.last_id AND _find.id = ANY (p.ids)
            AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = _find.id OFFSET 0);
     END IF;
@@ -258,7 +266,7 @@ BEGIN
       FROM pgwork.queue t
      CROSS JOIN unnest(payloads) u (payload) -- a loop, whatever the plan: in their order
      WHERE t.name = enqueue_many.queue AND t.priorities & 1 = 1
-       AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue_many.payloads), enqueue_many.kinds,
+       AND num_nonnulls(pg_current_xact_id(), nullif(t.draining OR t.bulk AND n > 32, false), pg_column_compression(enqueue_many.payloads), enqueue_many.kinds,
                         enqueue_many.bodies, enqueue_many.priorities, enqueue_many.run_ats, enqueue_many.delays_ms, enqueue_many.max_attempts,
                         enqueue_many.leases_ms, enqueue_many.tags, enqueue_many.keys, enqueue_many.op) = 1
        AND pg_column_size(enqueue_many.payloads) <= CASE WHEN key_scope = 'unfinished' AND key_policy = 'skip' THEN t.max_bytes END
@@ -336,11 +344,22 @@ BEGIN
             PERFORM pgwork._note(q.id, used);
         END IF;
         IF NOT later AND num_nonnulls(bodies, max_attempts, leases_ms, tags) = 0 THEN
-            INSERT INTO pgwork.live_job (pos, queue, lane, kind, payload)
-            SELECT u.id, q.id,
-                   2 * coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0) + 1,
-                   coalesce(u.kind, CASE WHEN cardinality(kinds) = 1 THEN kinds[1] END, ''), u.payload
-              FROM unnest(new_ids, payloads, kinds, priorities) AS u (id, payload, kind, priority);
+            IF q.bulk AND n > 32 AND pg_column_size(payloads) < 2000::bigint * n AND new_ids[n] - new_ids[1] < 1000000 THEN
+                INSERT INTO pgwork.live_job (pos, queue, lane, flags, jobs, last_id, all_ids, all_kinds, all_payloads)
+                SELECT min(u.id), q.id, u.lane, 8, count(*), max(u.id), array_agg(u.id), array_agg(u.kind), array_agg(u.payload)
+                  FROM (SELECT u.id, u.i, u.payload,
+                               2 * coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0) + 1 AS lane,
+                               coalesce(u.kind, CASE WHEN cardinality(kinds) = 1 THEN kinds[1] END, '') AS kind
+                          FROM unnest(new_ids, payloads, kinds, priorities) WITH ORDINALITY AS u (id, payload, kind, priority, i)
+                         ORDER BY u.i OFFSET 0) u
+                 GROUP BY (u.i - 1) / 100, u.lane ORDER BY 1;
+            ELSE
+                INSERT INTO pgwork.live_job (pos, queue, lane, kind, payload)
+                SELECT u.id, q.id,
+                       2 * coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0) + 1,
+                       coalesce(u.kind, CASE WHEN cardinality(kinds) = 1 THEN kinds[1] END, ''), u.payload
+                  FROM unnest(new_ids, payloads, kinds, priorities) AS u (id, payload, kind, priority);
+            END IF;
         ELSE
             WITH new AS MATERIALIZED (
                 SELECT u.id, u.payload,
@@ -402,6 +421,22 @@ BEGIN
                 UPDATE pgwork.live_job j SET flags = j.flags | 1
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL;
                 status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
+            ELSIF FOUND AND place.bundle THEN
+                SELECT one AS id, j.created_at, (j.lane / 2)::smallint AS priority, j.attempt, j.all_kinds[i] AS kind, NULL::text AS key, NULL::text[] AS tags,
+                       j.all_payloads[i] AS payload, j.jobs, i INTO gone
+                  FROM pgwork.live_job j CROSS JOIN LATERAL (SELECT array_position(j.all_ids, one) AS i OFFSET 0) i
+                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.jobs IS NOT NULL AND one = ANY (j.all_ids) FOR UPDATE OF j;
+                status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
+                IF status = 'gone' THEN
+                    NULL;
+                ELSIF gone.jobs > 1 THEN
+                    UPDATE pgwork.live_job j
+                       SET jobs = j.jobs - 1, all_ids = j.all_ids[:gone.i - 1] || j.all_ids[gone.i + 1:], all_kinds = j.all_kinds[:gone.i - 1] || j.all_kinds[gone.i + 1:],
+                           all_payloads = j.all_payloads[:gone.i - 1] || j.all_payloads[gone.i + 1:]
+                     WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.jobs IS NOT NULL;
+                ELSE
+                    DELETE FROM pgwork.live_job j WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.jobs = 1;
+                END IF;
             ELSIF FOUND THEN
                 DELETE FROM pgwork.live_job j
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NULL

@@ -184,9 +184,9 @@ BEGIN
             new.used := new.used | (SELECT bit_or(CASE WHEN b.pos IS NULL THEN 0 ELSE 1 << (b.i - 1)::integer / 2 END) FROM unnest(below.pos) WITH ORDINALITY b (pos, i));
             new.back := new.back OR (SELECT bool_or(b.held <> ALL (running::xid[])) FROM unnest(below.pos, below.held) b (pos, held) WHERE b.pos IS NOT NULL);
             -- Who asked for more than lie together there would walk on to where the others are.
-            SELECT nullif(count(*), 0) INTO new.late
+            SELECT sum(coalesce(j.jobs, 1)) INTO new.late
               FROM unnest(new.strays, last.floors) WITH ORDINALITY l (stray, floor, i)
-             CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+             CROSS JOIN LATERAL (SELECT j.jobs FROM pgwork.live_job j
                                   WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos BETWEEN l.stray AND l.stray + 1000 AND j.token IS NULL
                                     AND j.xmax <> ALL (running::xid[])
                                   LIMIT 1000) j
@@ -422,6 +422,14 @@ DECLARE
     newest integer;
     running xid[];
     alone boolean;
+    any_bundle boolean;
+    head_lane smallint;
+    head_pos bigint;
+    head_jobs integer; -- NULL: no bundle
+    held_lane integer; -- up to this one others hold all bundles
+    bundle_lane smallint;
+    bundle_pos bigint;
+    came boolean; -- something of this queue
     picked tid[];
     traits integer;
     first bigint;
@@ -446,7 +454,7 @@ BEGIN
                    AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
                    AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
                 RETURNING t.lease_ms, t.max_attempts, set_config('pgwork.accepted', stamp, true),
-                          CASE WHEN NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
+                          CASE WHEN NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
                SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
@@ -457,7 +465,7 @@ BEGIN
                               CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                    WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                                      AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
-                                                     AND j.flags & 2 = 0 AND j.xmax = '0'
+                                                     AND j.flags & 10 = 0 AND j.xmax = '0'
                                                    ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                               LIMIT 1)
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
@@ -486,13 +494,13 @@ BEGIN
                   FROM (SELECT set_config('pgwork.accepted', stamp || coalesce(array_agg(d.id), '{}')::text, true) AS ids,
                                CASE WHEN count(*) = coalesce(cardinality(done_ids), 0) THEN short[2] END AS queue FROM d) a
                  CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
-                                      WHERE t.id = a.queue AND t.name = queues[1] AND NOT t.paused AND NOT t.suspects AND t.priorities | short[3] = short[3]
+                                      WHERE t.id = a.queue AND t.name = queues[1] AND NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3]
                                      OFFSET 0) l
                  CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                       WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                         AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END,
                                                              CASE WHEN l.mark & 31 <= shared & 31 THEN shared END) >> 5
-                                        AND j.flags & 2 = 0 AND j.xmax = '0'
+                                        AND j.flags & 10 = 0 AND j.xmax = '0'
                                       ORDER BY j.pos LIMIT n FOR NO KEY UPDATE SKIP LOCKED) j
                  LIMIT n
             )
@@ -547,12 +555,14 @@ BEGIN
         queues := pgwork._by_head(queues);
     END IF;
     FOREACH current_name IN ARRAY queues LOOP
-        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
+        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.bundles, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
         issued := coalesce(pg_sequence_last_value('pgwork.place'), 0);
         hint := nullif(current_setting(pgwork._hint(q.id), true), '');
         surveyed := false;
         sure := false;
+        came := false;
+        held_lane := -1;
         taken := hint[10] <> q.id;
         IF NOT taken THEN -- and there is one
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
@@ -605,54 +615,130 @@ BEGIN
                     wanted := 1;
                 END IF;
             END IF;
-            -- first: nothing is before it in the last lane that had some, nor in those before that lane
-            SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane) INTO picked, traits, first
-              FROM (SELECT j.* FROM unnest(marks) AS l (mark)
-                     CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
-                                           FROM pgwork.live_job j
-                                          WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
-                                            AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
-                                          ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-                     LIMIT wanted) c;
-            got := coalesce(cardinality(picked), 0);
-            IF got = 0 THEN
-                NULL;
-            ELSIF got <= few OR traits & 1 = 1 THEN
-                RETURN QUERY
-                WITH u AS (
-                    UPDATE pgwork.live_job j
-                       SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                           lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
-                     WHERE j.ctid = ANY (picked) AND j.token IS NULL
-                    RETURNING j.*
-                )
-                SELECT q.name, coalesce(u.id, u.pos), u.token, u.attempt::integer, coalesce(u.max_attempts, q.max_attempts)::integer, u.lane / 2,
-                       u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until
-                  FROM u ORDER BY u.lane, u.pos;
-            ELSE
-                number := nextval('pgwork.place');
-                pack_token := (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid;
-                ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
+            any_bundle := false;
+            head_jobs := NULL;
+            IF q.bundles OR sure THEN
+                SELECT h.lane, h.pos, h.jobs INTO head_lane, head_pos, head_jobs
+                  FROM unnest(marks) AS l (mark)
+                 CROSS JOIN LATERAL (SELECT j.lane, j.pos, j.jobs FROM pgwork.live_job j
+                                      WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                        AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                        AND (j.jobs IS NULL OR j.lane > held_lane)
+                                      ORDER BY j.pos LIMIT 1) h
+                 LIMIT 1;
+            END IF;
+            ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
+            IF head_jobs <= wanted THEN
+                -- Each becomes a pack. Rows between them stay for the next claim, and so do the marks.
                 RETURN QUERY
                 WITH d AS (
-                    DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
-                    RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                    DELETE FROM pgwork.live_job b
+                     WHERE b.ctid = ANY (ARRAY(SELECT j.ctid FROM pgwork.live_job j
+                                                WHERE j.queue = q.id AND j.lane = head_lane AND j.pos >= head_pos AND j.jobs <= wanted
+                                                  AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                                ORDER BY j.pos LIMIT greatest(wanted / 100, 1) FOR UPDATE SKIP LOCKED))
+                    RETURNING b.*
                 ), s AS MATERIALIZED (
-                    SELECT * FROM d ORDER BY d.lane, d.pos
+                    SELECT s.*, (lpad(to_hex(s.number * 32 + 31), 16, '0') || stamp)::uuid AS pack_token
+                      FROM (SELECT nextval('pgwork.place') AS number, d.* FROM d OFFSET 0) s ORDER BY s.pos
                 ), p AS (
-                    INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads, bodies, tags)
-                    SELECT number, pack_token, ends, q.id, claim.holder, a.*
-                      FROM (SELECT min(s.pos), max(s.pos), array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
-                                   array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
-                     WHERE a.ids IS NOT NULL
+                    INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
+                    SELECT s.number, s.pack_token, ends, q.id, claim.holder, s.pos, s.last_id, s.all_ids, array_fill(s.lane, ARRAY[s.jobs::integer]),
+                           array_fill(s.created_at, ARRAY[s.jobs::integer]), s.all_kinds, s.all_payloads FROM s
                 )
-                SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
+                SELECT q.name, u.id, s.pack_token, 1, q.max_attempts::integer, s.lane / 2, u.kind, u.payload, NULL::bytea, NULL::text[], s.created_at, ends, until
+                  FROM s CROSS JOIN LATERAL unnest(s.all_ids, s.all_kinds, s.all_payloads) u (id, kind, payload);
+                GET DIAGNOSTICS got = ROW_COUNT;
+            ELSIF head_jobs IS NOT NULL THEN
+                EXIT WHEN came; -- what is in our hands will do
+                -- It is opened: the others are handed back, at new places in the lane in front, where no mark can have passed them.
+                RETURN QUERY
+                WITH d AS (
+                    DELETE FROM pgwork.live_job b
+                     WHERE b.ctid = ANY (ARRAY(SELECT j.ctid FROM pgwork.live_job j
+                                                WHERE j.queue = q.id AND j.lane = head_lane AND j.pos >= head_pos AND j.jobs IS NOT NULL
+                                                  AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                                ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED))
+                    RETURNING b.*
+                ), r AS (
+                    INSERT INTO pgwork.live_job (pos, token, lease_until, created_at, queue, lane, attempt, id, kind, holder, payload)
+                    SELECT u.place, CASE WHEN u.i <= wanted THEN (lpad(to_hex(u.place * 32 + d.lane - 1), 16, '0') || stamp)::uuid END,
+                           CASE WHEN u.i <= wanted THEN ends END, d.created_at, d.queue, d.lane - 1, CASE WHEN u.i <= wanted THEN 1 ELSE 0 END,
+                           u.id, u.kind, CASE WHEN u.i <= wanted THEN claim.holder END, u.payload
+                      FROM d CROSS JOIN LATERAL (SELECT nextval('pgwork.place') AS place, u.*
+                                                   FROM unnest(d.all_ids, d.all_kinds, d.all_payloads) WITH ORDINALITY u (id, kind, payload, i) OFFSET 0) u
+                    RETURNING *
+                )
+                SELECT q.name, r.id, r.token, 1, q.max_attempts::integer, r.lane / 2, r.kind, r.payload, NULL::bytea, NULL::text[], r.created_at, ends, until
+                  FROM r WHERE r.token IS NOT NULL;
+                GET DIAGNOSTICS got = ROW_COUNT;
+            ELSE
+                IF q.bundles OR sure THEN -- rows up to the first bundle
+                    SELECT h.lane, h.pos INTO bundle_lane, bundle_pos
+                      FROM unnest(marks) AS l (mark)
+                     CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
+                                          WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.jobs IS NOT NULL AND j.lane > held_lane
+                                            AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                          ORDER BY j.pos LIMIT 1) h
+                     LIMIT 1;
+                    any_bundle := FOUND;
+                END IF;
+                -- first: nothing is before it in the last lane that had some, nor in those before that lane
+                SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane), count(*) INTO picked, traits, first, got
+                  FROM (SELECT j.* FROM unnest(marks) AS l (mark)
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
+                                               FROM pgwork.live_job j
+                                              WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                                AND j.flags & 8 = 0 AND (j.flags & 2 = 0 OR alone)
+                                                AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                                AND (NOT any_bundle OR (j.lane, j.pos) < (bundle_lane, bundle_pos))
+                                              ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
+                         LIMIT wanted) c;
+                IF got = 0 THEN
+                    NULL;
+                ELSIF got <= few OR traits & 1 = 1 THEN
+                    RETURN QUERY
+                    WITH u AS (
+                        UPDATE pgwork.live_job j
+                           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
+                               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+                         WHERE j.ctid = ANY (picked) AND j.token IS NULL
+                        RETURNING j.*
+                    )
+                    SELECT q.name, coalesce(u.id, u.pos), u.token, u.attempt::integer, coalesce(u.max_attempts, q.max_attempts)::integer, u.lane / 2,
+                           u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until
+                      FROM u ORDER BY u.lane, u.pos;
+                ELSE
+                    number := nextval('pgwork.place');
+                    pack_token := (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid;
+                    RETURN QUERY
+                    WITH d AS (
+                        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
+                        RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                    ), s AS MATERIALIZED (
+                        SELECT * FROM d ORDER BY d.lane, d.pos
+                    ), p AS (
+                        INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads, bodies, tags)
+                        SELECT number, pack_token, ends, q.id, claim.holder, a.*
+                          FROM (SELECT min(s.pos), max(s.pos), array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
+                                       array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
+                         WHERE a.ids IS NOT NULL
+                    )
+                    SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
+                END IF;
+            END IF;
+            IF head_jobs IS NOT NULL THEN
+                IF got = 0 THEN -- others hold them all
+                    held_lane := head_lane;
+                    CONTINUE;
+                END IF;
+                first := head_pos * 32 + head_lane;
             END IF;
             IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
                 -- Small claims that fill their hands go by it for 20 ms; for longer in a session whose claims come so rarely that this
                 -- one is late for that.
-                noted := pgwork._advance(current_name, n, issued, first, now_ms, hint[1:11] || marks,
-                                         CASE WHEN got = n AND n <= few THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
+                noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint[1:11] || marks,
+                                         CASE WHEN got = n AND n <= few AND NOT q.bundles THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)
@@ -660,9 +746,12 @@ BEGIN
                 PERFORM pgwork._wake(q.id, q.name, 1);
             END IF;
             wanted := wanted - got;
-            EXIT WHEN sure OR got > 0 OR wanted = 0 OR NOT surveyed AND now_ms < hint[3] AND marks = hint[12:];
+            came := came OR got > 0;
+            CONTINUE WHEN got > 0 AND wanted > 0 AND (any_bundle OR head_jobs IS NOT NULL) AND NOT (sure OR q.suspects);
+            EXIT WHEN sure OR came OR wanted = 0 OR NOT surveyed AND now_ms < hint[3] AND marks = hint[12:];
             due := true;
             sure := true;
+            held_lane := -1;
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone, or late
     END LOOP;

@@ -153,6 +153,7 @@ DECLARE
     lows bigint[];
     behind bigint[];
     any_suspect boolean;
+    any_bundle boolean;
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
     IF queue IS NOT NULL THEN
@@ -234,9 +235,10 @@ BEGIN
                              CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
                                                   WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(noted[l + 1], 0) AND j.token IS NULL AND j.flags & 2 <> 0
                                                   LIMIT 1) j);
+        any_bundle := q.bulk OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL);
         -- Not to wait for who holds the queue's row; the next round comes soon.
-        UPDATE pgwork.queue t SET suspects = any_suspect
-         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND s.suspects <> any_suspect FOR NO KEY UPDATE SKIP LOCKED);
+        UPDATE pgwork.queue t SET suspects = any_suspect, bundles = any_bundle OR t.bulk
+         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND (s.suspects <> any_suspect OR s.bundles <> any_bundle) FOR NO KEY UPDATE SKIP LOCKED);
     END LOOP;
     IF queue IS NULL THEN
         PERFORM set_config('pgwork.reap', last::text, false);

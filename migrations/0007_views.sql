@@ -6,6 +6,13 @@ SELECT q.name AS queue, coalesce(j.id, j.pos) AS id, CASE WHEN j.token IS NULL T
        j.holder, j.lease_until, NULL::timestamptz AS run_at, j.created_at, NULL::timestamptz AS finished_at,
        j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output
   FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue
+ WHERE j.jobs IS NULL
+UNION ALL
+SELECT q.name, j.id, 'ready', j.kind, b.lane / 2, 0, q.max_attempts::integer,
+       NULL, NULL, NULL, b.created_at, NULL, NULL, NULL, NULL, j.payload, NULL, NULL
+  FROM pgwork.live_job b JOIN pgwork.queue q ON q.id = b.queue
+ CROSS JOIN LATERAL unnest(b.all_ids, b.all_kinds, b.all_payloads) AS j (id, kind, payload)
+ WHERE b.jobs IS NOT NULL
 UNION ALL
 SELECT q.name, j.id, 'leased', j.kind, j.lane / 2, 1, q.max_attempts::integer,
        p.holder, coalesce(j.lease_end, p.lease_until), NULL, j.created, NULL, NULL, NULL, j.tags::text[], j.payload, octet_length(j.body), NULL
@@ -28,7 +35,7 @@ SELECT q.name, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.k
 
 CREATE VIEW pgwork.queue_stats AS
 SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_ms, q.paused, q.draining,
-       q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms, q.retention_ms, q.max_bytes, q.notify
+       q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms, q.retention_ms, q.max_bytes, q.notify, q.bulk
   FROM pgwork.queue q CROSS JOIN LATERAL pgwork.depth(q.name) d;
 
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;

@@ -4,7 +4,7 @@
 claim_scripts
 for n in $(if [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
     for r in $(seq "$rounds"); do
-        for who in pgwork onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
+        for who in pgwork $(bulk "$n") onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
             empty
             bench_run 8 "$seconds" "put.$who" -D n="$n" -D payload="$(payload 60)"
             result enqueue "8 producers, $n a call" "$who" "$(calc "$tps * $n")" jobs/s

@@ -5,7 +5,7 @@
 # local workers, the next fetch at once while batches come back full. PgQ: its functions by pgbench, one consumer; it
 # keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local queue, of
 # pg-boss's batch, of PgQ's tick, of our prefetch.
-peers='pgwork-lib pgwork limit'
+peers='pgwork-lib pgwork-lib-bulk pgwork limit'
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
 elif [ -n "$quick" ]; then
@@ -77,15 +77,15 @@ peer_burn() {
         "$node" "$here/npm/peer.mjs" "$1" enqueue "$2" 1000 1 >/dev/null
         rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$(if [ "$1" = graphile ]; then echo "$processes"; else echo 1; fi)")
         ;;
-    pgwork-lib)
+    pgwork-lib*)
         empty
-        put pgwork "$2"
-        for p in $(seq "$processes"); do noop_worker q $(($2 / processes)) 4 "$3" >"$out/noop.$p" & done
+        put "$1" "$2"
+        for p in $(seq "$processes"); do noop_worker "$(queue_of "$1")" $(($2 / processes)) 4 "$3" >"$out/noop.$p" & done
         wait
         rate=$(awk '{ sum += $1 } END { print sum }' "$out"/noop.?)
         rm -f "$out"/noop.?
         ;;
-    pgwork | limit) stock "$1" "$(enough "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
+    pgwork | pgwork-bulk | limit) stock "$1" "$(enough "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"
         timed burn.pgq 1 -t $(($2 / $3))
@@ -96,8 +96,8 @@ peer_burn() {
 
 for r in $(seq "$rounds"); do
     for n in 1 100; do
-        for who in $peers; do
-            if [ "$who" = pgwork-lib ]; then continue; fi
+        for who in $peers $(bulk "$n"); do
+            case $who in pgwork-lib*) continue ;; esac
             empty
             peer_put "$who" "$n"
             result peers "enqueue, 8 producers, $n a call" "$who" "$rate" jobs/s
@@ -108,7 +108,7 @@ done
 sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
 for n in 100 $(if [ -z "$quick" ]; then echo 500; fi); do
     for r in $(seq "$rounds"); do
-        for who in $peers; do
+        for who in $peers pgwork-bulk; do
             peer_burn "$who" $((smoke ? 1000 : seconds * 40000)) "$n"
             result peers "no-op jobs, batch $n" "$who" "$rate" jobs/s
         done

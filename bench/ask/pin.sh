@@ -17,13 +17,13 @@ at all all $((pin_seconds + after + rest)) event end
 pin_own() {
     echo 'CREATE TEMP TABLE own (id bigint)'
     case $1 in
-    pgwork) echo "; INSERT INTO own SELECT id FROM pgwork.enqueue_many('q', array_fill('{}'::jsonb, ARRAY[10]))" ;;
+    pgwork*) echo "; INSERT INTO own SELECT id FROM pgwork.enqueue_many('$(queue_of "$1")', array_fill('{}'::jsonb, ARRAY[10]))" ;;
     onetable) echo "; WITH i AS (INSERT INTO onetable.job (kind) SELECT 'own' FROM generate_series(1, 10) RETURNING id) INSERT INTO own SELECT id FROM i" ;;
     esac
 }
 pin_waiting() {
     case $1 in
-    pgwork) echo "SELECT count(*) FROM pgwork.live_job WHERE queue = (SELECT id FROM pgwork.queue WHERE name = 'q') AND lane = 1" \
+    pgwork*) echo "SELECT count(*) FROM pgwork.live_job WHERE queue = (SELECT id FROM pgwork.queue WHERE name = '$(queue_of "$1")') AND lane = 1" \
         "AND pos = ANY (ARRAY(SELECT id FROM own)) AND token IS NULL" ;;
     onetable) echo "SELECT count(*) FROM onetable.job WHERE id = ANY (ARRAY(SELECT id FROM own)) AND state = 0" ;;
     esac
@@ -56,10 +56,10 @@ pin_watch() {
     done
 }
 
-for who in pgwork onetable; do
+for who in pgwork pgwork-bulk onetable; do
     pins='no snapshot writer'
     if [ -n "$quick" ] && [ $who = onetable ]; then pins='no snapshot'; fi
-    if [ -n "$smoke" ]; then pins=$(if [ $who = pgwork ]; then echo no writer; else echo snapshot; fi); fi
+    if [ -n "$smoke" ]; then pins=$(case $who in pgwork) echo no writer ;; *) echo snapshot ;; esac); fi
     for pin in $pins; do
         empty
         stock $who $((smoke ? 2000 : 100000))

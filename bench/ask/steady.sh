@@ -41,7 +41,7 @@ visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) 
     seconds=$steady_seconds
     for n in $(if [ -n "$smoke" ]; then echo 100; elif [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
         for r in $(seq "$times"); do
-            for who in pgwork onetable limit; do
+            for who in pgwork $(bulk "$n") onetable limit; do
                 empty
                 stock $who "$(ample $who "$n")"
                 sql -c CHECKPOINT

@@ -7,6 +7,7 @@ payload_of_its_own="jsonb_build_object('x', left(md5(random()::text) || md5(rand
 script put.pgwork <<S
 SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT $payload_of_its_own FROM generate_series(1, :n::int)));
 S
+sed "s/'q'/'bulk'/" "$out/put.pgwork.pgbench" >"$out/put.pgwork-bulk.pgbench"
 script put.onetable <<S
 INSERT INTO onetable.job (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
 S
@@ -26,7 +27,7 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
     case $what in all*) claim_scripts ;; esac
     jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 4 : 1)))
     for r in $(seq "$rounds"); do
-        for who in pgwork onetable limit; do
+        for who in pgwork $(bulk "$n") onetable limit; do
             empty
             sql -c 'VACUUM ANALYZE' -c CHECKPOINT
             wal_load $who 5 "$n" # first touches write whole pages
@@ -36,7 +37,7 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
             cpu_after=$(server_cpu) wal=$(($(wal_at) - wal))
             result wal "WAL, $what" $who "$(calc "$wal / $jobs")" bytes/job
             result wal "syncs of the WAL, $what" $who "$(calc "($(syncs) - $synced) / $jobs")" syncs/job
-            case $who in pgwork) schema=pgwork ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
+            case $who in pgwork*) schema=pgwork ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
             result wal "row versions left to vacuum, $what" $who "$(calc "$(dead_in $schema) / $jobs")" rows/job
             if [ -n "$cpu" ]; then result wal "CPU time of the server, $what" $who "$(calc "($cpu_after - $cpu) * 1e6 / $jobs")" us/job; fi
             result wal "CPU time of the client (pgbench), $what" $who "$(calc "$client_seconds * 1e6 / $jobs")" us/job

@@ -5,14 +5,17 @@ claim_scripts
 jobs=$((smoke ? 2000 : seconds * 80000))
 for threads in 0 4; do
     for r in $(seq "$rounds"); do
-        empty
-        stock pgwork "$jobs"
-        noop q "$jobs" $threads 1000
-        result worker "$threads handler threads, prefetch 1000" pgwork-lib "$rate" jobs/s
-        result worker "$threads handler threads, CPU time of the process" pgwork-lib "$cpu" us/job
-        stock pgwork "$jobs"
-        done_in "$jobs" pgwork 1000 1
-        result worker "$threads handler threads, prefetch 1000" '(its SQL alone, one client, batch 1000)' "$rate" jobs/s
+        for who in pgwork pgwork-bulk; do
+            what="$threads handler threads, prefetch 1000$(case $who in *-bulk) echo ', bulk' ;; esac)"
+            empty
+            stock $who "$jobs"
+            noop "$(queue_of $who)" "$jobs" $threads 1000
+            result worker "$what" pgwork-lib "$rate" jobs/s
+            result worker "$what, CPU time of the process" pgwork-lib "$cpu" us/job
+            stock $who "$jobs"
+            done_in "$jobs" $who 1000 1
+            result worker "$what" '(its SQL alone, one client, batch 1000)' "$rate" jobs/s
+        done
     done
 done
 # the threads can do THREADS / LENGTH at most

@@ -12,6 +12,8 @@
 
 enum { PRODUCERS = 6, CLAIMERS = 6, RUN_MS = 1200, PATIENCE_MS = 30000, MOST = 50000 };
 
+static bool bulk; /* jobs come in bundles, too */
+
 struct bustle {
     atomic_int producing; /* of them, still at it */
     atomic_int made, finished, refused;
@@ -22,6 +24,7 @@ struct bustle {
 void setUp(void)
 {
     kit_begin();
+    bulk = false;
 }
 
 void tearDown(void)
@@ -37,7 +40,7 @@ static unsigned any(unsigned *seed, unsigned n)
 
 static int enqueue(PGconn *conn, unsigned *seed, long long *ids)
 {
-    int n = any(seed, 3) ? 1 : 1 + (int)any(seed, 30);
+    int n = any(seed, 3) ? 1 : 1 + (int)any(seed, bulk ? 200 : 30);
     PGresult *res = kit_rows(conn,
                              "SELECT id FROM pgwork.enqueue_many('q', array_fill('1'::jsonb,"
                              " ARRAY[%d]), priorities => '{%u}')",
@@ -77,7 +80,7 @@ static void produce_often(PGconn *conn, int i, struct bustle *b)
     static const unsigned open_ms[PRODUCERS] = {80, 80, 80, 80, 800, 5};
     unsigned seed = 77u * (unsigned)i + 5;
 
-    for (long long end = kit_ms() + RUN_MS; kit_ms() < end && b->n_made[i] < MOST - 100;) {
+    for (long long end = kit_ms() + RUN_MS; kit_ms() < end && b->n_made[i] < MOST - 1000;) {
         int n = produce(conn, &seed, open_ms[i], b->ids_made[i] + b->n_made[i]);
 
         b->n_made[i] += n;
@@ -191,7 +194,8 @@ static void check_that_each_is_finished_once(void)
     static long long made[PRODUCERS * MOST], done[CLAIMERS * MOST];
     int n;
 
-    kit_do(pgtemp_conn(), "SELECT pgwork.queue_create('q', lease_ms => 600000)");
+    kit_do(pgtemp_conn(), "SELECT pgwork.queue_create('q', lease_ms => 600000, bulk => %d = 1)",
+           bulk);
     memset(&b, 0, sizeof(b));
     b.producing = PRODUCERS;
     kit_race(PRODUCERS + CLAIMERS, bustle_one, &b);
@@ -205,6 +209,12 @@ static void check_that_each_is_finished_once(void)
 
 void test_each_job_of_many_late_producers_is_finished_once(void)
 {
+    check_that_each_is_finished_once();
+}
+
+void test_and_so_where_many_come_in_bundles(void)
+{
+    bulk = true;
     check_that_each_is_finished_once();
 }
 

@@ -57,7 +57,7 @@ _pgwork() {
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify --bulk" ;;
         purge) own="--state" ;;
         drop) own="--force" ;;
         esac
