@@ -21,10 +21,13 @@ BEGIN
     END IF;
     IF NOT FOUND THEN
         RETURN QUERY
-        SELECT j.lane, j.pos, false, true
-          FROM (SELECT _find.queue AS queue, l::smallint AS lane FROM generate_series(1, 19, 2) l OFFSET 0) p
-          JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.jobs IS NOT NULL
-           AND j.pos BETWEEN greatest(_find.id, 1000000) - 1000000 AND _find.id AND j.last_id >= _find.id AND _find.id = ANY (j.all_ids) -- a bundle is never wider
+        SELECT b.lane, b.pos, false, true
+          FROM generate_series(1, 19, 2) l
+         CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
+                              WHERE j.queue = _find.queue AND j.lane = l::smallint AND j.jobs IS NOT NULL
+                                AND j.pos BETWEEN greatest(_find.id, 1000000) - 1000000 AND _find.id -- a bundle is never wider
+                                AND j.last_id >= _find.id AND _find.id = ANY (j.all_ids)
+                              ORDER BY j.pos DESC LIMIT 1) b
          LIMIT 1;
     END IF;
     IF NOT FOUND THEN

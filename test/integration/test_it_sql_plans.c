@@ -129,6 +129,7 @@ static void check_plans(const char *must)
         snprintf(scan, sizeof(scan), "Seq Scan on %s", tables[i]);
         if (strstr(plans, scan)) fail_with(scan, strstr(plans, scan));
     }
+    check_index("Index Scan using", "live_job_bundle", place); /* whether there are any: "Only" */
     for (int i = 0; i < 2; i++) {
         check_index(uses[i], "live_job_place", strstr(plans, "l (lane, i)") ? head : place);
         check_index(uses[i], "unique_key_pkey", key);
@@ -141,9 +142,10 @@ static void check_plans(const char *must)
     *plans = 0;
 }
 
-#define PLACE "using live_job_place on live_job"
-#define PACK  "using pack_pkey on pack"
-#define OUT   "using pack_out_pkey on pack_out"
+#define PLACE  "using live_job_place on live_job"
+#define BUNDLE "using live_job_bundle on live_job"
+#define PACK   "using pack_pkey on pack"
+#define OUT    "using pack_out_pkey on pack_out"
 
 /* The life of two packs among many: some jobs of the first, all of the second. */
 static void check_packs(PGconn *conn)
@@ -197,6 +199,26 @@ static void check_packs(PGconn *conn)
     }
     kit_do(a,
            "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
+}
+
+/* A bundle that is claimed as it is, one that is opened, and a job of one that is cancelled. */
+static void check_bundles(PGconn *conn)
+{
+    kit_do(a, "SELECT pgwork.queue_create('bundles', bulk => true)");
+    kit_do(a, "SELECT pgwork.queue_purge('bundles')");
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('bundles', array_fill('1'::jsonb,"
+              " ARRAY[1000]))");
+    TEST_ASSERT_EQUAL_INT64(
+        200, kit_number(conn, "SELECT count(*) FROM pgwork.claim('{bundles}', 200, 'w')"));
+    check_plans(BUNDLE);
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(conn, "SELECT count(*) FROM pgwork.claim('{bundles}', 1, 'w')"));
+    check_plans(BUNDLE);
+    TEST_ASSERT_EQUAL_STRING("cancelled",
+                             kit_text(conn, "SELECT status FROM pgwork.cancel('bundles', '{%lld}')",
+                                      kit_number(a, "SELECT all_ids[9] FROM pgwork.live_job"
+                                                    " WHERE jobs = 100 LIMIT 1")));
+    check_plans(BUNDLE);
 }
 
 /* Completes a job by a claim of n that goes the short way; done is what it has got first. A loaded
@@ -261,6 +283,7 @@ static void check_all(void)
         kit_do(conn, "SELECT pgwork.reap('p')");
         check_plans(PLACE);
         check_packs(conn);
+        check_bundles(conn);
         kit_close(conn);
     }
 }
