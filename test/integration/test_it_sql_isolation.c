@@ -150,8 +150,8 @@ void test_R24_hostile_settings_change_nothing(void)
         "SET session_replication_role = 'replica'",
         "SET default_toast_compression = 'pglz'; SET default_statistics_target = 1; SET "
         "vacuum_freeze_min_age = 0",
-        "SET lock_timeout = '1s'; SET statement_timeout = '20s'; SET "
-        "idle_in_transaction_session_timeout = '1s'",
+        "SET lock_timeout = '30s'; SET statement_timeout = '60s'; SET "
+        "idle_in_transaction_session_timeout = '30s'",
         "SET \"pgwork.hint_1\" = 'garbage'; SET \"pgwork.upkeep\" = 'garbage'; SET \"pgwork.reap\" "
         "= '{1}'",
     };
