@@ -191,9 +191,10 @@ BEGIN
     END IF;
     IF tokens[1] = ALL (tokens) AND outputs IS NULL AND cardinality(ids) = cardinality(tokens) AND pgwork._packed(tokens[1])
        AND current_setting('transaction_isolation') = 'read committed' THEN
-        -- The fence of _finish_pack(), for one whose jobs come in its order.
-        SELECT t.id INTO q FROM pgwork.queue t JOIN pgwork.pack p ON p.queue = t.id AND p.number = fence >> 5
-         WHERE t.name = _complete.queue AND t.retention_ms = 0 AND p.token = tokens[1] AND p.ids = _complete.ids FOR UPDATE OF p;
+        -- The fence of _finish_pack(), for one whose jobs come in its order. (Joined so that no plan can begin with all packs.)
+        SELECT t.id INTO q FROM (SELECT t.id FROM pgwork.queue t WHERE t.name = _complete.queue AND t.retention_ms = 0 OFFSET 0) t
+         CROSS JOIN LATERAL (SELECT FROM pgwork.pack p WHERE p.queue = t.id AND p.number = fence >> 5
+                                AND p.token = tokens[1] AND p.ids = _complete.ids FOR UPDATE) p;
         IF FOUND THEN
             DELETE FROM pgwork.pack p WHERE p.queue = q.id AND p.number = fence >> 5
                AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number);

@@ -104,9 +104,11 @@ static void check_pack_index(const char *use)
     for (const char *at = plans; (at = strstr(at, using)); at++) {
         const char *cond = strstr(at, "Index Cond:"), *end = cond ? strchr(cond, '\n') : NULL;
         const char *number = cond ? strstr(cond, "number") : NULL;
+        const char *queue = cond ? strstr(cond, "queue") : NULL;
         const char *range = end ? strstr(end, "first_id") : NULL;
 
         if (!end) fail_with("no condition", at);
+        if (!queue || queue > end) fail_with("no queue", at);
         if (number && number < end) continue;
         if (!range || memchr(end + 1, '\n', (size_t)(range - end - 1)))
             fail_with("neither number nor id", at);
