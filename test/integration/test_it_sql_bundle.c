@@ -233,15 +233,21 @@ void test_purge_drop_and_the_switch(void)
 }
 
 /* A savepoint's transaction is not among those that are seen to run: that others hold a bundle is
- * found by trying to lock it. What lies behind comes nevertheless, of lower priorities, too. */
+ * found by trying to lock it. */
+static const char *claim_in_savepoint(PGconn *conn, int n)
+{
+    kit_do(conn, "BEGIN");
+    kit_do(conn, "SAVEPOINT s");
+    return claim(conn, n);
+}
+
+/* What lies behind comes nevertheless, of lower priorities, too. */
 void test_bundles_that_others_hold_hide_nothing_behind_them(void)
 {
     fill(a, 1, 50, 0);
     fill(a, 51, 50, 0);
     fill(a, 101, 50, 2);
-    kit_do(a, "BEGIN");
-    kit_do(a, "SAVEPOINT s");
-    TEST_ASSERT_EQUAL_STRING("150 1 150", claim(a, 150));
+    TEST_ASSERT_EQUAL_STRING("150 1 150", claim_in_savepoint(a, 150));
     TEST_ASSERT_EQUAL_STRING("0", claim(b, 100));
     fill(b, 151, 1, 0);
     fill(b, 152, 50, 1);
@@ -259,9 +265,7 @@ void test_rows_between_bundles_are_not_passed(void)
     fill(a, 1, 100, 0);
     fill(a, 101, 20, 0);
     fill(a, 121, 100, 0);
-    kit_do(a, "BEGIN");
-    kit_do(a, "SAVEPOINT s");
-    TEST_ASSERT_EQUAL_STRING("100 1 100", claim(a, 100));
+    TEST_ASSERT_EQUAL_STRING("100 1 100", claim_in_savepoint(a, 100));
     kit_do(b, "SELECT pg_current_xact_id()"); /* is over: so the savepoint looks old */
     TEST_ASSERT_EQUAL_STRING("100 121 220", claim(b, 100));
     TEST_ASSERT_EQUAL_STRING("20 101 120", claim(b, 100));
