@@ -105,8 +105,8 @@ queue_of() { case $1 in *-bulk) echo bulk ;; *) echo q ;; esac; }
 # bulk BATCH: that queue's contender, where that is advised
 bulk() { if [ "$1" -ge 100 ]; then echo pgwork-bulk; fi; }
 
-# Waiting or running: for pgwork its own count, whatever its tables are.
-unfinished() { case $1 in pgwork*) sql -c "SELECT ready + leased FROM pgwork.depth('$(queue_of "$1")')" ;; *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;; esac; }
+# Waiting or running: for pgwork its own view, whatever its tables are, and all queues but the one of the other contender.
+unfinished() { case $1 in pgwork*) sql -c "SELECT count(*) FROM pgwork.job WHERE (queue = 'bulk') = ('$(queue_of "$1")' = 'bulk')" ;; *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;; esac; }
 
 # size_of WHO: tables and indexes, MB
 size_of() { sql -c "SELECT sum(pg_total_relation_size(btrim(t))) / 1048576.0 FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
