@@ -205,6 +205,9 @@ noop() {
 # script NAME <<SQL: a pgbench script
 script() { cat >"$out/$1.pgbench"; }
 
+# script_for_bulk WHAT: the script WHAT.pgwork for that queue
+script_for_bulk() { sed "s/'q'/'bulk'/" "$out/$1.pgwork.pgbench" | script "$1.pgwork-bulk"; }
+
 # The textbook's claim: rows are locked under a limit and updated where they lie, which is faster than a join with what
 # was locked; plain statements are faster than functions.
 onetable_claim="UPDATE onetable.job SET state = 1, attempt = attempt + 1, token = (SELECT (random() * 9e18)::bigint + 1), lease_until = clock_timestamp() + interval '30 s'
@@ -220,7 +223,7 @@ claim_scripts() {
 WITH c AS ($lib_claim)
 SELECT coalesce(array_agg(id) FILTER (WHERE attempt > 0)::text, '{}') ids, coalesce(array_agg(token) FILTER (WHERE attempt > 0)::text, '{}') tokens FROM c \\gset
 S
-    sed "s/'q'/'bulk'/" "$out/claim.pgwork.pgbench" >"$out/claim.pgwork-bulk.pgbench"
+    script_for_bulk claim
     script claim.pgwork-2calls <<'S'
 SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim('{q}', :n, 'bench') \gset
 SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);
@@ -241,7 +244,7 @@ S
     script put.pgwork <<'S'
 SELECT count(*) FROM pgwork.enqueue_many('q', array_fill(:payload::jsonb, ARRAY[:n::int]));
 S
-    sed "s/'q'/'bulk'/" "$out/put.pgwork.pgbench" >"$out/put.pgwork-bulk.pgbench"
+    script_for_bulk put
     script put.pgwork-one <<'S'
 SELECT * FROM pgwork.enqueue('q', :payload::jsonb);
 S

@@ -172,7 +172,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q record;
-    fence bigint := pgwork.token_number(tokens[1]);
+    number bigint := pgwork.token_number(tokens[1]);
     accepted bigint[];
     keyed bigint[];
     keys text[];
@@ -183,24 +183,10 @@ BEGIN
         -- The fence of _take(), for one that leaves nothing behind.
         DELETE FROM pgwork.live_job j USING pgwork.queue t
          WHERE t.name = _complete.queue AND t.retention_ms = 0
-           AND j.queue = t.id AND j.lane = (fence & 31)::smallint AND j.pos = fence >> 5 AND j.token = tokens[1]
+           AND j.queue = t.id AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1]
            AND coalesce(j.id, j.pos) = ids[1] AND j.flags & 4 = 0;
         IF FOUND THEN
             RETURN ids;
-        END IF;
-    END IF;
-    IF tokens[1] = ALL (tokens) AND outputs IS NULL AND cardinality(ids) = cardinality(tokens) AND pgwork._packed(tokens[1])
-       AND current_setting('transaction_isolation') = 'read committed' THEN
-        -- The fence of _finish_pack(), for one whose jobs come in its order. (Joined so that no plan can begin with all packs.)
-        SELECT t.id INTO q FROM (SELECT t.id FROM pgwork.queue t WHERE t.name = _complete.queue AND t.retention_ms = 0 OFFSET 0) t
-         CROSS JOIN LATERAL (SELECT FROM pgwork.pack p WHERE p.queue = t.id AND p.number = fence >> 5
-                                AND p.token = tokens[1] AND p.ids = _complete.ids FOR UPDATE) p;
-        IF FOUND THEN
-            DELETE FROM pgwork.pack p WHERE p.queue = q.id AND p.number = fence >> 5
-               AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number);
-            IF FOUND THEN
-                RETURN ids;
-            END IF;
         END IF;
     END IF;
     SELECT t.id, t.retention_ms INTO q FROM pgwork.queue t WHERE t.name = _complete.queue;

@@ -8,7 +8,7 @@ for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
     if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
     for n in $(if [ -n "$smoke" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
         contenders="pgwork $(bulk "$n") onetable limit"
-        if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="$contenders $(if [ "$n" -lt 100 ]; then echo pgwork-bulk; fi) onetable-1call pgwork-2calls pgwork-async onetable-async"; fi
+        if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders='pgwork pgwork-bulk onetable limit onetable-1call pgwork-2calls pgwork-async onetable-async'; fi
         for r in $(seq "$rounds"); do
             for who in $contenders; do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac

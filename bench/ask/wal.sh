@@ -7,7 +7,7 @@ payload_of_its_own="jsonb_build_object('x', left(md5(random()::text) || md5(rand
 script put.pgwork <<S
 SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT $payload_of_its_own FROM generate_series(1, :n::int)));
 S
-sed "s/'q'/'bulk'/" "$out/put.pgwork.pgbench" >"$out/put.pgwork-bulk.pgbench"
+script_for_bulk put
 script put.onetable <<S
 INSERT INTO onetable.job (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
 S
