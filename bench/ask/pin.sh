@@ -42,9 +42,15 @@ pin_hold() {
             RAISE INFO 'claimed after % ms', extract(epoch FROM clock_timestamp() - t) * 1000; END \$\$;"
         ;;
     esac
-    { echo "$ph_begin"; sleep "$pin_seconds"; echo "$ph_end"; } | PGAPPNAME=pin PGOPTIONS=$settled psql -XqAt -v ON_ERROR_STOP=1 >/dev/null 2>"$out/pin.err" &
+    # its time begins when it is seen to be there: until then it waits for the file
+    rm -f "$out/pin.held"
+    { echo "$ph_begin"; until [ -e "$out/pin.held" ]; do sleep 0.02; done; sleep "$pin_seconds"; echo "$ph_end"; } |
+        PGAPPNAME=pin PGOPTIONS=$settled psql -XqAt -v ON_ERROR_STOP=1 >/dev/null 2>"$out/pin.err" &
     holder=$!
-    until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND state = 'idle in transaction'")" = 1 ]; do sleep 0.05; done
+    while kill -0 $holder 2>/dev/null &&
+        [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND state = 'idle in transaction'")" != 1 ]; do sleep 0.05; done
+    : >"$out/pin.held"
+    kill -0 $holder 2>/dev/null || { cat "$out/pin.err" >&2; return 1; }
 }
 
 # pin_watch WHO KIND: size, until it is killed
@@ -94,4 +100,4 @@ for who in pgwork pgwork-bulk onetable; do
         result pin "size after $rest s of rest, held: $pin" $who "$(size_of $who)" MB
     done
 done
-rm -f "$out"/log.* "$out/claims" "$out/latency"
+rm -f "$out"/log.* "$out/claims" "$out/latency" "$out/pin.held"
