@@ -37,9 +37,9 @@ for q in $questions; do
     fresh_database
     # shellcheck disable=SC1090  # whichever is asked
     . "$here/ask/$q.sh"
-    awk -v only="$q" -f "$here/report.awk" "$out/results.tsv"
+    awk -v only="$q" -f "$here/rounds.awk" -f "$here/report.awk" "$out/results.tsv"
 done
-awk -v json=1 -f "$here/report.awk" "$out/results.tsv" >"$out/results.json"
+awk -v json=1 -f "$here/rounds.awk" -f "$here/report.awk" "$out/results.tsv" >"$out/results.json"
 sh "$here/targets.sh" "$out/results.tsv"
 echo
 echo "load average after: $(load_average)" | tee -a "$out/server.txt"

@@ -47,7 +47,7 @@ image() {
         pin) image pin plots ;;
         pickup) image pickup plots ;;
         esac
-        awk -v only="$q" -v md=1 -f "$here/report.awk" "$from/results.tsv"
+        awk -v only="$q" -v md=1 -f "$here/rounds.awk" -f "$here/report.awk" "$from/results.tsv"
     done
     echo
 } | replace "$top/doc/performance.md"

@@ -1,5 +1,5 @@
-# report.awk: results.tsv to a table per question (min, median, max, ratio to the reference), with md=1 in Markdown, or with
-# json=1 to JSON.
+# report.awk: results.tsv to a table per question (min, median, max, ratio to the reference: see rounds.awk), with md=1 in Markdown,
+# or with json=1 to JSON.
 # The reference is what stands in parentheses, else onetable where it takes part, else graphile, else limit, else the first contender. only=QUESTION prints just that.
 BEGIN { FS = "\t" }
 only == "" || $1 == only {
@@ -11,33 +11,25 @@ only == "" || $1 == only {
     }
     value[k, ++n[k]] = $4
 }
-function sort_values(k,   i, j, x) {
-    for (i = 2; i <= n[k]; i++) {
-        x = value[k, i]
-        for (j = i - 1; j >= 1 && value[k, j] + 0 > x + 0; j--) value[k, j + 1] = value[k, j]
-        value[k, j + 1] = x
-    }
-}
-function median(k) { return n[k] % 2 ? value[k, (n[k] + 1) / 2] : (value[k, n[k] / 2] + value[k, n[k] / 2 + 1]) / 2 }
 function show(x) { return x >= 1000 ? sprintf("%.0f", x) : x >= 10 ? sprintf("%.1f", x) : sprintf("%.3f", x) }
 END {
     if (json) printf "["
     for (i = 1; i <= measures; i++) {
         m = measure[i]
         reference = m in yardstick ? yardstick[m] : (m FS "onetable") in n ? "onetable" : (m FS "graphile") in n ? "graphile" : (m FS "limit") in n ? "limit" : who[m, 1]
-        for (j = 1; j <= whos[m]; j++) sort_values(m FS who[m, j])
-        base = median(m FS reference)
         split(m, name, FS)
         if (md) printf "\n| %s (%s) | median | min | max | against %s |\n|---|--:|--:|--:|--:|\n", name[2], unit[m], reference
         else if (!json) printf "\n%-60s %12s %12s %12s   %s\n", name[2] " (" unit[m] ")", "median", "min", "max", "against " reference
         for (j = 1; j <= whos[m]; j++) {
             k = m FS who[m, j]
-            x = median(k)
+            rounds = sorted(k, v)
+            x = middle(v, rounds)
+            ratio = times(k, m FS reference)
             if (json)
                 printf "%s\n{\"question\":\"%s\",\"measure\":\"%s\",\"contender\":\"%s\",\"unit\":\"%s\",\"rounds\":%d,\"median\":%s,\"min\":%s,\"max\":%s,\"reference\":\"%s\",\"ratio\":%s}", \
-                    sep, name[1], name[2], who[m, j], unit[m], n[k], x, value[k, 1], value[k, n[k]], reference, (base > 0 ? sprintf("%.3f", x / base) : "null")
+                    sep, name[1], name[2], who[m, j], unit[m], rounds, x, v[1], v[rounds], reference, (ratio == "" ? "null" : sprintf("%.3f", ratio))
             else
-                printf md ? "| %s | %s | %s | %s | %s |\n" : "  %-58s %12s %12s %12s   %s\n", who[m, j], show(x), show(value[k, 1]), show(value[k, n[k]]), (base > 0 ? sprintf("%.2f", x / base) : "-")
+                printf md ? "| %s | %s | %s | %s | %s |\n" : "  %-58s %12s %12s %12s   %s\n", who[m, j], show(x), show(v[1]), show(v[rounds]), (ratio == "" ? "-" : sprintf("%.2f", ratio))
             sep = ","
         }
     }

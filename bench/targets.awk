@@ -1,4 +1,4 @@
-# targets.awk: results.tsv to a line for each target. Figures are medians of the same run, and ratios of these; beside them, the same
+# targets.awk: results.tsv to a line for each target. Figures are medians of the same run, and ratios (rounds.awk); beside them, the same
 # for bare deletes: what PostgreSQL does with the rows alone.
 # md=1: a table in Markdown.
 BEGIN {
@@ -20,17 +20,8 @@ BEGIN {
 }
 function largest(s, at, what,   x) { x = substr(s, at + 1) + 0; if (x > size[what]) size[what] = x }
 
-# the median of a contender, or "" where it was not measured
-function med(question, measure, who,   k, c, i, j, x, v) {
-    k = question FS measure FS who
-    c = n[k] + 0
-    for (i = 1; i <= c; i++) {
-        x = value[k, i] + 0
-        for (j = i - 1; j >= 1 && v[j] > x; j--) v[j + 1] = v[j]
-        v[j + 1] = x
-    }
-    return c == 0 ? "" : c % 2 ? v[(c + 1) / 2] : (v[c / 2] + v[c / 2 + 1]) / 2
-}
+function med(question, measure, who) { return median(question FS measure FS who) }
+function turns(question, measure, who, other) { return times(question FS measure FS who, question FS measure FS other) }
 function ratio(a, b) { return a == "" || b == "" || b + 0 == 0 ? "" : a / b }
 function number(x) { return x >= 1000 ? sprintf("%.0f", x) : x >= 10 ? sprintf("%.1f", x) : sprintf("%.2f", x) }
 
@@ -62,7 +53,7 @@ function versus(question, batch, who, limit, text, ours,   m, a, b, note, ran_ou
         if ((question FS ran_out FS who) in n) note = "ran out of jobs: " who "; " note
         if (size["steady"] < 30) note = "asked for " size["steady"] " s; " note
     }
-    target("claim and complete" text, ">=", limit, ratio(a, b), "x", note, who == "limit" ? "" : ratio(med(question, m, "limit"), b))
+    target("claim and complete" text, ">=", limit, turns(question, m, ours, who), "x", note, who == "limit" ? "" : turns(question, m, "limit", who))
 }
 function claims(question, how,   b, x, best, at, tuned, row) {
     tuned = ", 8 clients" how ", against the tuned one-table queue"
@@ -79,7 +70,7 @@ function claims(question, how,   b, x, best, at, tuned, row) {
 }
 function against(name, other, limit, question, measure, who,   a, b) { # the same measure of two contenders
     a = med(question, measure, who); b = med(question, measure, other)
-    target(name, ">=", limit, ratio(a, b), "x", per_s(a, b))
+    target(name, ">=", limit, turns(question, measure, who, other), "x", per_s(a, b))
 }
 
 # the best of a contender's no-op jobs at up to so many a batch
@@ -103,7 +94,7 @@ function peer(who, name,   a, b, i, most, bulk) {
     }
 }
 
-function of_queues(what) { return ratio(med("queues", what " out of so many queues", size["queues"]), med("queues", what " out of so many queues", "1")) }
+function of_queues(what) { return turns("queues", what " out of so many queues", size["queues"], "1") }
 
 # of fewer clients than 256
 function best_count(batch, who,   c, x, best, at) {

@@ -5,4 +5,4 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 results=${1:-$(dirname "$here")/build/bench/results.tsv}
 [ -s "$results" ] || { echo "targets: no results in $results; ./run bench makes them" >&2; exit 1; }
-exec awk -v md="${2:+1}" -f "$here/targets.awk" "$results"
+exec awk -v md="${2:+1}" -f "$here/rounds.awk" -f "$here/targets.awk" "$results"
