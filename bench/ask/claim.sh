@@ -3,6 +3,10 @@
 # claim and complete of no-op jobs, jobs a second
 # -2calls and -1call: whether a call completes what the one before has claimed. -async: synchronous_commit off. -bulk: a queue with that setting.
 claim_scripts
+claimed() { # claimed WHO CLIENTS BATCH
+    stock "$1" "$(enough "$3" "$2")"
+    burn "$1" "claim.${1%-async}" "$2" "$3"
+}
 most=$(sql -c 'SHOW max_connections')
 for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
     if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
@@ -12,8 +16,7 @@ for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
         for r in $(seq "$rounds"); do
             for who in $contenders; do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac
-                stock "$who" "$(enough "$n" "$c")"
-                burn "$who" "claim.${who%-async}" "$c" "$n"
+                calm claimed "$who" "$c" "$n"
                 result claim "clients $c, batch $n" "$who" "$rate" jobs/s
             done
         done

@@ -25,6 +25,16 @@ ample() {
 # visits WHO: how often autovacuum has come to the end of that table of its which it visits most
 visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
 
+# went_on WHO BATCH: sets seen, too
+went_on() {
+    empty
+    stock "$1" "$(ample "$1" "$2")"
+    sql -c CHECKPOINT
+    seen=$(visits "$1")
+    burn "$1" "claim.$1" 8 "$2"
+    seen=$(($(visits "$1") - seen))
+}
+
 (
     if ours; then
         trap put_back EXIT
@@ -42,12 +52,7 @@ visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) 
     for n in $(if [ -n "$smoke" ]; then echo 100; elif [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
         for r in $(seq "$times"); do
             for who in pgwork $(bulk "$n") onetable limit; do
-                empty
-                stock $who "$(ample $who "$n")"
-                sql -c CHECKPOINT
-                seen=$(visits $who)
-                burn $who claim.$who 8 "$n"
-                seen=$(($(visits $who) - seen))
+                calm went_on $who "$n"
                 what="batch $n, for $seconds s"
                 result steady "clients 8, $what" $who "$rate" jobs/s
                 awk -v per_call="$per_call" -v OFS='\t' -v who=$who -v n="$n" -v r="$r" '{ print who, n, r, NR - 1, $1 * per_call }' "$out/by_second" >"$out/jobs"
