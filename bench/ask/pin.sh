@@ -6,12 +6,13 @@
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
-at() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$out/pin-pass.tsv"; } # at WHO KIND SECOND WHAT VALUE: a point of a curve
-rm -f "$out/pin-pass.tsv"
-at all all "$pin_seconds" event released
-at all all $((pin_seconds + after)) event 'load ends'
-at all all $((pin_seconds + after + rest)) event end
-mv "$out/pin-pass.tsv" "$out/pin-time.tsv"
+fifth=$(((pin_seconds + 4) / 5)) # of the time that it was held, the last
+at() { printf '%s\t%s\t%s\t%s\t%s\n' "$@"; } # at WHO KIND SECOND WHAT VALUE: a point of a curve
+{
+    at all all "$pin_seconds" event released
+    at all all $((pin_seconds + after)) event 'load ends'
+    at all all $((pin_seconds + after + rest)) event end
+} >"$out/pin-time.tsv"
 
 # pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait. They are looked up one by one: a look at a whole
 # table full of dead rows would take longer than what it is to measure.
@@ -63,13 +64,13 @@ pin_watch() {
     done
 }
 
-# pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end, own_ms, size_rest, and leaves $out/latency
+# pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end and size_rest, and leaves $out/latency and $out/pin.err
 pin_pass() {
     empty
     stock "$1" $((smoke ? 2000 : 100000))
     rm -f "$out"/log.* "$out/pin-pass.tsv"
     pin_hold "$1" "$2"
-    pin_watch "$1" "$2" &
+    pin_watch "$1" "$2" >>"$out/pin-pass.tsv" &
     watcher=$!
     # shellcheck disable=SC2086  # words
     PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 $nothing_claimed -D payload="$(payload 60)" \
@@ -78,18 +79,16 @@ pin_pass() {
     cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } $4 == 1 { n++; end[n] = e; ms[n] = $3 / 1000 }
         END { for (i = 1; i <= n; i++) print end[i] - begin, ms[i] }' >"$out/claims"
     awk -v last=$((pin_seconds + after)) '{ n[int($1)]++ } END { for (s = 0; s < last; s++) print s, 100 * n[s] }' "$out/claims" |
-        while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done
+        while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
     awk -v from=$((pin_seconds - fifth)) -v to="$pin_seconds" '$1 >= from && $1 < to { print $2 }' "$out/claims" | sort -n >"$out/latency"
     size_end=$(size_of "$1")
     if [ "$2" != no ]; then wait "$holder"; fi
-    own_ms=$(if [ "$2" = writer ]; then sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err"; fi)
     sleep $rest
     kill $watcher
     wait $watcher 2>/dev/null || :
     size_rest=$(size_of "$1")
 }
 
-fifth=$(((pin_seconds + 4) / 5)) # of the time that it was held, the last
 for who in pgwork pgwork-bulk onetable; do
     pins='no snapshot writer'
     if [ -n "$quick" ] && [ $who = onetable ]; then pins='no snapshot'; fi
@@ -104,7 +103,9 @@ for who in pgwork pgwork-bulk onetable; do
             say "bench: $who ended no claim in the last fifth, held: $pin"
         fi
         result pin "size at the end of $pin_seconds s, held: $pin" $who "$size_end" MB
-        if [ $pin = writer ]; then result pin "its own jobs claimed after the commit, within, held: $pin" $who "$own_ms" ms; fi
+        if [ $pin = writer ]; then
+            result pin "its own jobs claimed after the commit, within, held: $pin" $who "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
+        fi
         result pin "size after $rest s of rest, held: $pin" $who "$size_rest" MB
     done
 done
