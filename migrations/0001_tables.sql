@@ -99,7 +99,9 @@ CREATE TABLE pgwork.live_job (
     all_kinds    text[],
     all_payloads jsonb[]
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
-        autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
+        autovacuum_analyze_scale_factor = 0.2,
+        -- Brisk, but not as fast as it can: while an old snapshot holds it back it goes over all that was ever done, in vain, again and again.
+        autovacuum_vacuum_cost_delay = 2, autovacuum_vacuum_cost_limit = 800);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 -- It has no primary key: without this each claim would fail as soon as somebody publishes all tables.
 ALTER TABLE pgwork.live_job REPLICA IDENTITY FULL;
@@ -124,7 +126,8 @@ CREATE TABLE pgwork.pack (
     bodies      bytea[],              -- NULL: none has one
     tags        text[],               -- each an array literal; NULL: none has one
     PRIMARY KEY (queue, number)
-) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.2,
+        autovacuum_vacuum_cost_delay = 2, autovacuum_vacuum_cost_limit = 800);
 -- Jobs are much alike: lz4 saves a third of a claim's WAL, and no less time than it takes. The other method takes more.
 DO $$
 BEGIN
