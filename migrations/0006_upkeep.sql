@@ -126,8 +126,10 @@ END $$;
 -- What lies behind is not found, or late: a lease behind a long stretch of ready rows, when a great batch of lower places committed after it was
 -- claimed; and below the marks, which a session remembers where looks took long (a setting for each queue), to spare itself the remains of
 -- all jobs before while vacuum is held back. So a session looks at everything once a second, if that costs less than a twentieth of
--- the time. That goes in windows of places, for as long as a second, and by whomever it is resumed. Noted in a custom setting: [1] when, and
--- [2] the cost, in ms; [3] when the last place drawn was [5], and [4] that before: marks stay a second behind transactions that are about to commit.
+-- the time. That goes in windows of places, for as long as a second, and by whomever it is resumed; in the midst of a window, where queues are many, by
+-- the same session only. Noted in a custom setting: [1] when, and [2] the cost, in ms; [3] when the last place drawn was [5], and [4] that before: marks
+-- stay a second behind transactions that are about to commit; [6] 1: all places are one window, since there are few remains; [7] the last queue looked
+-- at in the window [8].
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -136,8 +138,8 @@ DECLARE
     issued CONSTANT bigint := coalesce(pg_sequence_last_value('pgwork.place'), 0);
     began timestamptz := clock_timestamp();
     now_ms CONSTANT bigint := extract(epoch FROM began) * 1000;
-    last bigint[] := CASE WHEN current_setting('pgwork.reap', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,18}){5}[}]$'
-                          THEN current_setting('pgwork.reap', true)::bigint[] ELSE '{0,0,0,0,0,0}' END;
+    last bigint[] := CASE WHEN current_setting('pgwork.reap', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,18}){7}[}]$'
+                          THEN current_setting('pgwork.reap', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0}' END;
     look bigint;
     low bigint;
     high bigint;
@@ -147,6 +149,8 @@ DECLARE
     start bigint;
     cost bigint;
     circled boolean := false;
+    cut boolean := false;
+    seen integer;   -- up to this queue it has looked in this window
     q pgwork.queue;
     lot record;
     noted bigint[];
@@ -166,6 +170,8 @@ BEGIN
         size := least(look & 63, 40);
         low := (look >> 6) << 10;
         start := low;
+        seen := CASE WHEN last[8] = look THEN last[7] ELSE 0 END;
+        last[6] := 1; -- if there is nothing yet
         LOOP
             IF low >= issued THEN
                 low := 0;
@@ -179,24 +185,40 @@ BEGIN
             covers := floor(log(2, least(high, issued) - low + 1));
             PERFORM setval('pgwork.look', (low >> 10 << 6) + greatest(covers - 4, 16)); -- after a cancel: less at a time
             most := 0;
-            FOR q IN SELECT * FROM pgwork.queue t ORDER BY t.id LOOP
+            cut := false;
+            FOR q IN SELECT * FROM pgwork.queue t WHERE t.id > seen ORDER BY t.id LOOP
                 cost := extract(epoch FROM clock_timestamp()) * 1000;
-                SELECT * INTO lot FROM pgwork._reap(q, array_fill(low, ARRAY[21]), high, batch - returned - died, true);
+                lows := array_fill(low, ARRAY[21]);
+                IF low = 0 AND high = everywhere THEN -- no remains to be afraid of: thousands of queues, with jobs in a lane or two
+                    SELECT array_agg(h.lane * 0 ORDER BY l.i) || low INTO lows
+                      FROM generate_series(0, 19) l (i)
+                      LEFT JOIN LATERAL (SELECT j.lane FROM pgwork.live_job j WHERE j.queue = q.id AND j.lane = l.i::smallint AND j.pos > low ORDER BY j.pos LIMIT 1) h ON true;
+                END IF;
+                SELECT * INTO lot FROM pgwork._reap(q, lows, high, batch - returned - died, true);
                 most := greatest(most, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - cost);
                 returned := returned + lot.returned;
                 died := died + lot.died;
                 EXIT WHEN returned + died >= batch;
+                seen := q.id;
+                cut := clock_timestamp() > began + interval '1 s';
+                EXIT WHEN cut;
             END LOOP;
-            IF returned + died < batch THEN
+            last[6] := (low = 0 AND high = everywhere AND most <= 500)::integer;
+            IF cut AND most > 500 THEN
+                size := greatest(covers - 1, 16);
+                seen := 0;
+            ELSIF returned + died < batch AND NOT cut THEN
                 size := CASE WHEN most < 50 THEN least(size + 1, 40) WHEN most > 500 THEN greatest(covers - 1, 16) ELSE size END;
                 low := high;
+                seen := 0;
             END IF;
-            PERFORM setval('pgwork.look', ((CASE WHEN low >= issued THEN 0 ELSE low END) >> 10 << 6) + size);
-            EXIT WHEN returned + died >= batch;
+            look := ((CASE WHEN low >= issued THEN 0 ELSE low END) >> 10 << 6) + size;
+            PERFORM setval('pgwork.look', look);
+            EXIT WHEN returned + died >= batch OR cut;
         END LOOP;
+        last[7:8] := ARRAY[seen, look]; -- this session goes on with the next queue, if no other one has gone on meanwhile
         IF returned + died < batch THEN
             last[1:2] := ARRAY[now_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms];
-            last[6] := (circled AND low >= start)::integer;
         END IF;
     END IF;
     IF now_ms NOT BETWEEN last[3] AND last[3] + 1000 THEN
@@ -204,6 +226,17 @@ BEGIN
     END IF;
     FOR q IN SELECT * FROM pgwork.queue t WHERE reap.queue IS NULL OR t.name = reap.queue ORDER BY t.id LOOP
         noted := nullif(current_setting('pgwork.reap_' || q.id, true), '');
+        -- Of thousands most are idle: nothing to take back is in front, nor anything that the flags below speak of. But where there are
+        -- remains, or may be, it looks properly, which knows where to begin.
+        IF queue IS NULL AND last[6] = 1 AND noted IS NULL AND NOT (q.suspects OR q.bundles OR q.bulk) THEN
+            cost := extract(epoch FROM clock_timestamp()) * 1000000;
+            CONTINUE WHEN NOT (EXISTS (SELECT FROM pgwork.pack p WHERE p.queue = q.id AND p.number > 0)
+                               OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL)
+                               OR EXISTS (SELECT FROM generate_series(0, 19) l
+                                           CROSS JOIN LATERAL (SELECT j.token FROM pgwork.live_job j WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > 0 ORDER BY j.pos LIMIT 100) j
+                                           WHERE q.priorities >> l / 2 & 1 = 1 AND (l & 1 = 0 OR j.token IS NOT NULL)))
+                          AND extract(epoch FROM clock_timestamp()) * 1000000 < cost + 1000;
+        END IF;
         IF returned + died < batch AND queue IS NOT NULL THEN
             SELECT * INTO lot FROM pgwork._reap(q, array_fill(0::bigint, ARRAY[21]), everywhere, batch - returned - died, true);
             returned := returned + lot.returned;
@@ -377,29 +410,37 @@ CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, O
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
-    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17},[0-9]{1,17}[}]$'
-                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0}' END;
-    due_ms bigint;
+    now_ms bigint;
+    -- when it came last, and what that took, but for a ms for each job that it found: promote(), reap(), prune()
+    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){5}[}]$'
+                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0}' END;
 BEGIN
-    SELECT p.promoted, p.next_ms INTO promoted, due_ms FROM pgwork.promote(batch) p;
-    next_ms := least(coalesce(due_ms, 1000), 1000);
+    promoted := 0;
     reaped := 0;
     died := 0;
     pruned := 0;
-    IF now_ms NOT BETWEEN last_ms[1] AND last_ms[1] + 250 THEN
-        SELECT r.returned + r.died, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
-        last_ms[1] := CASE WHEN reaped >= batch THEN 0 ELSE now_ms END;
+    -- With thousands of queues each takes its time. So a tenth of all time is for it, or a twentieth; but it may have waited for a lock.
+    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+    next_ms := last_ms[1] + least(10 * last_ms[2], 1000) - now_ms;
+    IF now_ms < last_ms[1] OR next_ms <= 0 THEN
+        SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
+        last_ms[1:2] := ARRAY[now_ms, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - promoted, 0)];
     END IF;
-    IF now_ms NOT BETWEEN last_ms[2] AND last_ms[2] + 1000 THEN
+    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+    IF now_ms NOT BETWEEN last_ms[3] AND last_ms[3] + greatest(250, least(10 * last_ms[4], 10000)) THEN
+        SELECT r.returned + r.died, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
+        last_ms[3:4] := ARRAY[CASE WHEN reaped < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - reaped, 0)];
+    END IF;
+    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+    IF now_ms NOT BETWEEN last_ms[5] AND last_ms[5] + greatest(1000, least(20 * last_ms[6], 60000)) THEN
         pruned := pgwork.prune(batch);
-        last_ms[2] := CASE WHEN pruned >= batch THEN 0 ELSE now_ms END;
+        last_ms[5:6] := ARRAY[CASE WHEN pruned < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - pruned, 0)];
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
     IF greatest(reaped, promoted, pruned) >= batch THEN
         next_ms := 0;
     ELSE
-        next_ms := greatest(1, least(next_ms, 250));
+        next_ms := greatest(1, least(next_ms, 250)); -- NULL: nothing is delayed
     END IF;
 END $$;
 

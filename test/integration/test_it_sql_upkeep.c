@@ -260,7 +260,8 @@ static long long reap_one(PGconn *conn)
 {
     long long reaped = 0;
 
-    /* Where the machine stops for a second in a look at everything, the next one comes 20 s later. */
+    /* Where the machine stops for a second in a look at everything, the next one comes 20 s later.
+     */
     for (long long end = kit_ms() + 60000; reaped == 0 && kit_ms() < end; kit_sleep_ms(50))
         reaped = kit_number(conn, "SELECT returned FROM pgwork.reap()");
     return reaped;
@@ -290,6 +291,64 @@ void test_a_look_at_everything_goes_in_windows_and_comes_round(void)
     kit_number(a, "SELECT setval('pgwork.look', ((%lld + 100000) >> 10 << 6) + 16)", job.id);
     expect_nothing(b);
     TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
+}
+
+/* Of very many queues not all are looked at in one go. */
+void test_a_look_at_everything_that_takes_too_long_goes_on_with_the_next_queue(void)
+{
+    kit_do(a, "DO $$ BEGIN EXECUTE replace(pg_get_functiondef('pgwork.reap'::regproc),"
+              " 'cut := clock_timestamp() > began + interval ''1 s''', 'cut := true'); END $$");
+    for (int round = 1; round <= 2; round++) {
+        for (char name[] = "a"; *name <= 'c'; ++*name) {
+            fill(name, 1);
+            TEST_ASSERT_EQUAL_INT(1, kit_claim(a, name, 1, &job));
+            kit_expire(a, name);
+        }
+        expect_nothing(b);
+        for (int left = 3; left >= 0; left--) {
+            TEST_ASSERT_EQUAL_INT64(
+                left, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE state = 'leased'"));
+            kit_do(b, "SELECT set_config('pgwork.reap', regexp_replace(current_setting("
+                      "'pgwork.reap', true), '^.[0-9]+', '{0'), false); SELECT pgwork.reap()");
+        }
+        for (char name[] = "a"; *name <= 'c'; ++*name)
+            kit_do(a, "SELECT pgwork.queue_purge('%s')", name);
+    }
+}
+
+void test_a_lease_behind_many_jobs_that_are_ready_is_reaped(void)
+{
+    fill("q", 200);
+    kit_do(b, "BEGIN; SELECT count(*) FROM (SELECT FROM pgwork.live_job ORDER BY pos LIMIT 150"
+              " FOR UPDATE) j");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_do(b, "ROLLBACK");
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
+}
+
+/* As when each part of the upkeep took so long in vain, two seconds ago. */
+static long long maintain_after(int cost_ms)
+{
+    kit_do(b,
+           "SELECT set_config('pgwork.upkeep', ARRAY[t, c, t, c, t, c]::text, false) FROM"
+           " (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 2000, %d) ago (t, c)",
+           cost_ms);
+    return kit_number(b, "SELECT 100 * promoted + 10 * reaped + pruned FROM pgwork.maintain()");
+}
+
+/* With very many queues it would do nothing else. */
+void test_upkeep_that_takes_its_time_comes_less_often(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 1)");
+    fill("q", 2);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    kit_expire(a, "q");
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 3600000);"
+              "UPDATE pgwork.delayed_job SET run_at = created_at");
+    TEST_ASSERT_EQUAL_INT64(100, maintain_after(3000)); /* a delayed job waits no longer */
+    TEST_ASSERT_EQUAL_INT64(11, maintain_after(10));
 }
 
 /* Whoever deletes live jobs waits as long as somebody has the advisory lock 1. */
