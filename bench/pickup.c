@@ -1,7 +1,9 @@
 /* pickup QUEUE WORKERS RATE JOBS [DURABILITY]: enqueues JOBS jobs at RATE a second while WORKERS
  * idle workers (of that durability) wait, and prints how many milliseconds passed from before the
  * enqueue until the handler ran: p50, p99, p99.9 and the worst; and the same for the enqueue alone
- * and for a bare round trip (SELECT 1 on another session, by libpq alone). */
+ * and for a bare round trip (SELECT 1 on another session, by libpq alone). Before that, at the same
+ * rate, come as many jobs as give each worker some twenty: its session plans each statement when it
+ * first meets it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -25,6 +27,7 @@ static pgw_verdict note(pgw_task *task, void *arg)
     (void)arg;
     if (size == sizeof(mark)) {
         memcpy(&mark, body, size);
+        if (mark.i < 0) return PGW_DONE;
         taken[mark.i] = ran - mark.begin;
         arrived++;
     }
@@ -62,7 +65,7 @@ int main(int argc, char **argv)
     pgw_conf *conf = NULL;
     pgw_stop *stop = NULL;
     double *trips, *put_in, begin;
-    int count, rate, jobs;
+    int count, rate, jobs, first;
 
     if (argc < 5 || argc > 6 || (count = atoi(argv[2])) < 1 || count > 64 ||
         (rate = atoi(argv[3])) < 1 || (jobs = atoi(argv[4])) < 1) {
@@ -70,6 +73,7 @@ int main(int argc, char **argv)
         return 2;
     }
     queues[0] = argv[1];
+    first = 20 * count;
     taken = calloc((size_t)jobs, sizeof(*taken));
     trips = calloc((size_t)jobs, sizeof(*trips));
     put_in = calloc((size_t)jobs, sizeof(*put_in));
@@ -88,14 +92,14 @@ int main(int argc, char **argv)
     }
     nap_until(now_ms() + 500);
     begin = now_ms();
-    for (int i = 0; i < jobs; i++) {
+    for (int i = -first; i < jobs; i++) {
         pgw_new job = PGW_NEW_INIT;
         struct {
             double begin;
             int i;
         } mark;
 
-        nap_until(begin + (double)i * 1e3 / rate);
+        nap_until(begin + (double)(i + first) * 1e3 / rate);
         memset(&mark, 0, sizeof(mark));
         mark.begin = now_ms();
         mark.i = i;
@@ -103,6 +107,7 @@ int main(int argc, char **argv)
         job.body_size = sizeof(mark);
         if (pgw_enqueue(h, NULL, queues[0], &job, NULL) != PGW_OK)
             fprintf(stderr, "pickup: %s\n", pgw_error_message(h));
+        if (i < 0) continue;
         put_in[i] = now_ms() - mark.begin;
         if (i % 10 == 0) {
             const double asked = now_ms();
