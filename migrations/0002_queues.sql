@@ -123,7 +123,7 @@ DECLARE
     q pgwork.queue := pgwork._queue(queue_resume.queue);
 BEGIN
     UPDATE pgwork.queue t SET paused = false, draining = false WHERE t.id = q.id AND (t.paused OR t.draining);
-    PERFORM pgwork._wake(q.id, q.name, 32);
+    PERFORM pgwork._wake(q.id, q.name, 256);
 END $$;
 
 CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready') RETURNS bigint
@@ -249,7 +249,8 @@ BEGIN
     RETURN now_is;
 END $$;
 
--- The advisory lock keys of a queue: 'sleep' and 'sleep <slot>' are held shared by sleeping workers, 'wake <slot>' by who is just notifying.
+-- The advisory lock keys of a queue: 'sleep', 'sleep group <slot / 16>' and 'sleep <slot>' are held shared by sleeping workers, 'wake <slot>' by
+-- who is just notifying.
 -- The hash stands alone, so that it is reckoned once, when a statement is planned; halved, so that no queue makes it overflow.
 CREATE FUNCTION pgwork._lock(what text, queue integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || what, 0) >> 1) + queue;
@@ -263,25 +264,34 @@ LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock(pgwork._lock(what, queue)) TH
 CREATE FUNCTION pgwork._channel(slot integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork_wake_' || split_part('pgwork.', '.', 1) || CASE slot WHEN 0 THEN '' ELSE '_' || slot::text END;
 
--- A hint for workers that sleep, delivered at commit, to as many as there are jobs. Sleepers have spread themselves over 32 slots,
--- each with a channel of its own: to wake all for one job would cost more than the job. NOTIFY takes a lock of the whole
+-- A hint for workers that sleep, delivered at commit, to as many as there are jobs. Sleepers have spread themselves over 256 slots,
+-- each with a channel of its own: to wake more than one for a job costs more than the job. 16 slots are a group, so that one sleeper
+-- among them all is soon found. NOTIFY takes a lock of the whole
 -- database at commit, so it is sent only when somebody sleeps, and by one transaction per slot at a time.
 -- Never waits: whoever misses it is found by polling.
 CREATE FUNCTION pgwork._wake(queue integer, name text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    slot integer := random() * 32;
+    first CONSTANT integer := random() * 256;
+    part integer; -- the group
+    slot integer;
 BEGIN
     IF NOT pgwork._held('sleep', queue) THEN
         RETURN;
     END IF;
-    FOR i IN 1 .. 32 LOOP
-        slot := (slot + 1) & 31;
-        IF pgwork._held('sleep ' || slot, queue) AND pg_try_advisory_xact_lock(pgwork._lock('wake ' || slot, queue)) THEN
-            PERFORM pg_notify(pgwork._channel(slot), name);
-            jobs := jobs - 1;
-            EXIT WHEN jobs <= 0;
-        END IF;
+    FOR i IN 0 .. 15 LOOP
+        part := (first / 16 + i) & 15;
+        CONTINUE WHEN NOT pgwork._held('sleep group ' || part, queue);
+        FOR j IN 0 .. 15 LOOP
+            slot := part * 16 + (first + j & 15);
+            IF pgwork._held('sleep ' || slot, queue) AND pg_try_advisory_xact_lock(pgwork._lock('wake ' || slot, queue)) THEN
+                PERFORM pg_notify(pgwork._channel(slot), name);
+                jobs := jobs - 1;
+                IF jobs <= 0 THEN
+                    RETURN;
+                END IF;
+            END IF;
+        END LOOP;
     END LOOP;
 END $$;
 

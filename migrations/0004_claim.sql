@@ -764,20 +764,22 @@ END $$;
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(slot BETWEEN 0 AND 31, 'slot', slot::text, '0 .. 31');
-    PERFORM pg_advisory_lock_shared(pgwork._lock('sleep ' || slot, t.id)), pg_advisory_lock_shared(pgwork._lock('sleep', t.id))
+    PERFORM pgwork._refuse_unless(slot BETWEEN 0 AND 255, 'slot', slot::text, '0 .. 255');
+    PERFORM pg_advisory_lock_shared(pgwork._lock('sleep ' || slot, t.id)), pg_advisory_lock_shared(pgwork._lock('sleep group ' || slot / 16, t.id)),
+            pg_advisory_lock_shared(pgwork._lock('sleep', t.id))
        FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
 CREATE FUNCTION pgwork.awake(queues text[], slot integer DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_advisory_unlock_shared(pgwork._lock('sleep', t.id)), pg_advisory_unlock_shared(pgwork._lock('sleep ' || slot, t.id))
+    PERFORM pg_advisory_unlock_shared(pgwork._lock('sleep', t.id)), pg_advisory_unlock_shared(pgwork._lock('sleep group ' || slot / 16, t.id)),
+            pg_advisory_unlock_shared(pgwork._lock('sleep ' || slot, t.id))
        FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
     'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
-COMMENT ON FUNCTION pgwork.idle(text[], integer) IS 'Says that this session sleeps and listens for jobs of these queues, to pgwork_wake_<schema>, and _<slot> if that is not 0; needs a session of its own. LISTEN first, claim once more afterwards. A job wakes the sleepers of one slot: choose any of 0 .. 31.';
+COMMENT ON FUNCTION pgwork.idle(text[], integer) IS 'Says that this session sleeps and listens for jobs of these queues, to pgwork_wake_<schema>, and _<slot> if that is not 0; needs a session of its own. LISTEN first, claim once more afterwards. A job wakes the sleepers of one slot: choose any of 0 .. 255, other sessions others.';
 COMMENT ON FUNCTION pgwork.awake(text[], integer) IS 'Takes back idle() for the same queues and slot.';

@@ -22,7 +22,7 @@ static pgw *handle_new(const pgw_conf *conf)
     h->pid = getpid();
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
-    h->slot = (int)(pgw__random_u64() % 32);
+    h->slot = (int)(pgw__random_u64() % 256);
     h->call_timeout_ms = pgw__conf_int(h->conf, "call.timeout_ms");
     h->connect_timeout_ms = pgw__conf_int(h->conf, "connect.timeout_ms");
     h->prepare = strcmp(pgw__conf_text(h->conf, "prepare"), "auto") == 0;

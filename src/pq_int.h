@@ -101,7 +101,7 @@ struct pgw {
     pgw_conf *conf;
     const pgw__log *log;
     const char *schema;
-    int slot;  /* among sleepers: 0 .. 31 */
+    int slot;  /* among sleepers: 0 .. 255 */
     pid_t pid; /* a child of fork() must not use the session (R16) */
 #ifndef NDEBUG
     atomic_flag in_use;

@@ -843,7 +843,7 @@ static PGconn *two_sleep(void)
 
     kit_do(a, "SELECT pgwork.queue_create('q')");
     kit_do(a, "LISTEN pgwork_wake_pgwork_3; SELECT pgwork.idle('{q}', 3)");
-    kit_do(c, "LISTEN pgwork_wake_pgwork_31; SELECT pgwork.idle('{q}', 31)");
+    kit_do(c, "LISTEN pgwork_wake_pgwork_255; SELECT pgwork.idle('{q}', 255)");
     return c;
 }
 
@@ -853,17 +853,17 @@ void test_a_job_wakes_one_slot_and_two_jobs_two(void)
 
     kit_put(b, "q");
     if (*heard(a, 0) == '\0')
-        TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_31 q", heard(c, 1));
+        TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_255 q", heard(c, 1));
     else
         TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
     kit_do(b, "SELECT pgwork.enqueue_many('q', '{1,2}')");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
-    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_31 q", heard(c, 1));
-    kit_do(c, "SELECT pgwork.awake('{q}', 31)");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_255 q", heard(c, 1));
+    kit_do(c, "SELECT pgwork.awake('{q}', 255)");
     kit_put(b, "q");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
     TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
-    kit_refused(a, "PW001", "slot|32|0 .. 31", "SELECT pgwork.idle('{q}', 32)");
+    kit_refused(a, "PW001", "slot|256|0 .. 255", "SELECT pgwork.idle('{q}', 256)");
     kit_refused(a, "PW001", "slot|NULL", "SELECT pgwork.idle('{q}', NULL)");
 }
 
@@ -877,7 +877,7 @@ void test_two_producers_at_once_wake_two_sleepers(void)
     kit_put(d, "q");
     kit_do(b, "COMMIT");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
-    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_31 q", heard(c, 1));
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_255 q", heard(c, 1));
 }
 
 void test_who_has_his_hands_full_wakes_the_next(void)
