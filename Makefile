@@ -4,6 +4,9 @@
 #   make help         all targets
 # Packagers: PREFIX, DESTDIR, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=.
 
+# Or src/sql would be built from src/sql.c as soon as that is edited.
+MAKEFLAGS += --no-builtin-rules
+
 # The header holds the only copy of the version.
 VERSION := $(shell sed -n 's/^.define PGW_VERSION_STRING "\(.*\)".*/\1/p' inc/pgwork.h)
 # major.minor: while the version starts with 0, each minor one has an ABI of its own
