@@ -411,30 +411,30 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     now_ms bigint;
-    -- when it came last, and what that took, but for a ms for each job that it found: promote(), reap(), prune()
-    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){5}[}]$'
-                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0}' END;
+    -- of promote(), reap() and prune(): when it came last, what that took, but for a ms for each job that it found, and what the one before took
+    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){8}[}]$'
+                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0,0}' END;
 BEGIN
     promoted := 0;
     reaped := 0;
     died := 0;
     pruned := 0;
-    -- With thousands of queues each takes its time. So a tenth of all time is for it, or a twentieth; but it may have waited for a lock.
+    -- With thousands of queues each takes its time, again and again. So a tenth of all time is for it, or a twentieth, within limits.
     now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-    next_ms := last_ms[1] + least(10 * last_ms[2], 1000) - now_ms;
+    next_ms := last_ms[1] + least(10 * last_ms[2], 10 * last_ms[3], 1000) - now_ms;
     IF now_ms < last_ms[1] OR next_ms <= 0 THEN
         SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
-        last_ms[1:2] := ARRAY[now_ms, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - promoted, 0)];
+        last_ms[1:3] := ARRAY[now_ms, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - promoted, 0), last_ms[2]];
     END IF;
     now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-    IF now_ms NOT BETWEEN last_ms[3] AND last_ms[3] + greatest(250, least(10 * last_ms[4], 10000)) THEN
+    IF now_ms NOT BETWEEN last_ms[4] AND last_ms[4] + greatest(250, least(10 * last_ms[5], 10 * last_ms[6], 10000)) THEN
         SELECT r.returned + r.died, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
-        last_ms[3:4] := ARRAY[CASE WHEN reaped < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - reaped, 0)];
+        last_ms[4:6] := ARRAY[CASE WHEN reaped < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - reaped, 0), last_ms[5]];
     END IF;
     now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-    IF now_ms NOT BETWEEN last_ms[5] AND last_ms[5] + greatest(1000, least(20 * last_ms[6], 60000)) THEN
+    IF now_ms NOT BETWEEN last_ms[7] AND last_ms[7] + greatest(1000, least(20 * last_ms[8], 20 * last_ms[9], 60000)) THEN
         pruned := pgwork.prune(batch);
-        last_ms[5:6] := ARRAY[CASE WHEN pruned < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - pruned, 0)];
+        last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - pruned, 0), last_ms[8]];
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
     IF greatest(reaped, promoted, pruned) >= batch THEN

@@ -298,19 +298,22 @@ void test_a_look_at_everything_that_takes_too_long_goes_on_with_the_next_queue(v
 {
     kit_do(a, "DO $$ BEGIN EXECUTE replace(pg_get_functiondef('pgwork.reap'::regproc),"
               " 'cut := clock_timestamp() > began + interval ''1 s''', 'cut := true'); END $$");
-    for (int round = 1; round <= 2; round++) {
+    for (int round = 1, still = 3; round <= 2; round++) {
         for (char name[] = "a"; *name <= 'c'; ++*name) {
             fill(name, 1);
             TEST_ASSERT_EQUAL_INT(1, kit_claim(a, name, 1, &job));
             kit_expire(a, name);
         }
         expect_nothing(b);
-        for (int left = 3; left >= 0; left--) {
-            TEST_ASSERT_EQUAL_INT64(
-                left, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE state = 'leased'"));
+        /* One at a time; a machine that stands still makes the windows smaller. */
+        for (int i = 0, left = 3; left > 0 && i < 1000; i++) {
             kit_do(b, "SELECT set_config('pgwork.reap', regexp_replace(current_setting("
                       "'pgwork.reap', true), '^.[0-9]+', '{0'), false); SELECT pgwork.reap()");
+            still = (int)kit_number(a, "SELECT count(*) FROM pgwork.job WHERE state = 'leased'");
+            TEST_ASSERT_GREATER_OR_EQUAL_INT(left - 1, still);
+            left = still;
         }
+        TEST_ASSERT_EQUAL_INT(0, still);
         for (char name[] = "a"; *name <= 'c'; ++*name)
             kit_do(a, "SELECT pgwork.queue_purge('%s')", name);
     }
@@ -331,7 +334,7 @@ void test_a_lease_behind_many_jobs_that_are_ready_is_reaped(void)
 static long long maintain_after(int cost_ms)
 {
     kit_do(b,
-           "SELECT set_config('pgwork.upkeep', ARRAY[t, c, t, c, t, c]::text, false) FROM"
+           "SELECT set_config('pgwork.upkeep', ARRAY[t, c, c, t, c, c, t, c, c]::text, false) FROM"
            " (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 2000, %d) ago (t, c)",
            cost_ms);
     return kit_number(b, "SELECT 100 * promoted + 10 * reaped + pruned FROM pgwork.maintain()");
