@@ -266,9 +266,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork_wake_' || split_part('pgwork
 
 -- A hint for workers that sleep, delivered at commit, to as many as there are jobs. Sleepers have spread themselves over 256 slots,
 -- each with a channel of its own: to wake more than one for a job costs more than the job. 16 slots are a group, so that one sleeper
--- among them all is soon found. NOTIFY takes a lock of the whole
--- database at commit, so it is sent only when somebody sleeps, and by one transaction per slot at a time.
--- Never waits: whoever misses it is found by polling.
+-- among them all is soon found. NOTIFY takes a lock of the whole database at commit, so it is sent only when somebody sleeps, and by
+-- one transaction per slot at a time. Never waits: whoever misses it is found by polling.
 CREATE FUNCTION pgwork._wake(queue integer, name text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
