@@ -149,7 +149,7 @@ DECLARE
     start bigint;
     cost bigint;
     circled boolean := false;
-    cut boolean := false;
+    cut boolean;    -- its second is over
     seen integer;   -- up to this queue it has looked in this window
     q pgwork.queue;
     lot record;
@@ -188,11 +188,12 @@ BEGIN
             cut := false;
             FOR q IN SELECT * FROM pgwork.queue t WHERE t.id > seen ORDER BY t.id LOOP
                 cost := extract(epoch FROM clock_timestamp()) * 1000;
-                lows := array_fill(low, ARRAY[21]);
                 IF low = 0 AND high = everywhere THEN -- no remains to be afraid of: thousands of queues, with jobs in a lane or two
                     SELECT array_agg(h.lane * 0 ORDER BY l.i) || low INTO lows
                       FROM generate_series(0, 19) l (i)
                       LEFT JOIN LATERAL (SELECT j.lane FROM pgwork.live_job j WHERE j.queue = q.id AND j.lane = l.i::smallint AND j.pos > low ORDER BY j.pos LIMIT 1) h ON true;
+                ELSE
+                    lows := array_fill(low, ARRAY[21]);
                 END IF;
                 SELECT * INTO lot FROM pgwork._reap(q, lows, high, batch - returned - died, true);
                 most := greatest(most, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - cost);
@@ -411,6 +412,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     now_ms bigint;
+    began_ms bigint;
     -- of promote(), reap() and prune(): when it came last, what that took, but for a ms for each job that it found, and what the one before took
     last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){8}[}]$'
                              THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0,0}' END;
@@ -421,20 +423,24 @@ BEGIN
     pruned := 0;
     -- With thousands of queues each takes its time, again and again. So a tenth of all time is for it, or a twentieth, within limits.
     now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-    next_ms := last_ms[1] + least(10 * last_ms[2], 10 * last_ms[3], 1000) - now_ms;
+    next_ms := last_ms[1] + least(10 * least(last_ms[2], last_ms[3]), 1000) - now_ms;
     IF now_ms < last_ms[1] OR next_ms <= 0 THEN
         SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
-        last_ms[1:3] := ARRAY[now_ms, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - promoted, 0), last_ms[2]];
+        began_ms := now_ms;
+        now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+        last_ms[1:3] := ARRAY[began_ms, greatest(now_ms - began_ms - promoted, 0), last_ms[2]];
     END IF;
-    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-    IF now_ms NOT BETWEEN last_ms[4] AND last_ms[4] + greatest(250, least(10 * last_ms[5], 10 * last_ms[6], 10000)) THEN
+    IF now_ms NOT BETWEEN last_ms[4] AND last_ms[4] + greatest(250, least(10 * least(last_ms[5], last_ms[6]), 10000)) THEN
         SELECT r.returned + r.died, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
-        last_ms[4:6] := ARRAY[CASE WHEN reaped < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - reaped, 0), last_ms[5]];
+        began_ms := now_ms;
+        now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+        last_ms[4:6] := ARRAY[CASE WHEN reaped < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - reaped, 0), last_ms[5]];
     END IF;
-    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-    IF now_ms NOT BETWEEN last_ms[7] AND last_ms[7] + greatest(1000, least(20 * last_ms[8], 20 * last_ms[9], 60000)) THEN
+    IF now_ms NOT BETWEEN last_ms[7] AND last_ms[7] + greatest(1000, least(20 * least(last_ms[8], last_ms[9]), 60000)) THEN
         pruned := pgwork.prune(batch);
-        last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN now_ms ELSE 0 END, greatest((extract(epoch FROM clock_timestamp()) * 1000)::bigint - now_ms - pruned, 0), last_ms[8]];
+        began_ms := now_ms;
+        now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+        last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - pruned, 0), last_ms[8]];
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
     IF greatest(reaped, promoted, pruned) >= batch THEN

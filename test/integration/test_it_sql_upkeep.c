@@ -260,8 +260,7 @@ static long long reap_one(PGconn *conn)
 {
     long long reaped = 0;
 
-    /* Where the machine stops for a second in a look at everything, the next one comes 20 s later.
-     */
+    /* Where the machine stops for a second in such a look, the next one comes 20 s later. */
     for (long long end = kit_ms() + 60000; reaped == 0 && kit_ms() < end; kit_sleep_ms(50))
         reaped = kit_number(conn, "SELECT returned FROM pgwork.reap()");
     return reaped;
