@@ -382,10 +382,12 @@ END $$;
 
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction). The settings hold for all that it calls.
-CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
+-- A row is one job, or the jobs of a pack, with `ids`: to make a row of each costs as much as all the rest.
+CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
-    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
+    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz,
+    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -444,7 +446,7 @@ BEGIN
     -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
     IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 AND cardinality(queues) = 1 AND NOT wrote AND n > 0
        AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
-       AND octet_length(holder) BETWEEN 1 AND 255 AND (claim.lease_ms IS NULL OR claim.lease_ms BETWEEN 100 AND 86400000) THEN
+       AND octet_length(holder) BETWEEN 1 AND 255 AND (claim_batch.lease_ms IS NULL OR claim_batch.lease_ms BETWEEN 100 AND 86400000) THEN
         passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
         IF n = 1 AND cardinality(done_ids) = 1 THEN
             RETURN QUERY
@@ -457,8 +459,8 @@ BEGIN
                           CASE WHEN NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
-               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, d.lease_ms) * interval '1 ms'
+               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim_batch.holder, attempt = j.attempt + 1,
+                   lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, d.lease_ms) * interval '1 ms'
               FROM d
              WHERE j.token IS NULL
                AND j.ctid = (SELECT j.ctid FROM unnest(d.marks) AS l (mark)
@@ -469,7 +471,8 @@ BEGIN
                                                    ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                               LIMIT 1)
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
-                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until;
+                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until,
+                      NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[];
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = 1 THEN
                 RETURN;
@@ -505,12 +508,13 @@ BEGIN
                  LIMIT n
             )
             UPDATE pgwork.live_job j
-               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                   lease_until = until + coalesce(j.lease_ms, claim.lease_ms, p.lease_ms) * interval '1 ms'
+               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim_batch.holder, attempt = j.attempt + 1,
+                   lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, p.lease_ms) * interval '1 ms'
               FROM p
              WHERE j.ctid = p.at AND j.token IS NULL
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, p.max_attempts)::integer, j.lane / 2,
-                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until;
+                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until,
+                      NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[];
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = n THEN
                 RETURN;
@@ -525,13 +529,13 @@ BEGIN
         noted := set_config(pgwork._short(queues[1]), '', false);
         wanted := n - got;
     ELSE
-        IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000
+        IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000
            AND cardinality(queues) BETWEEN 1 AND 64 THEN
             NULL; -- as it should be
         ELSE
             PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
             PERFORM pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255, 'holder', holder, '1 to 255 bytes: who claims');
-            PERFORM pgwork._refuse_unless(coalesce(claim.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim.lease_ms::text, '100 .. 86400000');
+            PERFORM pgwork._refuse_unless(coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim_batch.lease_ms::text, '100 .. 86400000');
             PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
         END IF;
         IF done_ids <> '{}' THEN
@@ -547,7 +551,8 @@ BEGIN
     few := coalesce(nullif(current_setting('pgwork.few', true), ''), '32'); -- another value is for tests: packs of two
     IF done_ids <> '{}' AND cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
         RETURN QUERY
-        SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
+        SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz,
+               NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
           FROM pgwork._refused((pgwork._queue(queues[1])).id, done_ids, accepted) r;
     END IF;
 
@@ -627,10 +632,11 @@ BEGIN
                                       ORDER BY j.pos LIMIT 1) h
                  LIMIT 1;
             END IF;
-            ends := until + coalesce(claim.lease_ms, q.lease_ms) * interval '1 ms';
+            ends := until + coalesce(claim_batch.lease_ms, q.lease_ms) * interval '1 ms';
             IF head_jobs <= wanted THEN
                 -- Each becomes a pack. Rows between them stay for the next claim, and so do the marks.
-                RETURN QUERY
+                got := 0;
+                FOR queue, token, attempt, max_attempts, priority, created_at, lease_until, server_time, ids, kinds, payloads IN
                 WITH d AS (
                     DELETE FROM pgwork.live_job b
                      WHERE b.ctid = ANY (ARRAY(SELECT j.ctid FROM pgwork.live_job j
@@ -643,12 +649,14 @@ BEGIN
                       FROM (SELECT nextval('pgwork.place') AS number, d.* FROM d OFFSET 0) s ORDER BY s.pos
                 ), p AS (
                     INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
-                    SELECT s.number, s.pack_token, ends, q.id, claim.holder, s.pos, s.last_id, s.all_ids, array_fill(s.lane, ARRAY[s.jobs::integer]),
+                    SELECT s.number, s.pack_token, ends, q.id, claim_batch.holder, s.pos, s.last_id, s.all_ids, array_fill(s.lane, ARRAY[s.jobs::integer]),
                            array_fill(s.created_at, ARRAY[s.jobs::integer]), s.all_kinds, s.all_payloads FROM s
                 )
-                SELECT q.name, u.id, s.pack_token, 1, q.max_attempts::integer, s.lane / 2, u.kind, u.payload, NULL::bytea, NULL::text[], s.created_at, ends, until
-                  FROM s CROSS JOIN LATERAL unnest(s.all_ids, s.all_kinds, s.all_payloads) u (id, kind, payload);
-                GET DIAGNOSTICS got = ROW_COUNT;
+                SELECT q.name, s.pack_token, 1, q.max_attempts, s.lane / 2, s.created_at, ends, until, s.all_ids, s.all_kinds, s.all_payloads FROM s
+                LOOP
+                    got := got + cardinality(ids);
+                    RETURN NEXT;
+                END LOOP;
             ELSIF head_jobs IS NOT NULL THEN
                 EXIT WHEN came; -- what is in our hands will do
                 -- It is opened: the others are handed back, at new places in the lane in front, where no mark can have passed them.
@@ -664,12 +672,13 @@ BEGIN
                     INSERT INTO pgwork.live_job (pos, token, lease_until, created_at, queue, lane, attempt, id, kind, holder, payload)
                     SELECT u.place, CASE WHEN u.i <= wanted THEN (lpad(to_hex(u.place * 32 + d.lane - 1), 16, '0') || stamp)::uuid END,
                            CASE WHEN u.i <= wanted THEN ends END, d.created_at, d.queue, d.lane - 1, CASE WHEN u.i <= wanted THEN 1 ELSE 0 END,
-                           u.id, u.kind, CASE WHEN u.i <= wanted THEN claim.holder END, u.payload
+                           u.id, u.kind, CASE WHEN u.i <= wanted THEN claim_batch.holder END, u.payload
                       FROM d CROSS JOIN LATERAL (SELECT nextval('pgwork.place') AS place, u.*
                                                    FROM unnest(d.all_ids, d.all_kinds, d.all_payloads) WITH ORDINALITY u (id, kind, payload, i) OFFSET 0) u
                     RETURNING *
                 )
-                SELECT q.name, r.id, r.token, 1, q.max_attempts::integer, r.lane / 2, r.kind, r.payload, NULL::bytea, NULL::text[], r.created_at, ends, until
+                SELECT q.name, r.id, r.token, 1, q.max_attempts::integer, r.lane / 2, r.kind, r.payload, NULL::bytea, NULL::text[], r.created_at, ends, until,
+                       NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
                   FROM r WHERE r.token IS NOT NULL;
                 GET DIAGNOSTICS got = ROW_COUNT;
             ELSE
@@ -700,13 +709,14 @@ BEGIN
                     RETURN QUERY
                     WITH u AS (
                         UPDATE pgwork.live_job j
-                           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim.holder, attempt = j.attempt + 1,
-                               lease_until = until + coalesce(j.lease_ms, claim.lease_ms, q.lease_ms) * interval '1 ms'
+                           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim_batch.holder, attempt = j.attempt + 1,
+                               lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, q.lease_ms) * interval '1 ms'
                          WHERE j.ctid = ANY (picked) AND j.token IS NULL
                         RETURNING j.*
                     )
                     SELECT q.name, coalesce(u.id, u.pos), u.token, u.attempt::integer, coalesce(u.max_attempts, q.max_attempts)::integer, u.lane / 2,
-                           u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until
+                           u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until,
+                           NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
                       FROM u ORDER BY u.lane, u.pos;
                 ELSE
                     number := nextval('pgwork.place');
@@ -717,14 +727,24 @@ BEGIN
                         RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
                     ), s AS MATERIALIZED (
                         SELECT * FROM d ORDER BY d.lane, d.pos
+                    ), a AS MATERIALIZED (
+                        SELECT min(s.pos) AS first_id, max(s.pos) AS last_id, array_agg(s.pos) AS ids, array_agg(s.lane) AS lanes,
+                               array_agg((s.lane / 2)::smallint) AS priorities, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds,
+                               array_agg(s.payload) AS payloads, array_agg(s.body) FILTER (WHERE traits & 2 <> 0) AS bodies,
+                               array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) AS tags
+                          FROM s HAVING count(*) > 0
                     ), p AS (
                         INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads, bodies, tags)
-                        SELECT number, pack_token, ends, q.id, claim.holder, a.*
-                          FROM (SELECT min(s.pos), max(s.pos), array_agg(s.pos) AS ids, array_agg(s.lane), array_agg(s.created_at), array_agg(s.kind), array_agg(s.payload),
-                                       array_agg(s.body) FILTER (WHERE traits & 2 <> 0), array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) FROM s) a
-                         WHERE a.ids IS NOT NULL
+                        SELECT number, pack_token, ends, q.id, claim_batch.holder, a.first_id, a.last_id, a.ids, a.lanes, a.created, a.kinds, a.payloads, a.bodies, a.tags
+                          FROM a
                     )
-                    SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until FROM s;
+                    SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, NULL::integer, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
+                           NULL::timestamptz, ends, until, a.ids, a.priorities, a.kinds, a.payloads, a.created
+                      FROM a WHERE traits & 6 = 0
+                    UNION ALL -- with a body or tags
+                    SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until,
+                           NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
+                      FROM s WHERE traits & 6 <> 0;
                 END IF;
             END IF;
             IF head_jobs IS NOT NULL THEN
@@ -760,6 +780,23 @@ BEGIN
     END IF;
 END $$;
 
+-- The same, a row for each job.
+CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
+    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
+RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
+    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT u.queue, u.id, u.token, u.attempt, u.max_attempts, coalesce(u.its_priority, u.priority), coalesce(u.its_kind, u.kind), coalesce(u.its_payload, u.payload),
+           u.body, u.tags, coalesce(u.its_created_at, u.created_at), u.lease_until, u.server_time
+      FROM (SELECT c.queue, c.token, c.attempt, c.max_attempts, c.priority, c.kind, c.payload, c.body, c.tags, c.created_at, c.lease_until, c.server_time,
+                   unnest(coalesce(c.ids, ARRAY[c.id])) AS id, unnest(c.priorities) AS its_priority, unnest(c.kinds) AS its_kind,
+                   unnest(c.payloads) AS its_payload, unnest(c.created) AS its_created_at
+              FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens) c) u;
+END $$;
+
 -- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep.
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -778,6 +815,8 @@ BEGIN
        FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
+COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], uuid[]) IS
+    'As claim(), but jobs that share a token come as one row: with ids, kinds and payloads in one order; priorities and created where they differ. Finish them with ids and ARRAY[token].';
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
     'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';

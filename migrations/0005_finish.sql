@@ -2,12 +2,16 @@
 -- job, unless the token is the current one. Time plays no part: a late call is accepted as long as
 -- nobody took the lease away, and refused for ever after.
 
-CREATE FUNCTION pgwork._check_refs(ids bigint[], tokens uuid[]) RETURNS void
+-- One token for each id, if one was given for all.
+CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF coalesce(cardinality(ids), 0) <> coalesce(cardinality(tokens), 0) THEN
-        PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens', coalesce(cardinality(ids), 0) || ', one for each id');
+    IF coalesce(cardinality(ids), 0) = coalesce(cardinality(tokens), 0) THEN
+        RETURN tokens;
+    ELSIF ids <> '{}' AND cardinality(tokens) = 1 THEN
+        RETURN array_fill(tokens[1], ARRAY[cardinality(ids)]);
     END IF;
+    PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens', coalesce(cardinality(ids), 0) || ', one for each id, or one for all');
 END $$;
 
 -- THE FENCE of packed jobs: writes down that they leave their packs. A row of pack_out can be there once, so of two
@@ -192,16 +196,19 @@ BEGIN
     SELECT t.id, t.retention_ms INTO q FROM pgwork.queue t WHERE t.name = _complete.queue;
     IF NOT FOUND THEN
         PERFORM pgwork._queue(_complete.queue); -- says so
-    ELSIF coalesce(cardinality(ids), 0) <> coalesce(cardinality(tokens), 0) THEN
-        PERFORM pgwork._check_refs(ids, tokens);
+    ELSIF coalesce(cardinality(ids), 0) <> coalesce(cardinality(tokens), 0) AND (ids <> '{}' AND cardinality(tokens) = 1) IS NOT TRUE THEN
+        PERFORM pgwork._tokens(ids, tokens); -- says so
     ELSIF cardinality(outputs) <> cardinality(ids) THEN
         PERFORM pgwork._refuse('outputs', cardinality(outputs) || ' outputs', 'NULL, or one for each of ' || cardinality(ids) || ' ids');
     END IF;
     IF q.retention_ms > 0 THEN
-        SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, tokens, outputs) k;
+        SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, pgwork._tokens(ids, tokens), outputs) k;
     ELSIF tokens[1] = ALL (tokens) AND pgwork._packed(tokens[1]) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
         RETURN ids;
     ELSE
+        IF cardinality(tokens) IS DISTINCT FROM cardinality(ids) THEN
+            tokens := pgwork._tokens(ids, tokens);
+        END IF;
         -- The fence of _take(), without carrying whole rows along.
         WITH t AS (
             DELETE FROM pgwork.live_job j
@@ -270,7 +277,7 @@ DECLARE
     new_ends timestamptz[];
     first_end timestamptz;
 BEGIN
-    PERFORM pgwork._check_refs(ids, tokens);
+    tokens := pgwork._tokens(ids, tokens);
     IF extend.lease_ms NOT BETWEEN 100 AND 86400000 THEN
         PERFORM pgwork._refuse('lease_ms', extend.lease_ms::text, '100 .. 86400000');
     END IF;
@@ -405,7 +412,7 @@ DECLARE
     q pgwork.queue := pgwork._queue(fail.queue);
     accepted bigint[];
 BEGIN
-    PERFORM pgwork._check_refs(ids, tokens);
+    tokens := pgwork._tokens(ids, tokens);
     PERFORM pgwork._refuse_unless(coalesce(retry_ms, 0) BETWEEN 0 AND 31536000000, 'retry_ms', retry_ms::text, '0 .. 31536000000 (a year), or NULL for the queue''s backoff');
     SELECT m.accepted INTO accepted FROM pgwork._redeem(q, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END, retry_ms, error) m;
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with new eyes: we may have waited
@@ -417,7 +424,7 @@ DECLARE
     q pgwork.queue := pgwork._queue(snooze.queue);
     accepted bigint[];
 BEGIN
-    PERFORM pgwork._check_refs(ids, tokens);
+    tokens := pgwork._tokens(ids, tokens);
     PERFORM pgwork._refuse_unless(delay_ms BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text, '0 .. 315360000000 (ten years)');
     SELECT m.accepted INTO accepted FROM pgwork._redeem(q, ids, tokens, 'snooze', delay_ms, NULL) m;
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with new eyes: we may have waited
@@ -429,7 +436,7 @@ DECLARE
     q pgwork.queue := pgwork._queue(release.queue);
     accepted bigint[];
 BEGIN
-    PERFORM pgwork._check_refs(ids, tokens);
+    tokens := pgwork._tokens(ids, tokens);
     SELECT m.accepted INTO accepted FROM pgwork._redeem(q, ids, tokens, 'release', NULL, NULL) m;
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with new eyes: we may have waited
 END $$;
@@ -437,7 +444,7 @@ END $$;
 COMMENT ON FUNCTION pgwork.extend(text, bigint[], uuid[], bigint) IS
     'Makes leases end lease_ms from now. A row for each job: ok, cancel (extended, but somebody wants it stopped), locked (another transaction holds it just now: ask again), stale or gone.';
 COMMENT ON FUNCTION pgwork.complete(text, bigint[], uuid[], jsonb[]) IS
-    'Finishes jobs. Returns the refused ones only: stale (another claim has it, or it waits) or gone. In your own transaction: roll back when a row comes.';
+    'Finishes jobs; tokens: one for each id, or one for all. Returns the refused ones only: stale (another claim has it, or it waits) or gone. In your own transaction: roll back when a row comes.';
 COMMENT ON FUNCTION pgwork.fail(text, bigint[], uuid[], text, bigint, boolean) IS
     'Failed: again after retry_ms (NULL: the queue''s backoff with jitter), to the dead letters when attempts are used up or dead is true. Returns the refused.';
 COMMENT ON FUNCTION pgwork.snooze(text, bigint[], uuid[], bigint) IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';

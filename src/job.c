@@ -173,6 +173,7 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
     /* n is at most PGW__BATCH_MAX; at least one element, so that the arrays are empty and not NULL
      */
     char *block = pgw__mem_alloc((n + 1) * (sizeof(*out->ids) + sizeof(*out->tokens)));
+    bool shared = n > 0;
     size_t i;
     int k;
 
@@ -183,11 +184,14 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
     out->tokens = (void *)(block + (n + 1) * sizeof(*out->ids));
     for (i = 0; i < n; i++) {
         out->ids[i] = refs[i].id;
+        shared &= refs[i].token.number == refs[0].token.number &&
+                  refs[i].token.nonce == refs[0].token.nonce;
         for (k = 0; k < 8; k++) {
             out->tokens[i][k] = (unsigned char)(refs[i].token.number >> (56 - 8 * k));
             out->tokens[i][8 + k] = (unsigned char)(refs[i].token.nonce >> (56 - 8 * k));
         }
     }
+    out->tokens_count = shared ? 1 : n;
     return PGW_OK;
 }
 

@@ -48,10 +48,17 @@ typedef enum pgw__job_column {
     PGW__JOB_BODY,
     PGW__JOB_BODY_BYTES,
     PGW__JOB_OUTPUT,
+    /* where a row is several jobs, what each has of its own; IDS says how many */
+    PGW__JOB_IDS,
+    PGW__JOB_PRIORITIES,
+    PGW__JOB_KINDS,
+    PGW__JOB_PAYLOADS,
+    PGW__JOB_CREATEDS,
     PGW__JOB_COLUMNS
 } pgw__job_column;
 
-/* Makes one block of rows[first .. first + count). PGW_ENOMEM. */
+/* Makes one block of the jobs in rows[first .. first + count). PGW_ENOMEM; PGW_EPROTO where a row's
+ * arrays are not of one length. */
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
                           const pgw__job_column *columns);
 
@@ -66,10 +73,12 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col);
 /* A token from the 16 bytes of its UUID. */
 pgw_token pgw__job_token(const unsigned char bytes[16]);
 
-/* Ids and tokens of refs as columns. One allocation, caller frees `ids` with pgw__mem_free. */
+/* Ids and tokens of refs as columns; one token where all share it, as jobs that were claimed
+ * together may. One allocation, caller frees `ids` with pgw__mem_free. */
 typedef struct pgw__job_refs {
     int64_t *ids;
     unsigned char (*tokens)[16];
+    size_t tokens_count;
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
 

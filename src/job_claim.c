@@ -11,15 +11,16 @@
 #include "name.h"
 
 #define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
-#define CLAIM_SERVER_TIME 12 /* column, behind those of the job */
-#define CLAIM_STARTED     13
-#define CLAIM_POSITION    14
+#define CLAIM_SERVER_TIME 17 /* column, behind those of the job */
+#define CLAIM_STARTED     18
+#define CLAIM_POSITION    19
 
 static const pgw__job_column claim_columns[] = {
-    PGW__JOB_QUEUE,        PGW__JOB_ID,       PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
-    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY, PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
-    PGW__JOB_BODY,         PGW__JOB_TAGS,     PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
-    PGW__JOB_END,
+    PGW__JOB_QUEUE,        PGW__JOB_ID,         PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
+    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY,   PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY,         PGW__JOB_TAGS,       PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
+    PGW__JOB_IDS,          PGW__JOB_PRIORITIES, PGW__JOB_KINDS,   PGW__JOB_PAYLOADS,
+    PGW__JOB_CREATEDS,     PGW__JOB_END,
 };
 
 /* Where the answer goes. The verdicts are those of complete_and_claim. */
@@ -47,16 +48,19 @@ int64_t pgw__batch_since_us(const pgw_batch *batch)
     return batch->since_us;
 }
 
-/* The jobs of rows first .. end. */
+/* The jobs of rows first .. end; a row may be several. */
 static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows *rows, int first)
 {
     const int count = pgw__rows_count(rows) - first;
+    pgw_status st;
 
-    if (count > ctx->max)
-        return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
     if (count == 0) return PGW_EMPTY;
-    if (pgw__job_batch(ctx->batch, rows, first, count, claim_columns) != PGW_OK)
-        return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    st = pgw__job_batch(ctx->batch, rows, first, count, claim_columns);
+    if (st == PGW_EPROTO)
+        return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
+    if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
+    if ((*ctx->batch)->count > (size_t)ctx->max)
+        return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
     return PGW_OK;
@@ -270,7 +274,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
         const pgw__param params[] = {
             P_TEXT(o.queues[0]),
             P_ARRAY(INT8, columns.ids, n),
-            P_ARRAY(UUID, columns.tokens, n),
+            P_ARRAY(UUID, columns.tokens, columns.tokens_count),
             P_INT4(o.max),
             P_TEXT(o.holder),
             P_INT8_OR_NULL(o.lease_ms, o.lease_ms == 0),

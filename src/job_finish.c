@@ -102,7 +102,7 @@ static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *verdicts, const char 
         pgw__param params[3 + FINISH_EXTRA + 1] = {
             P_TEXT(queue),
             P_ARRAY(INT8, columns.ids, n),
-            P_ARRAY(UUID, columns.tokens, n),
+            P_ARRAY(UUID, columns.tokens, columns.tokens_count),
         };
         const pgw__call call = {
             .sql = sql,

@@ -15,7 +15,11 @@ typedef enum row_kind {
     ROW_ID,
     ROW_TIME,
     ROW_SIZE,
-    ROW_TOKEN
+    ROW_TOKEN,
+    ROW_EACH_TEXT, /* from here on an array, with an element for each job of the row */
+    ROW_EACH_INT,
+    ROW_EACH_ID,
+    ROW_EACH_TIME
 } row_kind;
 
 static const struct {
@@ -42,6 +46,11 @@ static const struct {
     [PGW__JOB_BODY] = {ROW_BYTES, 0},
     [PGW__JOB_BODY_BYTES] = {ROW_SIZE, offsetof(pgw_job, body_size)},
     [PGW__JOB_OUTPUT] = {ROW_TEXT, offsetof(pgw_job, output)},
+    [PGW__JOB_IDS] = {ROW_EACH_ID, offsetof(pgw_job, ref.id)},
+    [PGW__JOB_PRIORITIES] = {ROW_EACH_INT, offsetof(pgw_job, priority)},
+    [PGW__JOB_KINDS] = {ROW_EACH_TEXT, offsetof(pgw_job, kind)},
+    [PGW__JOB_PAYLOADS] = {ROW_EACH_TEXT, offsetof(pgw_job, payload)},
+    [PGW__JOB_CREATEDS] = {ROW_EACH_TIME, offsetof(pgw_job, created_us)},
 };
 
 /* Where the second pass writes: into the pointers of tags and the bytes behind them. */
@@ -60,17 +69,35 @@ static const char *row_keep(row_cursor *at, const void *bytes, size_t n)
     return kept;
 }
 
-/* What one row needs beyond its pgw_job. */
-static void row_measure(const pgw__rows *rows, int row, const pgw__job_column *columns,
+/* How many jobs a row is. */
+static int row_jobs(const pgw__rows *rows, int row, const pgw__job_column *columns)
+{
+    pgw__items items;
+    int col;
+
+    for (col = 0; columns[col] != PGW__JOB_END; col++)
+        if (columns[col] == PGW__JOB_IDS && !pgw__rows_null(rows, row, col))
+            return pgw__rows_items(rows, row, col, &items);
+    return 1;
+}
+
+/* What the jobs of one row need beyond their pgw_job. False: its arrays are not of one length. */
+static bool row_measure(const pgw__rows *rows, int row, const pgw__job_column *columns, int jobs,
                         size_t *tags, size_t *bytes)
 {
-    pgw__bytes items[PGW__TAGS_MAX];
+    pgw__bytes items[PGW__TAGS_MAX], item;
+    pgw__items each;
     size_t size;
     int col, n;
 
     for (col = 0; columns[col] != PGW__JOB_END; col++) {
         const row_kind kind = row_fields[columns[col]].kind;
 
+        if (kind >= ROW_EACH_TEXT && !pgw__rows_null(rows, row, col)) {
+            if (pgw__rows_items(rows, row, col, &each) != jobs) return false;
+            while (kind == ROW_EACH_TEXT && pgw__items_next(&each, &item))
+                *bytes += item.p != NULL ? item.n + 1 : 0;
+        }
         if ((kind == ROW_TEXT || kind == ROW_BYTES) &&
             pgw__rows_text(rows, row, col, &size) != NULL) {
             *bytes += size + 1;
@@ -81,6 +108,7 @@ static void row_measure(const pgw__rows *rows, int row, const pgw__job_column *c
             while (n-- > 0) *bytes += items[n].n + 1;
         }
     }
+    return true;
 }
 
 static void row_tags(pgw_job *job, row_cursor *at, const pgw__rows *rows, int row, int col)
@@ -103,6 +131,7 @@ static pgw_token row_token(const pgw__rows *rows, int row, int col)
     return pgw__job_token(bytes);
 }
 
+/* What all jobs of a row have. */
 static void row_copy(pgw_job *job, row_cursor *at, const pgw__rows *rows, int row,
                      const pgw__job_column *columns)
 {
@@ -130,6 +159,37 @@ static void row_copy(pgw_job *job, row_cursor *at, const pgw__rows *rows, int ro
         case ROW_TIME: *(int64_t *)field = pgw__rows_time_us(rows, row, col); break;
         case ROW_SIZE: *(size_t *)field = (size_t)pgw__rows_int(rows, row, col); break;
         case ROW_TOKEN: *(pgw_token *)field = row_token(rows, row, col); break;
+        case ROW_EACH_TEXT:
+        case ROW_EACH_INT:
+        case ROW_EACH_ID:
+        case ROW_EACH_TIME: break; /* row_copy_each() */
+        }
+    }
+}
+
+/* What each of them has of its own. */
+static void row_copy_each(pgw_job *jobs, row_cursor *at, const pgw__rows *rows, int row,
+                          const pgw__job_column *columns)
+{
+    int col;
+
+    for (col = 0; columns[col] != PGW__JOB_END; col++) {
+        const row_kind kind = row_fields[columns[col]].kind;
+        char *field = (char *)jobs + row_fields[columns[col]].offset;
+        pgw__items items;
+        pgw__bytes item;
+
+        if (kind < ROW_EACH_TEXT) continue;
+        pgw__rows_items(rows, row, col, &items);
+        for (; pgw__items_next(&items, &item); field += sizeof(pgw_job)) {
+            if (kind == ROW_EACH_INT)
+                *(int *)(void *)field = (int)pgw__item_int(&item);
+            else if (kind == ROW_EACH_ID)
+                *(int64_t *)(void *)field = pgw__item_int(&item);
+            else if (kind == ROW_EACH_TIME)
+                *(int64_t *)(void *)field = pgw__item_time_us(&item);
+            else if (item.p != NULL)
+                *(const char **)(void *)field = row_keep(at, item.p, item.n);
         }
     }
 }
@@ -137,18 +197,32 @@ static void row_copy(pgw_job *job, row_cursor *at, const pgw__rows *rows, int ro
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
                           const pgw__job_column *columns)
 {
-    size_t tags = 0, bytes = 0, head = sizeof(pgw_batch) + (size_t)count * sizeof(pgw_job);
+    size_t jobs = 0, tags = 0, bytes = 0, head;
     row_cursor at;
-    int i;
+    pgw_job *job;
+    int row, n;
 
     *batch = NULL;
-    for (i = 0; i < count; i++) row_measure(rows, first + i, columns, &tags, &bytes);
+    for (row = first; row < first + count; row++) {
+        n = row_jobs(rows, row, columns);
+        if (!row_measure(rows, row, columns, n, &tags, &bytes)) return PGW_EPROTO;
+        jobs += (size_t)n;
+    }
+    head = sizeof(pgw_batch) + jobs * sizeof(pgw_job);
     *batch = pgw__mem_alloc(head + tags * sizeof(char *) + bytes);
     if (*batch == NULL) return PGW_ENOMEM;
     memset(*batch, 0, head);
-    (*batch)->count = (size_t)count;
+    (*batch)->count = jobs;
     at.tags = (void *)((char *)*batch + head);
     at.bytes = (char *)(at.tags + tags);
-    for (i = 0; i < count; i++) row_copy(&(*batch)->jobs[i], &at, rows, first + i, columns);
+    job = (*batch)->jobs;
+    for (row = first; row < first + count; row++) {
+        n = row_jobs(rows, row, columns);
+        if (n == 0) continue;
+        row_copy(job, &at, rows, row, columns);
+        for (int i = 1; i < n; i++) job[i] = job[0];
+        row_copy_each(job, &at, rows, row, columns);
+        job += n;
+    }
     return PGW_OK;
 }

@@ -88,6 +88,18 @@ const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size);
 void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16]);
 /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
 int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
+/* An array of any length, an element at a time: returns how many there are, 0 for NULL. Elements
+ * are borrowed and not NUL-terminated; p is NULL for NULL; of jsonb the text. */
+typedef struct pgw__items {
+    const unsigned char *at;
+    int left;
+    bool json;
+} pgw__items;
+int pgw__rows_items(const pgw__rows *r, int row, int col, pgw__items *items);
+bool pgw__items_next(pgw__items *items, pgw__bytes *item);
+/* of an int2, int4 or int8; of a timestamptz, since 1970; 0 for NULL */
+int64_t pgw__item_int(const pgw__bytes *item);
+int64_t pgw__item_time_us(const pgw__bytes *item);
 
 /* ---- one statement ---- */
 typedef pgw_status pgw__reader(pgw *h, const pgw__rows *rows, void *ctx);

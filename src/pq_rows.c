@@ -56,20 +56,24 @@ int64_t pgw__rows_int(const pgw__rows *r, int row, int col)
     return 0;
 }
 
+/* From microseconds since 2000. */
+static int64_t rows_time_us(int64_t us)
+{
+    if (us == INT64_MIN) return us; /* -infinity; infinity saturates like the last years do */
+    return us > INT64_MAX - PGW__PG_EPOCH_US ? INT64_MAX : us + PGW__PG_EPOCH_US;
+}
+
 int64_t pgw__rows_time_us(const pgw__rows *r, int row, int col)
 {
     size_t size;
     const unsigned char *p = rows_bytes(r, row, col, &size);
-    int64_t us;
 
     if (p == NULL) return 0;
     if (size != 8) {
         *r->misread = true;
         return 0;
     }
-    us = rows_number(p, size);
-    if (us == INT64_MIN) return us; /* -infinity; infinity saturates like the last years do */
-    return us > INT64_MAX - PGW__PG_EPOCH_US ? INT64_MAX : us + PGW__PG_EPOCH_US;
+    return rows_time_us(rows_number(p, size));
 }
 
 double pgw__rows_real(const pgw__rows *r, int row, int col)
@@ -120,19 +124,23 @@ void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16])
     }
 }
 
-/* See param_array() in pq_param.c for the layout. */
-int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max)
+/* See param_array() in pq_param.c for the layout. All of it is checked here, so that next() need
+ * not. */
+int pgw__rows_items(const pgw__rows *r, int row, int col, pgw__items *items)
 {
     size_t size;
     const unsigned char *p = rows_bytes(r, row, col, &size), *end;
     int64_t count;
 
+    *items = (pgw__items){NULL, 0, false};
     if (p == NULL) return 0;
     end = p + size;
     if (size < 12) goto misread;
     if (rows_number(p, 4) == 0) return 0;
     if (rows_number(p, 4) != 1 || size < 20) goto misread;
     count = rows_number(p + 12, 4);
+    if (count < 0) goto misread;
+    *items = (pgw__items){p + 20, (int)count, rows_number(p + 8, 4) == ROWS_JSONB};
     p += 20;
     for (int64_t i = 0; i < count; i++) {
         int64_t n;
@@ -140,12 +148,47 @@ int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int
         if (end - p < 4) goto misread;
         n = rows_number(p, 4);
         p += 4;
-        if (n > end - p) goto misread;
-        if (i < max) items[i] = (pgw__bytes){.p = n < 0 ? NULL : p, .n = n < 0 ? 0 : (size_t)n};
+        if (n > end - p || (n == 0 && items->json)) goto misread;
         if (n > 0) p += n;
     }
     return (int)count;
 misread:
+    *items = (pgw__items){NULL, 0, false};
     *r->misread = true;
     return 0;
+}
+
+bool pgw__items_next(pgw__items *items, pgw__bytes *item)
+{
+    int64_t n;
+
+    if (items->left == 0) return false;
+    items->left--;
+    n = rows_number(items->at, 4);
+    items->at += 4;
+    *item = (pgw__bytes){.p = n < 0 ? NULL : items->at, .n = n < 0 ? 0 : (size_t)n};
+    if (n > 0) items->at += n;
+    if (n > 0 && items->json) /* a version byte */
+        *item = (pgw__bytes){.p = items->at - n + 1, .n = (size_t)n - 1};
+    return true;
+}
+
+int64_t pgw__item_int(const pgw__bytes *item)
+{
+    return item->p == NULL ? 0 : rows_number(item->p, item->n);
+}
+
+int64_t pgw__item_time_us(const pgw__bytes *item)
+{
+    return item->p == NULL ? 0 : rows_time_us(rows_number(item->p, item->n));
+}
+
+int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max)
+{
+    pgw__items all;
+    pgw__bytes item;
+    const int count = pgw__rows_items(r, row, col, &all);
+
+    for (int i = 0; i < max && pgw__items_next(&all, &item); i++) items[i] = item;
+    return count;
 }

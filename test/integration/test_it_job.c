@@ -97,6 +97,68 @@ void test_a_job_comes_back_as_it_was_sent(void)
         "SELECT holder FROM pgwork.job WHERE queue = 'whole' AND holder ~ '^.+:[0-9]+$' LIMIT 1"));
 }
 
+/* More than 32 come as packs or bundles, and each as it was sent all the same. */
+TEST_CASE(false, 0, 1) /* a pack */
+TEST_CASE(false, 1, 1) /* one of them has tags */
+TEST_CASE(true, 0, 4)  /* bundles */
+void test_each_of_many_comes_back_as_it_was_sent(bool bulk, int tagged, int tokens)
+{
+    enum { N = 250 };
+    static const char *const kinds[] = {"", "mail", "\xc3\xa4"}, *const tags[] = {"x,y"};
+    static char payloads[N][40];
+    static pgw_new jobs[N];
+    static pgw_ref refs[N];
+    pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
+    const pgw_new blank = PGW_NEW_INIT;
+    pgw_status verdicts[N];
+    uint64_t last = 0;
+    pgw_batch *batch;
+    int64_t ids[N];
+    int i, seen = 0;
+
+    q.bulk = bulk;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "each", &q), h);
+    for (i = 0; i < N; i++) {
+        jobs[i] = blank;
+        snprintf(payloads[i], sizeof(payloads[i]), "{\"i\": %d}", i);
+        jobs[i].payload = i % 7 == 0 ? NULL : payloads[i];
+        jobs[i].kind = kinds[i % 3];
+        jobs[i].priority = i < N / 2 ? 2 : 5;
+    }
+    if (tagged > 0) jobs[N - 1].tags = tags, jobs[N - 1].tags_count = 1;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "each", jobs, N, NULL), h);
+    for (int got = 0; got < N; got = i) { /* bundles of one priority come first */
+        ASSERT_ST(PGW_OK, it_claim(h, &batch, "each", 1000), h);
+        for (i = got; i < got + (int)pgw_batch_count(batch); i++) {
+            const pgw_job *job = pgw_batch_job(batch, (size_t)(i - got));
+
+            TEST_ASSERT_EQUAL_INT64(ids[i], pgw_job_id(job));
+            TEST_ASSERT_EQUAL_STRING(jobs[i].payload, pgw_job_payload(job));
+            TEST_ASSERT_EQUAL_STRING(jobs[i].kind, pgw_job_kind(job));
+            TEST_ASSERT_EQUAL_INT(jobs[i].priority, pgw_job_priority(job));
+            TEST_ASSERT_EQUAL_STRING("each", pgw_job_queue(job));
+            TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job));
+            TEST_ASSERT_EQUAL_INT(10, pgw_job_max_attempts(job));
+            TEST_ASSERT_EQUAL(tagged > 0 && i == N - 1 ? 1 : 0, pgw_job_tags_count(job));
+            TEST_ASSERT_INT64_WITHIN(60000000, pgw_server_time_us(h), pgw_job_created_us(job));
+            TEST_ASSERT_GREATER_THAN_INT64(pgw_server_time_us(h), pgw_job_lease_until_us(job));
+            refs[i] = pgw_job_ref(job);
+            seen += refs[i].token.number != last;
+            last = refs[i].token.number;
+        }
+        pgw_batch_free(batch);
+    }
+    TEST_ASSERT_EQUAL_INT(tokens, seen);
+    ASSERT_ST(PGW_OK, pgw_complete(h, verdicts, "each", refs, NULL, 2), h); /* a part of a pack */
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, verdicts, "each", refs + 1, NULL, N - 1), h);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[N - 2]);
+    TEST_ASSERT_EQUAL_INT64(0,
+                            pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'each'"));
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "each", true), h);
+}
+
 void test_priority_goes_first_then_age(void)
 {
     pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};

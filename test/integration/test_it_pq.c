@@ -118,11 +118,12 @@ void test_the_server_reads_every_type_as_meant(void)
 static pgw_status read_row(pgw *handle, const pgw__rows *rows, void *ctx)
 {
     unsigned char id[16];
-    pgw__bytes items[2];
+    pgw__bytes items[2], item;
+    pgw__items all;
     size_t size;
 
     TEST_ASSERT_EQUAL_INT(1, pgw__rows_count(rows));
-    TEST_ASSERT_EQUAL_INT(14, pgw__rows_columns(rows));
+    TEST_ASSERT_EQUAL_INT(19, pgw__rows_columns(rows));
     TEST_ASSERT_EQUAL_INT64(-1, pgw__rows_int(rows, 0, 0));
     TEST_ASSERT_EQUAL_INT64(-2, pgw__rows_int(rows, 0, 1));
     TEST_ASSERT_EQUAL_INT64(INT64_MIN, pgw__rows_int(rows, 0, 2));
@@ -145,6 +146,30 @@ static pgw_status read_row(pgw *handle, const pgw__rows *rows, void *ctx)
     TEST_ASSERT_EQUAL_INT(3, pgw__rows_array(rows, 0, 13, items, 2));
     TEST_ASSERT_EQUAL_MEMORY("x", items[0].p, 1);
     TEST_ASSERT_NULL(items[1].p);
+
+    TEST_ASSERT_EQUAL_INT(3, pgw__rows_items(rows, 0, 14, &all));
+    for (int64_t v = -1; v < 2; v++) {
+        TEST_ASSERT_TRUE(pgw__items_next(&all, &item));
+        TEST_ASSERT_EQUAL_INT64(v, pgw__item_int(&item)); /* 0 for NULL, too */
+    }
+    TEST_ASSERT_FALSE(pgw__items_next(&all, &item));
+    TEST_ASSERT_EQUAL_INT(3, pgw__rows_items(rows, 0, 15, &all));
+    TEST_ASSERT_TRUE(pgw__items_next(&all, &item));
+    TEST_ASSERT_EQUAL_INT64(8, item.n);
+    TEST_ASSERT_EQUAL_MEMORY("{\"a\": 1}", item.p, 8);
+    TEST_ASSERT_TRUE(pgw__items_next(&all, &item));
+    TEST_ASSERT_NULL(item.p);
+    TEST_ASSERT_TRUE(pgw__items_next(&all, &item));
+    TEST_ASSERT_EQUAL_MEMORY("2", item.p, item.n);
+    TEST_ASSERT_EQUAL_INT(2, pgw__rows_items(rows, 0, 16, &all));
+    TEST_ASSERT_TRUE(pgw__items_next(&all, &item));
+    TEST_ASSERT_EQUAL_INT64(1, pgw__item_time_us(&item));
+    TEST_ASSERT_TRUE(pgw__items_next(&all, &item));
+    TEST_ASSERT_EQUAL_INT64(0, pgw__item_time_us(&item));
+    TEST_ASSERT_EQUAL_INT(0, pgw__rows_items(rows, 0, 17, &all));
+    TEST_ASSERT_FALSE(pgw__items_next(&all, &item));
+    TEST_ASSERT_EQUAL_INT(0, pgw__rows_items(rows, 0, 18, &all));
+    TEST_ASSERT_FALSE(pgw__items_next(&all, &item));
     return PGW_CANCEL;
 }
 
@@ -159,7 +184,10 @@ void test_every_type_of_a_row_is_read(void)
                      "'text'::text, '{\"a\":1}'::jsonb, "
                      "'\\x0001'::bytea, '1970-01-01 00:00:00.000001+00'::timestamptz, "
                      "'infinity'::timestamptz, '-infinity'::timestamptz, 0.5::float8, "
-                     "'12345678-9abc-def0-0102-030405060708'::uuid, ARRAY['x', NULL, 'y']",
+                     "'12345678-9abc-def0-0102-030405060708'::uuid, ARRAY['x', NULL, 'y'], "
+                     "'{-1,NULL,1}'::int2[], ARRAY['{\"a\":1}', NULL, '2']::jsonb[], "
+                     "ARRAY['1970-01-01 00:00:00.000001+00'::timestamptz, NULL], "
+                     "'{}'::bigint[], NULL::text[]",
                      &call));
     TEST_ASSERT_EQUAL(PGW_CANCEL, pgw__pq_error_status(h));
 }

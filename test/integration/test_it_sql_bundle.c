@@ -127,6 +127,24 @@ void test_a_claim_of_several_priorities_in_one_call(void)
     TEST_ASSERT_EQUAL_STRING("40 1 79", claim(a, 40));
 }
 
+void test_a_bundle_is_one_row_of_a_batch(void)
+{
+    static const char rows[] =
+        "SELECT concat_ws(' ', count(*), min(cardinality(ids)), sum(cardinality(ids)),"
+        " min(payloads[1]::int), max(payloads[cardinality(payloads)]::int), "
+        "max(cardinality(kinds)),"
+        " max(priority), count(DISTINCT token), count(id), count(priorities), count(created),"
+        " bool_and(created_at <= now())) FROM pgwork.claim_batch('{q}', %d, 'w')";
+
+    fill(a, 1, 350, 3);
+    TEST_ASSERT_EQUAL_STRING("2 100 200 1 200 100 3 2 0 0 0 t", kit_text(a, rows, 250));
+    TEST_ASSERT_EQUAL_STRING("2 50 150 201 350 100 3 2 0 0 0 t", kit_text(a, rows, 1000));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM pgwork.pack p, pgwork.complete('q', p.ids,"
+                         " ARRAY[p.token])"));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
 /* Its jobs become rows; who comes later finds the others before what is younger. */
 void test_a_smaller_claim_opens_a_bundle(void)
 {

@@ -227,6 +227,10 @@ void test_lists_of_unequal_length_and_nulls_do_nothing(void)
         kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.%s('none', '{1}', '{%s}'%s)",
                     verbs[i].name, job.token, verbs[i].more);
     }
+    for (int i = 0; i < VERBS; i++)
+        kit_refused(a, "PW001", "tokens|one for each id|or one for all",
+                    "SELECT pgwork.%s('q', '{%lld,%lld,%lld}', '{%s,%s}'%s)", verbs[i].name, job.id,
+                    job.id, job.id, job.token, job.token, verbs[i].more);
     kit_refused(a, "PW001", "outputs", "SELECT pgwork.complete('q', '{%lld}', '{%s}', '{1,2}')",
                 job.id, job.token);
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q"));

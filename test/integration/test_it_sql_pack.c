@@ -177,6 +177,66 @@ void test_a_claim_of_ten_thousand(void)
     check_no_packs();
 }
 
+/* Of jobs that share a token, the row is one; whoever has a body or tags has one of its own. */
+void test_a_batch_has_a_row_for_each_token(void)
+{
+    static const char rows[] =
+        "SELECT string_agg(concat_ws(' ', coalesce(cardinality(ids), -1), priorities, kinds,"
+        " payloads, cardinality(created), id > 0, priority, kind, payload, body, tags,"
+        " created_at IS NULL, attempt, max_attempts), '; ' ORDER BY ids[1], id)"
+        " FROM pgwork.claim_batch('{q}', 3, 'w')";
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', 'mail', priority => 2), pgwork.enqueue('q'),"
+              " pgwork.enqueue('q', '{\"a\": [1]}', '', priority => 9)");
+    TEST_ASSERT_EQUAL_STRING("3 {0,2,9} {\"\",mail,\"\"} {NULL,1,\"{\\\"a\\\": [1]}\"} 3 t 1 10",
+                             kit_text(a, rows));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM pgwork.pack p, pgwork.complete('q', p.ids,"
+                         " ARRAY[p.token])"));
+    check_no_packs();
+    kit_do(a,
+           "SELECT pgwork.enqueue('q', '1', body => 'x'), pgwork.enqueue('q', '2', tags => '{y}')");
+    TEST_ASSERT_EQUAL_STRING("-1 t 0  1 \\x78 f 1 10; -1 t 0  2 {y} f 1 10", kit_text(a, rows));
+    TEST_ASSERT_EQUAL_INT64(1, rows_of("pack"));
+    TEST_ASSERT_NULL(
+        kit_text(a, "SELECT f FROM pgwork.pack p, pgwork.release('q', p.ids, ARRAY[p.token]) f"));
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
+}
+
+/* One token for all of a pack's jobs, or for some of them, in each verb. */
+void test_one_token_stands_for_all(void)
+{
+    static const char *const verbs[][2] = {{"complete", ""},      {"fail", ", 'boom', 0"},
+                                           {"release", ""},       {"snooze", ", 60000"},
+                                           {"extend", ", 60000"}, {"complete", ", '{1,2}'"}};
+
+    for (int i = 0; i < 6; i++) {
+        const bool extends = strcmp(verbs[i][0], "extend") == 0;
+        const char *said;
+
+        if (i == 5) kit_do(a, "SELECT pgwork.queue_set('q', retention_ms => 60000)");
+        take(4);
+        said = kit_text(
+            a, "SELECT string_agg(status, ',') FROM pgwork.%s('q', '{%lld,%lld}', '{%s}'%s)",
+            verbs[i][0], jobs[1].id, jobs[2].id, jobs[0].token, verbs[i][1]);
+        if (extends)
+            TEST_ASSERT_EQUAL_STRING("ok,ok", said);
+        else
+            TEST_ASSERT_NULL(said);
+        TEST_ASSERT_EQUAL_STRING(
+            extends ? "" : "stale,stale",
+            kit_text(
+                a,
+                "SELECT coalesce(string_agg(CASE status WHEN 'gone' THEN 'stale' ELSE status END,"
+                " ','), '') FROM pgwork.complete('q', '{%lld,%lld}', '{%s}')",
+                jobs[1].id, jobs[2].id, jobs[0].token));
+        kit_do(a, "SELECT pgwork.complete('q', '{%lld,%lld}', '{%s}')", jobs[3].id, jobs[0].id,
+               jobs[0].token);
+        check_no_packs();
+        kit_do(a, "SELECT pgwork.queue_purge('q', 'all')");
+    }
+}
+
 /* -- finishing parts -----------------------------------------------------------------------------
  */
 

@@ -4,6 +4,7 @@
 #define FAKEPQ_H
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mock_pq.h"
@@ -144,6 +145,30 @@ static int fake_array(const pgw__rows *r, int row, int col, pgw__bytes *items, i
     return count;
 }
 
+static int fake_items(const pgw__rows *r, int row, int col, pgw__items *items, int n)
+{
+    const char *p = fake_at(row, col)->text;
+
+    items->at = (const unsigned char *)p;
+    return items->left = fake_array(r, row, col, NULL, 0, 0);
+}
+
+static bool fake_next(pgw__items *items, pgw__bytes *item, int n)
+{
+    const char *p = (const char *)items->at;
+
+    if (items->left == 0) return false;
+    items->left--;
+    item->p = p, item->n = strcspn(p, ",");
+    items->at += item->n + 1;
+    return true;
+}
+
+static int64_t fake_item(const pgw__bytes *item, int n)
+{
+    return strtoll(item->p, NULL, 10);
+}
+
 static void fake_set_time(pgw *h, int64_t us, int n)
 {
     fake.server_time = us;
@@ -219,6 +244,10 @@ static inline void fake_begin(void)
     pgw__rows_text_Stub(fake_text);
     pgw__rows_uuid_Stub(fake_uuid);
     pgw__rows_array_Stub(fake_array);
+    pgw__rows_items_Stub(fake_items);
+    pgw__items_next_Stub(fake_next);
+    pgw__item_int_Stub(fake_item);
+    pgw__item_time_us_Stub(fake_item);
     pgw__pq_call_Stub(fake_call);
     pgw__pq_conf_Stub(fake_conf);
     pgw__pq_set_server_time_Stub(fake_set_time);

@@ -26,14 +26,15 @@ static char refused[1000]; /* by the last trade(): "0 stale,2 gone", numbers of 
 /* The one condition that knows the time; all else stays as it is. */
 static inline void stretch_time(void)
 {
-    kit_do(watch, "DO $$ DECLARE is_now text := pg_get_functiondef('pgwork.claim'::regproc);"
+    kit_do(watch, "DO $$ DECLARE is_now text := pg_get_functiondef('pgwork.claim_batch'::regproc);"
                   " BEGIN IF strpos(is_now, 'now_ms + 100 ') > 0 THEN"
                   " EXECUTE replace(is_now, 'now_ms + 100 ', 'now_ms + 10000000 ');"
                   " END IF; END $$");
     TEST_ASSERT_EQUAL_INT64(
-        1, kit_number(watch, "SELECT count(*) FROM regexp_matches(pg_get_functiondef("
-                             "'pgwork.claim'::regproc), 'short.1. BETWEEN now_ms AND now_ms [+]"
-                             " 10000000 ', 'g')"));
+        1,
+        kit_number(watch, "SELECT count(*) FROM regexp_matches(pg_get_functiondef("
+                          "'pgwork.claim_batch'::regproc), 'short.1. BETWEEN now_ms AND now_ms [+]"
+                          " 10000000 ', 'g')"));
 }
 
 static inline long long through(PGconn *conn)

@@ -278,9 +278,15 @@ void test_many_survives_every_failed_allocation(void)
 
 /* ---- claim ---- */
 
-#define JOB_ROW(id, body, tags)                                                             \
-    F_TEXT("q"), F_INT(id), F_UUID(TOKEN), F_INT(2), F_INT(10), F_INT(5), F_TEXT("resize"), \
-        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_INT(300), F_INT(250)
+#define JOB_ROW(id, body, tags)                                                                   \
+    F_TEXT("q"), F_INT(id), F_UUID(TOKEN), F_INT(2), F_INT(10), F_INT(5), F_TEXT("resize"),       \
+        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_NULL, F_NULL, F_NULL, F_NULL, \
+        F_NULL, F_INT(300), F_INT(250)
+/* as many jobs as ids */
+#define PACK_ROW(ids, priorities, kinds, payloads, created)                                    \
+    F_TEXT("q"), F_NULL, F_UUID(TOKEN), F_INT(1), F_INT(10), F_INT(5), F_NULL, F_NULL, F_NULL, \
+        F_NULL, F_INT(100), F_INT(200), F_TAGS(ids), priorities, kinds, payloads, created,     \
+        F_INT(300), F_INT(250)
 
 void test_a_claim_is_one_block_of_jobs(void)
 {
@@ -291,7 +297,7 @@ void test_a_claim_is_one_block_of_jobs(void)
     pgw_batch *batch;
     size_t size;
 
-    FAKE_ROWS(answer, 14);
+    FAKE_ROWS(answer, 19);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_EQUAL_INT(1, oom_alive());
@@ -329,6 +335,59 @@ void test_a_claim_is_one_block_of_jobs(void)
     TEST_ASSERT_EQUAL(0, pgw_batch_count(NULL));
 }
 
+void test_a_row_may_be_several_jobs(void)
+{
+    static const fake_cell answer[] = {
+        JOB_ROW(1, F_TEXT("bytes"), F_TAGS("x,yy")),
+        PACK_ROW("7,8,9", F_NULL, F_TAGS("mail,,sms"), F_TAGS("1,22,{}"), F_NULL),
+        PACK_ROW("11,12", F_TAGS("0,9"), F_NULL, F_TAGS("3,4"), F_TAGS("500,600")),
+        JOB_ROW(20, F_NULL, F_TAGS("z"))};
+    static const char *const lines[] = {"1 resize {\"a\": 1} 5 100 2",
+                                        "7 mail 1 5 100 1",
+                                        "8  22 5 100 1",
+                                        "9 sms {} 5 100 1",
+                                        "11 - 3 0 500 1",
+                                        "12 - 4 9 600 1",
+                                        "20 resize {\"a\": 1} 5 100 2"};
+    const pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+    size_t i;
+
+    FAKE_ROWS(answer, 19);
+    oom_begin();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL_INT(1, oom_alive());
+    TEST_ASSERT_EQUAL(7, pgw_batch_count(batch));
+    for (i = 0; i < 7; i++) {
+        const pgw_job *job = pgw_batch_job(batch, i);
+        const char *kind = pgw_job_kind(job);
+        char line[80];
+
+        snprintf(line, sizeof(line), "%lld %s %s %d %lld %d", (long long)pgw_job_id(job),
+                 kind != NULL ? kind : "-", pgw_job_payload(job), pgw_job_priority(job),
+                 (long long)pgw_job_created_us(job), pgw_job_attempt(job));
+        TEST_ASSERT_EQUAL_STRING(lines[i], line);
+        TEST_ASSERT_EQUAL_STRING("q", pgw_job_queue(job));
+        TEST_ASSERT_EQUAL_UINT64(0x21, pgw_job_ref(job).token.number);
+        TEST_ASSERT_EQUAL_INT64(200, pgw_job_lease_until_us(job));
+    }
+    TEST_ASSERT_EQUAL_STRING("z", pgw_job_tag(pgw_batch_job(batch, 6), 0));
+    TEST_ASSERT_EQUAL(0, pgw_job_tags_count(pgw_batch_job(batch, 5)));
+    pgw_batch_free(batch);
+    oom_end();
+}
+
+void test_a_row_of_jobs_that_lack_something_is_not_believed(void)
+{
+    static const fake_cell answer[] = {PACK_ROW("7,8,9", F_NULL, F_NULL, F_TAGS("1,2"), F_NULL)};
+    const pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    FAKE_ROWS(answer, 19);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+}
+
 static int64_t sent_at_us;
 
 static int64_t sent(const pgw *h, int n)
@@ -347,7 +406,7 @@ void test_leases_are_counted_from_when_they_began(void)
     size_t i;
 
     pgw__pq_sent_us_Stub(sent);
-    FAKE_ROWS(answer, 14);
+    FAKE_ROWS(answer, 19);
     for (i = 0; i < 4; i++) {
         sent_at_us = now_us - ages_us[i];
         TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
@@ -368,11 +427,15 @@ void test_a_claim_without_rows_is_empty(void)
 void test_more_jobs_than_asked_for_are_not_believed(void)
 {
     static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_NULL), JOB_ROW(2, F_NULL, F_NULL)};
+    static const fake_cell pack[] = {PACK_ROW("7,8", F_NULL, F_NULL, F_NULL, F_NULL)};
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
     o.max = 1;
-    FAKE_ROWS(answer, 14);
+    FAKE_ROWS(answer, 19);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+    FAKE_ROWS(pack, 19);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
 }
@@ -383,7 +446,7 @@ void test_a_claim_without_memory_keeps_nothing(void)
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 14);
+    FAKE_ROWS(answer, 19);
     oom_begin();
     oom_fail(1);
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_claim(FAKE_H, &batch, &o));
@@ -461,7 +524,7 @@ static uint64_t fake_epoch(const pgw *h, int n)
 /* The job is there from the job_at_call-th call on. */
 static void job_comes(const pgw__call *call)
 {
-    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 14);
+    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 19);
 }
 
 static void waiting_begins(void)
@@ -810,7 +873,7 @@ void test_cancel(void)
 
 #define REFUSED_ROW(at, why)                                                                   \
     F_TEXT("q"), F_INT(10), F_NULL, F_INT(0), F_INT(0), F_INT(0), F_TEXT(why), F_NULL, F_NULL, \
-        F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_INT(at)
+        F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_INT(at)
 
 void test_complete_and_claim(void)
 {
@@ -821,7 +884,7 @@ void test_complete_and_claim(void)
     pgw_status verdicts[2];
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 15);
+    FAKE_ROWS(answer, 20);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
@@ -829,7 +892,7 @@ void test_complete_and_claim(void)
     TEST_ASSERT_EQUAL_INT64(5, pgw_job_id(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
 
-    FAKE_ROWS(refused, 15);
+    FAKE_ROWS(refused, 20);
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_NULL(batch);
