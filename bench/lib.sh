@@ -237,22 +237,27 @@ onetable_complete='DELETE FROM onetable.job WHERE id = ANY (:ids) AND token = :t
 claim_scripts() {
     # the statement that the library sends
     lib_claim=$(sed "/^--/d; s/\$1/'q'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/" "$top/src/sql/job_complete_and_claim.sql")
-    # packs come as one row each; what the library holds in its memory is text here
+    # What the library holds in its memory is text here. A pack comes as one row.
+    one_by_one="coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens"
+    by_packs="coalesce('{' || string_agg(coalesce(btrim(ids::text, '{}'), id::text), ',') || '}', '{}') ids,
+       coalesce('{' || CASE count(*) WHEN 1 THEN min(token::text)
+                       ELSE rtrim(string_agg(repeat(token || ',', coalesce(cardinality(ids), 1)), ''), ',') END || '}', '{}') tokens"
     script claim.pgwork <<S
 \\if :n > 32
 WITH c AS ($lib_claim)
-SELECT coalesce('{' || string_agg(coalesce(btrim(ids::text, '{}'), id::text), ',') || '}', '{}') ids,
-       coalesce('{' || CASE count(*) WHEN 1 THEN min(token::text)
-                       ELSE rtrim(string_agg(repeat(token || ',', coalesce(cardinality(ids), 1)), ''), ',') END || '}', '{}') tokens
-  FROM c WHERE attempt > 0 \\gset
+SELECT $by_packs FROM c WHERE attempt > 0 \\gset
 \\else
 WITH c AS ($lib_claim)
-SELECT coalesce(array_agg(id) FILTER (WHERE attempt > 0)::text, '{}') ids, coalesce(array_agg(token) FILTER (WHERE attempt > 0)::text, '{}') tokens FROM c \\gset
+SELECT $one_by_one FROM c WHERE attempt > 0 \\gset
 \\endif
 S
     script_for_bulk claim
-    script claim.pgwork-2calls <<'S'
-SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim('{q}', :n, 'bench') \gset
+    script claim.pgwork-2calls <<S
+\\if :n > 32
+SELECT $by_packs FROM pgwork.claim_batch('{q}', :n, 'bench') \\gset
+\\else
+SELECT $one_by_one FROM pgwork.claim_batch('{q}', :n, 'bench') \\gset
+\\endif
 SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);
 S
     script claim.onetable <<S

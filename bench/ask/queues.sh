@@ -3,7 +3,7 @@
 # claim and complete, batch 10, 8 clients, with few and many queues, and priorities, of the same total
 script queues <<'S'
 \set i random(1, :queues)
-SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim(ARRAY['m' || :i], 10, 'bench') \gset
+SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens FROM pgwork.claim_batch(ARRAY['m' || :i], 10, 'bench') \gset
 SELECT count(*) FROM pgwork.complete('m' || :i, :ids, :tokens);
 S
 script queues.limit <<'S'
