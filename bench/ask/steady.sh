@@ -16,7 +16,7 @@ ample() {
     1) am_rate=12000 ;;
     10) am_rate=70000 ;;
     100) am_rate=250000 ;;
-    *) am_rate=350000 ;;
+    *) am_rate=500000 ;;
     esac
     if [ "$1" = limit ]; then am_rate=$((am_rate * 3 / 2)); fi
     echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
