@@ -382,7 +382,7 @@ END $$;
 
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction). The settings hold for all that it calls.
--- A row is one job, or the jobs of a pack, with `ids`: to make a row of each costs as much as all the rest.
+-- A row is one job, or the jobs of a pack, with `ids`: to make a row of each costs half as much as all the rest.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
