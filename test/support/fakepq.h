@@ -130,27 +130,14 @@ static void fake_uuid(const pgw__rows *r, int row, int col, unsigned char out[16
     TEST_ASSERT_NULL(pgw__uuid_parse(out, fake_at(row, col)->text));
 }
 
-static int fake_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max, int n)
-{
-    const char *p = fake_at(row, col)->text;
-    int count = 0;
-
-    while (p != NULL) {
-        const size_t size = strcspn(p, ",");
-
-        if (count < max) items[count].p = p, items[count].n = size;
-        count++;
-        p = p[size] == ',' ? p + size + 1 : NULL;
-    }
-    return count;
-}
-
+/* Elements are separated by commas. */
 static int fake_items(const pgw__rows *r, int row, int col, pgw__items *items, int n)
 {
     const char *p = fake_at(row, col)->text;
 
     items->at = (const unsigned char *)p;
-    return items->left = fake_array(r, row, col, NULL, 0, 0);
+    for (items->left = p != NULL; p != NULL && (p = strchr(p, ',')) != NULL; p++) items->left++;
+    return items->left;
 }
 
 static bool fake_next(pgw__items *items, pgw__bytes *item, int n)
@@ -162,6 +149,15 @@ static bool fake_next(pgw__items *items, pgw__bytes *item, int n)
     item->p = p, item->n = strcspn(p, ",");
     items->at += item->n + 1;
     return true;
+}
+
+static int fake_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max, int n)
+{
+    pgw__items all;
+    const int count = fake_items(r, row, col, &all, 0);
+
+    for (int i = 0; i < max && fake_next(&all, &items[i], 0); i++) continue;
+    return count;
 }
 
 static int64_t fake_item(const pgw__bytes *item, int n)
