@@ -346,6 +346,10 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
+-- How many other transactions are writing now.
+CREATE FUNCTION pgwork._writers() RETURNS integer
+LANGUAGE sql STABLE RETURN cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ','));
+
 -- Takes a turn, if many sessions are writing just now: a claim passes over all that others are just claiming, and with 256 sessions
 -- on two cores it did little else. So as many claim at a time as claim some 800 jobs together, but four in any case. The others sleep
 -- for some ms, while others claim: twenty seconds at most. A turn ends with its transaction, and that may stay open when the claim is through:
@@ -359,7 +363,7 @@ DECLARE
     moved timestamptz := began; -- a turn was seen that is not through
     turn integer := random() * (turns - 1);
 BEGIN
-    IF cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ',')) < turns
+    IF pgwork._writers() < turns
        OR current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL;
     END IF;
@@ -401,6 +405,7 @@ DECLARE
     accepted bigint[];
     noted text;
     -- the short way
+    small boolean;
     short bigint[] := nullif(current_setting(pgwork._short(queues[1]), true), '');
     stamp text;
     passed bigint;
@@ -444,9 +449,12 @@ BEGIN
     -- prepare each of its expressions, costs more than a job does. What it does not do is left to the long way below: jobs that leave
     -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago. What has been completed is noted
     -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
-    IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 AND cardinality(queues) = 1 AND NOT wrote AND n > 0
-       AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
-       AND octet_length(holder) BETWEEN 1 AND 255 AND (claim_batch.lease_ms IS NULL OR claim_batch.lease_ms BETWEEN 100 AND 86400000) THEN
+    IF n <= 32 AND now_ms <= short[1] THEN -- the rest of this would cost the others as much as a job, only to be prepared
+        small := n > 0 AND now_ms + 100 >= short[1] AND cardinality(queues) = 1 AND NOT wrote
+                 AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
+                 AND octet_length(holder) BETWEEN 1 AND 255 AND (claim_batch.lease_ms IS NULL OR claim_batch.lease_ms BETWEEN 100 AND 86400000);
+    END IF;
+    IF small THEN
         passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
         IF n = 1 AND cardinality(done_ids) = 1 THEN
             RETURN QUERY
@@ -542,9 +550,11 @@ BEGIN
             accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
         END IF;
         IF n > 32 AND NOT wrote THEN -- what is done now cannot expire while this waits
-            through := pgwork._turn(queues[1], n);
-            until := clock_timestamp();
-            now_ms := date_part('epoch', until) * 1000;
+            IF pgwork._writers() >= 4 THEN
+                through := pgwork._turn(queues[1], n);
+                until := clock_timestamp();
+                now_ms := date_part('epoch', until) * 1000;
+            END IF;
         END IF;
         wanted := n;
     END IF;
@@ -762,7 +772,7 @@ BEGIN
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)
-            IF got = wanted AND q.notify THEN
+            IF got = wanted AND q.notify AND pgwork._held('sleep', q.id) THEN
                 PERFORM pgwork._wake(q.id, q.name, 1);
             END IF;
             wanted := wanted - got;

@@ -66,29 +66,41 @@ BEGIN
     END LOOP;
 END $$;
 
--- Most often a caller finishes all jobs of one pack: then it is deleted, without a look at its jobs one by one. True: done.
-CREATE FUNCTION pgwork._finish_pack(queue integer, ids bigint[], token uuid) RETURNS boolean
+-- Most often a caller completes all jobs of one pack, and nothing is kept: then it is deleted, without a look at its jobs one by one.
+-- Those that had left it before are not accepted. NULL: it is another case.
+CREATE FUNCTION pgwork._finish_pack(queue text, ids bigint[], token uuid) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     place bigint := pgwork.token_number(token) >> 5;
-    there bigint[];
+    its integer;
+    there bigint[] := ids;
 BEGIN
-    -- First the lock, then a look who has left: that needs a snapshot of its own.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RETURN false;
+        RETURN NULL;
     END IF;
-    -- (Who finishes some only must not get that lock: others could not finish theirs until he commits.)
-    SELECT p.ids INTO there FROM pgwork.pack p
-     WHERE p.queue = _finish_pack.queue AND p.number = place AND p.token = _finish_pack.token
-       AND cardinality(p.ids) = cardinality(_finish_pack.ids) FOR UPDATE;
-    IF there = ids OR ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1) THEN
+    LOOP
+        -- This waits for all who are just taking out some; nobody can afterwards. Who they were needs a snapshot of its own.
         DELETE FROM pgwork.pack p
-         WHERE p.queue = _finish_pack.queue AND p.number = place
-           AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number);
-        RETURN FOUND;
+         WHERE p.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = _finish_pack.queue AND t.retention_ms = 0)
+           AND p.number = place AND p.token = _finish_pack.token AND p.ids = there
+        RETURNING p.queue INTO its;
+        EXIT WHEN FOUND;
+        -- Finished in another order?
+        SELECT p.ids INTO there FROM pgwork.pack p
+         WHERE p.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = _finish_pack.queue AND t.retention_ms = 0)
+           AND p.number = place AND p.token = _finish_pack.token AND cardinality(p.ids) = cardinality(_finish_pack.ids) AND p.ids <> there;
+        IF (ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1)) IS NOT TRUE THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    IF EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = its AND o.number = place) THEN
+        WITH o AS (
+            DELETE FROM pgwork.pack_out o WHERE o.queue = its AND o.number = place RETURNING o.id
+        )
+        SELECT coalesce(array_agg(u), '{}') INTO there FROM unnest(there) u WHERE u NOT IN (SELECT o.id FROM o);
     END IF;
-    RETURN false;
+    RETURN there;
 END $$;
 
 -- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. (Joined as in _find().)
@@ -176,14 +188,21 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q record;
-    number bigint := pgwork.token_number(tokens[1]);
+    number bigint := pgwork.token_number(tokens[1]); -- 31 instead of a lane: a pack's
     accepted bigint[];
     keyed bigint[];
     keys text[];
     finished bigint[] := '{}';
     gone record;
 BEGIN
-    IF cardinality(ids) = 1 AND cardinality(tokens) = 1 AND outputs IS NULL AND NOT pgwork._packed(tokens[1]) THEN
+    IF number & 31 = 31 THEN
+        IF outputs IS NULL AND tokens[1] = ALL (tokens) AND cardinality(tokens) IN (1, cardinality(ids)) THEN
+            accepted := pgwork._finish_pack(queue, ids, tokens[1]);
+            IF accepted IS NOT NULL THEN
+                RETURN accepted;
+            END IF;
+        END IF;
+    ELSIF cardinality(ids) = 1 AND cardinality(tokens) = 1 AND outputs IS NULL THEN
         -- The fence of _take(), for one that leaves nothing behind.
         DELETE FROM pgwork.live_job j USING pgwork.queue t
          WHERE t.name = _complete.queue AND t.retention_ms = 0
@@ -203,8 +222,6 @@ BEGIN
     END IF;
     IF q.retention_ms > 0 THEN
         SELECT k.accepted, k.keyed, k.keys INTO accepted, keyed, keys FROM pgwork._keep(q.id, ids, pgwork._tokens(ids, tokens), outputs) k;
-    ELSIF tokens[1] = ALL (tokens) AND pgwork._packed(tokens[1]) AND pgwork._finish_pack(q.id, ids, tokens[1]) THEN
-        RETURN ids;
     ELSE
         IF cardinality(tokens) IS DISTINCT FROM cardinality(ids) THEN
             tokens := pgwork._tokens(ids, tokens);
@@ -226,9 +243,7 @@ BEGIN
                 SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
                  WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
             LOOP
-                IF pgwork._finish_pack(q.id, gone.ids, gone.token) THEN
-                    finished := finished || gone.ids;
-                END IF;
+                finished := finished || pgwork._finish_pack(queue, gone.ids, gone.token);
             END LOOP;
             accepted := accepted || finished;
             IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
