@@ -215,7 +215,7 @@ client_cpu() {
 # it a job) and peak (MB of its resident memory)
 noop() {
     noop_worker "$@" >"$out/noop.out"
-    read -r rate cpu peak <"$out/noop.out"
+    read -r rate cpu peak _ <"$out/noop.out"
 }
 
 # -- scripts ----------------------------------------------------------------------------------------
