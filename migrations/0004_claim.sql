@@ -449,8 +449,8 @@ BEGIN
     -- prepare each of its expressions, costs more than a job does. What it does not do is left to the long way below: jobs that leave
     -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago. What has been completed is noted
     -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
-    IF n <= 32 AND now_ms <= short[1] THEN -- the rest of this would cost the others as much as a job, only to be prepared
-        small := n > 0 AND now_ms + 100 >= short[1] AND cardinality(queues) = 1 AND NOT wrote
+    IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 THEN -- the rest of this would cost the others as much as a job, only to be prepared
+        small := n > 0 AND cardinality(queues) = 1 AND NOT wrote
                  AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
                  AND octet_length(holder) BETWEEN 1 AND 255 AND (claim_batch.lease_ms IS NULL OR claim_batch.lease_ms BETWEEN 100 AND 86400000);
     END IF;
