@@ -550,7 +550,7 @@ BEGIN
             accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
         END IF;
         IF n > 32 AND NOT wrote THEN -- what is done now cannot expire while this waits
-            IF pgwork._writers() >= 4 THEN
+            IF pgwork._writers() >= 4 THEN -- there are as many turns in any case
                 through := pgwork._turn(queues[1], n);
                 until := clock_timestamp();
                 now_ms := date_part('epoch', until) * 1000;

@@ -189,14 +189,15 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q record;
     number bigint := pgwork.token_number(tokens[1]); -- 31 instead of a lane: a pack's
+    one_pack boolean;
     accepted bigint[];
     keyed bigint[];
     keys text[];
-    finished bigint[] := '{}';
     gone record;
 BEGIN
     IF number & 31 = 31 THEN
-        IF outputs IS NULL AND tokens[1] = ALL (tokens) AND cardinality(tokens) IN (1, cardinality(ids)) THEN
+        one_pack := outputs IS NULL AND tokens[1] = ALL (tokens) AND cardinality(tokens) IN (1, cardinality(ids));
+        IF one_pack THEN
             accepted := pgwork._finish_pack(queue, ids, tokens[1]);
             IF accepted IS NOT NULL THEN
                 RETURN accepted;
@@ -226,32 +227,33 @@ BEGIN
         IF cardinality(tokens) IS DISTINCT FROM cardinality(ids) THEN
             tokens := pgwork._tokens(ids, tokens);
         END IF;
-        -- The fence of _take(), without carrying whole rows along.
-        WITH t AS (
-            DELETE FROM pgwork.live_job j
-             USING (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
-                      FROM unnest(ids, tokens) u (id, token) WHERE NOT pgwork._packed(u.token) ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
-             WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
-               AND coalesce(j.id, j.pos) = t.id
-            RETURNING t.id, j.flags, j.key
-        )
-        SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
-          INTO accepted, keyed, keys FROM t;
-        IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
-            -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
-            FOR gone IN
-                SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
-                 WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
-            LOOP
-                finished := finished || pgwork._finish_pack(queue, gone.ids, gone.token);
-            END LOOP;
-            accepted := accepted || finished;
+        IF one_pack IS NOT TRUE THEN -- else there are no others, and it was not all of it
+            -- The fence of _take(), without carrying whole rows along.
+            WITH t AS (
+                DELETE FROM pgwork.live_job j
+                 USING (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
+                          FROM unnest(ids, tokens) u (id, token) WHERE NOT pgwork._packed(u.token) ORDER BY u.token OFFSET 0) t -- one order for all: no deadlocks
+                 WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5 AND j.token = t.token
+                   AND coalesce(j.id, j.pos) = t.id
+                RETURNING t.id, j.flags, j.key
+            )
+            SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
+              INTO accepted, keyed, keys FROM t;
             IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
-                SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
-                IF gone.accepted IS NOT NULL THEN
-                    accepted := accepted || gone.accepted;
-                    PERFORM pgwork._clear(q.id, gone.packs);
-                END IF;
+                -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
+                FOR gone IN
+                    SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
+                     WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
+                LOOP
+                    accepted := accepted || pgwork._finish_pack(queue, gone.ids, gone.token);
+                END LOOP;
+            END IF;
+        END IF;
+        IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
+            SELECT * INTO gone FROM pgwork._leave(q.id, ids, tokens);
+            IF gone.accepted IS NOT NULL THEN
+                accepted := accepted || gone.accepted;
+                PERFORM pgwork._clear(q.id, gone.packs);
             END IF;
         END IF;
     END IF;

@@ -79,11 +79,12 @@ peer_burn() {
         ;;
     pgwork-lib*)
         # so many that it takes about as long as the others: the first calls plan
+        jobs=$(($2 * 5))
         empty
-        put "$1" $(($2 * 5))
-        for p in $(seq "$processes"); do noop_worker "$(queue_of "$1")" $(($2 * 5 / processes)) 4 "$3" >"$out/noop.$p" & done
+        put "$1" "$jobs"
+        for p in $(seq "$processes"); do noop_worker "$(queue_of "$1")" $((jobs / processes)) 4 "$3" >"$out/noop.$p" & done
         wait
-        rate=$(awk -v jobs=$(($2 * 5)) '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
+        rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
         rm -f "$out"/noop.?
         ;;
     pgwork | pgwork-bulk | limit) stock "$1" "$(enough "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
