@@ -7,8 +7,9 @@ function sort_values(v, c,   i, j, x) {
         v[j + 1] = x
     }
 }
-# into v; how many
+# into v; how many. To look at n[k] would make it: then it would seem to have been asked.
 function sorted(k, v,   i) {
+    if (!(k in n)) return 0
     for (i = 1; i <= n[k]; i++) v[i] = value[k, i] + 0
     sort_values(v, i - 1)
     return i - 1
