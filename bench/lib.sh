@@ -183,10 +183,12 @@ done_in() {
     rate=$(calc "$tps * $3")
 }
 
-# enough BATCH CLIENTS: more jobs than any contender can do in a round
+# enough WHO BATCH CLIENTS: more jobs than it can do in a round
 enough() {
     if [ -n "$smoke" ]; then echo 1000; return; fi
-    en_secs=$(round "$2" "$1")
+    en_secs=$(round "$3" "$2")
+    case $1 in *-bulk) en_secs=$((en_secs * 5 / 2)) ;; esac
+    shift
     case $1 in
     1) echo $((en_secs * 25000 + $2)) ;;
     10) echo $((en_secs * 100000 + $2 * 10)) ;;

@@ -4,7 +4,7 @@
 # -2calls and -1call: whether a call completes what the one before has claimed. -async: synchronous_commit off. -bulk: a queue with that setting.
 claim_scripts
 claimed() { # claimed WHO CLIENTS BATCH
-    stock "$1" "$(enough "$3" "$2")"
+    stock "$1" "$(enough "$1" "$3" "$2")"
     burn "$1" "claim.${1%-async}" "$2" "$3"
 }
 most=$(sql -c 'SHOW max_connections')

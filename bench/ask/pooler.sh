@@ -39,7 +39,7 @@ done
 for r in $(seq "$rounds"); do
     # unnamed statements for both: named ones do not pass an old PgBouncer
     for way in direct pooled; do
-        stock pgwork "$(enough 10 8)"
+        stock pgwork "$(enough pgwork 10 8)"
         if [ $way = direct ]; then
             burn pgwork claim.pgwork 8 10 -M extended
         else

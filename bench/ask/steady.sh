@@ -18,7 +18,10 @@ ample() {
     100) am_rate=250000 ;;
     *) am_rate=500000 ;;
     esac
-    if [ "$1" = limit ]; then am_rate=$((am_rate * 3 / 2)); fi
+    case $1 in
+    limit) am_rate=$((am_rate * 3 / 2)) ;;
+    *-bulk) am_rate=$((am_rate * 2)) ;;
+    esac
     echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
 }
 
