@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # other queues by their own clients: no-op jobs and enqueue, jobs a second
-# Graphile Worker: the preset of its page on performance. It and our library: a process for each of up to 2 cores. pg-boss: one process, 8
-# local workers, the next fetch at once while batches come back full. PgQ: its functions by pgbench, one consumer; it
-# keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local queue, of
-# pg-boss's batch, of PgQ's tick, of our prefetch.
+# Graphile Worker: the preset of its page on performance. It and our library: a process for each of up to 2 cores, which runs its
+# jobs in its one thread. pg-boss: one process, 8 local workers, the next fetch at once while batches come back full. PgQ: its functions
+# by pgbench, one consumer; it keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local
+# queue, of pg-boss's batch, of PgQ's tick, of our prefetch.
 peers='pgwork-lib pgwork-lib-bulk pgwork limit'
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
@@ -79,10 +79,10 @@ peer_burn() {
         ;;
     pgwork-lib*)
         # so many that it takes about as long as the others: the first calls plan
-        jobs=$(($2 * 5))
+        case $1 in *-bulk) jobs=$(($2 * 12)) ;; *) jobs=$(($2 * 5)) ;; esac
         empty
         put "$1" "$jobs"
-        for p in $(seq "$processes"); do noop_worker "$(queue_of "$1")" $((jobs / processes)) 4 "$3" >"$out/noop.$p" & done
+        for p in $(seq "$processes"); do noop_worker "$(queue_of "$1")" $((jobs / processes)) 0 "$3" >"$out/noop.$p" & done
         wait
         rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
         rm -f "$out"/noop.?
@@ -108,7 +108,7 @@ for r in $(seq "$rounds"); do
 done
 # what the producers left is no part of what follows
 sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
-for n in 100 $(if [ -z "$quick" ]; then echo 500; fi); do
+for n in 100 $(if [ -z "$quick" ]; then echo 500 1000; fi); do
     for r in $(seq "$rounds"); do
         for who in $peers pgwork-bulk; do
             peer_burn "$who" $((smoke ? 1000 : seconds * 40000)) "$n"
