@@ -45,11 +45,13 @@ LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_v
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
 -- are through, or for 50 ms; the rest is left to surveys.
-CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], short_ms bigint) RETURNS text
+CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], marks bigint[],
+    short_ms bigint, closer boolean) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark bigint;
     passed bigint;
+    came bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL; -- the snapshot is older than what is issued: nothing is learnt from it
@@ -62,20 +64,27 @@ BEGIN
     END IF;
     mark := least((first >> 5) - 1, hint[6]);
     FOR i IN 12 .. cardinality(hint) LOOP -- the lanes before its own had nothing more
-        IF hint[i] & 31 <= first & 31 AND hint[i] >> 5 < mark THEN
-            passed := greatest(passed, mark - (hint[i] >> 5));
+        IF marks[i - 11] & 31 <= first & 31 AND marks[i - 11] >> 5 < mark THEN
+            passed := greatest(passed, mark - (marks[i - 11] >> 5));
+            came := greatest(came, mark - (hint[i] >> 5));
             hint[i] := (mark << 5) + (hint[i] & 31);
+        ELSE
+            hint[i] := marks[i - 11];
         END IF;
         IF hint[i] & 31 = first & 31 AND hint[10] < 16384 AND hint[i] < 1::bigint << 49 THEN
             PERFORM setval('pgwork.mark', (hint[10] << 49) + hint[i]);
         END IF;
     END LOOP;
+    IF short_ms > 0 THEN
+        -- And for longer, until this session is to look round again, while claims go at this speed through places whose producers are
+        -- through: those that complete jobs see by their tokens where they are (`closer`).
+        short_ms := short_ms + greatest(0, least(hint[4] - now_ms, least(hint[6] - mark, CASE WHEN closer THEN NULL ELSE 300 END)
+                                                                   * (now_ms - hint[1])::float8 / greatest(came, 1)));
+        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6] * (1 - hint[11])] || hint[12:])::text, false);
+    END IF;
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
-    IF short_ms > 0 THEN
-        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6] * (1 - hint[11])] || hint[12:])::text, false);
-    END IF;
     RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;
 
@@ -449,7 +458,7 @@ BEGIN
     -- prepare each of its expressions, costs more than a job does. What it does not do is left to the long way below: jobs that leave
     -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago. What has been completed is noted
     -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
-    IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 100 THEN -- the rest of this would cost the others as much as a job, only to be prepared
+    IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 1200 THEN -- the rest of this would cost the others as much as a job, only to be prepared
         small := n > 0 AND cardinality(queues) = 1 AND NOT wrote
                  AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
                  AND octet_length(holder) BETWEEN 1 AND 255 AND (claim_batch.lease_ms IS NULL OR claim_batch.lease_ms BETWEEN 100 AND 86400000);
@@ -765,10 +774,11 @@ BEGIN
                 first := head_pos * 32 + head_lane;
             END IF;
             IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
-                -- Small claims that fill their hands go by it for 20 ms; for longer in a session whose claims come so rarely that this
-                -- one is late for that.
-                noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint[1:11] || marks,
-                                         CASE WHEN got = n AND n <= few AND NOT q.bundles THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END);
+                -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
+                -- this one is late for that.
+                noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint, marks,
+                                         CASE WHEN got = n AND n <= few AND NOT q.bundles THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END,
+                                         cardinality(done_ids) > 0);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)

@@ -350,3 +350,35 @@ void test_a_claim_says_what_there_is_to_know(int n)
         kit_number(watch,
                    "SELECT count(*) FROM pgwork.job WHERE holder = 'w' AND state = 'leased'"));
 }
+
+/* -- how long it is good ----------------------------------------------------------------------- */
+
+/* 100 places were claimed in 100 ms; up to `room` places further producers are through; in 400 ms
+ * the session is to look round. */
+TEST_CASE(0, "true", 20)
+TEST_CASE(200, "true", 220)
+TEST_CASE(10000, "true", 420)
+TEST_CASE(-40, "true", 20)
+TEST_CASE(200, "false", 220)
+TEST_CASE(350, "false", 320) /* it passes over what others claim meanwhile */
+TEST_CASE(350, "NULL", 320)
+void test_it_is_good_while_claims_are_far_from_what_is_just_being_enqueued(int room,
+                                                                           const char *closer,
+                                                                           int ms)
+{
+    kit_do(a,
+           "SELECT pgwork._advance('q', 1, 2000, 1101 * 32 + 1, 5000, ARRAY[4900, 0, 0, 5400, 1,"
+           " 1100 + %d, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 1000 * 32, 1000 * 32 + 1],"
+           " ARRAY[1000::bigint * 32, 1000 * 32 + 1], 20, %s)",
+           room, closer);
+    TEST_ASSERT_EQUAL_INT64(
+        5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
+}
+
+void test_a_session_that_is_new_trusts_it_until_it_is_to_look_round(void)
+{
+    kit_do(a, "SELECT pgwork._advance('q', 1, 2000, 1101 * 32 + 1, 5000, ARRAY[0, 0, 0, 5400, 1,"
+              " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 20, true)");
+    TEST_ASSERT_EQUAL_INT64(
+        5420, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
+}

@@ -27,8 +27,8 @@ static char refused[1000]; /* by the last trade(): "0 stale,2 gone", numbers of 
 static inline void stretch_time(void)
 {
     kit_do(watch, "DO $$ DECLARE is_now text := pg_get_functiondef('pgwork.claim_batch'::regproc);"
-                  " BEGIN IF strpos(is_now, 'now_ms + 100 ') > 0 THEN"
-                  " EXECUTE replace(is_now, 'now_ms + 100 ', 'now_ms + 10000000 ');"
+                  " BEGIN IF strpos(is_now, 'now_ms + 1200 ') > 0 THEN"
+                  " EXECUTE replace(is_now, 'now_ms + 1200 ', 'now_ms + 10000000 ');"
                   " END IF; END $$");
     TEST_ASSERT_EQUAL_INT64(
         1,
