@@ -4,7 +4,12 @@
 -- A token is the claim's number (pos * 32 + lane: grows with every placement of a job), then 64 random bits.
 CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ('x' || left(replace(token::text, '-', ''), 16))::bit(64)::bigint;
+RETURN ('x' || encode(substr(uuid_send(token), 1, 8), 'hex'))::bit(64)::bigint;
+
+-- 16 hexadecimal digits make the rest.
+CREATE FUNCTION pgwork._token(number bigint, rest text) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (encode(int8send(number), 'hex') || rest)::uuid;
 
 -- Is it a pack's? Its number has 31 instead of a lane.
 CREATE FUNCTION pgwork._packed(token uuid) RETURNS boolean
@@ -476,7 +481,7 @@ BEGIN
                           CASE WHEN NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
-               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim_batch.holder, attempt = j.attempt + 1,
+               SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
                    lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, d.lease_ms) * interval '1 ms'
               FROM d
              WHERE j.token IS NULL
@@ -506,7 +511,7 @@ BEGIN
                 DELETE FROM pgwork.live_job j
                  WHERE j.queue = (SELECT t.id FROM pgwork.queue t WHERE t.id = short[2] AND t.name = queues[1] AND t.retention_ms = 0)
                    AND j.lane = (passed & 31)::smallint AND j.pos BETWEEN passed >> 5 AND last >> 5 -- what was claimed together lies together
-                   AND j.token = ANY (done_tokens) AND array_position(done_ids, coalesce(j.id, j.pos)) = array_position(done_tokens, j.token)
+                   AND j.token = done_tokens[array_position(done_ids, coalesce(j.id, j.pos))]
                    AND j.flags & 4 = 0
                 RETURNING coalesce(j.id, j.pos) AS id
             ), p AS MATERIALIZED ( -- picked under the limit first: no plan takes more
@@ -525,7 +530,7 @@ BEGIN
                  LIMIT n
             )
             UPDATE pgwork.live_job j
-               SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim_batch.holder, attempt = j.attempt + 1,
+               SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
                    lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, p.lease_ms) * interval '1 ms'
               FROM p
              WHERE j.ctid = p.at AND j.token IS NULL
@@ -664,7 +669,7 @@ BEGIN
                                                 ORDER BY j.pos LIMIT greatest(wanted / 100, 1) FOR UPDATE SKIP LOCKED))
                     RETURNING b.*
                 ), s AS MATERIALIZED (
-                    SELECT s.*, (lpad(to_hex(s.number * 32 + 31), 16, '0') || stamp)::uuid AS pack_token
+                    SELECT s.*, pgwork._token(s.number * 32 + 31, stamp) AS pack_token
                       FROM (SELECT nextval('pgwork.place') AS number, d.* FROM d OFFSET 0) s ORDER BY s.pos
                 ), p AS (
                     INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
@@ -689,7 +694,7 @@ BEGIN
                     RETURNING b.*
                 ), r AS (
                     INSERT INTO pgwork.live_job (pos, token, lease_until, created_at, queue, lane, attempt, id, kind, holder, payload)
-                    SELECT u.place, CASE WHEN u.i <= wanted THEN (lpad(to_hex(u.place * 32 + d.lane - 1), 16, '0') || stamp)::uuid END,
+                    SELECT u.place, CASE WHEN u.i <= wanted THEN pgwork._token(u.place * 32 + d.lane - 1, stamp) END,
                            CASE WHEN u.i <= wanted THEN ends END, d.created_at, d.queue, d.lane - 1, CASE WHEN u.i <= wanted THEN 1 ELSE 0 END,
                            u.id, u.kind, CASE WHEN u.i <= wanted THEN claim_batch.holder END, u.payload
                       FROM d CROSS JOIN LATERAL (SELECT nextval('pgwork.place') AS place, u.*
@@ -728,7 +733,7 @@ BEGIN
                     RETURN QUERY
                     WITH u AS (
                         UPDATE pgwork.live_job j
-                           SET token = (lpad(to_hex(j.pos * 32 + j.lane), 16, '0') || stamp)::uuid, holder = claim_batch.holder, attempt = j.attempt + 1,
+                           SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
                                lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, q.lease_ms) * interval '1 ms'
                          WHERE j.ctid = ANY (picked) AND j.token IS NULL
                         RETURNING j.*
@@ -739,7 +744,7 @@ BEGIN
                       FROM u ORDER BY u.lane, u.pos;
                 ELSE
                     number := nextval('pgwork.place');
-                    pack_token := (lpad(to_hex(number * 32 + 31), 16, '0') || stamp)::uuid;
+                    pack_token := pgwork._token(number * 32 + 31, stamp);
                     RETURN QUERY
                     WITH d AS (
                         DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL

@@ -173,7 +173,7 @@ BEGIN
            SET number = fresh, nonce = salt, until = ends, taken_at = clock_timestamp(), size = n,
                session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder
          WHERE p.semaphore = s.id AND p.slot = ANY (slots);
-        token := (lpad(to_hex(fresh), 16, '0') || lpad(to_hex(salt), 16, '0'))::uuid;
+        token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
         until := ends;
     ELSE
         next_ms := coalesce((SELECT greatest(1, ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000)::bigint)

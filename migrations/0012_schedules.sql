@@ -428,7 +428,7 @@ BEGIN
         IF s.slot IS NOT NULL THEN
             s.attempt := s.attempt + 1;
             s.fence := s.fence + 1;
-            s.token := (lpad(to_hex(s.fence), 16, '0') || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid;
+            s.token := pgwork._token(s.fence, right(replace(gen_random_uuid()::text, '-', ''), 16));
             s.until := at + s.timeout_ms * interval '1 ms';
             s.last_slot := s.slot;
             s.last_at := at;
