@@ -2,11 +2,12 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # the worker runtime, one process: no-op jobs, its CPU time for a job; jobs of 1 ms and 100 ms
 claim_scripts
-jobs=$((smoke ? 2000 : seconds * 80000))
 for threads in 0 4; do
     for r in $(seq "$rounds"); do
         for who in pgwork pgwork-bulk; do
             what="$threads handler threads, prefetch 1000$(case $who in *-bulk) echo ', bulk' ;; esac)"
+            case $who in *-bulk) jobs=$((seconds * 400000)) ;; *) jobs=$((seconds * 200000)) ;; esac
+            if [ -n "$smoke" ]; then jobs=2000; fi
             empty
             stock $who "$jobs"
             noop "$(queue_of $who)" "$jobs" $threads 1000
