@@ -131,12 +131,14 @@ size_of() { sql -c "SELECT sum(pg_total_relation_size(btrim(t))) / 1048576.0 FRO
 
 empty() { sql -c "TRUNCATE onetable.job, lim.row, $hot"; }
 
-# put WHO N [BYTES]: so many more ready jobs
+# put WHO N [BYTES]: so many more ready jobs. Ours in one transaction, too, but by 10,000 or a megabyte a call: an array has to fit into memory.
 put() {
+    pu_call=$((1000000 / ${3:-60}))
+    if [ $pu_call -gt 10000 ]; then pu_call=10000; fi
     case $1 in
     # what depends on g is called anew for each
-    pgwork*) sql -c "SELECT count(*) FROM generate_series(0, ($2 - 1) / 10000) g CROSS JOIN LATERAL
-                       pgwork.enqueue_many('$(queue_of "$1")', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - 10000 * g, 10000))))" >/dev/null ;;
+    pgwork*) sql -c "SELECT count(*) FROM generate_series(0, ($2 - 1) / $pu_call) g CROSS JOIN LATERAL
+                       pgwork.enqueue_many('$(queue_of "$1")', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - $pu_call * g, $pu_call))))" >/dev/null ;;
     onetable*) sql -c "SELECT onetable.enqueue($2, ${3:-60})" >/dev/null ;;
     limit) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
     esac
