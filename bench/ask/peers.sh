@@ -4,7 +4,8 @@
 # Graphile Worker: the preset of its page on performance. It and our library: a process for each of up to 2 cores, which runs its
 # jobs in its one thread. pg-boss: one process, 8 local workers, the next fetch at once while batches come back full. PgQ: its functions
 # by pgbench, one consumer; it keeps neither leases nor retries of single jobs, so it does less. A batch is the size of Graphile's local
-# queue, of pg-boss's batch, of PgQ's tick, of our prefetch.
+# queue, of pg-boss's batch, of PgQ's tick, of our prefetch. All begin just vacuumed and analyzed: before autovacuum has come by, the others'
+# plans are several times slower.
 peers='pgwork-lib pgwork-lib-bulk pgwork limit'
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
@@ -75,6 +76,7 @@ peer_burn() {
     case $1 in
     graphile | pgboss)
         "$node" "$here/npm/peer.mjs" "$1" enqueue "$2" 1000 1 >/dev/null
+        sql -c 'VACUUM ANALYZE'
         rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$(if [ "$1" = graphile ]; then echo "$processes"; else echo 1; fi)")
         ;;
     pgwork-lib*)
@@ -82,6 +84,7 @@ peer_burn() {
         case $1 in *-bulk) jobs=$(($2 * 12)) ;; *) jobs=$(($2 * 5)) ;; esac
         empty
         put "$1" "$jobs"
+        sql -c 'VACUUM ANALYZE'
         for p in $(seq "$processes"); do noop_worker "$(queue_of "$1")" $((jobs / processes)) 0 "$3" >"$out/noop.$p" & done
         wait
         rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
@@ -90,6 +93,7 @@ peer_burn() {
     pgwork | pgwork-bulk | limit) stock "$1" "$(enough "$1" "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"
+        sql -c 'VACUUM ANALYZE'
         timed burn.pgq 1 -t $(($2 / $3))
         rate=$(calc "$tps * $3")
         ;;
