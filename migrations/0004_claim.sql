@@ -49,7 +49,7 @@ LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_v
 
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
--- are through, or for 50 ms; the rest is left to surveys.
+-- are through, or for 50 ms; the rest is left to surveys. `marks` are those that the claim began at: the hint's, or nearer ones of others.
 CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], marks bigint[],
     short_ms bigint, closer boolean) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -82,7 +82,7 @@ BEGIN
     END LOOP;
     IF short_ms > 0 THEN
         -- And for longer, until this session is to look round again, while claims go at this speed through places whose producers are
-        -- through: those that complete jobs see by their tokens where they are (`closer`).
+        -- through: those that complete jobs see by their tokens where they are (`closer`), the others pass over some hundred at most.
         short_ms := short_ms + greatest(0, least(hint[4] - now_ms, least(hint[6] - mark, CASE WHEN closer THEN NULL ELSE 300 END)
                                                                    * (now_ms - hint[1])::float8 / greatest(came, 1)));
         PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6] * (1 - hint[11])] || hint[12:])::text, false);
