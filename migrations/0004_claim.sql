@@ -83,8 +83,9 @@ BEGIN
     IF short_ms > 0 THEN
         -- And for longer, until this session is to look round again, while claims go at this speed through places whose producers are
         -- through: those that complete jobs see by their tokens where they are (`closer`), the others pass over some hundred at most.
-        short_ms := short_ms + greatest(0, least(hint[4] - now_ms, least(hint[6] - mark, CASE WHEN closer THEN NULL ELSE 300 END)
-                                                                   * (now_ms - hint[1])::float8 / greatest(came, 1)));
+        -- A second at most, however long surveys pause: what is good for more than claim_batch() expects is taken for a clock that was set back.
+        short_ms := short_ms + greatest(0, least(1000, hint[4] - now_ms, least(hint[6] - mark, CASE WHEN closer THEN NULL ELSE 300 END)
+                                                                         * (now_ms - hint[1])::float8 / greatest(came, 1)));
         PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6] * (1 - hint[11])] || hint[12:])::text, false);
     END IF;
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
