@@ -5,8 +5,8 @@ claim_scripts
 for threads in 0 4; do
     for r in $(seq "$rounds"); do
         for who in pgwork pgwork-bulk; do
-            what="$threads handler threads, prefetch 1000$(case $who in *-bulk) echo ', bulk' ;; esac)"
-            case $who in *-bulk) jobs=$((seconds * 400000)) ;; *) jobs=$((seconds * 200000)) ;; esac
+            what="$threads handler threads, prefetch 1000" jobs=$((seconds * 200000))
+            case $who in *-bulk) what="$what, bulk" jobs=$((jobs * 2)) ;; esac
             if [ -n "$smoke" ]; then jobs=2000; fi
             empty
             stock $who "$jobs"
