@@ -49,7 +49,8 @@ CREATE TABLE pgwork.setting (
 );
 INSERT INTO pgwork.setting VALUES
     ('implicit_queues', 'on', 'on: a queue comes into being at its first enqueue; off: queue_create only'),
-    ('op_retention_ms', '86400000', 'how long an operation id is remembered');
+    ('op_retention_ms', '86400000', 'how long an operation id is remembered'),
+    ('compact_mb', '256', 'how large a table that is nearly all remains may grow, in MB; 0: as large as it likes');
 
 CREATE TABLE pgwork.queue (
     id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -166,6 +166,7 @@ BEGIN
         GET DIAGNOSTICS n_part = ROW_COUNT;
         gone := gone + n_part;
     END IF;
+    PERFORM pgwork._refuse_outdated();
     RETURN gone;
 END $$;
 
@@ -195,11 +196,12 @@ BEGIN
     DELETE FROM pgwork.unique_key j WHERE j.queue = q.id;
     DELETE FROM pgwork.operation j WHERE j.queue = q.id;
     DELETE FROM pgwork.survey j WHERE j.queue = q.id;
+    PERFORM pgwork._refuse_outdated();
 END $$;
 
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, OUT ready bigint, OUT leased bigint,
     OUT delayed bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue(depth.queue);
@@ -226,6 +228,7 @@ BEGIN
                           WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(least(s.floors[l + 1], s.low), 0) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h;
     oldest_ms := coalesce(oldest_ms, 0);
+    PERFORM pgwork._refuse_outdated();
 END $$;
 
 CREATE FUNCTION pgwork.setting(name text, value text DEFAULT NULL) RETURNS text
@@ -241,6 +244,8 @@ BEGIN
     IF setting.value IS NOT NULL THEN
         IF setting.name = 'implicit_queues' THEN
             PERFORM pgwork._refuse_unless(setting.value IN ('on', 'off'), 'value', setting.value, 'on or off');
+        ELSIF setting.name = 'compact_mb' THEN
+            PERFORM pgwork._refuse_unless(CASE WHEN setting.value ~ '^[0-9]{1,9}$' THEN setting.value::bigint <= 100000000 END, 'value', setting.value, 'megabytes, 0 .. 100000000');
         ELSE
             PERFORM pgwork._refuse_unless(CASE WHEN setting.value ~ '^[0-9]{1,15}$' THEN setting.value::bigint <= 3153600000000 END, 'value', setting.value, 'milliseconds, 0 .. 3153600000000');
         END IF;

@@ -5,7 +5,7 @@
 -- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
 -- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint) RETURNS TABLE (lane smallint, pos bigint, leased boolean, bundle boolean)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
@@ -452,6 +452,7 @@ BEGIN
             END IF;
             EXIT WHEN status <> 'gone';
             -- Claimed or moved while we waited for its row? One snapshot of all places tells.
+            PERFORM pgwork._refuse_outdated();
             EXIT WHEN NOT EXISTS (SELECT FROM pgwork._find(q.id, one))
                   AND NOT EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one);
         END LOOP;

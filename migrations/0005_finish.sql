@@ -136,12 +136,13 @@ END $$;
 
 -- Who was refused, and why: stale (the job is there under another token) or gone.
 CREATE FUNCTION pgwork._refused(queue integer, ids bigint[], accepted bigint[]) RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     IF cardinality(accepted) = cardinality(ids) THEN
         RETURN; -- nearly always
     END IF;
+    PERFORM pgwork._refuse_outdated();
     RETURN QUERY
     SELECT r.id, CASE WHEN EXISTS (SELECT FROM pgwork._find(queue, r.id))
                         OR EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = _refused.queue AND d.id = r.id)

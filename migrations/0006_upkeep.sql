@@ -405,7 +405,92 @@ BEGIN
     RETURN pruned;
 END $$;
 
--- One round of everything that is due. A session prunes once a second at most, and looks for
+-- Jobs leave their remains behind: two row versions and some hundred bytes each. Vacuum makes room of them, but not while somebody holds an
+-- old snapshot: then a table grows by gigabytes within minutes, though what lives in it is some thousand rows. But a snapshot keeps row versions,
+-- not files. So a table that is nearly all remains gets a new file, and what lives moves there. Places and tokens are in the rows, and stay as
+-- they are; nobody can be in the midst of something, since that takes the table's strongest lock.
+
+-- By which transaction a table was compacted last: to snapshots from before it, that table is empty.
+CREATE UNLOGGED SEQUENCE pgwork.compacted;
+
+-- Refuses to tell a transaction with such a snapshot that a job is gone. Others have a new snapshot for each statement, behind the table's lock.
+CREATE FUNCTION pgwork._refuse_outdated() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed'
+       AND NOT pg_visible_in_snapshot(pg_sequence_last_value('pgwork.compacted')::text::xid8, pg_current_snapshot()) THEN
+        RAISE EXCEPTION 'could not serialize access: jobs were moved to a new file after this transaction''s snapshot'
+            USING ERRCODE = 'serialization_failure', HINT = 'repeat the transaction';
+    END IF;
+END $$;
+
+-- Moves what lives to a new file, unless it is more than `most` rows, or `most_bytes`: they go through memory. (`kept` says of which type they
+-- are.) The first look counts, beside everybody else, and leaves marks in the rows that make the second one, under the lock, shorter.
+CREATE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, most_bytes bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = on SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = off
+SET synchronize_seqscans = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+DECLARE
+    live record;
+BEGIN
+    EXECUTE format('SELECT count(*) AS jobs, sum(pg_column_size(s.j)) AS bytes FROM (SELECT j FROM %s j LIMIT $1) s', place) INTO live USING most + 1;
+    IF live.jobs > most OR live.bytes > most_bytes THEN
+        RAISE program_limit_exceeded;
+    END IF;
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', place);
+    EXECUTE format('SELECT array_agg(s.j) FROM (SELECT j FROM %s j) s', place) INTO kept;
+    PERFORM setval('pgwork.compacted', pg_current_xact_id()::text::bigint);
+    EXECUTE format('TRUNCATE %s', place);
+    EXECUTE format('INSERT INTO %s SELECT * FROM unnest($1)', place) USING kept;
+END $$;
+
+-- Transactions that are in a table just now.
+CREATE FUNCTION pgwork._inside(place regclass) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN ARRAY(SELECT l.virtualtransaction FROM pg_locks l
+                  WHERE l.relation = place AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() -- a prepared one has none
+                    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+END $$;
+
+-- One table at most, the largest: its lock lasts until the transaction ends.
+CREATE FUNCTION pgwork.compact(mb integer DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+DECLARE
+    most CONSTANT bigint := 500000; -- up to three seconds, if they are small: 64 MB
+    from_mb CONSTANT bigint := coalesce(mb, (SELECT nullif(s.value, '0')::bigint FROM pgwork.setting s WHERE s.name = 'compact_mb'));
+    place regclass;
+    bytes bigint;
+    inside text[];
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(mb, 0) >= 0, 'mb', mb::text, '0 and up, or NULL: as the setting compact_mb says');
+    SELECT t.place, t.bytes INTO place, bytes
+      FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
+              FROM unnest('{pgwork.live_job,pgwork.pack,pgwork.pack_out,pgwork.delayed_job,pgwork.unique_key}'::regclass[]) c) t
+     WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live)
+     ORDER BY t.bytes DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    -- Vacuum may be there already, in vain. If it is automatic, it gives way to who has waited for deadlock_timeout. This lock
+    -- waits alone; behind that of _renew() everybody does, so nobody waits there at all for who stays for long.
+    PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
+    EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', place);
+    inside := pgwork._inside(place);
+    IF inside <> '{}' THEN
+        PERFORM pg_sleep(0.1);
+        IF inside && pgwork._inside(place) THEN
+            RAISE lock_not_available;
+        END IF;
+    END IF;
+    PERFORM set_config('lock_timeout', '100', true);
+    EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864)', place) USING place, most;
+    RETURN greatest(bytes - pg_total_relation_size(place), 0);
+EXCEPTION WHEN lock_not_available OR program_limit_exceeded THEN
+    RETURN 0;
+END $$;
+
+-- One round of everything that is due. A session prunes and compacts once a second at most, and looks for
 -- expired leases four times a second; delayed jobs each time.
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -413,9 +498,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     now_ms bigint;
     began_ms bigint;
-    -- of promote(), reap() and prune(): when it came last, what that took, but for a ms for each job that it found, and what the one before took
-    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){8}[}]$'
-                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0,0}' END;
+    freed bigint;
+    -- of promote(), reap() and prune(): when it came last, what that took, but for a ms for each job that it found, and what the one before took;
+    -- of compact(): when it came last, and for how long it is left alone
+    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){10}[}]$'
+                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0,0,0,0}' END;
 BEGIN
     promoted := 0;
     reaped := 0;
@@ -441,6 +528,12 @@ BEGIN
         began_ms := now_ms;
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
         last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - pruned, 0), last_ms[8]];
+    END IF;
+    -- The last one, since it locks others out. In vain (0), if somebody has been in the table for longer: then it comes less and less often.
+    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + last_ms[11] THEN
+        freed := pgwork.compact();
+        last_ms[10] := extract(epoch FROM clock_timestamp()) * 1000;
+        last_ms[11] := greatest(CASE WHEN freed = 0 THEN least(greatest(2 * last_ms[11], 2000), 60000) ELSE 1000 END, 20 * (last_ms[10] - now_ms));
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
     IF greatest(reaped, promoted, pruned) >= batch THEN
@@ -515,7 +608,8 @@ END $$;
 COMMENT ON FUNCTION pgwork.reap(text, integer) IS 'Takes jobs of expired leases back: ready again (returned), or dead letters when their attempts are used up (died).';
 COMMENT ON FUNCTION pgwork.promote(integer) IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one, NULL: none.';
 COMMENT ON FUNCTION pgwork.prune(integer) IS 'Deletes what is no longer kept: finished jobs after their retention, operation ids, unique keys whose period is over.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap() and prune() as far as each is due; call it again after next_ms.';
+COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives the largest table of mb or more that is nearly all remains of jobs a new file, as vacuum cannot while an old snapshot is held. Bytes given back; 0: not now, somebody else is in it; NULL: there is none. Its lock ends with the transaction: call it in one of its own.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch.';
 COMMENT ON FUNCTION pgwork.dead_purge(text, bigint) IS 'Deletes dead letters, all or those older than older_than_ms.';

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
-# One long round each; --pin 1800 asks it as the targets are worded. The writer enqueues ten jobs of its own at its
+# One long round each; --pin 1800 asks it as the targets are worded. Beside ours goes its reaper, as beside every queue of ours that is used. The writer enqueues ten jobs of its own at its
 # beginning; at its end it commits, and it is seen how long these wait (looked at every 20 ms). pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
@@ -72,9 +72,10 @@ pin_pass() {
     pin_hold "$1" "$2"
     pin_watch "$1" "$2" >>"$out/pin-pass.tsv" &
     watcher=$!
+    case $1 in pgwork*) pgwork reap >"$out/reap.txt" 2>&1 & beside="$watcher $!" ;; *) beside=$watcher ;; esac
     # shellcheck disable=SC2086  # words
     PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 $nothing_claimed -D payload="$(payload 60)" \
-        -f "$out/put.$1.pgbench" -f "$out/claim.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $watcher; return 1; }
+        -f "$out/put.$1.pgbench" -f "$out/claim.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $beside; return 1; }
     # claims only, from here on: when each ended, and its ms
     cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } $4 == 1 { n++; end[n] = e; ms[n] = $3 / 1000 }
         END { for (i = 1; i <= n; i++) print end[i] - begin, ms[i] }' >"$out/claims"
@@ -84,8 +85,8 @@ pin_pass() {
     size_end=$(size_of "$1")
     if [ "$2" != no ]; then wait "$holder"; fi
     sleep $rest
-    kill $watcher
-    wait $watcher 2>/dev/null || :
+    kill $beside
+    wait $beside 2>/dev/null || :
     size_rest=$(size_of "$1")
 }
 

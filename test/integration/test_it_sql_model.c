@@ -378,6 +378,15 @@ static void undo(void)
     kit_do(conn, "ROLLBACK");
 }
 
+/* Whatever lives moves to a new file. */
+static void renew(void)
+{
+    static const char *const tables[] = {"live_job", "pack", "pack_out", "delayed_job",
+                                         "unique_key"};
+
+    kit_renew(anyone(), tables[any(5)]);
+}
+
 /* -- the walk ------------------------------------------------------------------------------------
  */
 
@@ -403,9 +412,9 @@ static void check(void)
 static void walk(void)
 {
     static void (*const verbs[])(void) = {
-        put,         put,    put,    put,    claim,   claim,       claim,
-        finish,      finish, extend, meddle, meddle,  finish_many, finish_many,
-        finish_many, cancel, cancel, reap,   promote, redrive,     undo};
+        put,    put,    put,     put,     claim,       claim,       claim,       finish,
+        finish, extend, meddle,  meddle,  finish_many, finish_many, finish_many, cancel,
+        cancel, reap,   promote, redrive, undo,        renew};
 
     count = packed = 0;
     kit_do(session[0],

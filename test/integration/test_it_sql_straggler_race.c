@@ -1,5 +1,6 @@
 /* Stragglers among many: producers that are open for long and for short, that roll back all or a
- * savepoint, beside claims of all sizes. Each committed job is finished, and once. */
+ * savepoint, beside claims of all sizes, and beside tables that get new files. Each committed job
+ * is finished, and once. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -12,11 +13,12 @@
 
 enum { PRODUCERS = 6, CLAIMERS = 6, RUN_MS = 1200, PATIENCE_MS = 30000, MOST = 50000 };
 
-static bool bulk; /* jobs come in bundles, too */
+static bool bulk;   /* jobs come in bundles, too */
+static bool renews; /* tables get new files */
 
 struct bustle {
     atomic_int producing; /* of them, still at it */
-    atomic_int made, finished, refused;
+    atomic_int made, finished, refused, renewed, wrong;
     int n_made[PRODUCERS], n_finished[CLAIMERS];
     long long ids_made[PRODUCERS][MOST], ids_finished[CLAIMERS][MOST];
 };
@@ -25,6 +27,7 @@ void setUp(void)
 {
     kit_begin();
     bulk = false;
+    renews = false;
 }
 
 void tearDown(void)
@@ -160,12 +163,36 @@ static void claim_often(PGconn *conn, int i, struct bustle *b)
     }
 }
 
+/* Never waits for a producer that is open for long: nobody would get in meanwhile. */
+static void renew_often(PGconn *conn, struct bustle *b)
+{
+    static const char *const tables[] = {"live_job", "pack", "live_job", "pack_out"};
+
+    kit_do(conn, "SET lock_timeout = '20ms'");
+    for (long long end = kit_ms() + RUN_MS + PATIENCE_MS, k = 0; kit_ms() < end; k++) {
+        const char *table = tables[k % 4];
+        const char *state = kit_state(
+            conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000)", table,
+            table);
+
+        if (*state == '\0')
+            atomic_fetch_add(&b->renewed, 1);
+        else if (strcmp(state, "55P03") != 0)
+            atomic_fetch_add(&b->wrong, 1);
+        if (atomic_load(&b->producing) == 0 && atomic_load(&b->finished) == atomic_load(&b->made))
+            break;
+        kit_sleep_ms(10);
+    }
+}
+
 static void bustle_one(PGconn *conn, int i, void *ctx)
 {
     if (i < PRODUCERS)
         produce_often(conn, i, ctx);
-    else
+    else if (i < PRODUCERS + CLAIMERS)
         claim_often(conn, i - PRODUCERS, ctx);
+    else
+        renew_often(conn, ctx);
 }
 
 static int by_number(const void *x, const void *y)
@@ -198,10 +225,12 @@ static void check_that_each_is_finished_once(void)
            bulk);
     memset(&b, 0, sizeof(b));
     b.producing = PRODUCERS;
-    kit_race(PRODUCERS + CLAIMERS, bustle_one, &b);
+    kit_race(PRODUCERS + CLAIMERS + renews, bustle_one, &b);
     n = merge(b.ids_made, b.n_made, PRODUCERS, made);
     TEST_ASSERT_TRUE(n > 0);
     TEST_ASSERT_EQUAL_INT(0, b.refused);
+    TEST_ASSERT_EQUAL_INT(0, b.wrong);
+    TEST_ASSERT_EQUAL(renews, b.renewed > 0);
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(pgtemp_conn(), "q"));
     TEST_ASSERT_EQUAL_INT(n, merge(b.ids_finished, b.n_finished, CLAIMERS, done));
     for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL_INT64(made[i], done[i]);
@@ -224,5 +253,14 @@ void test_and_so_while_vacuum_is_held_back(void)
 
     kit_do(reader,
            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM pgwork.job");
+    check_that_each_is_finished_once();
+}
+
+TEST_CASE(false)
+TEST_CASE(true)
+void test_and_so_while_tables_get_new_files(bool in_bundles)
+{
+    bulk = in_bundles;
+    renews = true;
     check_that_each_is_finished_once();
 }

@@ -70,6 +70,9 @@ void kit_due(PGconn *conn, const char *queue);
 void kit_set_hint(PGconn *conn, const char *value);
 void kit_set_short(PGconn *conn, const char *value);
 
+/* Give a table a new file, as pgwork.compact() does when it has grown. */
+void kit_renew(PGconn *conn, const char *table);
+
 /* Counts of jobs by place as "ready leased delayed dead done". */
 const char *kit_places(PGconn *conn, const char *queue);
 

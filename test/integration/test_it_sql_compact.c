@@ -1,0 +1,319 @@
+/* Tables that are nearly all remains get a new file, whatever holds vacuum back: nothing that lives
+ * is lost or changed by it, and nobody waits for it for long. */
+#include "unity.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PGconn *a, *b;
+static struct took job, jobs[100];
+
+static const char *const tables[] = {"live_job", "pack", "pack_out", "delayed_job", "unique_key"};
+enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
+
+void setUp(void)
+{
+    kit_begin();
+    a = kit_open();
+    b = kit_open();
+}
+
+void tearDown(void)
+{
+    kit_do(pgtemp_conn(), "SELECT pgwork.setting('compact_mb', '256')");
+    kit_end();
+}
+
+/* -- what stays -------------------------------------------------------------------------------- */
+
+/* Every row of every table, with all that it holds. */
+static const char *everything(void)
+{
+    static char text[1000];
+
+    *text = 0;
+    for (int i = 0; i < TABLES; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %s\n", tables[i],
+                 kit_text(b,
+                          "SELECT count(*) || ' ' || md5(string_agg(j::text, ' ' ORDER BY "
+                          "j::text)) FROM pgwork.%s j",
+                          tables[i]));
+    return text;
+}
+
+/* Jobs in all states that these tables know, under leases of both kinds, with all that a job can
+ * have. */
+static void set_the_scene(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('b', bulk => true)");
+    kit_do(a, "SELECT pgwork.enqueue_many('b', array_fill('1'::jsonb, ARRAY[40]))");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('{\"a\": [1, null]}'::jsonb, ARRAY[60]), "
+              "priorities => '{2}')");
+    kit_do(a, "SELECT pgwork.enqueue('q', to_jsonb(repeat('large ', 100000)), 'kind', "
+              "convert_to(repeat('body', 5000), 'UTF8'),"
+              " tags => '{x,y}', key => 'k', max_attempts => 3, lease_ms => 5000)");
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 3600000, key => 'l')");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job)); /* the large one */
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 3, jobs));
+    TEST_ASSERT_EQUAL_INT(20, kit_claim(a, "b", 20, jobs));
+    TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs)); /* a pack */
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[3], ""));
+    kit_claim(a, "q", 1, &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+}
+
+void test_whatever_lives_stays_as_it_is(void)
+{
+    char before[1000];
+
+    set_the_scene();
+    snprintf(before, sizeof(before), "%s", everything());
+    for (int i = 0; i < TABLES; i++) {
+        long long file = kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", tables[i]);
+
+        kit_renew(a, tables[i]);
+        TEST_ASSERT_NOT_EQUAL_INT64(
+            file, kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", tables[i]));
+        TEST_ASSERT_NOT_EQUAL_INT64_MESSAGE(
+            0, kit_number(b, "SELECT count(*) FROM pgwork.%s", tables[i]), tables[i]);
+        TEST_ASSERT_EQUAL_STRING(before, everything());
+    }
+}
+
+void test_its_holders_go_on_as_if_nothing_had_been(void)
+{
+    struct took mine[100];
+    int n = 0;
+
+    set_the_scene();
+    kit_do(a, "SELECT pgwork.queue_purge('q'), pgwork.queue_purge('b')");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[50]))");
+    n += kit_claim(a, "q", 1, mine);
+    n += kit_claim(a, "q", 40, mine + n); /* a pack */
+    n += kit_claim(a, "q", 3, mine + n);
+    TEST_ASSERT_EQUAL_INT(44, n);
+    for (int i = 0; i < TABLES; i++) kit_renew(b, tables[i]);
+    TEST_ASSERT_EQUAL_INT(6, kit_claim(a, "q", 10, mine + n));
+    for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", mine + i, ""));
+    for (int i = 0; i < TABLES; i++) kit_renew(b, tables[i]);
+    for (int i = 0; i < n; i++) {
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", mine + i, ""));
+        TEST_ASSERT_EQUAL_STRING("gone", kit_say(a, "complete", mine + i, ""));
+    }
+}
+
+/* -- while vacuum is held back ----------------------------------------------------------------- */
+
+static void leave_remains(int n)
+{
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]))",
+           n);
+    kit_do(a, "SELECT pgwork.queue_purge('q')");
+    kit_do(a, "SELECT pg_stat_force_next_flush()");
+}
+
+static long long size(const char *table)
+{
+    return kit_number(b, "SELECT pg_total_relation_size('pgwork.%s')", table);
+}
+
+void test_remains_go_though_an_old_snapshot_is_held(void)
+{
+    PGconn *old = kit_open();
+    long long before;
+
+    kit_do(old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    leave_remains(30000);
+    kit_put(a, "q");
+    before = size("live_job");
+    kit_do(a, "VACUUM pgwork.live_job");
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(before, size("live_job")); /* in vain */
+    TEST_ASSERT_GREATER_THAN_INT64(before / 2, kit_number(a, "SELECT pgwork.compact(1)"));
+    TEST_ASSERT_LESS_THAN_INT64(1000000, size("live_job"));
+    TEST_ASSERT_NULL(kit_text(a, "SELECT pgwork.compact(1)"));
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(b, "q"));
+}
+
+void test_maintain_does_it_when_a_table_has_grown_and_is_nearly_all_remains(void)
+{
+    long long before;
+
+    leave_remains(20000);
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[1000]))");
+    kit_do(a, "SELECT pg_stat_force_next_flush()");
+    before = size("live_job");
+    kit_do(a, "SELECT pgwork.maintain()"); /* it is not that large */
+    TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
+    kit_do(b, "SELECT pgwork.setting('compact_mb', '1'), set_config('pgwork.upkeep', '', false)");
+    kit_do(b, "SELECT pgwork.maintain()"); /* a twentieth lives */
+    TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
+    leave_remains(20000);
+    before = size("live_job");
+    kit_do(b, "SELECT set_config('pgwork.upkeep', '', false), pgwork.setting('compact_mb', '0')");
+    kit_do(b, "SELECT pgwork.maintain()"); /* it may not */
+    TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
+    kit_do(b, "SELECT set_config('pgwork.upkeep', '', false), pgwork.setting('compact_mb', '1')");
+    kit_do(b, "SELECT pgwork.maintain()");
+    TEST_ASSERT_LESS_THAN_INT64(before / 2, size("live_job"));
+}
+
+void test_more_than_can_be_moved_at_once_stays_where_it_is(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[10]))");
+    kit_refused(a, "54000", "",
+                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000)");
+    kit_refused(a, "54000", "",
+                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 500)");
+    TEST_ASSERT_EQUAL_STRING("10 0 0 0 0", kit_places(b, "q"));
+    kit_do(a, "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000)");
+    TEST_ASSERT_EQUAL_STRING("10 0 0 0 0", kit_places(b, "q"));
+}
+
+void test_it_is_asked_for_with_a_size(void)
+{
+    kit_refused(a, "PW001", "mb|'-1'|0 and up", "SELECT pgwork.compact(-1)");
+    kit_refused(a, "PW001", "value|'-1'|megabytes", "SELECT pgwork.setting('compact_mb', '-1')");
+    kit_refused(a, "PW001", "value|'1 GB'", "SELECT pgwork.setting('compact_mb', '1 GB')");
+    kit_refused(a, "PW001", "value|1000000000",
+                "SELECT pgwork.setting('compact_mb', '1000000000')");
+    kit_do(a, "SELECT pgwork.setting('compact_mb', '100000000')");
+    leave_remains(100);
+    TEST_ASSERT_NULL(kit_text(a, "SELECT pgwork.compact()")); /* the greatest of them works */
+}
+
+/* -- others ------------------------------------------------------------------------------------ */
+
+/* Whoever is in the midst of something with a table keeps it; and the others go on meanwhile. */
+void test_it_gives_way_to_who_is_in_the_table(void)
+{
+    static const char *const busy[] = {
+        "SELECT pgwork.enqueue('q')", "SELECT count(*) FROM pgwork.job",
+        "LOCK TABLE pgwork.live_job IN SHARE UPDATE EXCLUSIVE MODE", /* as VACUUM does */
+    };
+
+    leave_remains(20000);
+    kit_do(a, "SET deadlock_timeout = '10ms'"); /* it waits for somewhat longer than that */
+    for (int i = 0; i < 3; i++) {
+        long long before = size("live_job");
+
+        kit_do(b, "BEGIN");
+        kit_do(b, "%s", busy[i]);
+        TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
+        kit_do(b, "ROLLBACK");
+        TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
+    }
+    kit_do(b, "BEGIN; SELECT pgwork.enqueue('q')");
+    kit_send(a, "SELECT pgwork.compact(1)");
+    kit_put(pgtemp_conn(), "q");
+    TEST_ASSERT_EQUAL_STRING("0", kit_answer(a));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact(1)"));
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(b, "q"));
+    TEST_ASSERT_EQUAL_STRING(kit_text(b, "SHOW lock_timeout"), kit_text(a, "SHOW lock_timeout"));
+}
+
+static long long pause_ms(void)
+{
+    return kit_number(a, "SELECT (current_setting('pgwork.upkeep')::bigint[])[11]");
+}
+
+/* In vain it comes less and less often. */
+void test_upkeep_does_not_insist(void)
+{
+    long long before = 1000;
+
+    leave_remains(20000);
+    kit_do(a, "SELECT pgwork.setting('compact_mb', '1')");
+    kit_do(b, "BEGIN; SELECT pgwork.enqueue('q')");
+    for (int i = 0; i < 3; i++) {
+        long long pause;
+
+        kit_do(a, "SELECT pgwork.maintain()");
+        pause = pause_ms();
+        TEST_ASSERT_GREATER_OR_EQUAL_INT64(2 * before, pause);
+        kit_do(a, "SELECT pgwork.maintain()"); /* not yet again */
+        TEST_ASSERT_EQUAL_INT64(pause, pause_ms());
+        kit_do(a, "SELECT set_config('pgwork.upkeep', (u[:9] || u[10] - u[11] - 1 || u[11])::text, "
+                  "false) FROM (SELECT current_setting('pgwork.upkeep')::bigint[]) u (u)");
+        before = pause;
+    }
+    kit_do(b, "ROLLBACK");
+    kit_do(a, "SELECT pgwork.maintain()");
+    TEST_ASSERT_LESS_THAN_INT64(1000000, size("live_job"));
+}
+
+static void waits_for_the_new_file(const char *expected, const char *call)
+{
+    kit_do(b, "BEGIN");
+    kit_renew(b, "live_job");
+    kit_renew(b, "pack");
+    kit_renew(b, "pack_out");
+    kit_send(a, "%s", call);
+    kit_blocked(a, pgtemp_conn());
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(expected, kit_answer(a), call);
+}
+
+/* Who had to wait sees what is there now, not the empty table of a snapshot from before. */
+void test_who_comes_meanwhile_finds_the_jobs(void)
+{
+    char finish[2][200];
+
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[60]))");
+    TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs)); /* a pack */
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    snprintf(finish[0], sizeof(finish[0]), "('q', '{%lld}', '{%s}')", jobs[0].id, jobs[0].token);
+    snprintf(finish[1], sizeof(finish[1]), "('q', '{%lld}', '{%s}')", job.id, job.token);
+    for (int warm = 0; warm < 2; warm++) { /* plans are made, plans are there */
+        char text[300];
+
+        waits_for_the_new_file(warm ? "16" : "19", "SELECT ready FROM pgwork.depth('q')");
+        waits_for_the_new_file("60", "SELECT count(*) FROM pgwork.job");
+        waits_for_the_new_file("2", "SELECT count(*) FROM pgwork.claim('{q}', 2, 'w')");
+        waits_for_the_new_file("1", "SELECT count(*) FROM pgwork.claim('{q}', 1, 'w')");
+        for (int i = 0; i < 2; i++) {
+            snprintf(text, sizeof(text), "SELECT status FROM pgwork.extend%s", finish[i]);
+            waits_for_the_new_file("ok", text);
+        }
+    }
+}
+
+/* Other isolation levels keep their snapshot: they are told, and not that the jobs are gone. */
+void test_an_old_snapshot_has_to_be_taken_anew(void)
+{
+    static const char *const calls[] = {
+        "SELECT * FROM pgwork.complete('q', '{%lld}', '{%s}')",
+        "SELECT * FROM pgwork.fail('q', '{%lld}', '{%s}')",
+        "SELECT * FROM pgwork.extend('q', '{%lld}', '{%s}')",
+        "SELECT * FROM pgwork.release('q', '{%lld}', '{%s}')",
+        "SELECT * FROM pgwork.snooze('q', '{%lld}', '{%s}', 0)",
+        "SELECT * FROM pgwork.cancel('q', '{%lld}') WHERE '%s' <> ''",
+        "SELECT * FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')",
+        "SELECT pgwork.depth('q'), %lld, '%s'",
+        "SELECT pgwork.queue_purge('q'), %lld, '%s'",
+        "SELECT pgwork.queue_drop('q'), %lld, '%s'",
+    };
+
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[50]))");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs)); /* a pack */
+    for (size_t i = 0; i < 2 * sizeof(calls) / sizeof(calls[0]); i++) {
+        const struct took *one = i % 2 ? &job : &jobs[4];
+
+        kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+        for (int k = 0; k < TABLES; k++) kit_renew(b, tables[k]);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("40001", kit_state(a, calls[i / 2], one->id, one->token),
+                                         calls[i / 2]);
+        TEST_ASSERT_NOT_NULL(strstr(kit_why(), "moved to a new file"));
+        kit_do(a, "ROLLBACK");
+    }
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[4], ""));
+    TEST_ASSERT_EQUAL_STRING("gone", kit_say(a, "complete", &jobs[4], ""));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("9 40 0 0 0", kit_places(b, "q"));
+}
