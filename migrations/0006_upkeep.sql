@@ -424,6 +424,15 @@ BEGIN
     END IF;
 END $$;
 
+-- Is somebody dumping the database? pg_dump takes its snapshot first and its locks later: in between, a new file would make it dump a table
+-- without rows.
+CREATE FUNCTION pgwork._dumped() RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_stat_clear_snapshot();
+    RETURN EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = 'pg_dump' AND a.datname = current_database());
+END $$;
+
 -- Moves what lives to a new file, unless it is more than `most` rows, or `most_bytes`: they go through memory. (`kept` says of which type they
 -- are.) The first look counts, beside everybody else, and leaves marks in the rows that make the second one, under the lock, shorter.
 CREATE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, most_bytes bigint) RETURNS void
@@ -433,6 +442,9 @@ SET synchronize_seqscans = off SET max_parallel_workers_per_gather = 0 SET jit =
 DECLARE
     live record;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE lock_not_available; -- what came after its snapshot would be lost
+    END IF;
     EXECUTE format('SELECT count(*) AS jobs, sum(pg_column_size(s.j)) AS bytes FROM (SELECT j FROM %s j LIMIT $1) s', place) INTO live USING most + 1;
     IF live.jobs > most OR live.bytes > most_bytes THEN
         RAISE program_limit_exceeded;
@@ -442,6 +454,9 @@ BEGIN
     PERFORM setval('pgwork.compacted', pg_current_xact_id()::text::bigint);
     EXECUTE format('TRUNCATE %s', place);
     EXECUTE format('INSERT INTO %s SELECT * FROM unnest($1)', place) USING kept;
+    IF pgwork._dumped() THEN -- it has come meanwhile
+        RAISE lock_not_available;
+    END IF;
 END $$;
 
 -- Transactions that are in a table just now.
@@ -453,17 +468,28 @@ BEGIN
                     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 END $$;
 
+-- When compact() may come again, whoever calls it: ms * 8, and how often it was in vain. A sequence, so that a call that is cancelled has left
+-- its trace, too.
+CREATE UNLOGGED SEQUENCE pgwork.compact_pause AS bigint MINVALUE 0;
+
 -- One table at most, the largest: its lock lasts until the transaction ends.
 CREATE FUNCTION pgwork.compact(mb integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     most CONSTANT bigint := 500000; -- up to three seconds, if they are small: 64 MB
+    began CONSTANT timestamptz := clock_timestamp();
+    now_ms CONSTANT bigint := extract(epoch FROM began) * 1000;
     from_mb CONSTANT bigint := coalesce(mb, (SELECT nullif(s.value, '0')::bigint FROM pgwork.setting s WHERE s.name = 'compact_mb'));
+    pause CONSTANT bigint := coalesce(pg_sequence_last_value('pgwork.compact_pause'), 0);
+    again_ms bigint := 2000 << (pause & 7)::integer;
     place regclass;
     bytes bigint;
     inside text[];
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(mb, 0) >= 0, 'mb', mb::text, '0 and up, or NULL: as the setting compact_mb says');
+    IF mb IS NULL AND (pause >> 3) - now_ms BETWEEN 1 AND 600000 THEN
+        RETURN NULL;
+    END IF;
     SELECT t.place, t.bytes INTO place, bytes
       FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
               FROM unnest('{pgwork.live_job,pgwork.pack,pgwork.pack_out,pgwork.delayed_job,pgwork.unique_key}'::regclass[]) c) t
@@ -471,6 +497,10 @@ BEGIN
      ORDER BY t.bytes DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
+    END IF;
+    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + least((pause & 7) + 1, 5));
+    IF pgwork._dumped() THEN
+        RETURN 0;
     END IF;
     -- Vacuum may be there already, in vain. If it is automatic, it gives way to who has waited for deadlock_timeout. This lock
     -- waits alone; behind that of _renew() everybody does, so nobody waits there at all for who stays for long.
@@ -485,8 +515,11 @@ BEGIN
     END IF;
     PERFORM set_config('lock_timeout', '100', true);
     EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864)', place) USING place, most;
+    PERFORM setval('pgwork.compact_pause', now_ms + greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000)::bigint << 3);
     RETURN greatest(bytes - pg_total_relation_size(place), 0);
 EXCEPTION WHEN lock_not_available OR program_limit_exceeded THEN
+    again_ms := greatest(again_ms, 20 * extract(epoch FROM clock_timestamp() - began) * 1000);
+    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + least((pause & 7) + 1, 5));
     RETURN 0;
 END $$;
 
@@ -498,11 +531,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     now_ms bigint;
     began_ms bigint;
-    freed bigint;
     -- of promote(), reap() and prune(): when it came last, what that took, but for a ms for each job that it found, and what the one before took;
-    -- of compact(): when it came last, and for how long it is left alone
-    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){10}[}]$'
-                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0,0,0,0}' END;
+    -- when compact() came last
+    last_ms bigint[] := CASE WHEN current_setting('pgwork.upkeep', true) ~ '^[{][0-9]{1,17}(,[0-9]{1,17}){9}[}]$'
+                             THEN current_setting('pgwork.upkeep', true)::bigint[] ELSE '{0,0,0,0,0,0,0,0,0,0}' END;
 BEGIN
     promoted := 0;
     reaped := 0;
@@ -529,11 +561,9 @@ BEGIN
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
         last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - pruned, 0), last_ms[8]];
     END IF;
-    -- The last one, since it locks others out. In vain (0), if somebody has been in the table for longer: then it comes less and less often.
-    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + last_ms[11] THEN
-        freed := pgwork.compact();
-        last_ms[10] := extract(epoch FROM clock_timestamp()) * 1000;
-        last_ms[11] := greatest(CASE WHEN freed = 0 THEN least(greatest(2 * last_ms[11], 2000), 60000) ELSE 1000 END, 20 * (last_ms[10] - now_ms));
+    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + 1000 THEN
+        PERFORM pgwork.compact(); -- the last one, since it locks others out
+        last_ms[10] := now_ms;
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
     IF greatest(reaped, promoted, pruned) >= batch THEN

@@ -24,7 +24,8 @@ void setUp(void)
 
 void tearDown(void)
 {
-    kit_do(pgtemp_conn(), "SELECT pgwork.setting('compact_mb', '256')");
+    kit_do(pgtemp_conn(),
+           "SELECT pgwork.setting('compact_mb', '256'), setval('pgwork.compact_pause', 0)");
     kit_end();
 }
 
@@ -116,6 +117,18 @@ static void leave_remains(int n)
     kit_do(a, "SELECT pg_stat_force_next_flush()");
 }
 
+/* How long compact() is put off, from now on. */
+static long long pause_ms(void)
+{
+    return kit_number(b, "SELECT (last_value >> 3) - (extract(epoch FROM clock_timestamp()) * "
+                         "1000)::bigint FROM pgwork.compact_pause");
+}
+
+static void pass_the_pause(void)
+{
+    kit_do(b, "SELECT setval('pgwork.compact_pause', last_value & 7) FROM pgwork.compact_pause");
+}
+
 static long long size(const char *table)
 {
     return kit_number(b, "SELECT pg_total_relation_size('pgwork.%s')", table);
@@ -157,6 +170,7 @@ void test_maintain_does_it_when_a_table_has_grown_and_is_nearly_all_remains(void
     kit_do(b, "SELECT pgwork.maintain()"); /* it may not */
     TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
     kit_do(b, "SELECT set_config('pgwork.upkeep', '', false), pgwork.setting('compact_mb', '1')");
+    pass_the_pause();
     kit_do(b, "SELECT pgwork.maintain()");
     TEST_ASSERT_LESS_THAN_INT64(before / 2, size("live_job"));
 }
@@ -216,34 +230,68 @@ void test_it_gives_way_to_who_is_in_the_table(void)
     TEST_ASSERT_EQUAL_STRING(kit_text(b, "SHOW lock_timeout"), kit_text(a, "SHOW lock_timeout"));
 }
 
-static long long pause_ms(void)
+/* It would not see what was committed after its own snapshot. */
+void test_it_needs_a_new_snapshot_itself(void)
 {
-    return kit_number(a, "SELECT (current_setting('pgwork.upkeep')::bigint[])[11]");
+    static const char *const levels[] = {"REPEATABLE READ", "SERIALIZABLE"};
+
+    leave_remains(20000);
+    for (int i = 0; i < 2; i++) {
+        kit_do(a, "BEGIN ISOLATION LEVEL %s; SELECT 1", levels[i]);
+        kit_put(b, "q");
+        TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
+        kit_refused(
+            a, "55P03", "",
+            "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000)");
+        kit_do(a, "ROLLBACK");
+    }
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(b, "q"));
 }
 
-/* In vain it comes less and less often. */
+/* pg_dump takes its snapshot before its locks: it would find an empty table. */
+void test_it_leaves_a_dump_in_peace(void)
+{
+    leave_remains(20000);
+    kit_do(b, "SET application_name = 'pg_dump'");
+    TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
+    kit_refused(
+        a, "55P03", "",
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000)"); /* it came
+                                                                                             in the
+                                                                                             midst
+                                                                                           */
+    kit_do(b, "RESET application_name");
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact(1)"));
+}
+
+/* In vain it comes less and less often, whoever calls it; and so when it is cancelled. */
 void test_upkeep_does_not_insist(void)
 {
-    long long before = 1000;
+    PGconn *stays = kit_open();
 
     leave_remains(20000);
     kit_do(a, "SELECT pgwork.setting('compact_mb', '1')");
-    kit_do(b, "BEGIN; SELECT pgwork.enqueue('q')");
-    for (int i = 0; i < 3; i++) {
-        long long pause;
-
-        kit_do(a, "SELECT pgwork.maintain()");
-        pause = pause_ms();
-        TEST_ASSERT_GREATER_OR_EQUAL_INT64(2 * before, pause);
-        kit_do(a, "SELECT pgwork.maintain()"); /* not yet again */
-        TEST_ASSERT_EQUAL_INT64(pause, pause_ms());
-        kit_do(a, "SELECT set_config('pgwork.upkeep', (u[:9] || u[10] - u[11] - 1 || u[11])::text, "
-                  "false) FROM (SELECT current_setting('pgwork.upkeep')::bigint[]) u (u)");
-        before = pause;
+    kit_do(stays, "BEGIN; SELECT pgwork.enqueue('q')");
+    pass_the_pause();
+    TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact()"));
+    TEST_ASSERT_NULL(kit_text(b, "SELECT pgwork.compact()")); /* not yet again */
+    for (int times = 1; times < 8; times++) {
+        pass_the_pause();
+        kit_do(a, "SET statement_timeout = '%dms'", times == 3 ? 50 : 0);
+        TEST_ASSERT_EQUAL_STRING(times == 3 ? "57014" : "",
+                                 kit_state(a, "SELECT pgwork.compact()"));
+        TEST_ASSERT_GREATER_THAN_INT64(1000 << (times < 5 ? times : 5), pause_ms());
+        TEST_ASSERT_LESS_THAN_INT64(100000, pause_ms());
     }
-    kit_do(b, "ROLLBACK");
-    kit_do(a, "SELECT pgwork.maintain()");
-    TEST_ASSERT_LESS_THAN_INT64(1000000, size("live_job"));
+    kit_do(stays, "ROLLBACK");
+    pass_the_pause();
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT last_value & 7 FROM pgwork.compact_pause"));
+    TEST_ASSERT_GREATER_THAN_INT64(0, pause_ms());
+    leave_remains(20000);
+    kit_do(b, "SELECT setval('pgwork.compact_pause', last_value + (10000000 << 3)) FROM "
+              "pgwork.compact_pause"); /* a clock was set back */
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
 }
 
 static void waits_for_the_new_file(const char *expected, const char *call)

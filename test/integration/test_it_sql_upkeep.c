@@ -333,7 +333,7 @@ void test_a_lease_behind_many_jobs_that_are_ready_is_reaped(void)
 static long long maintain_after(int cost_ms)
 {
     kit_do(b,
-           "SELECT set_config('pgwork.upkeep', ARRAY[t, c, c, t, c, c, t, c, c, t, c]::text, "
+           "SELECT set_config('pgwork.upkeep', ARRAY[t, c, c, t, c, c, t, c, c, t]::text, "
            "false) FROM"
            " (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 2000, %d) ago (t, c)",
            cost_ms);
