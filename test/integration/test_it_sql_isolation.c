@@ -40,9 +40,9 @@ static const char *const story[] = {
     "SELECT string_agg(outcome, ',') FROM pgwork.enqueue_many('s', '{1,2}', keys => '{k,k}', tags "
     "=> ARRAY['{a,\"b c\"}'])",
     "SELECT outcome FROM pgwork.enqueue('s', '{\"a\": 1.5}', 'x', decode('00ff', 'hex'), delay_ms "
-    "=> 60000, "
+    "=> 3600000, "
     "key => 'l',"
-    " key_scope => 'period', key_period_ms => 60000)",
+    " key_scope => 'period', key_period_ms => 3600000)",
     "SELECT outcome FROM pgwork.enqueue('s', key => 'l', key_policy => 'replace')",
     "INSERT INTO held SELECT 1, m.* FROM pgwork.claim('{s}', 7, 'w') m",
     "SELECT string_agg(concat_ws(':', id - (SELECT base FROM first), priority, attempt, payload,"
