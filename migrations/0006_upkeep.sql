@@ -410,15 +410,20 @@ END $$;
 -- not files. So a table that is nearly all remains gets a new file, and what lives moves there. Places and tokens are in the rows, and stay as
 -- they are; nobody can be in the midst of something, since that takes the table's strongest lock.
 
--- By which transaction a table was compacted last: to snapshots from before it, that table is empty.
-CREATE UNLOGGED SEQUENCE pgwork.compacted;
+-- The tables that jobs pass through.
+CREATE FUNCTION pgwork._passages() RETURNS regclass[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN '{pgwork.live_job,pgwork.pack,pgwork.pack_out,pgwork.delayed_job,pgwork.unique_key}';
+END $$;
 
--- Refuses to tell a transaction with such a snapshot that a job is gone. Others have a new snapshot for each statement, behind the table's lock.
+-- To a snapshot from before a table got its new file that table is empty. This refuses to tell a transaction with such a snapshot that a job is gone:
+-- it sees the old file in the catalog, and works with the new one. (At READ COMMITTED each statement has a new snapshot, behind the table's lock.)
 CREATE FUNCTION pgwork._refuse_outdated() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed'
-       AND NOT pg_visible_in_snapshot(pg_sequence_last_value('pgwork.compacted')::text::xid8, pg_current_snapshot()) THEN
+       AND EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY (pgwork._passages()) AND c.relfilenode <> pg_relation_filenode(c.oid)) THEN
         RAISE EXCEPTION 'could not serialize access: jobs were moved to a new file after this transaction''s snapshot'
             USING ERRCODE = 'serialization_failure', HINT = 'repeat the transaction';
     END IF;
@@ -451,7 +456,6 @@ BEGIN
     END IF;
     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', place);
     EXECUTE format('SELECT array_agg(s.j) FROM (SELECT j FROM %s j) s', place) INTO kept;
-    PERFORM setval('pgwork.compacted', pg_current_xact_id()::text::bigint);
     EXECUTE format('TRUNCATE %s', place);
     EXECUTE format('INSERT INTO %s SELECT * FROM unnest($1)', place) USING kept;
     IF pgwork._dumped() THEN -- it has come meanwhile
@@ -492,7 +496,7 @@ BEGIN
     END IF;
     SELECT t.place, t.bytes INTO place, bytes
       FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
-              FROM unnest('{pgwork.live_job,pgwork.pack,pgwork.pack_out,pgwork.delayed_job,pgwork.unique_key}'::regclass[]) c) t
+              FROM unnest(pgwork._passages()) c) t
      WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live)
      ORDER BY t.bytes DESC LIMIT 1;
     IF NOT FOUND THEN
@@ -517,7 +521,7 @@ BEGIN
     EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864)', place) USING place, most;
     PERFORM setval('pgwork.compact_pause', now_ms + greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000)::bigint << 3);
     RETURN greatest(bytes - pg_total_relation_size(place), 0);
-EXCEPTION WHEN lock_not_available OR program_limit_exceeded THEN
+EXCEPTION WHEN lock_not_available OR deadlock_detected OR object_in_use OR program_limit_exceeded THEN -- in use: by a cursor of this session
     again_ms := greatest(again_ms, 20 * extract(epoch FROM clock_timestamp() - began) * 1000);
     PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + least((pause & 7) + 1, 5));
     RETURN 0;

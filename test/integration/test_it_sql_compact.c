@@ -220,6 +220,9 @@ void test_it_gives_way_to_who_is_in_the_table(void)
         kit_do(b, "ROLLBACK");
         TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
     }
+    kit_do(a, "BEGIN; DECLARE c CURSOR FOR SELECT * FROM pgwork.job"); /* even itself */
+    TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
+    kit_do(a, "ROLLBACK");
     kit_do(b, "BEGIN; SELECT pgwork.enqueue('q')");
     kit_send(a, "SELECT pgwork.compact(1)");
     kit_put(pgtemp_conn(), "q");
@@ -328,6 +331,19 @@ void test_who_comes_meanwhile_finds_the_jobs(void)
             waits_for_the_new_file("ok", text);
         }
     }
+}
+
+/* A function that is not VOLATILE looks with the snapshot of who calls it, from before the lock. */
+void test_whatever_reads_these_tables_has_its_own_snapshot(void)
+{
+    static const char read_by[] =
+        "SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = 'pgwork'::regnamespace"
+        " AND prosrc ~ ('pgwork[.](' || array_to_string(ARRAY(SELECT relname FROM pg_class"
+        " WHERE oid = ANY (pgwork._passages())), '|') || ')\\M')"
+        " AND proname <> '_passages' AND provolatile %s 'v'";
+
+    TEST_ASSERT_NOT_NULL(strstr(kit_text(a, read_by, "="), "claim_batch"));
+    TEST_ASSERT_NULL(kit_text(a, read_by, "<>"));
 }
 
 /* Other isolation levels keep their snapshot: they are told, and not that the jobs are gone. */
