@@ -1,8 +1,9 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
-# One long round each; --pin 1800 asks it as the targets are worded. Beside ours goes its reaper, as beside every queue of ours that is used. The writer enqueues ten jobs of its own at its
-# beginning; at its end it commits, and it is seen how long these wait (looked at every 20 ms). pin-time.tsv has throughput and size by the second, the rest too.
+# One long round each; --pin 1800 asks it as the targets are worded. Beside our queues runs their reaper, as beside any that is in use. The
+# writer enqueues ten jobs of its own at its beginning; at its end it commits, and it is seen how long these wait (looked at every 20 ms).
+# pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
