@@ -445,15 +445,20 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = on SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = off
 SET synchronize_seqscans = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
 DECLARE
-    live record;
+    row_bytes integer;
+    bytes bigint := 0;
+    live bigint := 0;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE lock_not_available; -- what came after its snapshot would be lost
     END IF;
-    EXECUTE format('SELECT count(*) AS jobs, sum(pg_column_size(s.j)) AS bytes FROM (SELECT j FROM %s j LIMIT $1) s', place) INTO live USING most + 1;
-    IF live.jobs > most OR live.bytes > most_bytes THEN
-        RAISE program_limit_exceeded;
-    END IF;
+    FOR row_bytes IN EXECUTE format('SELECT pg_column_size(j) FROM %s j', place) LOOP
+        live := live + 1;
+        bytes := bytes + row_bytes;
+        IF live > most OR bytes > most_bytes THEN
+            RAISE program_limit_exceeded;
+        END IF;
+    END LOOP;
     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', place);
     EXECUTE format('SELECT array_agg(s.j) FROM (SELECT j FROM %s j) s', place) INTO kept;
     EXECUTE format('TRUNCATE %s', place);
