@@ -570,8 +570,9 @@ BEGIN
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
         last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - pruned, 0), last_ms[8]];
     END IF;
-    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + 1000 THEN
-        PERFORM pgwork.compact(); -- the last one, since it locks others out
+    -- The last one, since it locks others out; and rather when nothing waits for this round to be committed.
+    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + (CASE WHEN greatest(promoted, reaped, pruned) = 0 THEN 1000 ELSE 10000 END) THEN
+        PERFORM pgwork.compact();
         last_ms[10] := now_ms;
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
