@@ -439,12 +439,14 @@ BEGIN
 END $$;
 
 -- Moves what lives to a new file, unless it is more than `most` rows, or `most_bytes`: they go through memory. (`kept` says of which type they
--- are.) The first look counts, beside everybody else, and leaves marks in the rows that make the second one, under the lock, shorter.
-CREATE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, most_bytes bigint) RETURNS void
+-- are.) The first look counts, beside everybody else, and leaves marks in the rows that make the second one, under the lock, shorter. If even that
+-- one takes longer than `most_ms`, nobody is locked out.
+CREATE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, most_bytes bigint, most_ms bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = on SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = off
 SET synchronize_seqscans = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
 DECLARE
+    began CONSTANT timestamptz := clock_timestamp();
     row_bytes integer;
     bytes bigint := 0;
     live bigint := 0;
@@ -459,6 +461,9 @@ BEGIN
             RAISE program_limit_exceeded;
         END IF;
     END LOOP;
+    IF clock_timestamp() > began + most_ms * interval '1 ms' THEN
+        RAISE program_limit_exceeded;
+    END IF;
     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', place);
     EXECUTE format('SELECT array_agg(s.j) FROM (SELECT j FROM %s j) s', place) INTO kept;
     EXECUTE format('TRUNCATE %s', place);
@@ -481,7 +486,7 @@ END $$;
 -- its trace, too.
 CREATE UNLOGGED SEQUENCE pgwork.compact_pause AS bigint MINVALUE 0;
 
--- One table at most, the largest: its lock lasts until the transaction ends.
+-- One table at most, the largest: its lock lasts until the transaction ends. Unasked none of more than 4 GB, which takes too long.
 CREATE FUNCTION pgwork.compact(mb integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -502,7 +507,7 @@ BEGIN
     SELECT t.place, t.bytes INTO place, bytes
       FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
               FROM unnest(pgwork._passages()) c) t
-     WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live)
+     WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live AND t.bytes < 4294967296)
      ORDER BY t.bytes DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -523,11 +528,11 @@ BEGIN
         END IF;
     END IF;
     PERFORM set_config('lock_timeout', '100', true);
-    EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864)', place) USING place, most;
-    PERFORM setval('pgwork.compact_pause', now_ms + greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000)::bigint << 3);
+    EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864, $3)', place) USING place, most, CASE WHEN mb IS NULL THEN 2000 END;
+    PERFORM setval('pgwork.compact_pause', now_ms + least(greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000)::bigint << 3);
     RETURN greatest(bytes - pg_total_relation_size(place), 0);
 EXCEPTION WHEN lock_not_available OR deadlock_detected OR object_in_use OR program_limit_exceeded THEN -- in use: by a cursor of this session
-    again_ms := greatest(again_ms, 20 * extract(epoch FROM clock_timestamp() - began) * 1000);
+    again_ms := least(greatest(again_ms, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000);
     PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + least((pause & 7) + 1, 5));
     RETURN 0;
 END $$;

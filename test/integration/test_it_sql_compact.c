@@ -175,15 +175,20 @@ void test_maintain_does_it_when_a_table_has_grown_and_is_nearly_all_remains(void
     TEST_ASSERT_LESS_THAN_INT64(before / 2, size("live_job"));
 }
 
+/* Or too many bytes, or it takes too long only to look. */
 void test_more_than_can_be_moved_at_once_stays_where_it_is(void)
 {
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[10]))");
+    kit_refused(
+        a, "54000", "",
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000, NULL)");
     kit_refused(a, "54000", "",
-                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000)");
+                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 500, NULL)");
     kit_refused(a, "54000", "",
-                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 500)");
+                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000, 0)");
     TEST_ASSERT_EQUAL_STRING("10 0 0 0 0", kit_places(b, "q"));
-    kit_do(a, "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000)");
+    kit_do(a,
+           "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000, 60000)");
     TEST_ASSERT_EQUAL_STRING("10 0 0 0 0", kit_places(b, "q"));
 }
 
@@ -245,7 +250,7 @@ void test_it_needs_a_new_snapshot_itself(void)
         TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
         kit_refused(
             a, "55P03", "",
-            "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000)");
+            "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000, NULL)");
         kit_do(a, "ROLLBACK");
     }
     TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(b, "q"));
@@ -257,12 +262,10 @@ void test_it_leaves_a_dump_in_peace(void)
     leave_remains(20000);
     kit_do(b, "SET application_name = 'pg_dump'");
     TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
+    /* it came in the midst */
     kit_refused(
         a, "55P03", "",
-        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000)"); /* it came
-                                                                                             in the
-                                                                                             midst
-                                                                                           */
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000, NULL)");
     kit_do(b, "RESET application_name");
     TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact(1)"));
 }

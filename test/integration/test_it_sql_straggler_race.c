@@ -172,8 +172,8 @@ static void renew_often(PGconn *conn, struct bustle *b)
     for (long long end = kit_ms() + RUN_MS + PATIENCE_MS, k = 0; kit_ms() < end; k++) {
         const char *table = tables[k % 4];
         const char *state = kit_state(
-            conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000)", table,
-            table);
+            conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000, NULL)",
+            table, table);
 
         if (*state == '\0')
             atomic_fetch_add(&b->renewed, 1);

@@ -335,8 +335,8 @@ void kit_due(PGconn *conn, const char *queue)
 
 void kit_renew(PGconn *conn, const char *table)
 {
-    kit_do(conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000)", table,
-           table);
+    kit_do(conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000, NULL)",
+           table, table);
 }
 
 const char *kit_places(PGconn *conn, const char *queue)
