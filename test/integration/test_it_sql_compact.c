@@ -20,13 +20,15 @@ void setUp(void)
     kit_begin();
     a = kit_open();
     b = kit_open();
+    kit_do(a, "ALTER TABLE pgwork.live_job SET (autovacuum_enabled = off)"); /* it counts anew */
 }
 
 void tearDown(void)
 {
+    kit_end();
     kit_do(pgtemp_conn(),
            "SELECT pgwork.setting('compact_mb', '256'), setval('pgwork.compact_pause', 0)");
-    kit_end();
+    kit_do(pgtemp_conn(), "ALTER TABLE pgwork.live_job RESET (autovacuum_enabled)");
 }
 
 /* -- what stays -------------------------------------------------------------------------------- */
