@@ -496,6 +496,7 @@ DECLARE
     from_mb CONSTANT bigint := coalesce(mb, (SELECT nullif(s.value, '0')::bigint FROM pgwork.setting s WHERE s.name = 'compact_mb'));
     pause CONSTANT bigint := coalesce(pg_sequence_last_value('pgwork.compact_pause'), 0);
     again_ms bigint := 2000 << (pause & 7)::integer;
+    vain CONSTANT bigint := least((pause & 7) + 1, 5); -- if it is once more
     place regclass;
     bytes bigint;
     inside text[];
@@ -512,7 +513,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + least((pause & 7) + 1, 5));
+    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
     IF pgwork._dumped() THEN
         RETURN 0;
     END IF;
@@ -533,7 +534,7 @@ BEGIN
     RETURN greatest(bytes - pg_total_relation_size(place), 0);
 EXCEPTION WHEN lock_not_available OR deadlock_detected OR object_in_use OR program_limit_exceeded THEN -- in use: by a cursor of this session
     again_ms := least(greatest(again_ms, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000);
-    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + least((pause & 7) + 1, 5));
+    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
     RETURN 0;
 END $$;
 

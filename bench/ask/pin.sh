@@ -72,8 +72,8 @@ pin_pass() {
     rm -f "$out"/log.* "$out/pin-pass.tsv"
     pin_hold "$1" "$2"
     pin_watch "$1" "$2" >>"$out/pin-pass.tsv" &
-    watcher=$!
-    case $1 in pgwork*) pgwork reap >"$out/reap.txt" 2>&1 & beside="$watcher $!" ;; *) beside=$watcher ;; esac
+    beside=$!
+    case $1 in pgwork*) pgwork reap >"$out/reap.txt" 2>&1 & beside="$beside $!" ;; esac
     # shellcheck disable=SC2086  # words
     PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 $nothing_claimed -D payload="$(payload 60)" \
         -f "$out/put.$1.pgbench" -f "$out/claim.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $beside; return 1; }

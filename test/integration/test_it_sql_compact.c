@@ -12,9 +12,6 @@
 static PGconn *a, *b;
 static struct took job, jobs[100];
 
-static const char *const tables[] = {"live_job", "pack", "pack_out", "delayed_job", "unique_key"};
-enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
-
 void setUp(void)
 {
     kit_begin();
@@ -39,12 +36,12 @@ static const char *everything(void)
     static char text[1000];
 
     *text = 0;
-    for (int i = 0; i < TABLES; i++)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %s\n", tables[i],
+    for (int i = 0; i < KIT_PASSAGES; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %s\n", kit_passages[i],
                  kit_text(b,
                           "SELECT count(*) || ' ' || md5(string_agg(j::text, ' ' ORDER BY "
                           "j::text)) FROM pgwork.%s j",
-                          tables[i]));
+                          kit_passages[i]));
     return text;
 }
 
@@ -75,14 +72,14 @@ void test_whatever_lives_stays_as_it_is(void)
 
     set_the_scene();
     snprintf(before, sizeof(before), "%s", everything());
-    for (int i = 0; i < TABLES; i++) {
-        long long file = kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", tables[i]);
+    for (int i = 0; i < KIT_PASSAGES; i++) {
+        long long file = kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", kit_passages[i]);
 
-        kit_renew(a, tables[i]);
+        kit_renew(a, kit_passages[i]);
         TEST_ASSERT_NOT_EQUAL_INT64(
-            file, kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", tables[i]));
+            file, kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", kit_passages[i]));
         TEST_ASSERT_NOT_EQUAL_INT64_MESSAGE(
-            0, kit_number(b, "SELECT count(*) FROM pgwork.%s", tables[i]), tables[i]);
+            0, kit_number(b, "SELECT count(*) FROM pgwork.%s", kit_passages[i]), kit_passages[i]);
         TEST_ASSERT_EQUAL_STRING(before, everything());
     }
 }
@@ -99,10 +96,10 @@ void test_its_holders_go_on_as_if_nothing_had_been(void)
     n += kit_claim(a, "q", 40, mine + n); /* a pack */
     n += kit_claim(a, "q", 3, mine + n);
     TEST_ASSERT_EQUAL_INT(44, n);
-    for (int i = 0; i < TABLES; i++) kit_renew(b, tables[i]);
+    for (int i = 0; i < KIT_PASSAGES; i++) kit_renew(b, kit_passages[i]);
     TEST_ASSERT_EQUAL_INT(6, kit_claim(a, "q", 10, mine + n));
     for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", mine + i, ""));
-    for (int i = 0; i < TABLES; i++) kit_renew(b, tables[i]);
+    for (int i = 0; i < KIT_PASSAGES; i++) kit_renew(b, kit_passages[i]);
     for (int i = 0; i < n; i++) {
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", mine + i, ""));
         TEST_ASSERT_EQUAL_STRING("gone", kit_say(a, "complete", mine + i, ""));
@@ -374,7 +371,7 @@ void test_an_old_snapshot_has_to_be_taken_anew(void)
         const struct took *one = i % 2 ? &job : &jobs[4];
 
         kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-        for (int k = 0; k < TABLES; k++) kit_renew(b, tables[k]);
+        for (int k = 0; k < KIT_PASSAGES; k++) kit_renew(b, kit_passages[k]);
         TEST_ASSERT_EQUAL_STRING_MESSAGE("40001", kit_state(a, calls[i / 2], one->id, one->token),
                                          calls[i / 2]);
         TEST_ASSERT_NOT_NULL(strstr(kit_why(), "moved to a new file"));

@@ -381,10 +381,7 @@ static void undo(void)
 /* Whatever lives moves to a new file. */
 static void renew(void)
 {
-    static const char *const tables[] = {"live_job", "pack", "pack_out", "delayed_job",
-                                         "unique_key"};
-
-    kit_renew(anyone(), tables[any(5)]);
+    kit_renew(anyone(), kit_passages[any(KIT_PASSAGES)]);
 }
 
 /* -- the walk ------------------------------------------------------------------------------------

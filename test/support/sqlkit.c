@@ -333,6 +333,9 @@ void kit_due(PGconn *conn, const char *queue)
            queue);
 }
 
+const char *const kit_passages[KIT_PASSAGES] = {"live_job", "pack", "pack_out", "delayed_job",
+                                                "unique_key"};
+
 void kit_renew(PGconn *conn, const char *table)
 {
     kit_do(conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000, NULL)",

@@ -70,7 +70,10 @@ void kit_due(PGconn *conn, const char *queue);
 void kit_set_hint(PGconn *conn, const char *value);
 void kit_set_short(PGconn *conn, const char *value);
 
-/* Give a table a new file, as pgwork.compact() does when it has grown. */
+/* The tables that jobs pass through. Give one of them a new file, as pgwork.compact() does when it
+ * has grown. */
+enum { KIT_PASSAGES = 5 };
+extern const char *const kit_passages[KIT_PASSAGES];
 void kit_renew(PGconn *conn, const char *table);
 
 /* Counts of jobs by place as "ready leased delayed dead done". */
