@@ -260,6 +260,7 @@ DECLARE
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
     known boolean := hint[10] = queue AND now_ms BETWEEN hint[1] AND hint[1] + 10000;
     patience_ms integer := CASE WHEN found_nothing THEN 50 ELSE 500 END;
+    rest_ms CONSTANT bigint := CASE WHEN known THEN least(8 * (now_ms - hint[1]), 4000) ELSE 0 END; -- who comes rarely leaves more looks to the others
     mine boolean := false;
     looked boolean := false;
     s pgwork.survey;
@@ -327,7 +328,7 @@ BEGIN
     IF now_ms >= hint[3] THEN
         hint[3] := 0; -- old by now, whatever it was when the claim began
     END IF;
-    hint[4] := now_ms + CASE WHEN late IS NULL THEN greatest(500 + 500 * random(), s.pause) ELSE 50 END;
+    hint[4] := now_ms + CASE WHEN late IS NULL THEN greatest(500 + 500 * random(), rest_ms, s.pause) ELSE 50 END;
     PERFORM set_config(pgwork._hint(queue), hint::text, false);
     IF late IS NOT NULL THEN -- for this claim only, which renews no marks
         hint := hint[1:1] || (now_ms + 60000) || hint[3:10] || 1::bigint
@@ -361,25 +362,41 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
--- How many other transactions are writing now.
-CREATE FUNCTION pgwork._writers() RETURNS integer
-LANGUAGE sql STABLE RETURN cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ','));
+-- Whether others are writing now: transactions that are older than the last one that ended.
+CREATE FUNCTION pgwork._others_write() RETURNS boolean
+LANGUAGE sql STABLE RETURN pg_snapshot_xmin(pg_current_snapshot()) <> pg_snapshot_xmax(pg_current_snapshot());
 
--- Takes a turn, if many sessions are writing just now: a claim passes over all that others are just claiming, and with 256 sessions
--- on two cores it did little else. So as many claim at a time as claim some 800 jobs together, but four in any case. The others sleep
--- for some ms, while others claim: twenty seconds at most. A turn ends with its transaction, and that may stay open when the claim is through:
--- then it takes the lock that is returned here. Who meets only such turns for two seconds does without; so does at once who would wait
--- with an old snapshot.
-CREATE FUNCTION pgwork._turn(queue text, n integer) RETURNS bigint
+-- How long the leases of packed jobs last yet. 0: there are others among them.
+CREATE FUNCTION pgwork._lasting(queue text, tokens uuid[]) RETURNS interval
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
 DECLARE
-    turns CONSTANT integer := greatest(4, 800 / n);
-    began CONSTANT timestamptz := clock_timestamp();
-    moved timestamptz := began; -- a turn was seen that is not through
-    turn integer := random() * (turns - 1);
+    lasting interval;
 BEGIN
-    IF pgwork._writers() < turns
-       OR current_setting('transaction_isolation') <> 'read committed' THEN
+    SELECT CASE WHEN count(*) = count(p.lease_until) THEN min(p.lease_until) - clock_timestamp() ELSE '0' END INTO lasting
+      FROM (SELECT DISTINCT t FROM unnest(tokens) t) d (token)
+      LEFT JOIN LATERAL (SELECT p.lease_until FROM pgwork.pack p
+                          WHERE p.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = _lasting.queue)
+                            AND p.number = pgwork.token_number(d.token) >> 5 AND p.token = d.token) p ON true;
+    RETURN greatest(lasting, '0');
+END $$;
+
+-- Takes a turn: a claim passes over all that others are just claiming, and with 256 sessions on two cores it did little else. So as many
+-- claim at a time as claim some 800 jobs together, but eight in any case. The others stand in line: twenty seconds at most, and no
+-- longer than half of what the leases of the jobs last that are done. A turn ends with its transaction, and that may stay open when the
+-- claim is through: then it takes the lock that is returned here. Who meets only such turns for two seconds does without; so does at once
+-- who would wait with an old snapshot. Who has written stands in no line, but sleeps: somebody in front may be waiting for that
+-- transaction's end.
+CREATE FUNCTION pgwork._turn(queue text, n integer, done_tokens uuid[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '450ms' AS $$ -- less than deadlock_timeout, which is a second
+DECLARE
+    turns CONSTANT integer := greatest(8, 800 / n);
+    wrote CONSTANT boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
+    turn integer := random() * (turns - 1);
+    moved timestamptz; -- a turn was seen that is not through
+    until timestamptz;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL;
     END IF;
     FOR i IN 1 .. 4000 LOOP
@@ -389,12 +406,26 @@ BEGIN
                 RETURN pgwork._lock('through ' || queue, turn);
             END IF;
         END LOOP;
+        IF i = 1 THEN
+            moved := clock_timestamp();
+            until := moved + CASE WHEN done_tokens <> '{}' THEN least(pgwork._lasting(queue, done_tokens) / 2 - current_setting('lock_timeout')::interval, '20 s')
+                                  ELSE '20 s' END;
+        END IF;
         turn := random() * (turns - 1);
         IF NOT pgwork._held('through ' || queue, turn) THEN
             moved := clock_timestamp();
         END IF;
-        EXIT WHEN clock_timestamp() > least(moved + interval '2 s', began + interval '20 s');
-        PERFORM pg_sleep(0.005 + 0.02 * least(i, 10) * random());
+        EXIT WHEN clock_timestamp() > least(moved + interval '2 s', until);
+        IF wrote THEN
+            PERFORM pg_sleep(0.005 + 0.02 * least(i, 10) * random());
+        ELSE
+            BEGIN
+                PERFORM pg_advisory_xact_lock(pgwork._lock('turn ' || queue, turn));
+                RETURN pgwork._lock('through ' || queue, turn);
+            EXCEPTION WHEN lock_not_available THEN
+                NULL; -- another line may be shorter
+            END;
+        END IF;
     END LOOP;
     RETURN NULL;
 END $$;
@@ -428,6 +459,7 @@ DECLARE
     last bigint;
     rest record;
     -- the long way
+    crowded boolean;
     through bigint;
     few integer; -- up to so many jobs are leased in their rows; more go into a pack
     current_name text;
@@ -561,15 +593,19 @@ BEGIN
             PERFORM pgwork._refuse_unless(coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim_batch.lease_ms::text, '100 .. 86400000');
             PERFORM pgwork._refuse('queues', queues::text, '1 to 64 names');
         END IF;
+        crowded := n > 32 AND NOT wrote AND pgwork._others_write();
+        IF crowded THEN
+            through := pgwork._turn(queues[1], n, done_tokens);
+        END IF;
         IF done_ids <> '{}' THEN
             accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
-        END IF;
-        IF n > 32 AND NOT wrote THEN -- what is done now cannot expire while this waits
-            IF pgwork._writers() >= 4 THEN -- there are as many turns in any case
-                through := pgwork._turn(queues[1], n);
-                until := clock_timestamp();
-                now_ms := date_part('epoch', until) * 1000;
+            IF crowded AND through IS NULL THEN -- what is done cannot expire now
+                through := pgwork._turn(queues[1], n, NULL);
             END IF;
+        END IF;
+        IF crowded THEN
+            until := clock_timestamp();
+            now_ms := date_part('epoch', until) * 1000;
         END IF;
         wanted := n;
     END IF;
