@@ -473,12 +473,13 @@ BEGIN
     END IF;
 END $$;
 
--- Transactions that are in a table just now.
+-- Transactions that are in a table just now, but for vacuum.
 CREATE FUNCTION pgwork._inside(place regclass) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT l.virtualtransaction FROM pg_locks l
                   WHERE l.relation = place AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() -- a prepared one has none
+                    AND l.mode <> 'ShareUpdateExclusiveLock'
                     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 END $$;
 
@@ -486,7 +487,8 @@ END $$;
 -- its trace, too.
 CREATE UNLOGGED SEQUENCE pgwork.compact_pause AS bigint MINVALUE 0;
 
--- One table at most, the largest: its lock lasts until the transaction ends. Unasked none of more than 4 GB, which takes too long.
+-- One table at most, the largest that nobody stays in: its lock lasts until the transaction ends. Unasked none of more than 4 GB, which takes
+-- too long.
 CREATE FUNCTION pgwork.compact(mb integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -500,34 +502,39 @@ DECLARE
     place regclass;
     bytes bigint;
     inside text[];
+    stays boolean; -- somebody does
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(mb, 0) >= 0, 'mb', mb::text, '0 and up, or NULL: as the setting compact_mb says');
     IF mb IS NULL AND (pause >> 3) - now_ms BETWEEN 1 AND 600000 THEN
         RETURN NULL;
     END IF;
-    SELECT t.place, t.bytes INTO place, bytes
-      FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
-              FROM unnest(pgwork._passages()) c) t
-     WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live AND t.bytes < 4294967296)
-     ORDER BY t.bytes DESC LIMIT 1;
+    FOR place, bytes IN
+        SELECT t.place, t.bytes
+          FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
+                  FROM unnest(pgwork._passages()) c) t
+         WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live AND t.bytes < 4294967296)
+         ORDER BY t.bytes DESC
+    LOOP
+        PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
+        inside := pgwork._inside(place);
+        IF inside <> '{}' THEN
+            PERFORM pg_sleep(0.1);
+        END IF;
+        stays := inside <> '{}' AND inside && pgwork._inside(place);
+        EXIT WHEN NOT stays;
+    END LOOP;
     IF NOT FOUND THEN
         RETURN NULL;
-    END IF;
-    PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
-    IF pgwork._dumped() THEN
+    ELSIF stays THEN -- nobody was disturbed, so it comes soon again: when a long transaction ends, its remains go
+        PERFORM setval('pgwork.compact_pause', (now_ms + 4000 << 3) + (pause & 7));
+        RETURN 0;
+    ELSIF pgwork._dumped() THEN
         RETURN 0;
     END IF;
     -- Vacuum may be there already, in vain. If it is automatic, it gives way to who has waited for deadlock_timeout. This lock
-    -- waits alone; behind that of _renew() everybody does, so nobody waits there at all for who stays for long.
+    -- waits alone; behind that of _renew() everybody does.
     PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
     EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', place);
-    inside := pgwork._inside(place);
-    IF inside <> '{}' THEN
-        PERFORM pg_sleep(0.1);
-        IF inside && pgwork._inside(place) THEN
-            RAISE lock_not_available;
-        END IF;
-    END IF;
     PERFORM set_config('lock_timeout', '100', true);
     EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864, $3)', place) USING place, most, CASE WHEN mb IS NULL THEN 2000 END;
     PERFORM setval('pgwork.compact_pause', now_ms + least(greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000)::bigint << 3);
@@ -654,7 +661,7 @@ END $$;
 COMMENT ON FUNCTION pgwork.reap(text, integer) IS 'Takes jobs of expired leases back: ready again (returned), or dead letters when their attempts are used up (died).';
 COMMENT ON FUNCTION pgwork.promote(integer) IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one, NULL: none.';
 COMMENT ON FUNCTION pgwork.prune(integer) IS 'Deletes what is no longer kept: finished jobs after their retention, operation ids, unique keys whose period is over.';
-COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives the largest table of mb or more that is nearly all remains of jobs a new file, as vacuum cannot while an old snapshot is held. Bytes given back; 0: not now, somebody else is in it; NULL: there is none. Its lock ends with the transaction: call it in one of its own.';
+COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest table of mb or more that is nearly all remains of jobs, and that nobody stays in, as vacuum cannot while an old snapshot is held. Bytes given back; 0: not now, others are in each; NULL: there is none. Its lock ends with the transaction: call it in one of its own.';
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch.';

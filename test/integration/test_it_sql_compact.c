@@ -272,11 +272,12 @@ void test_it_leaves_a_dump_in_peace(void)
 /* In vain it comes less and less often, whoever calls it; and so when it is cancelled. */
 void test_upkeep_does_not_insist(void)
 {
-    PGconn *stays = kit_open();
+    PGconn *vacuum = kit_open();
 
     leave_remains(20000);
     kit_do(a, "SELECT pgwork.setting('compact_mb', '1')");
-    kit_do(stays, "BEGIN; SELECT pgwork.enqueue('q')");
+    kit_do(a, "SET deadlock_timeout = '10ms'"); /* it waits for somewhat longer than that */
+    kit_do(vacuum, "BEGIN; LOCK TABLE pgwork.live_job IN SHARE UPDATE EXCLUSIVE MODE");
     pass_the_pause();
     TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact()"));
     TEST_ASSERT_NULL(kit_text(b, "SELECT pgwork.compact()")); /* not yet again */
@@ -288,7 +289,7 @@ void test_upkeep_does_not_insist(void)
         TEST_ASSERT_GREATER_THAN_INT64(1000 << (times < 5 ? times : 5), pause_ms());
         TEST_ASSERT_LESS_THAN_INT64(100000, pause_ms());
     }
-    kit_do(stays, "ROLLBACK");
+    kit_do(vacuum, "ROLLBACK");
     pass_the_pause();
     TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
     TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT last_value & 7 FROM pgwork.compact_pause"));
@@ -297,6 +298,41 @@ void test_upkeep_does_not_insist(void)
     kit_do(b, "SELECT setval('pgwork.compact_pause', last_value + (10000000 << 3)) FROM "
               "pgwork.compact_pause"); /* a clock was set back */
     TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
+}
+
+/* It disturbs nobody while it only looks who is in there. */
+void test_it_comes_soon_again_while_somebody_stays(void)
+{
+    leave_remains(20000);
+    kit_do(a, "SELECT pgwork.setting('compact_mb', '1')");
+    kit_do(b, "BEGIN; SELECT pgwork.enqueue('q')");
+    for (int times = 0; times < 6; times++) {
+        kit_do(a, "SELECT setval('pgwork.compact_pause', 2)");
+        TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact()"));
+        TEST_ASSERT_GREATER_THAN_INT64(1000, pause_ms());
+        TEST_ASSERT_LESS_THAN_INT64(5000, pause_ms());
+        TEST_ASSERT_EQUAL_INT64(2,
+                                kit_number(a, "SELECT last_value & 7 FROM pgwork.compact_pause"));
+    }
+    kit_do(b, "COMMIT");
+    kit_do(a, "SELECT setval('pgwork.compact_pause', 2)");
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
+}
+
+void test_where_somebody_stays_in_the_largest_the_next_one_goes(void)
+{
+    long long before;
+
+    leave_remains(20000);
+    kit_do(a, "INSERT INTO pgwork.pack_out SELECT 0, 0, i FROM generate_series(1, 20000) i");
+    kit_do(a, "DELETE FROM pgwork.pack_out WHERE queue = 0");
+    before = size("live_job");
+    TEST_ASSERT_GREATER_THAN_INT64(size("pack_out"), before);
+    kit_do(b, "BEGIN; SELECT pgwork.enqueue('q')");
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact(1)"));
+    TEST_ASSERT_EQUAL_INT64(before, size("live_job"));
+    TEST_ASSERT_LESS_THAN_INT64(100000, size("pack_out"));
+    kit_do(b, "COMMIT");
 }
 
 static void waits_for_the_new_file(const char *expected, const char *call)
