@@ -13,10 +13,10 @@ put_back() { sql -c 'ALTER SYSTEM RESET autovacuum_naptime' -c 'SELECT pg_reload
 # ample WHO BATCH: more jobs than it can do in so many seconds
 ample() {
     case $2 in
-    1) am_rate=12000 ;;
-    10) am_rate=70000 ;;
-    100) am_rate=250000 ;;
-    *) am_rate=500000 ;;
+    1) am_rate=20000 ;;
+    10) am_rate=100000 ;;
+    100) am_rate=400000 ;;
+    *) am_rate=700000 ;;
     esac
     case $1 in
     limit) am_rate=$((am_rate * 3 / 2)) ;;
