@@ -387,14 +387,14 @@ END $$;
 -- claim is through: then it takes the lock that is returned here. Who meets only such turns for two seconds does without; so does at once
 -- who would wait with an old snapshot. Who has written stands in no line, but sleeps: somebody in front may be waiting for that
 -- transaction's end.
-CREATE FUNCTION pgwork._turn(queue text, n integer, done_tokens uuid[]) RETURNS bigint
+CREATE FUNCTION pgwork._turn(queue text, n integer, since timestamptz, done_tokens uuid[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '450ms' AS $$ -- less than deadlock_timeout, which is a second
 DECLARE
     turns CONSTANT integer := greatest(8, 800 / n);
     wrote CONSTANT boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
     turn integer := random() * (turns - 1);
-    moved timestamptz; -- a turn was seen that is not through
-    until timestamptz;
+    moved timestamptz := since; -- a turn was seen that is not through
+    until timestamptz := since + interval '20 s';
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL;
@@ -406,10 +406,8 @@ BEGIN
                 RETURN pgwork._lock('through ' || queue, turn);
             END IF;
         END LOOP;
-        IF i = 1 THEN
-            moved := clock_timestamp();
-            until := moved + CASE WHEN done_tokens <> '{}' THEN least(pgwork._lasting(queue, done_tokens) / 2 - current_setting('lock_timeout')::interval, '20 s')
-                                  ELSE '20 s' END;
+        IF i = 1 AND done_tokens <> '{}' THEN
+            until := least(until, clock_timestamp() + pgwork._lasting(queue, done_tokens) / 2 - current_setting('lock_timeout')::interval);
         END IF;
         turn := random() * (turns - 1);
         IF NOT pgwork._held('through ' || queue, turn) THEN
@@ -595,12 +593,12 @@ BEGIN
         END IF;
         crowded := n > 32 AND NOT wrote AND pgwork._others_write();
         IF crowded THEN
-            through := pgwork._turn(queues[1], n, done_tokens);
+            through := pgwork._turn(queues[1], n, until, done_tokens);
         END IF;
         IF done_ids <> '{}' THEN
             accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
             IF crowded AND through IS NULL THEN -- what is done cannot expire now
-                through := pgwork._turn(queues[1], n, NULL);
+                through := pgwork._turn(queues[1], n, until, NULL);
             END IF;
         END IF;
         IF crowded THEN
