@@ -362,7 +362,7 @@ RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
 
--- Whether others are writing now: transactions that are older than the last one that ended.
+-- Whether others are writing now, in any database: transactions that are older than the last one that ended.
 CREATE FUNCTION pgwork._others_write() RETURNS boolean
 LANGUAGE sql STABLE RETURN pg_snapshot_xmin(pg_current_snapshot()) <> pg_snapshot_xmax(pg_current_snapshot());
 
