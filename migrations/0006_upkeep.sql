@@ -440,13 +440,15 @@ END $$;
 
 -- Moves what lives to a new file, unless it is more than `most` rows, or `most_bytes`: they go through memory. (`kept` says of which type they
 -- are.) The first look counts, beside everybody else, and leaves marks in the rows that make the second one, under the lock, shorter. If even that
--- one takes longer than `most_ms`, nobody is locked out.
-CREATE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, most_bytes bigint, most_ms bigint) RETURNS void
+-- one takes longer than `most_ms`, nobody is locked out. A look reads the whole file, or by_index only what that still leads to: all that lives,
+-- and what died since vacuum has been there.
+CREATE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, most_bytes bigint, most_ms bigint, by_index boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = on SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = off
+SET enable_seqscan = on SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET synchronize_seqscans = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
+    lives text := format('SELECT j FROM %s j', place);
     row_bytes integer;
     bytes bigint := 0;
     live bigint := 0;
@@ -454,7 +456,11 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE lock_not_available; -- what came after its snapshot would be lost
     END IF;
-    FOR row_bytes IN EXECUTE format('SELECT pg_column_size(j) FROM %s j', place) LOOP
+    IF by_index THEN -- each of these tables has one of all its rows that begins with the queue
+        PERFORM set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', 'on', true);
+        lives := lives || ' ORDER BY j.queue';
+    END IF;
+    FOR row_bytes IN EXECUTE format('SELECT pg_column_size(s.j) FROM (%s) s', lives) LOOP
         live := live + 1;
         bytes := bytes + row_bytes;
         IF live > most OR bytes > most_bytes THEN
@@ -465,7 +471,7 @@ BEGIN
         RAISE program_limit_exceeded;
     END IF;
     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', place);
-    EXECUTE format('SELECT array_agg(s.j) FROM (SELECT j FROM %s j) s', place) INTO kept;
+    EXECUTE format('SELECT array_agg(s.j) FROM (%s) s', lives) INTO kept;
     EXECUTE format('TRUNCATE %s', place);
     EXECUTE format('INSERT INTO %s SELECT * FROM unnest($1)', place) USING kept;
     IF pgwork._dumped() THEN -- it has come meanwhile
@@ -487,8 +493,8 @@ END $$;
 -- its trace, too.
 CREATE UNLOGGED SEQUENCE pgwork.compact_pause AS bigint MINVALUE 0;
 
--- One table at most, the largest that nobody stays in: its lock lasts until the transaction ends. Unasked none of more than 4 GB, which takes
--- too long.
+-- One table at most, the largest that nobody stays in: its lock lasts until the transaction ends. To read 4 GB takes too long, so what has come to
+-- that, while somebody stayed in it, is left to vacuum first: then little is to be read, however large the file.
 CREATE FUNCTION pgwork.compact(mb integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -501,6 +507,7 @@ DECLARE
     vain CONSTANT bigint := least((pause & 7) + 1, 5); -- if it is once more
     place regclass;
     bytes bigint;
+    swept boolean; -- vacuum has been through
     inside text[];
     stays boolean; -- somebody does
 BEGIN
@@ -508,11 +515,13 @@ BEGIN
     IF mb IS NULL AND (pause >> 3) - now_ms BETWEEN 1 AND 600000 THEN
         RETURN NULL;
     END IF;
-    FOR place, bytes IN
-        SELECT t.place, t.bytes
-          FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead
+    FOR place, bytes, swept IN
+        SELECT t.place, t.bytes, t.swept
+          FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead,
+                       pg_stat_get_dead_tuples(c) <= most AND pg_stat_get_vacuum_count(c) + pg_stat_get_autovacuum_count(c) > 0 AS swept
                   FROM unnest(pgwork._passages()) c) t
-         WHERE t.bytes >= from_mb * 1048576 AND t.live <= most AND (mb IS NOT NULL OR t.dead >= 32 * t.live AND t.bytes < 4294967296)
+         WHERE t.bytes >= from_mb * 1048576 AND t.live <= most
+           AND (mb IS NOT NULL OR CASE WHEN t.bytes < 4294967296 THEN t.dead >= 32 * t.live ELSE t.swept END)
          ORDER BY t.bytes DESC
     LOOP
         PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
@@ -536,7 +545,8 @@ BEGIN
     PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
     EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', place);
     PERFORM set_config('lock_timeout', '100', true);
-    EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864, $3)', place) USING place, most, CASE WHEN mb IS NULL THEN 2000 END;
+    EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864, $3, $4)', place)
+      USING place, most, CASE WHEN mb IS NULL THEN 2000 END, swept;
     PERFORM setval('pgwork.compact_pause', now_ms + least(greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000)::bigint << 3);
     RETURN greatest(bytes - pg_total_relation_size(place), 0);
 EXCEPTION WHEN lock_not_available OR deadlock_detected OR object_in_use OR program_limit_exceeded THEN -- in use: by a cursor of this session

@@ -72,14 +72,15 @@ void test_whatever_lives_stays_as_it_is(void)
 
     set_the_scene();
     snprintf(before, sizeof(before), "%s", everything());
-    for (int i = 0; i < KIT_PASSAGES; i++) {
-        long long file = kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", kit_passages[i]);
+    for (int i = 0; i < 2 * KIT_PASSAGES; i++) {
+        const char *table = kit_passages[i / 2];
+        long long file = kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", table);
 
-        kit_renew(a, kit_passages[i]);
+        kit_renew(a, table, i % 2);
         TEST_ASSERT_NOT_EQUAL_INT64(
-            file, kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", kit_passages[i]));
+            file, kit_number(a, "SELECT pg_relation_filenode('pgwork.%s')", table));
         TEST_ASSERT_NOT_EQUAL_INT64_MESSAGE(
-            0, kit_number(b, "SELECT count(*) FROM pgwork.%s", kit_passages[i]), kit_passages[i]);
+            0, kit_number(b, "SELECT count(*) FROM pgwork.%s", table), table);
         TEST_ASSERT_EQUAL_STRING(before, everything());
     }
 }
@@ -96,10 +97,10 @@ void test_its_holders_go_on_as_if_nothing_had_been(void)
     n += kit_claim(a, "q", 40, mine + n); /* a pack */
     n += kit_claim(a, "q", 3, mine + n);
     TEST_ASSERT_EQUAL_INT(44, n);
-    for (int i = 0; i < KIT_PASSAGES; i++) kit_renew(b, kit_passages[i]);
+    for (int i = 0; i < KIT_PASSAGES; i++) kit_renew(b, kit_passages[i], false);
     TEST_ASSERT_EQUAL_INT(6, kit_claim(a, "q", 10, mine + n));
     for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", mine + i, ""));
-    for (int i = 0; i < KIT_PASSAGES; i++) kit_renew(b, kit_passages[i]);
+    for (int i = 0; i < KIT_PASSAGES; i++) kit_renew(b, kit_passages[i], true);
     for (int i = 0; i < n; i++) {
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", mine + i, ""));
         TEST_ASSERT_EQUAL_STRING("gone", kit_say(a, "complete", mine + i, ""));
@@ -150,6 +151,31 @@ void test_remains_go_though_an_old_snapshot_is_held(void)
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(b, "q"));
 }
 
+static long long walks(const char *index)
+{
+    return kit_number(a, "SELECT pg_stat_get_xact_numscans('pgwork.%s'::regclass)", index);
+}
+
+/* A large file of holes need not be read to see that: the index leads to what lives. */
+void test_where_vacuum_has_been_through_only_what_lives_is_read(void)
+{
+    for (int vacuumed = 0; vacuumed < 2; vacuumed++) {
+        long long before;
+
+        leave_remains(30000);
+        kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[3]))");
+        kit_do(a, vacuumed
+                      ? "VACUUM (TRUNCATE off) pgwork.live_job"
+                      : "SELECT pg_stat_reset_single_table_counters('pgwork.live_job'::regclass)");
+        kit_do(a, "BEGIN");
+        before = walks("live_job_place");
+        TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact(1)"));
+        TEST_ASSERT_EQUAL_INT64(before + 2 * vacuumed, walks("live_job_place"));
+        kit_do(a, "COMMIT");
+        TEST_ASSERT_EQUAL_STRING("3 0 0 0 0", kit_places(b, "q"));
+    }
+}
+
 void test_maintain_does_it_when_a_table_has_grown_and_is_nearly_all_remains(void)
 {
     long long before;
@@ -180,14 +206,16 @@ void test_more_than_can_be_moved_at_once_stays_where_it_is(void)
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[10]))");
     kit_refused(
         a, "54000", "",
-        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000, NULL)");
-    kit_refused(a, "54000", "",
-                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 500, NULL)");
-    kit_refused(a, "54000", "",
-                "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000, 0)");
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000, NULL, false)");
+    kit_refused(
+        a, "54000", "",
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 500, NULL, false)");
+    kit_refused(
+        a, "54000", "",
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000, 0, false)");
     TEST_ASSERT_EQUAL_STRING("10 0 0 0 0", kit_places(b, "q"));
-    kit_do(a,
-           "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000, 60000)");
+    kit_do(a, "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 10, 100000, 60000, "
+              "false)");
     TEST_ASSERT_EQUAL_STRING("10 0 0 0 0", kit_places(b, "q"));
 }
 
@@ -247,9 +275,9 @@ void test_it_needs_a_new_snapshot_itself(void)
         kit_do(a, "BEGIN ISOLATION LEVEL %s; SELECT 1", levels[i]);
         kit_put(b, "q");
         TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact(1)"));
-        kit_refused(
-            a, "55P03", "",
-            "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000, NULL)");
+        kit_refused(a, "55P03", "",
+                    "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 100, 100000, "
+                    "NULL, false)");
         kit_do(a, "ROLLBACK");
     }
     TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(b, "q"));
@@ -264,7 +292,7 @@ void test_it_leaves_a_dump_in_peace(void)
     /* it came in the midst */
     kit_refused(
         a, "55P03", "",
-        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000, NULL)");
+        "SELECT pgwork._renew('pgwork.live_job', NULL::pgwork.live_job[], 9, 100000, NULL, false)");
     kit_do(b, "RESET application_name");
     TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact(1)"));
 }
@@ -338,9 +366,9 @@ void test_where_somebody_stays_in_the_largest_the_next_one_goes(void)
 static void waits_for_the_new_file(const char *expected, const char *call)
 {
     kit_do(b, "BEGIN");
-    kit_renew(b, "live_job");
-    kit_renew(b, "pack");
-    kit_renew(b, "pack_out");
+    kit_renew(b, "live_job", false);
+    kit_renew(b, "pack", false);
+    kit_renew(b, "pack_out", false);
     kit_send(a, "%s", call);
     kit_blocked(a, pgtemp_conn());
     kit_do(b, "COMMIT");
@@ -407,7 +435,7 @@ void test_an_old_snapshot_has_to_be_taken_anew(void)
         const struct took *one = i % 2 ? &job : &jobs[4];
 
         kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-        for (int k = 0; k < KIT_PASSAGES; k++) kit_renew(b, kit_passages[k]);
+        for (int k = 0; k < KIT_PASSAGES; k++) kit_renew(b, kit_passages[k], false);
         TEST_ASSERT_EQUAL_STRING_MESSAGE("40001", kit_state(a, calls[i / 2], one->id, one->token),
                                          calls[i / 2]);
         TEST_ASSERT_NOT_NULL(strstr(kit_why(), "moved to a new file"));

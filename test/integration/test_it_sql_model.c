@@ -381,7 +381,7 @@ static void undo(void)
 /* Whatever lives moves to a new file. */
 static void renew(void)
 {
-    kit_renew(anyone(), kit_passages[any(KIT_PASSAGES)]);
+    kit_renew(anyone(), kit_passages[any(KIT_PASSAGES)], any(2));
 }
 
 /* -- the walk ------------------------------------------------------------------------------------

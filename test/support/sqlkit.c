@@ -336,10 +336,18 @@ void kit_due(PGconn *conn, const char *queue)
 const char *const kit_passages[KIT_PASSAGES] = {"live_job", "pack", "pack_out", "delayed_job",
                                                 "unique_key"};
 
-void kit_renew(PGconn *conn, const char *table)
+const char *kit_try_renew(PGconn *conn, const char *table, bool by_index)
 {
-    kit_do(conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000, NULL)",
-           table, table);
+    return kit_state(
+        conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000, NULL, %s)",
+        table, table, by_index ? "true" : "false");
+}
+
+void kit_renew(PGconn *conn, const char *table, bool by_index)
+{
+    const char *state = kit_try_renew(conn, table, by_index);
+
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", state, kit_why());
 }
 
 const char *kit_places(PGconn *conn, const char *queue)

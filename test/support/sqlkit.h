@@ -11,6 +11,8 @@
 #include <postgresql/libpq-fe.h>
 #endif
 
+#include <stdbool.h>
+
 #define KIT_FORMAT(n) __attribute__((format(printf, n, n + 1)))
 
 /* Put the schema in, drop all queues, forget all settings. */
@@ -71,10 +73,12 @@ void kit_set_hint(PGconn *conn, const char *value);
 void kit_set_short(PGconn *conn, const char *value);
 
 /* The tables that jobs pass through. Give one of them a new file, as pgwork.compact() does when it
- * has grown. */
+ * has grown, with what the whole table holds or what its index leads to; or try to, and tell the
+ * SQLSTATE. */
 enum { KIT_PASSAGES = 5 };
 extern const char *const kit_passages[KIT_PASSAGES];
-void kit_renew(PGconn *conn, const char *table);
+void kit_renew(PGconn *conn, const char *table, bool by_index);
+const char *kit_try_renew(PGconn *conn, const char *table, bool by_index);
 
 /* Counts of jobs by place as "ready leased delayed dead done". */
 const char *kit_places(PGconn *conn, const char *queue);
