@@ -148,7 +148,7 @@ CREATE TABLE pgwork.pack_out (
     PRIMARY KEY (queue, number, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
--- What a look at the ready jobs of a queue has found, for all that claim of it (0004_claim.sql). Nothing that is worth a wait for the disk.
+-- What a look at the ready jobs of a queue has found, for all that claim of it (0004_marks.sql). Nothing that is worth a wait for the disk.
 -- One row for each queue, renewed some times a second. As long as vacuum is held back each reader walks over what was renewed, hence a
 -- new row for every half minute: the last one is found first.
 CREATE UNLOGGED TABLE pgwork.survey (
@@ -176,7 +176,7 @@ CREATE UNLOGGED TABLE pgwork.survey (
     PRIMARY KEY (queue, period)
 ) WITH (fillfactor = 40);
 
--- How far claims have come, as the last session that looked has found (0004_claim.sql); a hint, too.
+-- How far claims have come, as the last session that looked has found (0004_marks.sql); a hint, too.
 CREATE UNLOGGED SEQUENCE pgwork.mark;
 
 CREATE TABLE pgwork.delayed_job (

@@ -219,7 +219,7 @@ BEGIN
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
     -- The head of each lane is its oldest. Nothing ready lies below the floors of the last survey, but for what transactions bring that
-    -- were slow then, and what is to be swept (0004_claim.sql).
+    -- were slow then, and what is to be swept (0004_marks.sql).
     SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.created_at)) * 1000)::bigint) INTO oldest_ms
       FROM generate_series(0, 19) l
       LEFT JOIN (SELECT s.floors, (SELECT min(low) FROM unnest(s.lows || s.froms) low) AS low

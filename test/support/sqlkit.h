@@ -68,7 +68,7 @@ void kit_expire(PGconn *conn, const char *queue);
 void kit_due(PGconn *conn, const char *queue);
 
 /* Change what the session remembers of queue q: its hint, h in the expression, if it has one; and
- * its short memory, s, which NULL takes away (see migrations/0004_claim.sql). */
+ * its short memory, s, which NULL takes away (see migrations/0004_marks.sql). */
 void kit_set_hint(PGconn *conn, const char *value);
 void kit_set_short(PGconn *conn, const char *value);
 

@@ -1,4 +1,4 @@
--- 0009: counting semaphores: at most so many permits are out at any instant, each for a limited time.
+-- 0010: counting semaphores: at most so many permits are out at any instant, each for a limited time.
 --
 -- A permit is a row of its own, so that those who come and go do not queue for a counter. A grant is one or
 -- more permits under one token (number, then nonce, as for jobs); the low bits of the number say at which

@@ -1,4 +1,4 @@
--- 0010: cron expressions, and when they come next. Computed here and nowhere else, because the zones are the
+-- 0011: cron expressions, and when they come next. Computed here and nowhere else, because the zones are the
 -- server's. Two rules make clock changes harmless; W is what a wall clock in the zone shows, in whole seconds.
 --   wild     (the minute's or the hour's field begins with *)  comes whenever W matches: not in a gap, twice in an
 --            overlap, as the time goes by.

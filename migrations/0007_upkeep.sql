@@ -1,4 +1,4 @@
--- 0006: what a reaper calls in a loop, and what an operator does with dead letters. Everything goes in bounded
+-- 0007: what a reaper calls in a loop, and what an operator does with dead letters. Everything goes in bounded
 -- batches, skips what others hold, and is harmless when several do it at once.
 
 -- How far the looks at everything have come, of whatever session: the place / 1024, and in the last six bits how large the next window is, as a

@@ -1,4 +1,4 @@
--- 0007: what humans look at.
+-- 0008: what humans look at.
 
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, coalesce(j.id, j.pos) AS id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state,

@@ -1,4 +1,4 @@
--- 0008: named locks, each acquisition with a fencing number.
+-- 0009: named locks, each acquisition with a fencing number.
 --
 -- The lock itself is an advisory lock of the server, so it ends with its session (or transaction),
 -- whatever becomes of the process that took it. Its 64-bit key is made of the name by a rule that any

@@ -1,4 +1,4 @@
--- 0005: what a holder does with its jobs. Every statement here names id and token and is refused, job by
+-- 0006: what a holder does with its jobs. Every statement here names id and token and is refused, job by
 -- job, unless the token is the current one. Time plays no part: a late call is accepted as long as
 -- nobody took the lease away, and refused for ever after.
 

@@ -1,4 +1,4 @@
--- 0011: what is stored for tables of the users': which of them a reaper looks after, and the operation
+-- 0012: what is stored for tables of the users': which of them a reaper looks after, and the operation
 -- ids that make an optimistic write happen once. No function here touches such a table: that is done by
 -- the library with the rights of its own session, never by a function with the rights of an owner.
 

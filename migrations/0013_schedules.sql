@@ -1,4 +1,4 @@
--- 0012: schedules. A farm of machines, any number of schedulers, no leader: a tick is decided under the lock of
+-- 0013: schedules. A farm of machines, any number of schedulers, no leader: a tick is decided under the lock of
 -- its schedule's row, in the transaction that enqueues the job or hands the tick to a node.
 --
 --   slot     the instant a tick is due, a whole second; (schedule, slot) is decided once
