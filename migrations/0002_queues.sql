@@ -126,46 +126,73 @@ BEGIN
     PERFORM pgwork._wake(q.id, q.name, 256);
 END $$;
 
-CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready') RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Piece by piece, in the order of an index. When a batch is full, the session notes how far it has come, as {queue, which table, place} in a custom
+-- setting: while vacuum is held back the next call would walk over all that this one has deleted. A hint: who comes to the end begins once more.
+CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    places CONSTANT text[] := '{live_job,delayed_job,dead_job,done_job}';
+    states CONSTANT text[] := '{ready,delayed,dead,done}';
     q pgwork.queue := pgwork._queue(queue_purge.queue);
+    noted bigint[] := CASE WHEN current_setting('pgwork.purged', true) ~ '^[{][0-9]{1,10},[1-4],[0-9]{1,18}[}]$'
+                           THEN current_setting('pgwork.purged', true)::bigint[] END;
+    wanted bigint := batch;
+    piece bigint;
+    at bigint; -- a place; in live_job lane * 2^58 + place
+    n_rows bigint;
+    n_jobs bigint;
+    last bigint;
     gone bigint := 0;
-    n_part bigint;
 BEGIN
-    PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state, 'ready, delayed, dead, done or all');
-    IF state IN ('ready', 'all') THEN
-        -- Rows that a claim holds just now are skipped: they are as good as leased.
-        WITH t AS MATERIALIZED (
-            SELECT j.ctid FROM pgwork.live_job j WHERE j.queue = q.id AND j.token IS NULL FOR UPDATE SKIP LOCKED
-        ), d AS (
-            DELETE FROM pgwork.live_job j USING t WHERE j.ctid = t.ctid AND j.token IS NULL RETURNING coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
-        ), k AS (
-            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
-        )
-        SELECT coalesce(sum(d.jobs), 0) INTO n_part FROM d;
-        gone := gone + n_part;
+    PERFORM pgwork._refuse_unless(state = 'all' OR state = ANY (states), 'state', state, 'ready, delayed, dead, done or all'),
+            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    IF batch IS NULL OR noted[1] <> q.id THEN
+        noted := NULL;
     END IF;
-    IF state IN ('delayed', 'all') THEN
-        WITH d AS (
-            DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id RETURNING j.id, j.key
-        ), k AS (
-            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
-        )
-        SELECT count(*) INTO n_part FROM d;
-        gone := gone + n_part;
-    END IF;
-    IF state IN ('dead', 'all') THEN
-        DELETE FROM pgwork.dead_job j WHERE j.queue = q.id;
-        GET DIAGNOSTICS n_part = ROW_COUNT;
-        gone := gone + n_part;
-    END IF;
-    IF state IN ('done', 'all') THEN
-        DELETE FROM pgwork.done_job j WHERE j.queue = q.id;
-        GET DIAGNOSTICS n_part = ROW_COUNT;
-        gone := gone + n_part;
-    END IF;
+    <<over>>
+    LOOP
+        FOR i IN coalesce(noted[2], 1) .. 4 LOOP
+            CONTINUE WHEN state NOT IN ('all', states[i]);
+            at := CASE WHEN noted[2] = i THEN noted[3] ELSE 0 END;
+            LOOP
+                piece := least(wanted, 10000);
+                IF i = 1 THEN -- rows that a claim holds just now are skipped: they are as good as leased
+                    WITH d AS (
+                        DELETE FROM pgwork.live_job j
+                         WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.live_job t
+                                                    WHERE t.queue = q.id AND (t.lane, t.pos) > ((at >> 58)::smallint, at & 288230376151711743) AND t.token IS NULL
+                                                    ORDER BY t.lane, t.pos LIMIT piece FOR UPDATE SKIP LOCKED))
+                        RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
+                    ), k AS (
+                        DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
+                    )
+                    SELECT count(*), coalesce(sum(d.jobs), 0), max(d.at) INTO n_rows, n_jobs, last FROM d;
+                ELSE
+                    EXECUTE format('WITH d AS ('
+                        '    DELETE FROM pgwork.%1$I j'
+                        '     WHERE j.queue = $1 AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t'
+                        '                                               WHERE t.queue = $1 AND t.id > $2 ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))'
+                        '    RETURNING j.id, j.key'
+                        '), k AS ('
+                        '    DELETE FROM pgwork.unique_key u USING d WHERE u.queue = $1 AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL'
+                        ') SELECT count(*), count(*), max(d.id) FROM d', places[i])
+                       INTO n_rows, n_jobs, last USING q.id, at, piece;
+                END IF;
+                gone := gone + n_jobs;
+                wanted := wanted - n_rows;
+                at := last;
+                IF wanted = 0 THEN
+                    PERFORM set_config('pgwork.purged', ARRAY[q.id, i, at]::text, false);
+                    EXIT over;
+                END IF;
+                EXIT WHEN n_rows < piece;
+            END LOOP;
+        END LOOP;
+        EXIT WHEN noted IS NULL;
+        noted := NULL;
+    END LOOP;
     PERFORM pgwork._refuse_outdated();
     RETURN gone;
 END $$;
@@ -313,7 +340,7 @@ COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigi
 COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume(); enqueues go on.';
 COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(); claims go on.';
 COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
-COMMENT ON FUNCTION pgwork.queue_purge(text, text) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; returns how many.';
+COMMENT ON FUNCTION pgwork.queue_purge(text, text, bigint) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; at most batch rows, a bundle being one; returns how many jobs.';
 COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first: jobs whose transactions commit later are lost with it.';
 COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and the age of the oldest ready job.';
 COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';

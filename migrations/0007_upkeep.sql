@@ -655,15 +655,23 @@ BEGIN
     RETURN moved;
 END $$;
 
-CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(dead_purge.queue);
+    before timestamptz; -- a variable: with the function itself no index is used
     gone bigint;
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(older_than_ms, 0) BETWEEN 0 AND 3153600000000, 'older_than_ms', older_than_ms::text, '0 .. 3153600000000, or NULL for all');
+    PERFORM pgwork._refuse_unless(coalesce(older_than_ms, 0) BETWEEN 0 AND 3153600000000, 'older_than_ms', older_than_ms::text, '0 .. 3153600000000, or NULL for all'),
+            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    IF older_than_ms IS NULL THEN
+        RETURN pgwork.queue_purge(q.name, 'dead', batch);
+    END IF;
+    before := clock_timestamp() - older_than_ms * interval '1 ms';
     DELETE FROM pgwork.dead_job j
-     WHERE j.queue = q.id AND (older_than_ms IS NULL OR j.died_at < clock_timestamp() - older_than_ms * interval '1 ms');
+     WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.dead_job d
+                                WHERE d.queue = q.id AND d.died_at < before
+                                ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS gone = ROW_COUNT;
     RETURN gone;
 END $$;
@@ -675,4 +683,4 @@ COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest 
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch.';
-COMMENT ON FUNCTION pgwork.dead_purge(text, bigint) IS 'Deletes dead letters, all or those older than older_than_ms.';
+COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint) IS 'Deletes dead letters, all or those older than older_than_ms; at most batch.';

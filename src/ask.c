@@ -38,6 +38,29 @@ pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql, const pgw__par
     return pgw__pq_call(h, &call);
 }
 
+pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t piece, pgw__sql sql,
+                              const pgw__param *params)
+{
+    int64_t all = 0, n = piece;
+    pgw_status st = PGW_OK;
+
+    if (pgw__pq_armed(h))
+        return pgw__pq_fail(h, PGW_EMISUSE,
+                            "this takes several round trips and cannot be armed by pgw_async()",
+                            NULL);
+    while (st == PGW_OK && n >= piece) {
+        if (all > 0 && pgw__pq_stopped(h)) {
+            st = pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
+            break;
+        }
+        n = 0;
+        st = pgw__ask_number(h, &n, sql, params);
+        all += n;
+    }
+    if (number != NULL) *number = all;
+    return st;
+}
+
 pgw_status pgw__ask_misfit(pgw *h, const char *what)
 {
     return pgw__pq_fail(h, PGW_EPROTO, what,

@@ -6,9 +6,16 @@
 #include "pgwork.h"
 #include "pq.h"
 
+#define PGW__PURGE_PIECE 10000 /* rows that one statement deletes: a second or less */
+
 pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params); /* a write; rows are ignored */
 pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */
+/* That again and again, while it does as much as `piece` and nobody asks the handle to stop, each
+ * time in a transaction of its own unless one is open: all that it did, also when it fails on the
+ * way. */
+pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t piece, pgw__sql sql,
+                              const pgw__param *params);
 
 /* PGW_EPROTO, with words: the functions in the schema are not those of this library. */
 pgw_status pgw__ask_misfit(pgw *h, const char *what);

@@ -104,11 +104,12 @@ pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t 
 pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms)
 {
     const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(older_than_ms, older_than_ms == 0),
-                                 P_END};
+                                 P_INT8(PGW__PURGE_PIECE), P_END};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK) st = pgw__check_int(h, "older_than_ms", older_than_ms, 0, PGW__DELAY_MAX_MS);
-    return st == PGW_OK ? pgw__ask_number(h, deleted, PGW__SQL_JOB_DEAD_PURGE, params) : st;
+    if (st != PGW_OK) return st;
+    return pgw__ask_in_pieces(h, deleted, PGW__PURGE_PIECE, PGW__SQL_JOB_DEAD_PURGE, params);
 }

@@ -191,6 +191,7 @@ pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 /* The first request to stop was heard: only the second one ends anything from now on. */
 void pgw__pq_heed_stop(pgw *h);
+bool pgw__pq_stopped(const pgw *h); /* there was such a request */
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled);
 

@@ -262,6 +262,11 @@ void pgw__pq_heed_stop(pgw *h)
     h->heeded = true;
 }
 
+bool pgw__pq_stopped(const pgw *h)
+{
+    return pgw_stop_count(h->stop) > (h->heeded ? 1 : 0);
+}
+
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms)
 {
     h->timeout_ms = timeout_ms;

@@ -85,24 +85,31 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
 
 /* ---- the end of jobs and queues ---- */
 
+static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_INT8(PGW__PURGE_PIECE), P_END};
+
+    return pgw__ask_in_pieces(h, deleted, PGW__PURGE_PIECE, PGW__SQL_QUEUE_PURGE, params);
+}
+
 pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
 {
     static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
-    const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_END};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK)
         st = pgw__check_word(h, "state", state, states, sizeof(states) / sizeof(states[0]));
-    return st == PGW_OK ? pgw__ask_number(h, deleted, PGW__SQL_QUEUE_PURGE, params) : st;
+    return st == PGW_OK ? queue_purge(h, deleted, queue, state) : st;
 }
 
 pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
 {
     const pgw__param params[] = {P_TEXT(queue), P_BOOL(force), P_END};
-    const pgw_status st = pgw__check_queue(h, queue);
+    pgw_status st = pgw__check_queue(h, queue);
 
+    if (st == PGW_OK && force) st = queue_purge(h, NULL, queue, "all"); /* millions take long */
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_DROP, params) : st;
 }
 

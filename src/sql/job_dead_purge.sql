@@ -1,4 +1,4 @@
--- Dead letters go.
--- params: queue text, older_than_ms bigint
+-- Dead letters go; at most so many.
+-- params: queue text, older_than_ms bigint, at_most bigint
 -- returns: deleted bigint
-SELECT pgwork.dead_purge($1, $2)
+SELECT pgwork.dead_purge($1, $2, $3)

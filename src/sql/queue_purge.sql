@@ -1,4 +1,4 @@
--- Jobs in a state go, never leased ones.
--- params: queue text, state text
+-- Jobs in a state go, never leased ones; at most so many rows.
+-- params: queue text, state text, at_most bigint
 -- returns: deleted bigint
-SELECT pgwork.queue_purge($1, $2)
+SELECT pgwork.queue_purge($1, $2, $3)

@@ -146,6 +146,37 @@ void test_depth_purge_and_drop(void)
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "counted", false), h);
 }
 
+static int64_t still_there(void)
+{
+    pgw_depth d;
+
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, &d, "large", 0), h);
+    return d.ready + d.delayed;
+}
+
+void test_what_is_large_is_purged_piece_by_piece(void)
+{
+    pgw_stop *stop;
+    int64_t n;
+
+    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[15000])),"
+                " pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[8000]), delays_ms => "
+                "'{60000}')");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
+    pgw_set_stop(h, stop);
+    pgw_stop_notify(stop);
+    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, &n, "large", "all"), h);
+    TEST_ASSERT_EQUAL_INT64(10000, n);
+    TEST_ASSERT_EQUAL_INT64(13000, still_there());
+    pgw_set_stop(h, NULL);
+    pgw_stop_free(stop);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "large", "all"), h);
+    TEST_ASSERT_EQUAL_INT64(13000, n);
+    TEST_ASSERT_EQUAL_INT64(0, still_there());
+    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[10001]))");
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "large", true), h);
+}
+
 void test_without_implicit_queues_an_enqueue_needs_one(void)
 {
     const pgw_new job = PGW_NEW_INIT;

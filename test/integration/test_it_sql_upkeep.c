@@ -550,6 +550,42 @@ void test_purge_by_state_never_takes_running_jobs(void)
                 "SELECT pgwork.queue_purge('q', 'leased')");
 }
 
+/* What the session notes is where to go on, not what is gone. */
+void test_purge_by_batches(void)
+{
+    int calls = 0;
+
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000)");
+    spoil("q", 2);
+    fill("q", 2);
+    kit_claim(a, "q", 2, jobs);
+    for (int i = 0; i < 2; i++) kit_say(a, "complete", &jobs[i], "");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[10]), priorities => "
+              "'{9,0,5,5,0,9,1,2,0,9}')");
+    kit_do(a,
+           "SELECT pgwork.enqueue('q', delay_ms => 60000, key => 'k') FROM generate_series(1, 3)");
+    TEST_ASSERT_EQUAL_STRING("10 0 1 2 2", kit_places(a, "q"));
+    kit_do(b, "BEGIN");
+    kit_claim(b, "q", 3, jobs); /* the first ones */
+    TEST_ASSERT_EQUAL_INT64(4, kit_number(a, "SELECT pgwork.queue_purge('q', 'all', 4)"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.queue_purge('q', 'all', 4) - 4"));
+    kit_do(b, "ROLLBACK");
+    while (kit_number(a, "SELECT pgwork.queue_purge('q', 'all', 4)") == 4) calls++;
+    TEST_ASSERT_EQUAL_INT(1, calls);
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
+    fill("q", 3);
+    TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "SELECT pgwork.queue_purge('q', batch => 3)"));
+    kit_do(a, "SELECT pgwork.queue_create('other')");
+    fill("other", 1);
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.queue_purge('other', batch => 3)"));
+    kit_refused(a, "PW001", "batch|'0'|1 and up", "SELECT pgwork.queue_purge('q', batch => 0)");
+    spoil("q", 3);
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q', 0, 2)"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q', batch => 2)"));
+    kit_refused(a, "PW001", "batch|'-1'|1 and up", "SELECT pgwork.dead_purge('q', batch => -1)");
+}
+
 void test_drop_refuses_while_there_are_jobs(void)
 {
     fill("q", 2);

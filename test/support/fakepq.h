@@ -45,7 +45,7 @@ static struct fake {
     int rows, columns;
     pgw_status status; /* < 0: the call fails, the reader is not called */
     void (*on_call)(const pgw__call *call);
-    bool armed, attached;
+    bool armed, attached, stopped;
     /* what was seen */
     int calls;
     pgw__sql sql, history[64];
@@ -216,6 +216,11 @@ static bool fake_armed(const pgw *h, int n)
     return fake.armed;
 }
 
+static bool fake_stopped(const pgw *h, int n)
+{
+    return fake.stopped;
+}
+
 static bool fake_attached(const pgw *h, int n)
 {
     return fake.attached;
@@ -249,6 +254,7 @@ static inline void fake_begin(void)
     pgw__pq_set_server_time_Stub(fake_set_time);
     pgw__pq_sent_us_Stub(fake_sent_us);
     pgw__pq_armed_Stub(fake_armed);
+    pgw__pq_stopped_Stub(fake_stopped);
     pgw__pq_attached_Stub(fake_attached);
 }
 

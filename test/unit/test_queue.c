@@ -132,6 +132,28 @@ void test_purge_counts(void)
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, &n, "q", "all"));
 }
 
+void test_purge_goes_piece_by_piece(void)
+{
+    static const fake_cell full[] = {F_INT(10000)}, less[] = {F_INT(9)};
+    int64_t n = 5;
+
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_drop(FAKE_H, "q", true));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+    fake.armed = false;
+    FAKE_ROWS(full, 1);
+    fake.stopped = true;
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+    TEST_ASSERT_EQUAL_INT64(10000, n);
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_drop(FAKE_H, "q", true));
+    TEST_ASSERT_EQUAL_INT(2, fake.calls);
+    FAKE_ROWS(less, 1);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_drop(FAKE_H, "q", true));
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_PURGE, fake.history[2]);
+    TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_DROP, fake.history[3]);
+}
+
 void test_depth(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
