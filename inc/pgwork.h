@@ -753,8 +753,7 @@ PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 /**
  * Dead letters back to ready with a fresh count of attempts: @p ids (@p n of them, up to 10,000),
  * or (n = 0) those of @p kind (NULL: all), at most @p limit (0: all). Their unique keys stay free.
- * @p moved may be NULL. One statement: millions take longer than the default deadline, so give
- * @p limit, or another pgw_set_timeout(). PGW_ENOTFOUND: no such queue.
+ * @p moved may be NULL. Piece by piece as pgw_queue_purge(). PGW_ENOTFOUND: no such queue.
  *
  *     st = pgw_redrive(h, &n, "mail", NULL, 0, "newsletter", 1000);
  *     if (st == PGW_OK) st = pgw_dead_purge(h, &n, "mail", INT64_C(30) * 86400 * 1000);
@@ -812,11 +811,10 @@ PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);  /* no claims; en
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);  /* no enqueues; claims go on */
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue); /* both again */
 /**
- * Deletes jobs in @p state (ready, delayed, dead, done, all); never leased ones. It does so in
- * pieces of 10,000, each under the deadline of a call, and in a transaction of its own unless one
- * is open; once stopped (pgw_set_stop) it goes no further. @p deleted may be NULL; when the call
- * fails, it tells what is gone all the same. What is enqueued meanwhile goes, too:
- * pgw_queue_drain() first where that is much. Cannot be armed.
+ * Deletes jobs in @p state (ready, delayed, dead, done, all) that are there when it begins; never
+ * leased ones. It does so in pieces of 10,000, each under the deadline of a call, and in a
+ * transaction of its own unless one is open; once stopped (pgw_set_stop) it goes no further.
+ * @p deleted may be NULL; when the call fails, it tells what is gone all the same. Cannot be armed.
  *
  *     st = pgw_queue_purge(h, &n, "mail", "all");
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");

@@ -126,9 +126,17 @@ BEGIN
     PERFORM pgwork._wake(q.id, q.name, 256);
 END $$;
 
+-- What was so long ago was before then.
+CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(older_than_ms, 0) BETWEEN 0 AND 3153600000000, 'older_than_ms', older_than_ms::text, '0 .. 3153600000000, or NULL for all');
+    RETURN CASE WHEN older_than_ms > 0 THEN clock_timestamp() - older_than_ms * interval '1 ms' ELSE 'infinity' END;
+END $$;
+
 -- Piece by piece, in the order of an index. When a batch is full, the session notes how far it has come, as {queue, which table, place} in a custom
 -- setting: while vacuum is held back the next call would walk over all that this one has deleted. A hint: who comes to the end begins once more.
-CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -138,6 +146,7 @@ DECLARE
     q pgwork.queue := pgwork._queue(queue_purge.queue);
     noted bigint[] := CASE WHEN current_setting('pgwork.purged', true) ~ '^[{][0-9]{1,10},[1-4],[0-9]{1,18}[}]$'
                            THEN current_setting('pgwork.purged', true)::bigint[] END;
+    before timestamptz;
     wanted bigint := batch;
     piece bigint;
     at bigint; -- a place; in live_job lane * 2^58 + place
@@ -148,6 +157,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(state = 'all' OR state = ANY (states), 'state', state, 'ready, delayed, dead, done or all'),
             pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    before := pgwork._before(older_than_ms);
     IF batch IS NULL OR noted[1] <> q.id THEN
         noted := NULL;
     END IF;
@@ -162,7 +172,7 @@ BEGIN
                     WITH d AS (
                         DELETE FROM pgwork.live_job j
                          WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.live_job t
-                                                    WHERE t.queue = q.id AND (t.lane, t.pos) > ((at >> 58)::smallint, at & 288230376151711743) AND t.token IS NULL
+                                                    WHERE t.queue = q.id AND (t.lane, t.pos) > ((at >> 58)::smallint, at & 288230376151711743) AND t.token IS NULL AND t.created_at < before
                                                     ORDER BY t.lane, t.pos LIMIT piece FOR UPDATE SKIP LOCKED))
                         RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
                     ), k AS (
@@ -173,12 +183,13 @@ BEGIN
                     EXECUTE format('WITH d AS ('
                         '    DELETE FROM pgwork.%1$I j'
                         '     WHERE j.queue = $1 AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t'
-                        '                                               WHERE t.queue = $1 AND t.id > $2 ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))'
+                        '                                               WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4'
+                        '                                               ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))'
                         '    RETURNING j.id, j.key'
                         '), k AS ('
                         '    DELETE FROM pgwork.unique_key u USING d WHERE u.queue = $1 AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL'
                         ') SELECT count(*), count(*), max(d.id) FROM d', places[i])
-                       INTO n_rows, n_jobs, last USING q.id, at, piece;
+                       INTO n_rows, n_jobs, last USING q.id, at, piece, before;
                 END IF;
                 gone := gone + n_jobs;
                 wanted := wanted - n_rows;
@@ -340,7 +351,7 @@ COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigi
 COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume(); enqueues go on.';
 COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(); claims go on.';
 COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
-COMMENT ON FUNCTION pgwork.queue_purge(text, text, bigint) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; at most batch rows, a bundle being one; returns how many jobs.';
+COMMENT ON FUNCTION pgwork.queue_purge(text, text, bigint, bigint) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; at most batch rows, a bundle being one; all, or those enqueued longer than older_than_ms ago. How many jobs.';
 COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first: jobs whose transactions commit later are lost with it.';
 COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and the age of the oldest ready job.';
 COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';

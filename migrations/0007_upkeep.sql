@@ -622,11 +622,13 @@ BEGIN
     ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
 END $$;
 
-CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL, batch bigint DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL, batch bigint DEFAULT NULL,
+    older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue(redrive.queue);
+    before timestamptz := pgwork._before(older_than_ms);
     moved bigint;
     used integer;
 BEGIN
@@ -634,7 +636,7 @@ BEGIN
     PERFORM pg_current_xact_id(); -- before the first place, see _put
     WITH d AS MATERIALIZED (
         SELECT j.id FROM pgwork.dead_job j
-         WHERE j.queue = q.id AND (redrive.ids IS NULL OR j.id = ANY (redrive.ids)) AND (redrive.kind IS NULL OR j.kind = redrive.kind)
+         WHERE j.queue = q.id AND (redrive.ids IS NULL OR j.id = ANY (redrive.ids)) AND (redrive.kind IS NULL OR j.kind = redrive.kind) AND j.died_at < before
          ORDER BY j.id LIMIT batch FOR UPDATE SKIP LOCKED
     ), t AS (
         DELETE FROM pgwork.dead_job j USING d WHERE j.queue = q.id AND j.id = d.id RETURNING j.*
@@ -659,19 +661,13 @@ CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL,
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(dead_purge.queue);
-    before timestamptz; -- a variable: with the function itself no index is used
+    before timestamptz := pgwork._before(older_than_ms); -- a variable: with the function itself no index is used
     gone bigint;
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(older_than_ms, 0) BETWEEN 0 AND 3153600000000, 'older_than_ms', older_than_ms::text, '0 .. 3153600000000, or NULL for all'),
-            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
-    IF older_than_ms IS NULL THEN
-        RETURN pgwork.queue_purge(q.name, 'dead', batch);
-    END IF;
-    before := clock_timestamp() - older_than_ms * interval '1 ms';
+    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
     DELETE FROM pgwork.dead_job j
      WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.dead_job d
-                                WHERE d.queue = q.id AND d.died_at < before
-                                ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED));
+                                WHERE d.queue = q.id AND d.died_at < before ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS gone = ROW_COUNT;
     RETURN gone;
 END $$;
@@ -682,5 +678,5 @@ COMMENT ON FUNCTION pgwork.prune(integer) IS 'Deletes what is no longer kept: fi
 COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest table of mb or more that is nearly all remains of jobs, and that nobody stays in, as vacuum cannot while an old snapshot is held. Bytes given back; 0: not now, others are in each; NULL: there is none. Its lock ends with the transaction: call it in one of its own.';
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
-COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch.';
+COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';
 COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint) IS 'Deletes dead letters, all or those older than older_than_ms; at most batch.';

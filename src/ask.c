@@ -3,6 +3,11 @@
 
 #include <stdio.h>
 
+#include "clock.h"
+
+#define ASK_PIECE  10000 /* rows of one statement: a second or less */
+#define ASK_PARAMS 8
+
 typedef struct ask_ctx {
     int64_t *number;
 } ask_ctx;
@@ -38,26 +43,35 @@ pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql, const pgw__par
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t piece, pgw__sql sql,
+pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
                               const pgw__param *params)
 {
-    int64_t all = 0, n = piece;
+    const int64_t began = pgw__clock_ms();
+    pgw__param p[ASK_PARAMS];
+    size_t given = 0;
+    int64_t all = 0;
     pgw_status st = PGW_OK;
+    bool more = true;
 
     if (pgw__pq_armed(h))
         return pgw__pq_fail(h, PGW_EMISUSE,
                             "this takes several round trips and cannot be armed by pgw_async()",
                             NULL);
-    while (st == PGW_OK && n >= piece) {
-        if (all > 0 && pgw__pq_stopped(h)) {
-            st = pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
-            break;
-        }
-        n = 0;
-        st = pgw__ask_number(h, &n, sql, params);
+    for (; params[given].type != PGW__END; given++) p[given] = params[given];
+    p[given + 2] = (pgw__param)P_END;
+    while (st == PGW_OK && more) {
+        const int64_t piece = most > 0 && most - all < ASK_PIECE ? most - all : ASK_PIECE;
+        int64_t n = 0;
+
+        if (all > 0 && pgw__pq_stopped(h))
+            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
+        p[given] = (pgw__param)P_INT8(piece);
+        p[given + 1] = (pgw__param)P_INT8(pgw__clock_ms() - began);
+        st = pgw__ask_number(h, &n, sql, p);
         all += n;
+        if (number != NULL) *number = all;
+        more = n >= piece && (most == 0 || all < most);
     }
-    if (number != NULL) *number = all;
     return st;
 }
 

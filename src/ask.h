@@ -6,15 +6,14 @@
 #include "pgwork.h"
 #include "pq.h"
 
-#define PGW__PURGE_PIECE 10000 /* rows that one statement deletes: a second or less */
-
 pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params); /* a write; rows are ignored */
 pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */
-/* That again and again, while it does as much as `piece` and nobody asks the handle to stop, each
- * time in a transaction of its own unless one is open: all that it did, also when it fails on the
- * way. */
-pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t piece, pgw__sql sql,
+/* That for as much as there is when it begins, or for `most` (0: all): piece by piece, each in a
+ * transaction of its own unless one is open, until nothing is left or somebody asks the handle to
+ * stop. The statement has two parameters more than `params`: how much it shall do at most, and for
+ * how many ms this goes on. *number: all that was done, also when it fails on the way. */
+pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
                               const pgw__param *params);
 
 /* PGW_EPROTO, with words: the functions in the schema are not those of this library. */

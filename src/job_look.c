@@ -84,11 +84,8 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n,
                        const char *kind, int64_t limit)
 {
-    const pgw__param params[] = {
-        P_TEXT(queue), P_ARRAY(INT8, n > 0 ? ids : NULL, n),
-        P_TEXT(kind),  P_INT8_OR_NULL(limit, limit == 0),
-        P_END,
-    };
+    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, n > 0 ? ids : NULL, n), P_TEXT(kind),
+                                 P_END};
     pgw_status st;
 
     if (moved != NULL) *moved = 0;
@@ -98,18 +95,18 @@ pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t 
     if (st == PGW_OK && kind != NULL && *kind != '\0')
         st = pgw__check_name(h, "kind", kind, PGW__KIND_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 0, INT64_MAX);
-    return st == PGW_OK ? pgw__ask_number(h, moved, PGW__SQL_JOB_REDRIVE, params) : st;
+    if (st != PGW_OK) return st;
+    return pgw__ask_in_pieces(h, moved, limit, PGW__SQL_JOB_REDRIVE, params);
 }
 
 pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(older_than_ms, older_than_ms == 0),
-                                 P_INT8(PGW__PURGE_PIECE), P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_INT8(older_than_ms), P_END};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK) st = pgw__check_int(h, "older_than_ms", older_than_ms, 0, PGW__DELAY_MAX_MS);
     if (st != PGW_OK) return st;
-    return pgw__ask_in_pieces(h, deleted, PGW__PURGE_PIECE, PGW__SQL_JOB_DEAD_PURGE, params);
+    return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_JOB_DEAD_PURGE, params);
 }

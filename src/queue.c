@@ -87,9 +87,9 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
 
 static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_INT8(PGW__PURGE_PIECE), P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_END};
 
-    return pgw__ask_in_pieces(h, deleted, PGW__PURGE_PIECE, PGW__SQL_QUEUE_PURGE, params);
+    return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_QUEUE_PURGE, params);
 }
 
 pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)

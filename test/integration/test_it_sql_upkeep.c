@@ -507,6 +507,11 @@ void test_redrive_by_id_by_kind_and_all(void)
     TEST_ASSERT_EQUAL_INT(3, jobs[0].priority);
     TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
     kit_refused(a, "PW001", "batch|0", "SELECT pgwork.redrive('q', batch => 0)");
+    kit_refused(a, "PW001", "older_than_ms|-1", "SELECT pgwork.redrive('q', older_than_ms => -1)");
+    kit_say(a, "fail", jobs, ", 'boom', 0, true");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.redrive('q', older_than_ms => 60000)"));
+    kit_do(a, "UPDATE pgwork.dead_job SET died_at = died_at - interval '1 min'");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', older_than_ms => 60000)"));
 }
 
 void test_dead_letters_are_purged_by_age(void)
@@ -580,6 +585,14 @@ void test_purge_by_batches(void)
     fill("other", 1);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.queue_purge('other', batch => 3)"));
     kit_refused(a, "PW001", "batch|'0'|1 and up", "SELECT pgwork.queue_purge('q', batch => 0)");
+    kit_refused(a, "PW001", "older_than_ms|'-1'",
+                "SELECT pgwork.queue_purge('q', older_than_ms => -1)");
+    fill("q", 2);
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60000)");
+    kit_do(a, "UPDATE pgwork.live_job SET created_at = created_at - interval '1 min' WHERE pos = "
+              "(SELECT max(pos) FROM pgwork.live_job)");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.queue_purge('q', 'all', 9, 60000)"));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.queue_purge('q', 'all', 9)"));
     spoil("q", 3);
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q', 0, 2)"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q', batch => 2)"));

@@ -1,6 +1,7 @@
 /* cron, cron_hold: what is sent, what is refused before anything is sent, and what answers mean. */
 #include "unity.h"
 #include "ask.h"
+#include "clock.h"
 #include "check.h"
 #include "cronexpr.h"
 #include "mock_pq.h"

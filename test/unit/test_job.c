@@ -1001,3 +1001,18 @@ void test_redrive_and_purge_count(void)
     fake.rows = 0;
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, &n, "q", 0));
 }
+
+void test_redrive_goes_piece_by_piece_up_to_its_limit(void)
+{
+    static const fake_cell full[] = {F_INT(10000)};
+    int64_t n;
+
+    FAKE_ROWS(full, 1);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, 30000));
+    TEST_ASSERT_EQUAL_INT64(30000, n);
+    TEST_ASSERT_EQUAL_INT(3, fake.calls);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, 10000));
+    TEST_ASSERT_EQUAL_INT(4, fake.calls);
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, 1));
+}

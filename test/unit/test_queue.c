@@ -1,6 +1,7 @@
 /* queue, reap: settings and counts go as they should, and what is wrong is refused. */
 #include "unity.h"
 #include "ask.h"
+#include "clock.h"
 #include "check.h"
 #include "mock_pq.h"
 #include "name.h"
