@@ -56,6 +56,22 @@ static void worker_read_conf(pgw_worker *w)
     w->beats.trouble = w->trouble;
 }
 
+/* It is held for some dozens of instructions, twice for each job: who waits for it had better spin
+ * for a moment than go to sleep, where the library can. */
+static bool worker_init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+    bool ok;
+
+    if (pthread_mutexattr_init(&attr) != 0) return false;
+#ifdef __GLIBC__
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    ok = pthread_mutex_init(lock, &attr) == 0;
+    pthread_mutexattr_destroy(&attr);
+    return ok;
+}
+
 static bool worker_init_locks(pgw_worker *w)
 {
     pthread_condattr_t attr;
@@ -64,7 +80,7 @@ static bool worker_init_locks(pgw_worker *w)
     if (pthread_condattr_init(&attr) != 0) return false;
     ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
          pthread_cond_init(&w->work, &attr) == 0 && pthread_cond_init(&w->left, &attr) == 0 &&
-         pthread_cond_init(&w->beat, &attr) == 0 && pthread_mutex_init(&w->lock, NULL) == 0 &&
+         pthread_cond_init(&w->beat, &attr) == 0 && worker_init_lock(&w->lock) &&
          pthread_mutex_init(&w->log_lock, NULL) == 0;
     pthread_condattr_destroy(&attr);
     return ok;
