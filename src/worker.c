@@ -57,7 +57,7 @@ static void worker_read_conf(pgw_worker *w)
 }
 
 /* It is held for some dozens of instructions, twice for each job: who waits for it had better spin
- * for a moment than go to sleep, where the library can. */
+ * for a moment than go to sleep, where the C library can. */
 static bool worker_init_lock(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attr;
