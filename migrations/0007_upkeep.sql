@@ -555,6 +555,54 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected OR object_in_use OR progr
     RETURN 0;
 END $$;
 
+-- Who has written to a table and stays keeps it from getting a new file, and holds back vacuum, too: but autovacuum comes as often as it may, and
+-- reads gigabytes from the disk each time, to remove nothing. So when a visit was in vain, and somebody like that was there from before its
+-- beginning, the next ones are sent away until he is gone, for half an hour at most. (Autovacuum gives way to who has waited for its lock for
+-- deadlock_timeout; a VACUUM by hand does not, and is left alone.) What is known of the largest table is noted in a custom setting: how often
+-- vacuum has been through, how many rows were dead at the last look, who was `inside` when it had last been through, and whose being there makes
+-- it come in vain.
+CREATE FUNCTION pgwork._send_vacuum_away(from_bytes bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+DECLARE
+    now_ms CONSTANT bigint := extract(epoch FROM clock_timestamp()) * 1000;
+    noted jsonb;
+    t record;
+    writers text[];
+BEGIN
+    SELECT c AS place, pg_stat_get_vacuum_count(c) + pg_stat_get_autovacuum_count(c) AS visits, pg_stat_get_dead_tuples(c) AS dead INTO t
+      FROM unnest(pgwork._passages()) c WHERE pg_total_relation_size(c) >= from_bytes ORDER BY pg_total_relation_size(c) DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    BEGIN
+        noted := nullif(current_setting('pgwork.visits', true), '')::jsonb;
+    EXCEPTION WHEN data_exception THEN
+        NULL;
+    END;
+    writers := ARRAY(SELECT l.virtualtransaction FROM pg_locks l WHERE l.pid IS DISTINCT FROM pg_backend_pid() GROUP BY l.virtualtransaction
+                     HAVING bool_or(l.relation = t.place AND l.mode = 'RowExclusiveLock'
+                                    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+                        AND bool_or(l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'));
+    IF noted->>'place' IS DISTINCT FROM t.place::text THEN
+        noted := jsonb_build_object('place', t.place, 'visits', t.visits, 'inside', '{}'::text[], 'in_vain', '{}'::text[], 'next_ms', 0);
+    ELSIF t.visits <> (noted->'visits')::bigint THEN
+        noted := noted || jsonb_build_object('visits', t.visits, 'inside', writers, 'until_ms', now_ms + 1800000,
+                                             'in_vain', ARRAY(SELECT w FROM unnest(writers) w
+                                                               WHERE noted->'inside' ? w AND t.dead > (noted->'dead')::bigint / 2));
+    END IF;
+    noted := noted || jsonb_build_object('dead', t.dead);
+    PERFORM set_config('pgwork.visits', noted::text, false);
+    IF NOT noted->'in_vain' ?| writers OR now_ms NOT BETWEEN (noted->'next_ms')::bigint AND (noted->'until_ms')::bigint THEN
+        RETURN false;
+    END IF;
+    PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
+    EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', t.place);
+    RETURN true;
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+    PERFORM set_config('pgwork.visits', (noted || jsonb_build_object('next_ms', now_ms + 60000))::text, false);
+    RETURN false;
+END $$;
+
 -- One round of everything that is due. A session prunes and compacts once a second at most, and looks for
 -- expired leases four times a second; delayed jobs each time.
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint)
@@ -595,6 +643,7 @@ BEGIN
     END IF;
     -- The last one, since it locks others out; and rather when nothing waits for this round to be committed.
     IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + (CASE WHEN greatest(promoted, reaped, pruned) = 0 THEN 1000 ELSE 10000 END) THEN
+        PERFORM pgwork._send_vacuum_away(1073741824); -- it may wait, so before compact() locks anybody out
         PERFORM pgwork.compact();
         last_ms[10] := now_ms;
     END IF;

@@ -363,6 +363,59 @@ void test_where_somebody_stays_in_the_largest_the_next_one_goes(void)
     kit_do(b, "COMMIT");
 }
 
+static bool sent_away(void)
+{
+    return *kit_text(a, "SELECT pgwork._send_vacuum_away(1000000)") == 't';
+}
+
+/* It is seen twice at least before that, and only while who holds it back is there. */
+void test_vacuum_in_vain_is_sent_away(void)
+{
+    PGconn *writer = kit_open();
+
+    kit_do(a, "SET deadlock_timeout = '10ms'"); /* it waits for somewhat longer than that */
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(writer, "BEGIN; SELECT pgwork.enqueue('q')");
+    leave_remains(20000);
+    for (int visits = 0; visits < 3; visits++) {
+        TEST_ASSERT_EQUAL_INT(visits == 2, sent_away());
+        kit_do(b, "VACUUM pgwork.live_job");
+    }
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_TRUE(sent_away());
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pg_locks WHERE mode = "
+                                             "'ShareUpdateExclusiveLock' AND relation = "
+                                             "'pgwork.live_job'::regclass"));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, "SELECT pgwork._send_vacuum_away(1000000000)"));
+    kit_do(b, "BEGIN; LOCK TABLE pgwork.live_job IN SHARE UPDATE EXCLUSIVE MODE");
+    TEST_ASSERT_FALSE(sent_away()); /* this one stays */
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_FALSE(sent_away()); /* for a minute, nothing is asked for */
+    kit_do(a,
+           "SELECT set_config('pgwork.visits', jsonb_set(current_setting('pgwork.visits')::jsonb,"
+           " '{next_ms}', '0')::text, false)");
+    TEST_ASSERT_TRUE(sent_away());
+    kit_do(writer, "COMMIT");
+    TEST_ASSERT_FALSE(sent_away());
+}
+
+/* Where it finds what it can remove, it may come again, whoever is there. */
+void test_vacuum_that_removes_something_is_not(void)
+{
+    PGconn *writer = kit_open();
+
+    leave_remains(20000);
+    kit_do(writer, "BEGIN; SELECT pgwork.enqueue('q')");
+    for (int visits = 0; visits < 3; visits++) {
+        TEST_ASSERT_FALSE(sent_away());
+        kit_do(b, "VACUUM pgwork.live_job");
+    }
+    kit_do(a, "SELECT set_config('pgwork.visits', 'rubbish', false)");
+    TEST_ASSERT_FALSE(sent_away());
+    kit_do(writer, "COMMIT");
+}
+
 static void waits_for_the_new_file(const char *expected, const char *call)
 {
     kit_do(b, "BEGIN");
