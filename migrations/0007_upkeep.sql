@@ -592,7 +592,7 @@ BEGIN
     END IF;
     noted := noted || jsonb_build_object('dead', t.dead);
     PERFORM set_config('pgwork.visits', noted::text, false);
-    IF NOT noted->'in_vain' ?| writers OR now_ms NOT BETWEEN (noted->'next_ms')::bigint AND (noted->'until_ms')::bigint THEN
+    IF (noted->'in_vain' ?| writers AND now_ms BETWEEN (noted->'next_ms')::bigint AND (noted->'until_ms')::bigint) IS NOT TRUE THEN
         RETURN false;
     END IF;
     PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
