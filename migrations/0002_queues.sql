@@ -144,7 +144,7 @@ DECLARE
     places CONSTANT text[] := '{live_job,delayed_job,dead_job,done_job}';
     states CONSTANT text[] := '{ready,delayed,dead,done}';
     q pgwork.queue := pgwork._queue(queue_purge.queue);
-    noted bigint[] := CASE WHEN current_setting('pgwork.purged', true) ~ '^[{][0-9]{1,10},[1-4],[0-9]{1,18}[}]$'
+    noted bigint[] := CASE WHEN current_setting('pgwork.purged', true) ~ '^[{][0-9]{1,9},[1-4],([0-9]{1,18}|[1-8][0-9]{18})[}]$'
                            THEN current_setting('pgwork.purged', true)::bigint[] END;
     before timestamptz;
     wanted bigint := batch;
@@ -172,7 +172,8 @@ BEGIN
                     WITH d AS (
                         DELETE FROM pgwork.live_job j
                          WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.live_job t
-                                                    WHERE t.queue = q.id AND (t.lane, t.pos) > ((at >> 58)::smallint, at & 288230376151711743) AND t.token IS NULL AND t.created_at < before
+                                                    WHERE t.queue = q.id AND (t.lane, t.pos) > ((at >> 58)::smallint, at & 288230376151711743)
+                                                      AND t.token IS NULL AND t.created_at < before
                                                     ORDER BY t.lane, t.pos LIMIT piece FOR UPDATE SKIP LOCKED))
                         RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
                     ), k AS (
