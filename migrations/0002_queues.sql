@@ -134,12 +134,42 @@ BEGIN
     RETURN CASE WHEN older_than_ms > 0 THEN clock_timestamp() - older_than_ms * interval '1 ms' ELSE 'infinity' END;
 END $$;
 
--- Piece by piece, in the order of an index. When a batch is full, the session notes how far it has come, as {queue, which table, place} in a custom
--- setting: while vacuum is held back the next call would walk over all that this one has deleted. A hint: who comes to the end begins once more.
-CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- Deletes some jobs of one of these tables, in the order of an index, and tells where that ended. A place is in live_job lane * 2^58 + pos.
+CREATE FUNCTION pgwork._purge(queue integer, place text, after bigint, batch bigint, before timestamptz, OUT n_rows bigint, OUT n_jobs bigint, OUT last bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
+BEGIN
+    IF place = 'live_job' THEN -- rows that a claim holds just now are skipped: they are as good as leased
+        WITH d AS (
+            DELETE FROM pgwork.live_job j
+             WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.live_job t
+                                        WHERE t.queue = _purge.queue AND (t.lane, t.pos) > ((after >> 58)::smallint, after & 288230376151711743)
+                                          AND t.token IS NULL AND t.created_at < before
+                                        ORDER BY t.lane, t.pos LIMIT batch FOR UPDATE SKIP LOCKED))
+            RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
+        ), k AS (
+            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = _purge.queue AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
+        )
+        SELECT count(*), coalesce(sum(d.jobs), 0), max(d.at) INTO n_rows, n_jobs, last FROM d;
+    ELSE
+        EXECUTE format('WITH d AS ('
+            '    DELETE FROM pgwork.%1$I j'
+            '     WHERE j.queue = $1 AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t'
+            '                                               WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4'
+            '                                               ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))'
+            '    RETURNING j.id, j.key'
+            '), k AS ('
+            '    DELETE FROM pgwork.unique_key u USING d WHERE u.queue = $1 AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL'
+            ') SELECT count(*), count(*), max(d.id) FROM d', place)
+           INTO n_rows, n_jobs, last USING queue, after, batch, before;
+    END IF;
+END $$;
+
+-- Piece by piece. When a batch is full, the session notes how far it has come, as {queue, which table, place} in a custom setting: while vacuum is
+-- held back the next call would walk over all that this one has deleted. A hint: who comes to the end begins once more.
+CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     places CONSTANT text[] := '{live_job,delayed_job,dead_job,done_job}';
     states CONSTANT text[] := '{ready,delayed,dead,done}';
@@ -149,10 +179,7 @@ DECLARE
     before timestamptz;
     wanted bigint := batch;
     piece bigint;
-    at bigint; -- a place; in live_job lane * 2^58 + place
-    n_rows bigint;
-    n_jobs bigint;
-    last bigint;
+    went record;
     gone bigint := 0;
 BEGIN
     PERFORM pgwork._refuse_unless(state = 'all' OR state = ANY (states), 'state', state, 'ready, delayed, dead, done or all'),
@@ -165,41 +192,17 @@ BEGIN
     LOOP
         FOR i IN coalesce(noted[2], 1) .. 4 LOOP
             CONTINUE WHEN state NOT IN ('all', states[i]);
-            at := CASE WHEN noted[2] = i THEN noted[3] ELSE 0 END;
+            SELECT CASE WHEN noted[2] = i THEN noted[3] ELSE 0 END AS last INTO went;
             LOOP
                 piece := least(wanted, 10000);
-                IF i = 1 THEN -- rows that a claim holds just now are skipped: they are as good as leased
-                    WITH d AS (
-                        DELETE FROM pgwork.live_job j
-                         WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.live_job t
-                                                    WHERE t.queue = q.id AND (t.lane, t.pos) > ((at >> 58)::smallint, at & 288230376151711743)
-                                                      AND t.token IS NULL AND t.created_at < before
-                                                    ORDER BY t.lane, t.pos LIMIT piece FOR UPDATE SKIP LOCKED))
-                        RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
-                    ), k AS (
-                        DELETE FROM pgwork.unique_key u USING d WHERE u.queue = q.id AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
-                    )
-                    SELECT count(*), coalesce(sum(d.jobs), 0), max(d.at) INTO n_rows, n_jobs, last FROM d;
-                ELSE
-                    EXECUTE format('WITH d AS ('
-                        '    DELETE FROM pgwork.%1$I j'
-                        '     WHERE j.queue = $1 AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t'
-                        '                                               WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4'
-                        '                                               ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))'
-                        '    RETURNING j.id, j.key'
-                        '), k AS ('
-                        '    DELETE FROM pgwork.unique_key u USING d WHERE u.queue = $1 AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL'
-                        ') SELECT count(*), count(*), max(d.id) FROM d', places[i])
-                       INTO n_rows, n_jobs, last USING q.id, at, piece, before;
-                END IF;
-                gone := gone + n_jobs;
-                wanted := wanted - n_rows;
-                at := last;
+                SELECT * INTO went FROM pgwork._purge(q.id, places[i], went.last, piece, before);
+                gone := gone + went.n_jobs;
+                wanted := wanted - went.n_rows;
                 IF wanted = 0 THEN
-                    PERFORM set_config('pgwork.purged', ARRAY[q.id, i, at]::text, false);
+                    PERFORM set_config('pgwork.purged', ARRAY[q.id, i, went.last]::text, false);
                     EXIT over;
                 END IF;
-                EXIT WHEN n_rows < piece;
+                EXIT WHEN went.n_rows < piece;
             END LOOP;
         END LOOP;
         EXIT WHEN noted IS NULL;

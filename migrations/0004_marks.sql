@@ -99,6 +99,17 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The ids of transactions that have written to a relation, or are about to. (A join of the view with itself would be a nested loop here.)
+CREATE FUNCTION pgwork._writers(place regclass) RETURNS xid[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN ARRAY(SELECT unnest(array_agg(l.transactionid) FILTER (WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'))
+                   FROM pg_locks l
+                  GROUP BY l.virtualtransaction
+                 HAVING bool_or(l.relation = place AND l.mode = 'RowExclusiveLock'
+                                AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())));
+END $$;
+
 -- A straggler is a job below the marks: its transaction drew its place, and committed when later ones had been claimed. Who
 -- brings stragglers was running when they were passed. So what is not ready below the heads of a survey by the time of the next
 -- one never will be, but for transactions that ran at both: up to there is the floor. These are watched: when one has finished, all from where
@@ -208,13 +219,7 @@ BEGIN
       FROM unnest(running) r (x) LEFT JOIN unnest(last.slow, last.lows) s (x, low) ON s.x = r.x
      WHERE r.x < last.ends;
     IF new.slow <> '{}' THEN
-        -- Who does not hold the sequence has drawn no place yet. (A join of the view with itself would be a nested loop here.)
-        SELECT array_agg(x) INTO writers
-          FROM (SELECT unnest(array_agg(l.transactionid) FILTER (WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock')) AS x
-                  FROM pg_locks l
-                 GROUP BY l.virtualtransaction
-                HAVING bool_or(l.relation = 'pgwork.place'::regclass AND l.mode = 'RowExclusiveLock'
-                               AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))) w;
+        writers := pgwork._writers('pgwork.place'); -- who does not hold the sequence has drawn no place yet
         -- But who has finished since the look at the jobs holds nothing any more, and that look has not seen what it brought.
         SELECT array_agg(CASE WHEN s.x::xid = ANY (writers) OR pg_xact_status(s.x) IS DISTINCT FROM 'in progress' THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
           FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);

@@ -489,6 +489,23 @@ BEGIN
                     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 END $$;
 
+-- How full each of these tables is, as far as the server has counted, and how often vacuum has been through.
+CREATE FUNCTION pgwork._fill() RETURNS TABLE (place regclass, bytes bigint, live bigint, dead bigint, visits bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+    SELECT c, pg_total_relation_size(c), pg_stat_get_live_tuples(c), pg_stat_get_dead_tuples(c), pg_stat_get_vacuum_count(c) + pg_stat_get_autovacuum_count(c)
+      FROM unnest(pgwork._passages()) c;
+END $$;
+
+-- Vacuum's own lock. It may be there already, in vain: if it is automatic, it gives way to who has waited for deadlock_timeout.
+CREATE FUNCTION pgwork._take_vacuums_lock(place regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
+    EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', place);
+END $$;
+
 -- When compact() may come again, whoever calls it: ms * 8, and how often it was in vain. A sequence, so that a call that is cancelled has left
 -- its trace, too.
 CREATE UNLOGGED SEQUENCE pgwork.compact_pause AS bigint MINVALUE 0;
@@ -516,13 +533,11 @@ BEGIN
         RETURN NULL;
     END IF;
     FOR place, bytes, swept IN
-        SELECT t.place, t.bytes, t.swept
-          FROM (SELECT c AS place, pg_total_relation_size(c) AS bytes, pg_stat_get_live_tuples(c) AS live, pg_stat_get_dead_tuples(c) AS dead,
-                       pg_stat_get_dead_tuples(c) <= most AND pg_stat_get_vacuum_count(c) + pg_stat_get_autovacuum_count(c) > 0 AS swept
-                  FROM unnest(pgwork._passages()) c) t
-         WHERE t.bytes >= from_mb * 1048576 AND t.live <= most
-           AND (mb IS NOT NULL OR CASE WHEN t.bytes < 4294967296 THEN t.dead >= 32 * t.live ELSE t.swept END)
-         ORDER BY t.bytes DESC
+        SELECT f.place, f.bytes, s.swept
+          FROM pgwork._fill() f CROSS JOIN LATERAL (SELECT f.dead <= most AND f.visits > 0 AS swept) s
+         WHERE f.bytes >= from_mb * 1048576 AND f.live <= most
+           AND (mb IS NOT NULL OR CASE WHEN f.bytes < 4294967296 THEN f.dead >= 32 * f.live ELSE s.swept END)
+         ORDER BY f.bytes DESC
     LOOP
         PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
         inside := pgwork._inside(place);
@@ -540,10 +555,7 @@ BEGIN
     ELSIF pgwork._dumped() THEN
         RETURN 0;
     END IF;
-    -- Vacuum may be there already, in vain. If it is automatic, it gives way to who has waited for deadlock_timeout. This lock
-    -- waits alone; behind that of _renew() everybody does.
-    PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
-    EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', place);
+    PERFORM pgwork._take_vacuums_lock(place); -- who waits for this one waits alone; behind that of _renew() everybody does
     PERFORM set_config('lock_timeout', '100', true);
     EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864, $3, $4)', place)
       USING place, most, CASE WHEN mb IS NULL THEN 2000 END, swept;
@@ -557,20 +569,18 @@ END $$;
 
 -- Who has written to a table and stays keeps it from getting a new file, and holds back vacuum, too: but autovacuum comes as often as it may, and
 -- reads gigabytes from the disk each time, to remove nothing. So when a visit was in vain, and somebody like that was there from before its
--- beginning, the next ones are sent away until he is gone, for half an hour at most. (Autovacuum gives way to who has waited for its lock for
--- deadlock_timeout; a VACUUM by hand does not, and is left alone.) What is known of the largest table is noted in a custom setting: how often
--- vacuum has been through, how many rows were dead at the last look, who was `inside` when it had last been through, and whose being there makes
--- it come in vain.
+-- beginning, the next ones are sent away until he is gone, for half an hour at most. (A VACUUM by hand does not give way, and is left
+-- alone.) What is known of the largest table is noted in a custom setting: how often vacuum has been through, how many rows were dead at the last
+-- look, who was `inside` when it had last been through, and whose being there makes it come in vain.
 CREATE FUNCTION pgwork._send_vacuum_away(from_bytes bigint) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     now_ms CONSTANT bigint := extract(epoch FROM clock_timestamp()) * 1000;
     noted jsonb;
     t record;
     writers text[];
 BEGIN
-    SELECT c AS place, pg_stat_get_vacuum_count(c) + pg_stat_get_autovacuum_count(c) AS visits, pg_stat_get_dead_tuples(c) AS dead INTO t
-      FROM unnest(pgwork._passages()) c WHERE pg_total_relation_size(c) >= from_bytes ORDER BY pg_total_relation_size(c) DESC LIMIT 1;
+    SELECT f.place, f.visits, f.dead INTO t FROM pgwork._fill() f WHERE f.bytes >= from_bytes ORDER BY f.bytes DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -579,10 +589,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN
         NULL;
     END;
-    writers := ARRAY(SELECT l.virtualtransaction FROM pg_locks l WHERE l.pid IS DISTINCT FROM pg_backend_pid() GROUP BY l.virtualtransaction
-                     HAVING bool_or(l.relation = t.place AND l.mode = 'RowExclusiveLock'
-                                    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
-                        AND bool_or(l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'));
+    writers := pgwork._writers(t.place);
     IF noted->>'place' IS DISTINCT FROM t.place::text THEN
         noted := jsonb_build_object('place', t.place, 'visits', t.visits, 'inside', '{}'::text[], 'in_vain', '{}'::text[], 'next_ms', 0);
     ELSIF t.visits <> (noted->'visits')::bigint THEN
@@ -595,8 +602,7 @@ BEGIN
     IF (noted->'in_vain' ?| writers AND now_ms BETWEEN (noted->'next_ms')::bigint AND (noted->'until_ms')::bigint) IS NOT TRUE THEN
         RETURN false;
     END IF;
-    PERFORM set_config('lock_timeout', (500 + (SELECT s.setting::integer FROM pg_settings s WHERE s.name = 'deadlock_timeout'))::text, true);
-    EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', t.place);
+    PERFORM pgwork._take_vacuums_lock(t.place);
     RETURN true;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     PERFORM set_config('pgwork.visits', (noted || jsonb_build_object('next_ms', now_ms + 60000))::text, false);
