@@ -63,6 +63,7 @@ BEGIN
             EXIT WHEN FOUND;
             SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = _put.key;
             CONTINUE WHEN NOT FOUND; -- freed in between
+            PERFORM pgwork._refuse_outdated(); -- else its job could seem to be gone
             waits := EXISTS (SELECT FROM pgwork._find(q.id, taken.id) f WHERE NOT f.leased)
                   OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = taken.id);
             IF taken.free_after <= clock_timestamp() OR taken.while_ready AND NOT waits THEN
@@ -236,11 +237,13 @@ BEGIN
     RETURN job;
 END $$;
 
-CREATE FUNCTION pgwork._check_length(n integer, name text, length integer) RETURNS void
+CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF length NOT IN (1, n) THEN
-        PERFORM pgwork._refuse(name, length || ' elements', 'NULL, 1 or ' || n || ' elements');
+    IF cardinality(given) NOT IN (1, n) THEN
+        PERFORM pgwork._refuse(name, cardinality(given) || ' elements', 'NULL, 1 or ' || n || ' elements');
+    ELSIF array_ndims(given) > 1 OR array_lower(given, 1) <> 1 THEN
+        PERFORM pgwork._refuse(name, 'an array with the bounds ' || array_dims(given), 'one dimension that begins with 1');
     END IF;
 END $$;
 
@@ -297,11 +300,11 @@ BEGIN
         RETURN;
     END IF;
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys) > 0 THEN
-        PERFORM pgwork._check_length(n, 'kinds', cardinality(kinds)), pgwork._check_length(n, 'bodies', cardinality(bodies)),
-                pgwork._check_length(n, 'priorities', cardinality(priorities)), pgwork._check_length(n, 'run_ats', cardinality(run_ats)),
-                pgwork._check_length(n, 'delays_ms', cardinality(delays_ms)), pgwork._check_length(n, 'max_attempts', cardinality(max_attempts)),
-                pgwork._check_length(n, 'leases_ms', cardinality(leases_ms)), pgwork._check_length(n, 'tags', cardinality(tags)),
-                pgwork._check_length(n, 'keys', cardinality(keys));
+        PERFORM pgwork._check_length(n, 'kinds', kinds), pgwork._check_length(n, 'bodies', bodies),
+                pgwork._check_length(n, 'priorities', priorities), pgwork._check_length(n, 'run_ats', run_ats),
+                pgwork._check_length(n, 'delays_ms', delays_ms), pgwork._check_length(n, 'max_attempts', max_attempts),
+                pgwork._check_length(n, 'leases_ms', leases_ms), pgwork._check_length(n, 'tags', tags),
+                pgwork._check_length(n, 'keys', keys);
     END IF;
     IF keys IS NOT NULL OR key_scope IS DISTINCT FROM 'unfinished' OR key_policy IS DISTINCT FROM 'skip' THEN
         PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
@@ -401,6 +404,7 @@ DECLARE
     one bigint;
     place record;
     gone record;
+    misses integer;
 BEGIN
     -- In the order in which everybody locks jobs: rows by token, then packs. Else two that take the same jobs could wait for each other.
     FOR one IN
@@ -409,6 +413,7 @@ BEGIN
          ORDER BY f.lane = 31, f.pos, f.lane, u.id, u.i
     LOOP
         id := one;
+        misses := 0;
         LOOP
             status := 'gone';
             gone := NULL;
@@ -425,10 +430,12 @@ BEGIN
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL;
                 status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
             ELSIF FOUND AND place.bundle THEN
+                -- The lock first, then a look of its own: where the job stands may have changed while we waited.
+                PERFORM FROM pgwork.live_job j WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.jobs IS NOT NULL FOR UPDATE;
                 SELECT one AS id, j.created_at, (j.lane / 2)::smallint AS priority, j.attempt, j.all_kinds[i] AS kind, NULL::text AS key, NULL::text[] AS tags,
                        j.all_payloads[i] AS payload, j.jobs, i INTO gone
                   FROM pgwork.live_job j CROSS JOIN LATERAL (SELECT array_position(j.all_ids, one) AS i OFFSET 0) i
-                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.jobs IS NOT NULL AND one = ANY (j.all_ids) FOR UPDATE OF j;
+                 WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.jobs IS NOT NULL AND one = ANY (j.all_ids);
                 status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
                 IF status = 'gone' THEN
                     NULL;
@@ -451,10 +458,11 @@ BEGIN
                 status := CASE WHEN FOUND THEN 'cancelled' ELSE 'gone' END;
             END IF;
             EXIT WHEN status <> 'gone';
-            -- Claimed or moved while we waited for its row? One snapshot of all places tells.
+            -- Claimed or moved while we waited for its row? Each place is looked at with a snapshot of its own, and a job could go
+            -- from one to the other between two of them: so it is gone when two rounds have not met it.
             PERFORM pgwork._refuse_outdated();
-            EXIT WHEN NOT EXISTS (SELECT FROM pgwork._find(q.id, one))
-                  AND NOT EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = one);
+            misses := CASE WHEN EXISTS (SELECT FROM pgwork._find(q.id, one)) THEN 0 ELSE misses + 1 END;
+            EXIT WHEN misses > 1;
         END LOOP;
         IF status = 'cancelled' THEN
             DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id AND u.free_after IS NULL;

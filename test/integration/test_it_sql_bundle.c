@@ -234,6 +234,32 @@ void test_a_cancel_meets_a_claim_of_the_bundle(void)
     }
 }
 
+/* Where a job stands in its bundle may change while one waits for the row. */
+TEST_CASE(50)
+TEST_CASE(100)
+void test_a_cancel_meets_another_one(int second)
+{
+    PGconn *c = kit_open();
+    const long long first = fill(c, 1, 100, 0);
+
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING(
+        "cancelled", kit_text(a, "SELECT status FROM pgwork.cancel('q', '{%lld}')", first + 9));
+    kit_send(b, "SELECT status FROM pgwork.cancel('q', '{%lld}')", first + second - 1);
+    kit_blocked(b, c);
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("cancelled", kit_answer(b));
+    TEST_ASSERT_EQUAL_STRING(
+        "98 0 t", kit_text(a,
+                           "SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE payload::int IN"
+                           " (10, %d)), (SELECT jobs = cardinality(all_ids) FROM pgwork.live_job))"
+                           " FROM pgwork.job",
+                           second));
+    TEST_ASSERT_EQUAL_INT(98, claim_rest(a, 98));
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(98, kit_number(a, "SELECT reaped FROM pgwork.maintain()"));
+}
+
 void test_purge_drop_and_the_switch(void)
 {
     fill(a, 1, 150, 0);

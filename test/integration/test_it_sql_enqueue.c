@@ -747,6 +747,18 @@ void test_text_that_is_no_json_makes_no_job(void)
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
 
+/* One element for all is the first one, wherever an array of SQL begins to count. */
+void test_arrays_of_other_shapes_are_refused(void)
+{
+    kit_refused(a, "PW001", "kinds|[0:0]",
+                "SELECT pgwork.enqueue_many('q', '{1,2,3}', kinds => '[0:0]={mail}')");
+    kit_refused(a, "PW001", "keys|[1:1][1:1]",
+                "SELECT pgwork.enqueue_many('q', '{1,2,3}', keys => '{{k}}')");
+    kit_refused(a, "PW001", "delays_ms|[2:4]",
+                "SELECT pgwork.enqueue_many('q', '{1,2,3}', delays_ms => '[2:4]={1,2,3}')");
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+}
+
 void test_unknown_and_draining_queues(void)
 {
     kit_do(a, "SELECT pgwork.setting('implicit_queues', 'off')");
