@@ -90,7 +90,7 @@ BEGIN
         SELECT p.ids INTO there FROM pgwork.pack p
          WHERE p.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = _finish_pack.queue AND t.retention_ms = 0)
            AND p.number = place AND p.token = _finish_pack.token AND cardinality(p.ids) = cardinality(_finish_pack.ids) AND p.ids <> there;
-        IF (ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1)) IS NOT TRUE THEN
+        IF NOT FOUND OR (ARRAY(SELECT u FROM unnest(there) u ORDER BY 1) = ARRAY(SELECT u FROM unnest(ids) u ORDER BY 1)) IS NOT TRUE THEN
             RETURN NULL;
         END IF;
     END LOOP;
@@ -197,7 +197,7 @@ DECLARE
     gone record;
 BEGIN
     IF number & 31 = 31 THEN
-        one_pack := outputs IS NULL AND tokens[1] = ALL (tokens) AND cardinality(tokens) IN (1, cardinality(ids));
+        one_pack := outputs IS NULL AND ids <> '{}' AND tokens[1] = ALL (tokens) AND cardinality(tokens) IN (1, cardinality(ids));
         IF one_pack THEN
             accepted := pgwork._finish_pack(queue, ids, tokens[1]);
             IF accepted IS NOT NULL THEN

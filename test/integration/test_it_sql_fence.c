@@ -231,6 +231,15 @@ void test_lists_of_unequal_length_and_nulls_do_nothing(void)
         kit_refused(a, "PW001", "tokens|one for each id|or one for all",
                     "SELECT pgwork.%s('q', '{%lld,%lld,%lld}', '{%s,%s}'%s)", verbs[i].name, job.id,
                     job.id, job.id, job.token, job.token, verbs[i].more);
+    kit_do(a, "SET statement_timeout = '10s'"); /* a pack's token, and no jobs of it */
+    for (int i = 0; i < VERBS; i++) {
+        static const char pack[] = "00000000-0000-001f-0000-000000000000";
+
+        kit_refused(a, "PW001", "tokens", "SELECT pgwork.%s('q', '{}', '{%s}'%s)", verbs[i].name,
+                    pack, verbs[i].more);
+        kit_refused(a, "PW001", "tokens", "SELECT pgwork.%s('q', NULL, '{%s}'%s)", verbs[i].name,
+                    pack, verbs[i].more);
+    }
     kit_refused(a, "PW001", "outputs", "SELECT pgwork.complete('q', '{%lld}', '{%s}', '{1,2}')",
                 job.id, job.token);
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q"));
