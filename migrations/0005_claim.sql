@@ -284,7 +284,7 @@ BEGIN
                 through := pgwork._turn(queues[1], n, until, NULL);
             END IF;
         END IF;
-        IF crowded THEN
+        IF crowded OR done_ids <> '{}' THEN -- either may have waited
             until := clock_timestamp();
             now_ms := date_part('epoch', until) * 1000;
         END IF;

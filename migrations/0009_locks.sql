@@ -107,7 +107,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     number bigint;
 BEGIN
-    IF shared THEN
+    IF shared AND current_setting('transaction_isolation') = 'read committed' THEN -- else it could be a number from before an exclusive holder
         SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name AND t.shared;
         IF FOUND THEN
             RETURN number;

@@ -317,6 +317,64 @@ void test_a_stale_snapshot_never_finishes_a_job_of_another(void)
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
 }
 
+/* The key's row is visible and its job is not: that must not look like a job that was claimed. */
+void test_a_taken_key_is_not_free_to_a_snapshot_from_before_a_new_file(void)
+{
+    PGconn *b = kit_open();
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', key => 'k', key_scope => 'ready')");
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_renew(b, "live_job", false);
+    TEST_ASSERT_EQUAL_STRING(
+        "40001", kit_state(a, "SELECT pgwork.enqueue('q', '2', key => 'k', key_scope => 'ready')"));
+    kit_do(a, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING(
+        "exists",
+        kit_text(a,
+                 "SELECT outcome FROM pgwork.enqueue('q', '2', key => 'k', key_scope => 'ready')"));
+}
+
+/* A shared holder's fence is above that of any exclusive holder before, whatever the snapshot. */
+void test_a_shared_lock_never_has_a_fence_from_before_an_exclusive_one(void)
+{
+    PGconn *b = kit_open();
+    long long before, exclusive;
+
+    before = kit_number(b, "SELECT pgwork.lock_acquire('fence', true)");
+    kit_do(b, "SELECT pgwork.lock_release('fence', true)");
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+    exclusive = kit_number(b, "SELECT pgwork.lock_acquire_xact('fence')");
+    TEST_ASSERT_GREATER_THAN_INT64(before, exclusive);
+    TEST_ASSERT_EQUAL_STRING("40001",
+                             kit_state(a, "SELECT pgwork.lock_acquire_xact('fence', true)"));
+    kit_do(a, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ");
+    TEST_ASSERT_GREATER_THAN_INT64(exclusive,
+                                   kit_number(a, "SELECT pgwork.lock_acquire_xact('fence', true)"));
+    kit_do(a, "COMMIT");
+}
+
+/* What is done may have to wait for somebody who holds it; the lease of what comes begins then. */
+void test_a_claim_that_had_to_wait_hands_out_whole_leases(void)
+{
+    PGconn *b = kit_open(), *c = kit_open();
+    struct took job;
+
+    kit_put(c, "q");
+    kit_put(c, "q");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT pgwork.cancel('q', '{%lld}')", job.id);
+    kit_set_short(a, "NULL");
+    kit_send(a,
+             "SELECT lease_until - clock_timestamp() > interval '59 s' FROM"
+             " pgwork.claim('{q}', 5, 'w', 60000, '{%lld}', '{%s}') WHERE attempt > 0",
+             job.id, job.token);
+    kit_blocked(a, c);
+    kit_sleep_ms(1500);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("t", kit_answer(a));
+}
+
 void test_complete_joins_the_callers_transaction(void)
 {
     struct took job;
