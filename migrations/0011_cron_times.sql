@@ -229,7 +229,7 @@ BEGIN
             EXIT WHEN get_bit(e.day, extract(day FROM d)::integer) = 1 OR get_bit(e.weekday, extract(dow FROM d)::integer) = 1;
             d := d + 1;
         END IF;
-        IF d > t + interval '41 years' THEN
+        IF (d <= t + interval '41 years') IS NOT TRUE THEN
             RAISE EXCEPTION 'no time matches' USING ERRCODE = 'PW001';
         END IF;
     END LOOP;
@@ -326,11 +326,18 @@ BEGIN
     PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
 END $$;
 
+-- Whether there is such a zone, the server says.
+CREATE FUNCTION pgwork._check_zone(zone text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(zone IS NOT NULL, 'zone', zone, 'a time zone, for example Europe/Berlin');
+END $$;
+
 CREATE FUNCTION pgwork.cron_next(expression text, zone text DEFAULT 'UTC', after timestamptz DEFAULT clock_timestamp(),
     anchor timestamptz DEFAULT '1970-01-01 UTC') RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor), pgwork._check_zone(zone);
     RETURN pgwork._cron_after(pgwork._cron_parse(expression), zone, after, anchor);
 END $$;
 
@@ -341,7 +348,7 @@ DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     ahead interval;
 BEGIN
-    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor), pgwork._check_zone(zone);
     PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
     at := after;
     FOR i IN 1 .. n LOOP

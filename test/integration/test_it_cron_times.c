@@ -478,3 +478,21 @@ void test_both_parsers_agree(void)
     }
     TEST_ASSERT_TRUE(read > 3000 && refused > 3000);
 }
+
+static void refused_for_its_zone(const char *sql)
+{
+    PGresult *r;
+
+    PQclear(PQexec(pgtemp_conn(), "SET statement_timeout = '10s'"));
+    r = PQexec(pgtemp_conn(), sql);
+    TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
+    TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), "zone"));
+    PQclear(r);
+    PQclear(PQexec(pgtemp_conn(), "RESET statement_timeout"));
+}
+
+void test_no_zone_is_refused(void)
+{
+    refused_for_its_zone("SELECT pgwork.cron_next('0 0 * * *', NULL)");
+    refused_for_its_zone("SELECT * FROM pgwork.cron_times('0 0 * * *', NULL)");
+}
