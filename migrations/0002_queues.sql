@@ -202,7 +202,7 @@ BEGIN
                     PERFORM set_config('pgwork.purged', ARRAY[q.id, i, went.last]::text, false);
                     EXIT over;
                 END IF;
-                EXIT WHEN went.n_rows < piece;
+                EXIT WHEN went.n_rows = 0; -- fewer than asked for may have been changed just now, and go on behind
             END LOOP;
         END LOOP;
         EXIT WHEN noted IS NULL;
@@ -248,6 +248,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(depth.queue);
     packed bigint;
+    seen record;
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for exact counts');
     SELECT least(coalesce(sum(s.n), 0), at_most)::bigint INTO packed
@@ -261,13 +262,16 @@ BEGIN
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
     -- The head of each lane is its oldest. Nothing ready lies below the floors of the last survey, but for what transactions bring that
-    -- were slow then, and what is to be swept (0004_marks.sql).
+    -- were slow then, and what is to be swept (0004_marks.sql). A standby has no surveys: the table is unlogged.
+    SELECT NULL::bigint[] AS floors, NULL::bigint AS low INTO seen;
+    IF NOT pg_is_in_recovery() THEN
+        SELECT s.floors, (SELECT min(low) FROM unnest(s.lows || s.froms) low) AS low INTO seen
+          FROM pgwork.survey s WHERE s.queue = q.id ORDER BY s.period DESC LIMIT 1;
+    END IF;
     SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.created_at)) * 1000)::bigint) INTO oldest_ms
       FROM generate_series(0, 19) l
-      LEFT JOIN (SELECT s.floors, (SELECT min(low) FROM unnest(s.lows || s.froms) low) AS low
-                   FROM pgwork.survey s WHERE s.queue = q.id ORDER BY s.period DESC LIMIT 1) s ON true
      CROSS JOIN LATERAL (SELECT j.created_at FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(least(s.floors[l + 1], s.low), 0) AND j.token IS NULL
+                          WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(least(seen.floors[l + 1], seen.low), 0) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h;
     oldest_ms := coalesce(oldest_ms, 0);
     PERFORM pgwork._refuse_outdated();
