@@ -387,8 +387,11 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     PERFORM pgwork._sema_check_permits(permits);
-    INSERT INTO pgwork.semaphore AS t (name, permits) VALUES (sema_create.name, sema_create.permits) ON CONFLICT DO NOTHING RETURNING t.* INTO s;
-    IF FOUND THEN
+    -- Looked for first: an INSERT that finds it there has used up a number, and every machine calls this at its start.
+    IF NOT EXISTS (SELECT FROM pgwork.semaphore t WHERE t.name = sema_create.name) THEN
+        INSERT INTO pgwork.semaphore AS t (name, permits) VALUES (sema_create.name, sema_create.permits) ON CONFLICT DO NOTHING RETURNING t.* INTO s;
+    END IF;
+    IF s.id IS NOT NULL THEN
         INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, s.permits) g;
         RETURN;
     END IF;
@@ -408,6 +411,9 @@ BEGIN
     PERFORM pgwork._sema_check_permits(permits);
     PERFORM pg_advisory_xact_lock(pgwork._lock('sema.gate', s.id));
     UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the semaphore was dropped' USING ERRCODE = 'PW003';
+    END IF;
     INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, sema_resize.permits) g ON CONFLICT DO NOTHING;
     PERFORM pgwork._permits_of_the_dead(s.id);
     DELETE FROM pgwork.permit p
@@ -459,10 +465,10 @@ COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has i
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
 COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before.';
 COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced.';
-COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none, without waiting. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
+COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: who takes several waits for the ends of the transactions that have just taken some. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
 COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a token end ttl_ms from now; returns when. NULL: their time was over, they are lost.';
-COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now.';
+COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now. A session''s permits are free at once, also if the transaction is rolled back.';
 COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, how many are out, how many sessions wait; of one semaphore or all.';
 COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are out; pid: they end with that session.';

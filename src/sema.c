@@ -175,15 +175,15 @@ static pgw_status sema_leave(sema_wait *w, pgw_status st)
 {
     const pgw__param params[] = {P_TEXT(w->name), P_END};
     const pgw__call call = {.sql = PGW__SQL_SEMA_LEAVE, .params = params};
-    char message[512], hint[512];
+    pgw__story story;
 
     if (st == PGW_OK || st == PGW_EPOOLED || (st == PGW_ELOCKED && !w->turn) ||
         w->epoch != pgw__pq_epoch(w->h) || pgw__pq_look(w->h) != PGW_OK)
         return st;
-    pgw__text_copy(message, sizeof(message), pgw__pq_error_message(w->h));
-    pgw__text_copy(hint, sizeof(hint), pgw__pq_error_hint(w->h));
+    pgw__pq_keep_story(w->h, &story);
     if (pgw__pq_call(w->h, &call) != PGW_OK) pgw__pq_drop(w->h);
-    return pgw__pq_fail(w->h, st, message, hint);
+    pgw__pq_tell(w->h, &story);
+    return st;
 }
 
 static int64_t sema_least(int64_t a, int64_t b)
@@ -223,7 +223,7 @@ static pgw_status sema_wait_in_line(sema_wait *w, int64_t deadline)
                                          sema_least(w->next_ms, sema_jitter(poll_ms))),
                               -1);
             if (st == PGW_EMPTY || st == PGW_ECONN) st = PGW_OK;
-        } else if (pgw_stop_count(pgw__pq_stop(w->h)) > 0) {
+        } else if (pgw__pq_stopped(w->h)) {
             st = pgw__pq_fail(w->h, PGW_ECANCELED, NULL, NULL);
         }
     }
@@ -271,10 +271,10 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
         st = pgw__check_int(h, "opts->timeout_ms", o->timeout_ms, -1, SEMA_WAIT_MAX_MS);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->ttl_ms", o->ttl_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
-    if (st == PGW_OK) st = pgw__check_holder(h, &o->holder, o->holder, holder);
-    if (st == PGW_OK && o->timeout_ms != 0 && pgw__pq_armed(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "a wait for permits cannot be armed by pgw_async()",
-                          "acquire with timeout_ms 0 and repeat it when your loop says so");
+    if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
+    if (st == PGW_OK && o->timeout_ms != 0)
+        st =
+            pgw__check_unarmed(h, "acquire with timeout_ms 0 and repeat it when your loop says so");
     if (st == PGW_OK) st = sema_check_txn(h);
     return st;
 }
@@ -335,7 +335,8 @@ pgw_status pgw_sema_extend(pgw *h, const char *name, pgw_token token, int64_t tt
 pgw_status pgw_sema_release(pgw *h, const char *name, pgw_token token)
 {
     unsigned char packed[16];
-    const pgw__param params[] = {P_TEXT(name), P_UUID(packed), P_END};
+    const bool alone = h != NULL && !pgw__pq_in_txn(h);
+    const pgw__param params[] = {P_TEXT(name), P_UUID(packed), P_BOOL(alone), P_END};
 
     sema_pack(packed, token);
     return sema_keep(h, PGW__SQL_SEMA_RELEASE, name, params);

@@ -211,6 +211,49 @@ void test_what_callers_may_not_pass(void)
     pgw_close(h);
 }
 
+void test_one_that_is_there_uses_no_number_up(void)
+{
+    static const char last[] =
+        "SELECT pg_sequence_last_value(pg_get_serial_sequence('pgwork.semaphore', 'id')::regclass)";
+    pgw *h = opened();
+    int64_t number;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "again", 3));
+    number = ask(h, last);
+    TEST_ASSERT_GREATER_THAN_INT64(0, number);
+    for (int i = 0; i < 5; i++) expect(h, PGW_OK, pgw_sema_create(h, "again", 3));
+    expect(h, PGW_EEXISTS, pgw_sema_create(h, "again", 4));
+    TEST_ASSERT_EQUAL_INT64(number, ask(h, last));
+    expect(h, PGW_OK, pgw_sema_drop(h, "again", false));
+    pgw_close(h);
+}
+
+void test_a_resize_that_meets_a_drop_leaves_nothing(void)
+{
+    PGconn *dropper = pgtemp_connect(), *sizer = pgtemp_connect();
+    pgw *h = opened();
+    PGresult *r;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "doomed", 1));
+    PQclear(PQexec(dropper, "BEGIN"));
+    PQclear(PQexec(dropper, "SELECT pgwork.sema_drop('doomed')"));
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(sizer, "SELECT pgwork.sema_resize('doomed', 5)"));
+    while (ask(h,
+               "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query LIKE "
+               "'%sema_resize(''doomed%'") != 1)
+        poll(NULL, 0, 10);
+    PQclear(PQexec(dropper, "COMMIT"));
+    r = PQgetResult(sizer);
+    TEST_ASSERT_EQUAL_STRING("PW003", PQresultErrorField(r, PG_DIAG_SQLSTATE));
+    PQclear(r);
+    TEST_ASSERT_EQUAL_INT64(0,
+                            ask(h, "SELECT count(*) FROM pgwork.permit p WHERE NOT EXISTS (SELECT "
+                                   "FROM pgwork.semaphore s WHERE s.id = p.semaphore)"));
+    PQfinish(dropper);
+    PQfinish(sizer);
+    pgw_close(h);
+}
+
 void test_any_text_is_a_name(void)
 {
     static const char *const names[] = {"'",        "'; DROP TABLE pgwork.permit; --", "\"", "\\",

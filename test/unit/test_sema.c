@@ -6,6 +6,7 @@
 #include "check.h"
 #include "clock.h"
 #include "conf.h"
+#include "json.h"
 #include "log.h"
 #include "mem.h"
 #include "mock_pq.h"
@@ -14,7 +15,6 @@
 #include "fakepq.h"
 
 TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/stop.c")
 TEST_SOURCE_FILE("src/sema.c")
 
 #define TOKEN "00000000-0000-4001-89ab-cdef01234567"
@@ -48,11 +48,6 @@ static void the_drop(pgw *h, int n)
 static bool the_in_txn(const pgw *h, int n)
 {
     return session.in_txn;
-}
-
-static pgw_stop *the_stop(const pgw *h, int n)
-{
-    return NULL;
 }
 
 static const char *the_empty(const pgw *h, int n)
@@ -92,7 +87,6 @@ void setUp(void)
     pgw__pq_look_Stub(the_look);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
-    pgw__pq_stop_Stub(the_stop);
     pgw__pq_sqlstate_Stub(the_empty);
     pgw__pq_error_message_Stub(the_message);
     pgw__pq_error_hint_Stub(the_empty);
