@@ -4,8 +4,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NAME_DEPTH_MAX 1000
-
 /* The character at p, of at most n bytes: its size, and its code point in *cp; 0 when it is not
  * well-formed UTF-8 (Unicode 15, table 3-7). */
 static size_t name_utf8_char(const unsigned char *p, size_t n, uint32_t *cp)
@@ -99,34 +97,6 @@ const char *pgw__schema_fault(const char *text)
     return NULL;
 }
 
-/* Looks only for what the server would refuse late or dearly; whether it is JSON, the server knows.
- */
-const char *pgw__json_fault(const char *text, size_t max)
-{
-    const char *fault = pgw__text_fault(text, max);
-    bool in_string = false;
-    int depth = 0;
-
-    if (fault != NULL) return fault;
-    if (text[strspn(text, " \t\r\n")] == '\0') return "is empty";
-    for (const char *p = text; *p != '\0'; p++) {
-        if (*p == '"') {
-            in_string = !in_string;
-        } else if (in_string) {
-            if (*p != '\\') continue;
-            p++; /* what is escaped means nothing more, a second backslash neither */
-            if (*p == '\0') break;
-            if (strncmp(p, "u0000", 5) == 0)
-                return "has a \\u0000 escape, which PostgreSQL cannot store";
-        } else if (*p == '[' || *p == '{') {
-            if (++depth > NAME_DEPTH_MAX) return "is nested deeper than 1000 levels";
-        } else if (*p == ']' || *p == '}') {
-            depth--;
-        }
-    }
-    return NULL;
-}
-
 static int name_hex(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -166,4 +136,22 @@ void pgw__text_copy(char *to, size_t size, const char *from)
     }
     memmove(to, from, n);
     to[n] = '\0';
+}
+
+void pgw__text_mend(char *to, size_t size, const char *from)
+{
+    size_t used = 0;
+
+    while (*from != '\0') {
+        const unsigned char lead = (unsigned char)*from;
+        size_t n = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+        const bool whole = strnlen(from, n) == n && pgw__utf8_ok(from, n);
+
+        if (!whole) n = 1;
+        if (used + n >= size) break;
+        memcpy(to + used, whole ? from : "?", n);
+        used += n;
+        from += n;
+    }
+    to[used] = '\0';
 }

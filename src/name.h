@@ -20,13 +20,14 @@ const char *pgw__name_fault(const char *text, size_t max);
 const char *pgw__text_fault(const char *text, size_t max);
 /* ^[a-z_][a-z0-9_]{0,39}$, and not pg_..., so that it never needs quoting. */
 const char *pgw__schema_fault(const char *text);
-/* UTF-8, not empty, no \u0000 escape, nesting of at most 1000: the server does the rest. */
-const char *pgw__json_fault(const char *text, size_t max);
 /* 8-4-4-4-12 hexadecimal digits in either case. out is zeroed when there is a fault. */
 const char *pgw__uuid_parse(unsigned char out[16], const char *text);
 
 /* As much of the text as there is room for, cut between characters; the two may overlap. */
 void pgw__text_copy(char *to, size_t size, const char *from);
+
+/* Text that comes from anywhere, cut in the same way: what is not UTF-8 becomes '?'. */
+void pgw__text_mend(char *to, size_t size, const char *from);
 
 /* Strict; and no NUL, which no text of PostgreSQL can hold. */
 bool pgw__utf8_ok(const char *text, size_t n);

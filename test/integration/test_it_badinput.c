@@ -100,6 +100,52 @@ void test_payloads_that_are_odd_but_json(void)
     }
 }
 
+/* Of texts that are nearly JSON, the library takes those that the server takes. */
+void test_the_library_and_the_server_agree_about_json(void)
+{
+    static const char *const seeds[] = {
+        "{\"a\": [1, -2.5e+3, true, null], \"b\\n\": {\"c\": \"\\ud83d\\ude00\"}}",
+        "[[], {}, \"\\\\\\/\\\"\", 0, -0.0, 1E5, false]", " \"\\u00e9 \xc3\xa9\" "};
+    static const char letters[] = "{}[]:,\"\\/u0d8eE+-.1 anrt\t\n\x1f\x7f";
+    unsigned random = 1;
+    int good = 0;
+
+    for (int n = 0; n < 6000; n++) {
+        char text[200];
+        const char *const values[] = {text};
+        size_t at;
+        PGresult *r;
+        bool ours, theirs;
+
+        strcpy(text, seeds[n % 3]);
+        for (int edits = 1 + n % 4; edits > 0; edits--) {
+            const size_t size = strlen(text);
+            size_t where;
+            char letter;
+
+            random = random * 1664525 + 1013904223;
+            where = (random >> 8) % size;
+            letter = letters[(random >> 20) % (sizeof(letters) - 1)];
+            if (random >> 30 == 0) {
+                memmove(text + where, text + where + 1, size - where); /* with the end */
+            } else if (random >> 30 == 1 && size + 2 < sizeof(text)) {
+                memmove(text + where + 1, text + where, size - where + 1);
+                text[where] = letter;
+            } else {
+                text[where] = letter;
+            }
+        }
+        r = PQexecParams(pgtemp_conn(), "SELECT $1::jsonb", 1, NULL, values, NULL, NULL, 0);
+        theirs = PQresultStatus(r) == PGRES_TUPLES_OK;
+        ours = pgw__json_fault(text, sizeof(text), &at) == NULL;
+        PQclear(r);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(theirs, ours, text);
+        good += ours;
+    }
+    TEST_ASSERT_GREATER_THAN_INT(300, good);
+    TEST_ASSERT_LESS_THAN_INT(5700, good);
+}
+
 void test_deep_nesting(void)
 {
     static char deep[20001];
@@ -248,6 +294,8 @@ void test_an_output_that_is_no_json_finishes_nothing(void)
     refs[0] = it_claim_one(h, "output");
     refs[1] = it_claim_one(h, "output");
     ASSERT_ST(PGW_EINVAL, pgw_complete(h, verdicts, "output", refs, outputs, 2), h);
+    ASSERT_HAS("`outputs[1]` is not JSON (byte 2)", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, verdicts[0]); /* nothing is said of it */
     ASSERT_ST(PGW_OK, pgw_complete(h, verdicts, "output", refs, NULL, 2), h);
 }
 

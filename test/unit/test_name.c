@@ -265,74 +265,25 @@ void test_schemas(void)
         TEST_ASSERT_EQUAL_STRING(cases[i].fault, pgw__schema_fault(cases[i].text));
 }
 
-/* ---- JSON ---- */
+/* ---- text from anywhere ---- */
 
-#define ESCAPE "has a \\u0000 escape, which PostgreSQL cannot store"
-
-void test_json(void)
+TEST_CASE("", 6, "")
+TEST_CASE("error", 6, "error")
+TEST_CASE("errors", 6, "error")
+TEST_CASE("abcd\xc3\xa9", 6, "abcd")
+TEST_CASE("abc\xc3\xa9", 6, "abc\xc3\xa9")
+TEST_CASE("\xff\xc3", 6, "??")
+TEST_CASE("a\xe2\x82", 6, "a??")
+TEST_CASE("\xed\xa0\x80z", 6, "???z")
+void test_text_is_mended_and_cut_between_characters(const char *from, size_t size,
+                                                    const char *expected)
 {
-    static const struct {
-        const char *text, *fault;
-    } cases[] = {
-        {"{}", NULL},
-        {"null", NULL},
-        {" [1, \"a\"] ", NULL},
-        {"\"\\u0001\"", NULL},
-        {"\"\\u00000\"", ESCAPE},
-        {"\"\\u000\"", NULL}, /* not an escape: the server will say so */
-        {"{\"a\":\"x\\u0000\"}", ESCAPE},
-        {"{\"\\u0000\":1}", ESCAPE},
-        {"\"\\\\u0000\"", NULL},     /* a backslash, then u0000 */
-        {"\"\\\\\\u0000\"", ESCAPE}, /* a backslash, then the escape */
-        {"\"\\\\\\\\u0000\"", NULL}, /* two backslashes */
-        {"\"\\\"\\u0000\"", ESCAPE}, /* after a quote that does not end the string */
-        {"\"\\\\\" \"\\u0000\"", ESCAPE},
-        {"\"\\", NULL}, /* ends in the escape */
-        {"\"\\u00", NULL},
-        {"\"\\u0000", ESCAPE},
-        {"u0000", NULL},
-        {"\"U0000 u0000 \\U0000\"", NULL},
-        {NULL, "is NULL"},
-        {"", "is empty"},
-        {" \t\r\n", "is empty"},
-        {"\"\xff\"", "is not UTF-8"},
-        {"\"\xed\xa0\x80\"", "is not UTF-8"},
-        {"]]]]", NULL}, /* not JSON, which is the server's word */
-    };
+    char to[8];
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        TEST_ASSERT_EQUAL_STRING(cases[i].fault, pgw__json_fault(cases[i].text, 1000));
-}
-
-void test_json_length(void)
-{
-    TEST_ASSERT_NULL(pgw__json_fault("[1]", 3));
-    TEST_ASSERT_EQUAL_STRING("is too long", pgw__json_fault("[1]", 2));
-    TEST_ASSERT_NULL(pgw__json_fault("[1]", SIZE_MAX));
-}
-
-TEST_CASE("[")
-TEST_CASE("{\"a\":")
-TEST_CASE("[[]")
-void test_json_depth(const char *piece)
-{
-    char *text = repeated(piece, 1000);
-
-    /* "[[]" goes one deeper for a moment each time */
-    if (strcmp(piece, "[[]") == 0) text[999 * 3] = '\0';
-    TEST_ASSERT_NULL(pgw__json_fault(text, SIZE_MAX));
-    free(text);
-    text = repeated(piece, 1001);
-    TEST_ASSERT_EQUAL_STRING("is nested deeper than 1000 levels", pgw__json_fault(text, SIZE_MAX));
-    free(text);
-}
-
-void test_json_brackets_that_close_again_or_stand_in_strings_have_no_depth(void)
-{
-    char *text = repeated("[],{},\"[{\\\"[\",", 5000);
-
-    TEST_ASSERT_NULL(pgw__json_fault(text, SIZE_MAX));
-    free(text);
+    memset(to, 'x', sizeof(to));
+    pgw__text_mend(to, size, from);
+    TEST_ASSERT_EQUAL_STRING(expected, to);
+    TEST_ASSERT_EQUAL('x', to[size]);
 }
 
 /* ---- UUIDs ---- */
