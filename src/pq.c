@@ -442,24 +442,24 @@ static pgw_status pq_ended_well(pgw *h)
 }
 
 /* A plan or a name went stale (R23). Such an error comes before anything was done, so the statement
- * may be sent once more; but not inside a transaction, which the error has ended. */
+ * may be sent once more; but not inside a transaction, which the error has ended: there the next
+ * one prepares anew. */
 static bool pq_try_again(pgw *h)
 {
     pgw__op *op = &h->op;
     const char *sqlstate = op->fault.sqlstate;
 
-    if (!op->named || !op->failed || op->dead || op->retried || !op->commits ||
-        op->halting != PGW_OK)
-        return false;
+    if (!op->named || !op->failed || op->dead || op->retried) return false;
     if (strcmp(sqlstate, "42P05") == 0) {
         h->unnamed = true;
     } else if (strcmp(sqlstate, "26000") != 0 && strcmp(sqlstate, "0A000") != 0) {
         return false;
     }
-    PGW__LOG(h->log, PGW_INFO, "pq", "%s: prepared anew after %s", h->statement, sqlstate);
-    op->retried = true;
+    PGW__LOG(h->log, PGW_INFO, "pq", "%s: to be prepared anew after %s", h->statement, sqlstate);
     h->generation++;
     memset(h->prepared, 0, sizeof(h->prepared));
+    if (!op->commits || op->halting != PGW_OK) return false;
+    op->retried = true;
     pgw__pq_launch(h);
     return true;
 }

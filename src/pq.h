@@ -203,6 +203,20 @@ int64_t pgw__pq_timeout_ms(const pgw *h);
 pgw_status pgw__pq_step(pgw *h);
 
 /* ---- errors: composed in fixed arrays on the handle, no allocation ---- */
+/* A status and its story. */
+typedef struct pgw__fault {
+    pgw_status status;
+    char sqlstate[6];
+    char message[1024];
+    char hint[512];
+} pgw__fault;
+/* That of the last call, for who has something to put in order before it is told. */
+typedef struct pgw__story {
+    pgw__fault fault;
+    char statement[64];
+} pgw__story;
+void pgw__pq_keep_story(const pgw *h, pgw__story *story);
+pgw_status pgw__pq_tell(pgw *h, const pgw__story *story); /* returns its status */
 /* "argument `max` is -1: allowed is 1 .. 10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
 pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const char *allowed);
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);

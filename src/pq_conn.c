@@ -328,6 +328,11 @@ void pgw__conn_setup(pgw *h)
     for (; h->setup_at < SETUP_LISTEN + h->listens_count; h->setup_at++) {
         const char *text = conn_setup_text(h);
 
+        if (text == NULL && h->setup_at == SETUP_GREETING && h->greet != NULL) {
+            pgw__conn_drop(h);
+            pgw__pq_end(h, pgw__fault_set(&h->op.fault, PGW_ENOMEM, NULL, NULL));
+            return;
+        }
         if (text == NULL) continue;
         pgw__pq_rewind(h);
         h->phase = PGW__SETUP;

@@ -32,6 +32,7 @@ static pgw_status copy_enter(pgw *h)
     h->phase = PGW__COPY;
     if (h->status != PGW_OK) return h->status;
     h->op.deadline = pgw__deadline_in(h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms);
+    h->op.halting = PGW_OK; /* if something was, the COPY began all the same */
     return PGW_OK;
 }
 
@@ -73,6 +74,7 @@ pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n)
 {
     const char *p = data;
     pgw_status st = copy_enter(h);
+    bool full = false;
 
     if (st != PGW_OK) return st;
     while (n > 0 && st == PGW_OK) {
@@ -84,6 +86,11 @@ pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n)
             break;
         }
         if (put > 0) p += piece, n -= piece;
+        if (put == 0 && full) { /* nothing is in its buffer, and that cannot grow */
+            st = copy_give_up(h, PGW_ENOMEM);
+            break;
+        }
+        full = put == 0;
         st = copy_flush(h);
     }
     return pgw__pq_leave(h, st);
@@ -92,13 +99,13 @@ pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n)
 pgw_status pgw__pq_copy_end(pgw *h, bool keep)
 {
     pgw_status st = copy_enter(h);
-    int put;
+    int put = 0;
 
     if (st != PGW_OK) return st;
-    do {
+    for (int tries = 0; put == 0 && st == PGW_OK; tries++) {
         put = PQputCopyEnd(h->conn, keep ? NULL : "given up by the client");
-        if (put == 0) st = copy_flush(h);
-    } while (put == 0 && st == PGW_OK);
+        if (put == 0) st = tries == 0 ? copy_flush(h) : copy_give_up(h, PGW_ENOMEM);
+    }
     if (h->phase == PGW__COPY) st = copy_finish(h);
     if (!keep && st == PGW_ECANCELED) st = PGW_OK; /* what was asked for: 57014 */
     if (st == PGW_OK) pgw__fault_clear(&h->fault);

@@ -141,6 +141,20 @@ pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *
     return pgw__fault_set(&h->fault, st, message, hint);
 }
 
+void pgw__pq_keep_story(const pgw *h, pgw__story *story)
+{
+    story->fault = h->fault;
+    memcpy(story->statement, h->statement, sizeof(story->statement));
+}
+
+pgw_status pgw__pq_tell(pgw *h, const pgw__story *story)
+{
+    h->armed = NULL;
+    h->fault = story->fault;
+    memcpy(h->statement, story->statement, sizeof(h->statement));
+    return story->fault.status;
+}
+
 /* Control characters as \xNN, because the message ends up in somebody's terminal. */
 static void error_quote(char *to, size_t size, const char *value)
 {
@@ -171,6 +185,7 @@ static pgw_status error_refuse(pgw *h, const char *argument, const char *shown, 
     char text[sizeof(h->fault.message)];
 
     h->armed = NULL;
+    h->statement[0] = '\0'; /* none was sent */
     snprintf(text, sizeof(text), "argument `%.64s` is %s: allowed is %.400s", argument, shown,
              allowed);
     return pgw__fault_set(&h->fault, PGW_EINVAL, text, NULL);

@@ -80,6 +80,7 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
     if (st != PGW_OK) return st;
     (*h)->attached = true;
     (*h)->conn = conn;
+    if (conn == NULL) return pgw__pq_refuse(*h, "conn", NULL, "a connection of PQconnectdb()");
     /* no text: only a look at the state that the connection is in */
     return handle_connect(*h, 0, true);
 }
@@ -195,10 +196,6 @@ pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
     pgw_status st;
 
     *pooled = false;
-    if (pgw__pq_armed(h)) {
-        pgw__pq_arm(h, NULL, NULL);
-        return pgw__pq_fail(h, PGW_EMISUSE, "this cannot be done without blocking", NULL);
-    }
     /* of an opened handle it is known since it connected */
     st = h->attached ? pgw__pq_text(h, "pooled", "SELECT pg_catalog.pg_backend_pid()", &call)
                      : pgw__pq_connect(h, 0);

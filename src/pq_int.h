@@ -42,14 +42,6 @@ typedef enum pgw__phase {
     PGW__COPY /* between copy_begin and copy_end; nothing is awaited */
 } pgw__phase;
 
-/* A status and its story, without allocation. */
-typedef struct pgw__fault {
-    pgw_status status;
-    char sqlstate[6];
-    char message[1024];
-    char hint[512];
-} pgw__fault;
-
 /* What an operation wants to see at its end. */
 typedef enum pgw__ending {
     PGW__AUTOCOMMIT, /* no transaction open, unless one was before */

@@ -44,12 +44,11 @@ pgw_status pgw__pq_commit(pgw *h)
 
 pgw_status pgw__pq_rollback(pgw *h)
 {
-    pgw__fault kept = h->fault;
-    char statement[sizeof(h->statement)];
+    pgw__story story;
     pgw_status st;
 
-    if (!h->attached && !h->in_txn) return PGW_OK;
-    memcpy(statement, h->statement, sizeof(statement));
+    if (!h->attached && !h->in_txn && h->armed == NULL) return PGW_OK;
+    pgw__pq_keep_story(h, &story);
     st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
     if (st == PGW_EMISUSE) return st;
     if (st != PGW_OK) {
@@ -58,8 +57,7 @@ pgw_status pgw__pq_rollback(pgw *h)
         h->in_txn = false;
     }
     /* the story to tell is that of what led here */
-    h->fault = kept;
-    memcpy(h->statement, statement, sizeof(statement));
+    pgw__pq_tell(h, &story);
     return PGW_OK;
 }
 
@@ -163,13 +161,13 @@ pgw_status pgw__pq_look(pgw *h)
     if (h->pid != getpid()) return pgw__pq_enter(h); /* with the story */
     if (h->phase == PGW__IDLE && !h->attached && h->conn != NULL && !pgw__conn_alive(h))
         pgw__conn_drop(h);
-    return h->conn != NULL && PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
+    /* one that is being made anew is not the one that is asked for */
+    if (h->conn == NULL || (!h->attached && !h->ready)) return PGW_ECONN;
+    return PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
 }
 
+/* An open transaction is lost with it, and the next verb says so. */
 void pgw__pq_drop(pgw *h)
 {
-    if (!h->attached && h->pid == getpid() && h->phase == PGW__IDLE) {
-        pgw__conn_drop(h);
-        h->in_txn = false;
-    }
+    if (!h->attached && h->pid == getpid() && h->phase == PGW__IDLE) pgw__conn_drop(h);
 }

@@ -574,6 +574,20 @@ const char *pgw_error_sqlstate(const pgw *h)
 {
     return h->sqlstate;
 }
+void pgw__pq_keep_story(const pgw *h, pgw__story *story)
+{
+    story->fault.status = h->status;
+    snprintf(story->fault.message, sizeof(story->fault.message), "%s", h->message);
+    snprintf(story->fault.sqlstate, sizeof(story->fault.sqlstate), "%s", h->sqlstate);
+}
+pgw_status pgw__pq_tell(pgw *h, const pgw__story *story)
+{
+    return fake_say(h, story->fault.status, story->fault.message, story->fault.sqlstate);
+}
+void pgw__pq_drop(pgw *h)
+{
+    h->alive = false;
+}
 void pgw_set_stop(pgw *h, pgw_stop *stop)
 {
     h->stop = stop;

@@ -45,7 +45,7 @@ static struct fake {
     int rows, columns;
     pgw_status status; /* < 0: the call fails, the reader is not called */
     void (*on_call)(const pgw__call *call);
-    bool armed, attached, stopped;
+    bool armed, attached, stopped, in_txn;
     /* what was seen */
     int calls;
     pgw__sql sql, history[64];
@@ -64,6 +64,7 @@ static char fake_handle_bytes[8];
 static pgw_status fake_fail(pgw *h, pgw_status st, const char *message, const char *hint, int n)
 {
     TEST_ASSERT_EQUAL_PTR(FAKE_H, h);
+    fake.armed = false;
     fake.error = st;
     snprintf(fake.message, sizeof(fake.message), "%s", message ? message : "");
     return st;
@@ -226,6 +227,23 @@ static bool fake_attached(const pgw *h, int n)
     return fake.attached;
 }
 
+static bool fake_in_txn(const pgw *h, int n)
+{
+    return fake.in_txn;
+}
+
+static void fake_keep_story(const pgw *h, pgw__story *story, int n)
+{
+    memset(story, 0, sizeof(*story));
+    story->fault.status = fake.error;
+    snprintf(story->fault.message, sizeof(story->fault.message), "%s", fake.message);
+}
+
+static pgw_status fake_tell(pgw *h, const pgw__story *story, int n)
+{
+    return fake_fail(h, story->fault.status, story->fault.message, NULL, n);
+}
+
 static int64_t fake_sent_us(const pgw *h, int n)
 {
     return 0;
@@ -256,6 +274,9 @@ static inline void fake_begin(void)
     pgw__pq_armed_Stub(fake_armed);
     pgw__pq_stopped_Stub(fake_stopped);
     pgw__pq_attached_Stub(fake_attached);
+    pgw__pq_in_txn_Stub(fake_in_txn);
+    pgw__pq_keep_story_Stub(fake_keep_story);
+    pgw__pq_tell_Stub(fake_tell);
 }
 
 /* The server's answer from here on. */
