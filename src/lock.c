@@ -71,9 +71,7 @@ static bool lock_is_known(pgw *h, const char *name)
 
 static pgw_status lock_check_armed(pgw *h)
 {
-    if (!pgw__pq_armed(h)) return PGW_OK;
-    return pgw__pq_fail(h, PGW_EMISUSE, "verbs of locks cannot be armed by pgw_async()",
-                        "call them with timeout 0, or on a handle of their own");
+    return pgw__check_unarmed(h, "call it with timeout 0, or on a handle of its own");
 }
 
 static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
@@ -137,7 +135,7 @@ static pgw_status lock_wait(pgw *h, pgw__sql sql, int64_t *fence, const char *na
         if (pgw__deadline_left_ms(deadline) == 0)
             return pgw__pq_fail(h, st, "the lock is held by somebody else",
                                 "see `pgwork locks`, or wait longer");
-        if (pgw_stop_count(pgw__pq_stop(h)) > 0)
+        if (pgw__pq_stopped(h))
             return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop while waiting for a lock", NULL);
     }
     if (st == PGW_EPOOLED)
@@ -157,9 +155,9 @@ static pgw_status lock_read_bool(pgw *h, const pgw__rows *rows, void *ctx)
 }
 
 /* The statement failed, and the session is there: did it get the lock all the same? */
-static void lock_settle(pgw *h, uint64_t epoch, pgw_status failed, const char *name)
+static void lock_settle(pgw *h, const char *name)
 {
-    char message[512], hint[512];
+    pgw__story story;
     bool was_held, *out = &was_held;
     const pgw__param params[] = {P_TEXT(name), P_END};
     const pgw__call call = {.sql = PGW__SQL_LOCK_FORGET,
@@ -168,11 +166,10 @@ static void lock_settle(pgw *h, uint64_t epoch, pgw_status failed, const char *n
                             .ctx = &out,
                             .ctx_size = sizeof(out)};
 
-    if (epoch != pgw__pq_epoch(h) || pgw__pq_look(h) != PGW_OK) return;
-    pgw__text_copy(message, sizeof(message), pgw__pq_error_message(h));
-    pgw__text_copy(hint, sizeof(hint), pgw__pq_error_hint(h));
+    if (pgw__pq_look(h) != PGW_OK) return;
+    pgw__pq_keep_story(h, &story);
     if (pgw__pq_call(h, &call) != PGW_OK) pgw__pq_drop(h);
-    pgw__pq_fail(h, failed, message, hint);
+    pgw__pq_tell(h, &story);
 }
 
 /* Refused before anything was sent. */
@@ -187,7 +184,6 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
 {
     pgw_lock *l;
     size_t size;
-    uint64_t epoch;
     pgw_status st;
 
     if (lock == NULL) return pgw__check_given(h, "lock", NULL);
@@ -206,14 +202,13 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     l->h = h;
     l->shared = mode == PGW_SHARED;
     st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE, &l->fence, name, l->shared, timeout_ms);
-    epoch = pgw__pq_epoch(h);
     if (st == PGW_OK) {
-        l->epoch = epoch;
+        l->epoch = pgw__pq_epoch(h);
         lock_link(l);
         *lock = l;
         return st;
     }
-    if (!lock_was_refused(st)) lock_settle(h, epoch, st, name);
+    if (!lock_was_refused(st)) lock_settle(h, name);
     pgw__mem_free(l);
     return st;
 }
@@ -274,7 +269,7 @@ bool pgw_lock_is_held(pgw_lock *lock)
 int pgw_lock_watch(const pgw_lock *lock)
 {
     if (lock == NULL || lock->h == NULL || lock->epoch != pgw__pq_epoch(lock->h)) return -1;
-    return pgw__pq_fd(lock->h);
+    return pgw__pq_look(lock->h) == PGW_OK ? pgw__pq_fd(lock->h) : -1;
 }
 
 pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
@@ -317,6 +312,10 @@ pgw_status pgw_lock_release(pgw_lock *lock)
     if (lock == NULL) return PGW_OK;
     st = pgw_lock_check(lock);
     if (st == PGW_OK) st = lock_check_armed(lock->h);
+    if (st == PGW_OK && pgw__pq_in_txn(lock->h))
+        st = pgw__pq_fail(lock->h, PGW_EMISUSE,
+                          "a transaction is open: others would have the lock before it ends",
+                          "commit or roll back, then release");
     if (st == PGW_OK) st = lock_unlock(lock);
     if (st == PGW_EMISUSE) return st;
     if (lock->h != NULL) lock_unlink(lock);

@@ -643,7 +643,29 @@ void test_neither_in_a_transaction_nor_armed(void)
     TEST_ASSERT_TRUE(fence_ok("in txn", fence));
     pgw_async(h, nobody, NULL);
     refused(h, PGW_EMISUSE, "armed", PGW_EXCLUSIVE, 0);
+    pgw_async(h, nobody, NULL);
+    expect(h, PGW_EMISUSE, pgw_txn_rollback(h)); /* there is nothing to roll back, armed or not */
+    expect(h, PGW_OK, pgw_txn_rollback(h));
     pgw_async(h, NULL, NULL);
+    pgw_close(h);
+}
+
+/* In a transaction a lock stays, and so does the transaction. */
+TEST_CASE(false)
+TEST_CASE(true)
+void test_a_release_in_a_transaction_is_refused(bool failed)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "kept", PGW_EXCLUSIVE, 0);
+    const int64_t pid = ask(h, session_pid);
+
+    expect(h, PGW_OK, pgw_txn_begin(h));
+    if (failed) TEST_ASSERT_EQUAL_INT64(-1, ask(h, "SELECT 1/0"));
+    expect(h, PGW_EMISUSE, pgw_lock_release(l));
+    expect(h, failed ? PGW_ETXN : PGW_OK, pgw_txn_commit(h));
+    TEST_ASSERT_TRUE(pgw_lock_is_held(l));
+    TEST_ASSERT_EQUAL_INT64(pid, ask(h, session_pid));
+    expect(h, PGW_OK, pgw_lock_release(l));
     pgw_close(h);
 }
 

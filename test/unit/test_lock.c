@@ -5,6 +5,7 @@
 #include "check.h"
 #include "clock.h"
 #include "conf.h"
+#include "json.h"
 #include "log.h"
 #include "mem.h"
 #include "mock_pq.h"
@@ -13,7 +14,6 @@
 #include "fakepq.h"
 
 TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/stop.c")
 TEST_SOURCE_FILE("src/lock.c")
 
 static const fake_cell granted[] = {F_INT(17)}, not_granted[] = {F_NULL}, yes[] = {F_INT(1)},
@@ -27,7 +27,6 @@ static struct session {
     int drops;
     void *kept;
     void (*bye)(void *kept);
-    pgw_stop *stop;
     char sqlstate[6];
 } session;
 
@@ -63,11 +62,6 @@ static void *the_kept(const pgw *h, int n)
     return session.kept;
 }
 
-static pgw_stop *the_stop(const pgw *h, int n)
-{
-    return session.stop;
-}
-
 static const char *the_sqlstate(const pgw *h, int n)
 {
     return session.sqlstate;
@@ -99,7 +93,6 @@ void setUp(void)
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_keep_Stub(the_keep);
     pgw__pq_kept_Stub(the_kept);
-    pgw__pq_stop_Stub(the_stop);
     pgw__pq_sqlstate_Stub(the_sqlstate);
     pgw__pq_error_message_Stub(the_message);
     pgw__pq_error_hint_Stub(the_hint);
@@ -214,7 +207,9 @@ void test_a_release_out_of_place_changes_nothing(void)
     session.look = PGW_OK;
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_release(l));
-    fake.armed = false;
+    session.in_txn = true;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_release(l));
+    session.in_txn = false;
     TEST_ASSERT_EQUAL_INT(0, session.drops);
     given_back(l);
 }
@@ -316,11 +311,9 @@ void test_a_stop_between_two_stands(void)
 {
     pgw_lock *l;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&session.stop));
-    pgw_stop_notify(session.stop);
+    fake.stopped = true;
     FAKE_ROWS(not_granted, 1);
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
-    pgw_stop_free(session.stop);
 }
 
 /* ---- transactions ---- */
@@ -369,6 +362,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     TEST_ASSERT_EQUAL_INT64(0, n);
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 0));
+    fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_is_free(FAKE_H, &is_free, "a"));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
