@@ -431,11 +431,7 @@ pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec)
     if (st != PGW_OK) return st;
     if (s.schema == NULL) s.schema = "public";
     st = table_check_spec(h, &s);
-    if (st == PGW_OK && pgw__pq_armed(h)) {
-        pgw__pq_arm(h, NULL, NULL);
-        st = pgw__pq_fail(h, PGW_EMISUSE, "this takes several round trips and cannot be armed",
-                          NULL);
-    }
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st != PGW_OK) return st;
     look.t = pgw__mem_zero(1, sizeof(*look.t));
     if (look.t == NULL) return table_nomem(h);

@@ -145,11 +145,9 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
     static const pgw__call call = {.flags = PGW__OWNED | PGW__WRITES};
     pgw_status st = pgw__check_given(h, "t", t);
 
-    if (st == PGW_OK && (pgw__pq_in_txn(h) || pgw__pq_armed(h))) {
-        pgw__pq_arm(h, NULL, NULL);
-        st = pgw__pq_fail(h, PGW_EMISUSE,
-                          "the indexes cannot be made in a transaction or without blocking", NULL);
-    }
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
+    if (st == PGW_OK && pgw__pq_in_txn(h))
+        st = pgw__pq_fail(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
     if (st == PGW_OK && t->sql_columns != NULL)
         st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
     for (int i = 0; st == PGW_OK && i < 2; i++) {

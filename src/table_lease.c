@@ -129,7 +129,7 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->lease_ms", o->lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
-    if (st == PGW_OK) st = pgw__check_holder(h, &o->holder, o->holder, holder);
+    if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     if (st == PGW_OK) st = pgw__table_check_values(h, o->values, o->values_count);
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     return st;
@@ -279,7 +279,6 @@ static pgw_status lease_call(pgw *h, pgw_status *verdicts, const pgw_table *t,
 
     if (st != PGW_OK) return st;
     for (size_t i = 0; i < n; i++) pgw__keys_set(&keys, t, i, refs[i].key, &refs[i].token);
-    for (size_t i = 0; verdicts != NULL && i < n; i++) verdicts[i] = PGW_EUNKNOWN;
 
     p = (int)pgw__put_values(params, values, values_count);
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
@@ -292,10 +291,13 @@ static pgw_status lease_call(pgw *h, pgw_status *verdicts, const pgw_table *t,
     return st;
 }
 
-static pgw_status lease_check(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n)
+static pgw_status lease_check(pgw *h, pgw_status *verdicts, const pgw_table *t,
+                              const pgw_row_ref *refs, size_t n)
 {
     pgw_status st = pgw__table_check_leases(h, t);
 
+    for (size_t i = 0; verdicts != NULL && n <= PGW__BATCH_MAX && i < n; i++)
+        verdicts[i] = PGW_EUNKNOWN;
     if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++) st = pgw__table_check_key(h, t, refs[i].key);
@@ -305,7 +307,7 @@ static pgw_status lease_check(pgw *h, const pgw_table *t, const pgw_row_ref *ref
 pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t,
                             const pgw_row_ref *refs, size_t n, int64_t lease_ms)
 {
-    pgw_status st = lease_check(h, t, refs, n);
+    pgw_status st = lease_check(h, verdicts, t, refs, n);
 
     if (st == PGW_OK)
         st = pgw__check_int(h, "lease_ms", lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
@@ -316,7 +318,7 @@ pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t,
 pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t,
                              const pgw_row_ref *refs, size_t n)
 {
-    const pgw_status st = lease_check(h, t, refs, n);
+    const pgw_status st = lease_check(h, verdicts, t, refs, n);
 
     if (st != PGW_OK) return st;
     return lease_call(h, verdicts, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
@@ -326,7 +328,7 @@ pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t,
                             const pgw_row_ref *refs, size_t n, const char *set,
                             const char *const *values, size_t values_count)
 {
-    pgw_status st = lease_check(h, t, refs, n);
+    pgw_status st = lease_check(h, verdicts, t, refs, n);
 
     if (st == PGW_OK) st = pgw__check_given(h, "set", set);
     if (st == PGW_OK) st = pgw__table_check_values(h, values, values_count);
@@ -349,7 +351,9 @@ static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-/* Rows that never had a lease lie in front of the index: the lower bound leaves them out. */
+/* Rows that never had a lease lie in front of the index: the lower bound leaves them out. Where the
+ * index is only of rows that may be claimed, which the registry does not know, the one by holder
+ * does: it is of leased rows only. */
 pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
 {
     const lease_reap_ctx ctx = {freed};
@@ -375,7 +379,9 @@ pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
     pgw__put_expiry(&b, t);
     pgw__buf_text(&b, " > '-infinity'::pg_catalog.timestamptz AND ");
     pgw__put_expiry(&b, t);
-    pgw__buf_text(&b, " <= (SELECT pg_catalog.clock_timestamp()) ORDER BY ");
+    pgw__buf_text(&b, " <= (SELECT pg_catalog.clock_timestamp()) AND ");
+    pgw__put_column(&b, t->locked_by);
+    pgw__buf_text(&b, " IS NOT NULL ORDER BY ");
     pgw__put_expiry(&b, t);
     pgw__buf_text(&b, " LIMIT $1::pg_catalog.int8 FOR NO KEY UPDATE OF t SKIP LOCKED),\n"
                       "pgw_done AS (UPDATE ");

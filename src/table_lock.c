@@ -87,11 +87,7 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
         st = pgw__table_check_key(h, t, o->keys + i * t->key_count);
     if (st == PGW_OK) st = pgw__table_check_values(h, o->values, o->values_count);
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
-    if (st == PGW_OK && pgw__pq_armed(h)) {
-        pgw__pq_arm(h, NULL, NULL);
-        st = pgw__pq_fail(h, PGW_EMISUSE, "this takes several round trips and cannot be armed",
-                          NULL);
-    }
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && !pgw__pq_in_txn(h))
         st = pgw__pq_fail(h, PGW_EMISUSE, "without a transaction the locks would be gone at once",
                           "pgw_txn_begin() first");

@@ -122,12 +122,17 @@ static pgw_rows *table_rows_new(const pgw__rows *answer, const pgw__rows_ctx *ct
     return rows;
 }
 
+pgw_status pgw__rows_none(pgw *h)
+{
+    return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no row with this key", NULL);
+}
+
 pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx)
 {
     const pgw__rows_ctx *in = ctx;
     const int64_t count = pgw__rows_count(answer);
 
-    if (count == 0) return PGW_EMPTY;
+    if (count == 0) return in->needed ? pgw__rows_none(h) : PGW_EMPTY;
     if (in->most > 0 && count > in->most)
         return pgw__ask_misfit(h, "the answer has more rows than were asked for");
     *in->rows = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));

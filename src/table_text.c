@@ -263,13 +263,7 @@ pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__cal
         st = pgw__pq_text(h, name, pgw__buf_str(b), call);
     }
     if (st == PGW_ESCHEMA) {
-        char message[600];
-        size_t n = strlen(pgw__pq_error_message(h));
-
-        if (n >= sizeof(message)) n = sizeof(message) - 1;
-        memcpy(message, pgw__pq_error_message(h), n);
-        message[n] = '\0';
-        pgw__pq_fail(h, st, message,
+        pgw__pq_fail(h, st, pgw__pq_error_message(h),
                      "check the names in your fragments; when the table was altered since "
                      "pgw_table_open(), open it again");
     }

@@ -18,13 +18,18 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
                             const char *const *columns, size_t columns_count)
 {
     const pgw__rows_ctx ctx = {
-        .rows = rows, .t = t, .columns = columns, .columns_count = columns_count, .most = 1};
+        .rows = rows,
+        .t = t,
+        .columns = columns,
+        .columns_count = columns_count,
+        .most = 1,
+        .needed = true,
+    };
     pgw__param params[PGW__KEY_COLUMNS + 1];
     const pgw__call call = {
         .params = params, .read = pgw__rows_read, .ctx = &ctx, .ctx_size = sizeof(ctx)};
     size_t p = pgw__put_values(params, key, t->key_count);
     pgw__buf b;
-    pgw_status st;
 
     params[p] = (pgw__param)P_END;
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
@@ -34,9 +39,7 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     pgw__put_table(&b, t);
     pgw__buf_text(&b, " t WHERE ");
     pgw__put_key_is(&b, t, 1);
-    st = pgw__rows_drop(pgw__table_call(h, "table_get", &b, &call), rows);
-    if (st != PGW_EMPTY) return st;
-    return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no row with this key", NULL);
+    return pgw__rows_drop(pgw__table_call(h, "table_get", &b, &call), rows);
 }
 
 pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key,
@@ -71,8 +74,7 @@ static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
         if (in->next != NULL) snprintf(in->next, PGW_ROW_VERSION, "%s", next);
         return PGW_OK;
     }
-    if (pgw__rows_int(rows, 0, 1) == 0)
-        return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no row with this key", NULL);
+    if (pgw__rows_int(rows, 0, 1) == 0) return pgw__rows_none(h);
     return pgw__pq_fail(h, PGW_ECONFLICT, "the row has another version: somebody else wrote first",
                         "read the row again");
 }
@@ -250,6 +252,7 @@ typedef struct process {
     pgw_process_opts o;
     const unsigned char *op; /* NULL: none can be kept */
     bool unknown;            /* a try may have been applied, and may still be */
+    bool refused;            /* the last try ended with what fn returned */
 } process;
 
 static pgw_status process_read_applied(pgw *h, const pgw__rows *rows, void *ctx)
@@ -282,7 +285,8 @@ static pgw_status process_try(process *p)
     if (st != PGW_OK) return st;
     edit.rows = rows;
     st = p->fn(&edit, p->arg);
-    if (st >= PGW_OK) {
+    p->refused = st < PGW_OK;
+    if (!p->refused) {
         edit_trim(&edit);
         if (edit.n > 0)
             st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
@@ -307,12 +311,12 @@ static pgw_status process_once(process *p)
     st = process_try(p);
     if (st == PGW_EEXISTS && p->op != NULL && !pgw__pq_in_txn(p->h)) {
         /* the operation's own key? then it is applied since we asked */
-        char message[300];
+        pgw__story story;
 
-        snprintf(message, sizeof(message), "%s", pgw__pq_error_message(p->h));
+        pgw__pq_keep_story(p->h, &story);
         if (process_applied(p, &applied) != PGW_OK) return PGW_EUNKNOWN;
         if (applied) return p->unknown ? PGW_OK : PGW_REPEATED;
-        return pgw__pq_fail(p->h, PGW_EEXISTS, message, NULL);
+        return pgw__pq_tell(p->h, &story);
     }
     return st;
 }
@@ -325,6 +329,19 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
     return p->op != NULL && (st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN));
 }
 
+/* No error may say that nothing was applied when an earlier try may have been. */
+static pgw_status process_end(const process *p, pgw_status st)
+{
+    char message[300];
+
+    if (!p->unknown || st >= PGW_OK || p->refused) return st;
+    snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",
+             pgw__pq_error_message(p->h));
+    return pgw__pq_fail(p->h, PGW_EUNKNOWN, message,
+                        p->o.op != NULL ? "call again with the same operation id"
+                                        : "read the row; next time give an operation id");
+}
+
 static pgw_status process_run(process *p)
 {
     const bool in_txn = pgw__pq_in_txn(p->h);
@@ -332,21 +349,21 @@ static pgw_status process_run(process *p)
 
     pgw__backoff_init(&pause, WRITE_PAUSE_BASE_MS, WRITE_PAUSE_CAP_MS);
     for (int tries = 1;; tries++) {
-        pgw_status st = process_once(p);
+        pgw_status st;
         char message[160];
 
-        if (!process_again(p, st, in_txn)) return st;
+        p->refused = false;
+        st = process_once(p);
+        if (!process_again(p, st, in_txn)) return process_end(p, st);
         p->unknown |= st == PGW_EUNKNOWN;
         if (tries == p->o.tries) {
-            if (p->unknown)
-                return pgw__pq_fail(p->h, PGW_EUNKNOWN, "a try may have been applied",
-                                    "call again with the same operation id");
+            if (p->unknown) return process_end(p, st);
             snprintf(message, sizeof(message), "given up after %d tries: others wrote each time",
                      tries);
             return pgw__pq_fail(p->h, PGW_ECONFLICT, message, "allow more tries, or lock the row");
         }
         st = pgw__pq_wait(p->h, pgw__backoff_next_ms(&pause), -1);
-        if (st == PGW_ECANCELED) return p->unknown ? PGW_EUNKNOWN : st;
+        if (st == PGW_ECANCELED) return process_end(p, st);
     }
 }
 
@@ -359,11 +376,7 @@ static pgw_status process_check(process *p, unsigned char op[16], const char *na
     if (st == PGW_OK && p->fn == NULL) st = pgw__pq_refuse(p->h, "fn", NULL, "a function");
     if (st == PGW_OK) st = pgw__check_int(p->h, "opts->tries", p->o.tries, 1, WRITE_TRIES_MAX);
     if (st == PGW_OK) st = pgw__table_check_columns(p->h, p->t, p->o.columns, p->o.columns_count);
-    if (st == PGW_OK && pgw__pq_armed(p->h)) {
-        pgw__pq_arm(p->h, NULL, NULL);
-        st = pgw__pq_fail(p->h, PGW_EMISUSE, "this takes several round trips and cannot be armed",
-                          NULL);
-    }
+    if (st == PGW_OK) st = pgw__check_unarmed(p->h, NULL);
     if (st != PGW_OK) return st;
     if (p->o.columns == NULL) {
         st = pgw__check_count(p->h, "columns of the table", p->t->columns_count, 1, PGW__ASKED_MAX);

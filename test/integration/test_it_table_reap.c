@@ -134,6 +134,45 @@ void test_registered_tables_are_listed_and_freed(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_register(h, NULL));
 }
 
+static pgw_status read_number(pgw *handle, const pgw__rows *rows, void *ctx)
+{
+    (void)handle;
+    **(int64_t **)ctx = pgw__rows_int(rows, 0, 0);
+    return PGW_OK;
+}
+
+/* The registry knows nothing of a condition of the lease index: then the one by holder serves. */
+void test_no_reaper_reads_a_whole_table_with_a_condition(void)
+{
+    static const char *const key[] = {"id"};
+    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+    pgw_table *described_with, *registered;
+    int64_t n = -1, *out = &n, freed;
+    const pgw__call call = {.read = read_number, .ctx = &out, .ctx_size = sizeof(out)};
+
+    pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, reviewed bool)");
+    s.table = "article", s.key = key, s.key_count = 1, s.claimable = "reviewed IS NULL";
+    s.locked_by = "who", s.expires_at = "until", s.token = "token";
+    pgw_table_open(h, &described_with, &s); /* there is something to be made */
+    must(pgw_table_init(h, described_with));
+    pgtemp_exec("INSERT INTO article SELECT g FROM generate_series(1, 20000) g; UPDATE article SET "
+                "who = 'x', until = clock_timestamp() - interval '1 s', token = gen_random_uuid() "
+                "WHERE id % 5000 = 0; ANALYZE article");
+    s.claimable = NULL;
+    must(pgw_table_open(h, &registered, &s));
+    must(pgw_txn_begin(h));
+    must(pgw_table_reap(h, &freed, registered, 100));
+    TEST_ASSERT_EQUAL_INT64(4, freed);
+    must(pgw__pq_text(h, "scans",
+                      "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname "
+                      "= 'article'",
+                      &call));
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    must(pgw_txn_rollback(h));
+    pgw_table_free(described_with);
+    pgw_table_free(registered);
+}
+
 void test_a_table_that_cannot_be_served_says_why_and_stops_nobody(void)
 {
     char list[4000] = "";

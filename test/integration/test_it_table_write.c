@@ -407,6 +407,61 @@ void test_a_lost_answer_is_looked_up_and_nothing_is_applied_twice(void)
     wire_close(w);
 }
 
+static pgw_stop *stop;
+
+static pgw_status add_one_and_stop(pgw_edit *e, void *arg)
+{
+    pgw_stop_notify(stop);
+    return add_one_and_cut(e, arg);
+}
+
+/* Whatever ends it afterwards: that nothing was applied may not be said. */
+void test_a_stop_after_a_lost_answer_leaves_it_unknown(void)
+{
+    pgw_conf *conf;
+    pgw *far;
+
+    w = wire_open();
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", wire_dsn(w)));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&far, conf), pgw_error_message(far)));
+    pgw_set_stop(far, stop);
+    cut_at = 'C', cuts = 1;
+    TEST_ASSERT_EQUAL_STRING("PGW_EUNKNOWN", pgw_status_name(pgw_table_process(
+                                                 far, t, key, add_one_and_stop, NULL, NULL)));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(far), "may have been applied"));
+    pgw_close(far);
+    pgw_stop_free(stop);
+    pgw_conf_free(conf);
+    wire_close(w);
+}
+
+static void told(pgw *handle, pgw_status st, void *arg)
+{
+    (void)handle;
+    *(pgw_status *)arg = st;
+}
+
+void test_a_row_that_is_not_there_is_told_so_without_blocking(void)
+{
+    const char *const none[] = {"none"};
+    pgw_status st = PGW_AGAIN;
+    pgw_rows *rows;
+
+    pgw_async(h, told, &st);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_table_get(h, &rows, t, none, n_column, 1));
+    while (st == PGW_AGAIN) {
+        struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
+
+        poll(&p, 1, 100);
+        pgw_step(h, pgw_events(h));
+    }
+    TEST_ASSERT_EQUAL_STRING("PGW_ENOTFOUND", pgw_status_name(st));
+    TEST_ASSERT_NULL(rows);
+}
+
 /* ---- several processes ---- */
 
 static pid_t children[32];
