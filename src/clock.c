@@ -3,11 +3,18 @@
 
 #include <time.h>
 
+/* A lease goes on while the machine is suspended: who wakes up has lost it. */
+#ifdef __linux__
+#define CLOCK_STEADY CLOCK_BOOTTIME
+#else
+#define CLOCK_STEADY CLOCK_MONOTONIC
+#endif
+
 static int64_t clock_monotonic_us(void)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_STEADY, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 

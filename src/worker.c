@@ -187,14 +187,16 @@ void pgw_worker_free(pgw_worker *w)
 
 const char *pgw_worker_error(const pgw_worker *w)
 {
-    return w->error;
+    return w != NULL ? w->error : "";
 }
 
 void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
-    const size_t size = stats->struct_size;
     pgw_worker_stats s;
+    size_t size;
 
+    if (w == NULL || stats == NULL) return;
+    size = stats->struct_size;
     memset(&s, 0, sizeof(s));
     s.claimed = atomic_load(&w->n.claimed);
     s.completed = atomic_load(&w->n.completed);
@@ -289,9 +291,9 @@ static void worker_sign_up(pgw_worker *w)
     pgw__pq_slot(w->h, channel);
     st = pgw__pq_listen(w->h, channel);
     if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE);
-    w->signed_up = st == PGW_OK;
     if (st == PGW_OK) {
-        worker_well(w);
+        worker_well(w); /* perhaps in a new session: the sign is out there */
+        w->signed_up = true;
         return;
     }
     st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
@@ -307,7 +309,9 @@ static void worker_sign_up(pgw_worker *w)
 static void worker_sign_in(pgw_worker *w)
 {
     w->signed_up = false;
-    if (worker_sign_call(w, PGW__SQL_JOB_AWAKE) < 0) worker_call_failed(w, pgw_error_status(w->h));
+    if (worker_sign_call(w, PGW__SQL_JOB_AWAKE) == PGW_OK) return;
+    worker_call_failed(w, pgw_error_status(w->h));
+    pgw__pq_drop(w->h); /* or the sign would be out for as long as the session lives */
 }
 
 /* ---- claiming ---- */
@@ -443,6 +447,14 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
     pgw__wake_drain(&w->wake);
 }
 
+/* The heart has given up: so does the loop. */
+static void worker_heed_heart(pgw_worker *w)
+{
+    const pgw_status st = (pgw_status)atomic_load(&w->beats.fatal);
+
+    if (st != PGW_OK && w->fatal == PGW_OK) worker_trouble(w, st, w->beats.error);
+}
+
 /* With the stop on the handle, waits end at its first notify, and from then on at the second; then
  * there is still something to call for. */
 static void worker_heed_stop(pgw_worker *w)
@@ -548,6 +560,7 @@ static void worker_loop(pgw_worker *w)
     for (;;) {
         pgw__worker_plan plan;
 
+        worker_heed_heart(w);
         worker_heed_stop(w);
         if (w->down && pgw__clock_ms() >= w->call_at) worker_reconnect(w);
         if (w->down && w->stops > 0) worker_abandon_results(w, pgw__clock_ms());
@@ -602,6 +615,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->suspect = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
+    atomic_store(&w->beats.fatal, PGW_OK);
     atomic_store(&w->stopping, 0);
 }
 
@@ -610,6 +624,7 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     bool all_left;
     pgw_status st;
 
+    if (w == NULL) return PGW_EINVAL;
     pthread_mutex_lock(&w->lock);
     all_left = w->owners == 1;
     pthread_mutex_unlock(&w->lock);
@@ -630,8 +645,9 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     pgw_close(w->h);
     w->h = NULL;
     w->stop = NULL;
-    if (w->fatal != PGW_OK) return w->fatal;
-    if (all_left) return PGW_OK;
+    if (all_left) return w->fatal;
+    /* that goes before a fatal error, whose story was logged: the caller must not free what they
+     * use */
     snprintf(w->error, sizeof(w->error),
              "handlers did not return within %lld ms of the second stop", (long long)w->stop_ms);
     PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s", w->error);

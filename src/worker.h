@@ -59,8 +59,9 @@ struct pgw_task {
     pgw_verdict verdict;
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
-    bool doubt; /* sent before, and the answer was lost */
-    bool told;  /* being reported just now */
+    bool doubt;   /* sent before, and the answer was lost */
+    int refusals; /* how often the server answered its report with an error */
+    bool told;    /* being reported just now */
 };
 
 struct pgw__crate {
@@ -98,6 +99,8 @@ typedef struct pgw__beats {
     size_t count;
     pgw__backoff trouble;
     int64_t rest_until; /* no call before: the last one failed */
+    atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
+    char error[512];    /* ... for this reason, written before */
 } pgw__beats;
 
 struct pgw_worker {
@@ -202,6 +205,8 @@ void pgw__result_take(pgw_worker *w, pgw_task *t);
 void pgw__result_put_back(pgw_worker *w, pgw_task *t);
 
 /* ---- worker_flush.c ---- */
+/* After a call that ended so: does it make sense to send the next one? */
+bool pgw__worker_goes_on(pgw_status st);
 typedef struct pgw__claim { /* a claim that a flush may take along */
     pgw_claim_opts opts;
     pgw_batch *batch;

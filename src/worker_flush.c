@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "clock.h"
 #include "mem.h"
+#include "pq.h"
 #include "status.h"
 
 #define FLUSH_MAX       10000 /* of one call */
+#define FLUSH_TRIES     3     /* of a report that the server answers with an error */
 #define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
 
 bool pgw__worker_flush_init(pgw_worker *w)
@@ -95,33 +98,39 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
     const pgw_ref *refs = w->refs + from;
     pgw_status *verdicts = w->verdicts + from;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
+    int64_t delay_ms = t->delay_ms;
 
     switch (t->verdict) {
     case PGW_DONE:
         return pgw_complete(w->h, verdicts, queue, refs,
                             t->output != NULL ? w->outputs + from : NULL, n);
     case PGW_SNOOZE:
-        return pgw_snooze(w->h, verdicts, queue, refs, n,
-                          t->delay_ms >= 0 ? t->delay_ms : FLUSH_SNOOZE_MS);
+        if (delay_ms < 0) delay_ms = FLUSH_SNOOZE_MS;
+        if (delay_ms > PGW__DELAY_MAX_MS) delay_ms = PGW__DELAY_MAX_MS;
+        return pgw_snooze(w->h, verdicts, queue, refs, n, delay_ms);
     case PGW_RELEASE: return pgw_release(w->h, verdicts, queue, refs, n);
     case PGW_RETRY:
     case PGW_DEAD:
     case PGW_SETTLED: /* never comes here */
     default:          /* no verdict of ours: a failure */
         fail.error = t->error;
-        fail.retry_ms = t->delay_ms;
+        fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
         fail.dead = t->verdict == PGW_DEAD;
         return pgw_fail(w->h, verdicts, queue, refs, n, &fail);
     }
 }
 
-/* The server understood us, and will refuse the same arguments for ever. */
-static bool flush_is_poison(pgw_worker *w, pgw_status st)
+bool pgw__worker_goes_on(pgw_status st)
 {
-    const char *sqlstate = pgw_error_sqlstate(w->h);
+    return st >= 0 || st == PGW_ENOTFOUND || st == PGW_EDB || st == PGW_ETIMEDOUT ||
+           st == PGW_ERETRY || st == PGW_ELOCKED;
+}
 
-    if (st == PGW_EINVAL || st == PGW_ELIMIT) return true;
-    return st == PGW_EDB && (strncmp(sqlstate, "22", 2) == 0 || strncmp(sqlstate, "54", 2) == 0);
+/* The server understood us, and will refuse the same for ever: arguments at once, anything else
+ * (a damaged row, somebody's trigger) when it has done so a few times. */
+static bool flush_is_poison(const pgw_task *t, pgw_status st)
+{
+    return st == PGW_EINVAL || st == PGW_ELIMIT || (st == PGW_EDB && t->refusals >= FLUSH_TRIES);
 }
 
 static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
@@ -155,7 +164,7 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
     pgw__mem_free(t->error);
     t->error = pgw__mem_dup(error);
     st = flush_call(w, i, 1);
-    if (st < 0 && flush_is_poison(w, st)) {
+    if (st < 0 && flush_is_poison(t, st)) {
         w->verdicts[i] = PGW_ENOTFOUND; /* nothing can be told about it: let its lease end */
         return PGW_OK;
     }
@@ -167,11 +176,11 @@ static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
     pgw_status st = flush_call(w, from, n);
     size_t i;
 
-    if (st >= 0 || !flush_is_poison(w, st)) return flush_decided(w, st, from, n);
+    if (st >= 0 || !flush_is_poison(w->out[from], st)) return flush_decided(w, st, from, n);
     for (i = from; i < from + n; i++) {
         st = n > 1 ? flush_call(w, i, 1) : st;
-        st =
-            st < 0 && flush_is_poison(w, st) ? flush_condemn(w, i, st) : flush_decided(w, st, i, 1);
+        st = st < 0 && flush_is_poison(w->out[i], st) ? flush_condemn(w, i, st)
+                                                      : flush_decided(w, st, i, 1);
         if (st < 0) {
             flush_fill(w, i, from + n - i, st);
             return st;
@@ -225,6 +234,7 @@ static void flush_settle(pgw_worker *w, size_t n)
             pgw__worker_drop(t);
         } else {
             t->doubt = t->doubt || st == PGW_EUNKNOWN;
+            t->refusals += st == PGW_EDB;
             pgw__result_add(w, t, now);
         }
     }
@@ -261,24 +271,41 @@ static size_t flush_take(pgw_worker *w, bool all)
     return n;
 }
 
+/* How many plain completions at the front can travel with the claim. One that has been refused
+ * before goes on its own way: it would hold the claim up. */
+static size_t flush_plain(const pgw_worker *w, size_t n)
+{
+    size_t plain, i;
+
+    if (n == 0 || w->queues_count != 1 || w->out[0]->verdict != PGW_DONE ||
+        w->out[0]->output != NULL)
+        return 0;
+    plain = pgw__worker_group(w->out, n);
+    for (i = 0; i < plain; i++)
+        if (w->out[i]->refusals > 0) return 0;
+    return plain;
+}
+
 pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
 {
     const size_t n = flush_take(w, all);
-    pgw_status st = PGW_OK;
-    size_t plain = 0, i, size;
+    const size_t plain = claim != NULL ? flush_plain(w, n) : 0;
+    pgw_status st = PGW_OK, first = PGW_OK;
+    size_t i, size;
+    pgw__story story;
 
-    /* Plain completions of the one queue come first in order, and can travel with the claim. */
-    if (claim != NULL && n > 0 && w->queues_count == 1 && w->out[0]->verdict == PGW_DONE &&
-        w->out[0]->output == NULL)
-        plain = pgw__worker_group(w->out, n);
     for (i = plain; i < n; i += size) {
         size = pgw__worker_group(w->out + i, n - i);
-        if (st >= 0)
+        if (pgw__worker_goes_on(st))
             st = flush_group(w, i, size);
         else
             flush_fill(w, i, size, PGW_ECONN); /* not sent */
+        if (st < 0 && first >= 0) {
+            first = st;
+            pgw__pq_keep_story(w->h, &story);
+        }
     }
-    if (plain > 0 && st >= 0) {
+    if (plain > 0 && first >= 0) {
         claim->sent_us = pgw__clock_us();
         st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, plain, &claim->batch, &claim->opts);
         claim->done = st >= 0;
@@ -287,5 +314,5 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_fill(w, 0, plain, PGW_ECONN);
     }
     flush_settle(w, n);
-    return st;
+    return first < 0 ? pgw__pq_tell(w->h, &story) : st;
 }

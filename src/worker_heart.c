@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "handle.h"
 #include "mem.h"
 #include "pq.h"
+#include "status.h"
 
 #define HEART_LEAST_CALL_MS 100
 #define HEART_LOCKED        10 /* part of a lease after which a locked row is asked for again */
@@ -212,18 +214,24 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 static pgw_status heart_send_all(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
-    pgw_status st = PGW_OK;
+    pgw_status st = PGW_OK, first = PGW_OK;
+    pgw__story story;
     size_t i, n;
 
     qsort(b->tasks, b->count, sizeof(pgw_task *), heart_order);
     for (i = 0; i < b->count; i += n) {
         for (n = 1; i + n < b->count && heart_together(b->tasks[i], b->tasks[i + n]); n++) continue;
-        if (st >= 0 || st == PGW_ENOTFOUND)
-            st = heart_send(w, h, i, n);
-        else
-            for (size_t k = i; k < i + n; k++) b->verdicts[k] = st; /* no use in asking on */
+        if (!pgw__worker_goes_on(st)) {
+            for (size_t k = i; k < i + n; k++) b->verdicts[k] = st;
+            continue;
+        }
+        st = heart_send(w, h, i, n);
+        if (st < 0 && st != PGW_ENOTFOUND && first >= 0) {
+            first = st;
+            pgw__pq_keep_story(h, &story);
+        }
     }
-    return st == PGW_ENOTFOUND ? PGW_OK : st;
+    return first < 0 ? pgw__pq_tell(h, &story) : PGW_OK;
 }
 
 /* With the lock held again; what went GONE meanwhile needs nothing but its place. */
@@ -259,6 +267,21 @@ static void heart_apply(pgw_worker *w)
     }
 }
 
+/* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
+ * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
+static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
+{
+    pgw__beats *b = &w->beats;
+
+    b->rest_until = pgw__clock_ms() + pgw__backoff_next_ms(&b->trouble);
+    if (h == NULL || atomic_load(&b->fatal) != PGW_OK) return;
+    st = pgw__status_in_loop(st, pgw_error_sqlstate(h));
+    if (!pgw__status_is_hopeless(st)) return;
+    snprintf(b->error, sizeof(b->error), "leases not extended: %s", pgw_error_message(h));
+    atomic_store(&b->fatal, st);
+    pgw__wake_poke(&w->wake);
+}
+
 int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
 {
     pgw__beats *b = &w->beats;
@@ -289,7 +312,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
     if (st < 0)
-        b->rest_until = pgw__clock_ms() + pgw__backoff_next_ms(&b->trouble);
+        heart_failed(w, *h, st);
     else
         pgw__backoff_reset(&b->trouble);
     return pgw__clock_ms(); /* look again: time has passed */

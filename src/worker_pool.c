@@ -6,7 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "check.h"
 #include "clock.h"
+#include "json.h"
 #include "mem.h"
 #include "name.h"
 
@@ -118,16 +120,21 @@ void pgw__worker_drop(pgw_task *t)
 static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t since,
                         int64_t server_us)
 {
-    const int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
+    int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
 
+    if (lease_ms < 1) lease_ms = 1;
     t->crate = c;
     t->self = t;
     t->job = job;
     t->ref = pgw_job_ref(job);
-    t->lease_ms = lease_ms > 1 ? lease_ms : 1;
-    t->beat_at = since + t->lease_ms / 3;
+    /* What is asked for when it is extended. The time is that of the first job: of other queues, or
+     * by a clock that was set, a lease may seem longer or shorter than may be asked for. */
+    t->lease_ms = lease_ms < PGW__LEASE_MIN_MS   ? PGW__LEASE_MIN_MS
+                  : lease_ms > PGW__LEASE_MAX_MS ? PGW__LEASE_MAX_MS
+                                                 : lease_ms;
+    t->beat_at = since + lease_ms / 3;
     /* The server started the lease after that, so by our clock it lasts at least until then. */
-    atomic_init(&t->safe_until, since + t->lease_ms);
+    atomic_init(&t->safe_until, since + lease_ms);
     atomic_init(&t->tired_at, INT64_MAX);
     atomic_init(&t->signals, 0);
     t->wake = (pgw__wake)PGW__WAKE_INIT;
@@ -365,11 +372,15 @@ static void *pool_thread(void *arg)
 
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
+    /* what a fault of the thread's own raises: blocked, it would kill without the program's handler
+     */
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t all, before;
     int fault;
 
     /* The program's signals are for the program's threads. */
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) sigdelset(&all, own[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     fault = pthread_create(thread, NULL, fn, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -427,13 +438,20 @@ bool pgw__worker_dismiss(pgw_worker *w)
 void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until)
 {
     struct timespec at;
+    int64_t left_us;
 
     if (until == INT64_MAX) {
         pthread_cond_wait(cond, &w->lock);
         return;
     }
-    at.tv_sec = (time_t)(until / 1000);
-    at.tv_nsec = (long)(until % 1000) * 1000000L;
+    /* conditions know the clock that stands still while the machine sleeps, leases must not */
+    left_us = (until - pgw__clock_ms()) * 1000;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    if (left_us > 0) {
+        left_us += at.tv_nsec / 1000;
+        at.tv_sec += (time_t)(left_us / 1000000);
+        at.tv_nsec = (long)(left_us % 1000000) * 1000L;
+    }
     pthread_cond_timedwait(cond, &w->lock, &at);
 }
 
@@ -476,9 +494,10 @@ int pgw_task_fd(pgw_task *task)
 pgw_status pgw_task_set_output(pgw_task *task, const char *json)
 {
     char *copy = NULL;
+    size_t at;
 
     if (json != NULL) {
-        if (pgw__json_fault(json, task->worker->output_max) != NULL) return PGW_EINVAL;
+        if (pgw__json_fault(json, task->worker->output_max, &at) != NULL) return PGW_EINVAL;
         copy = pgw__mem_dup(json);
         if (copy == NULL) return PGW_ENOMEM;
     }

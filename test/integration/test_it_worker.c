@@ -716,6 +716,70 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
     TEST_ASSERT_EQUAL_INT64(0, s.lost);
 }
 
+static pgw_verdict meanwhile_migrated(pgw_task *task, void *arg)
+{
+    pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '')");
+    return until_signalled(task, arg);
+}
+
+/* Its session is older than the schema's new version, the heart's is not: it must not claim on, and
+ * lose all that outlasts a lease. */
+void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
+{
+    short_leases();
+    only_job();
+    run(meanwhile_migrated, PGW_ESCHEMA);
+    pgtemp_exec("DELETE FROM pgwork.migration WHERE number = 999");
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_LOST);
+}
+
+static pgw_verdict in_a_thousand_years(pgw_task *task, void *arg)
+{
+    (void)arg;
+    pgw_task_set_delay(task, INT64_MAX);
+    return PGW_SNOOZE;
+}
+
+void test_the_longest_snooze_is_ten_years(void)
+{
+    const int64_t id = only_job();
+
+    set("worker.max_jobs", "1");
+    TEST_ASSERT_EQUAL_INT64(1, run(in_a_thousand_years, PGW_OK).snoozed);
+    TEST_ASSERT_EQUAL_STRING("delayed", state_of(id));
+    TEST_ASSERT_GREATER_THAN_INT64(9 * 365,
+                                   of_job(id, "extract(day FROM run_at - clock_timestamp())"));
+}
+
+/* Somebody's trigger, or a damaged row: one report fails whenever it is sent. */
+void test_a_report_that_always_fails_holds_nobody_up(void)
+{
+    char sql[400];
+    int64_t id;
+    pgw_worker_stats s;
+
+    enqueue(20);
+    id = only_job();
+    snprintf(
+        sql, sizeof(sql),
+        "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
+        "''denied''; END';"
+        "CREATE TRIGGER deny BEFORE INSERT ON pgwork.done_job FOR EACH ROW WHEN (NEW.id = %lld) "
+        "EXECUTE FUNCTION deny()",
+        (long long)id);
+    pgtemp_exec(sql);
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "20");
+    set("worker.prefetch", "50");
+    s = run(noop, PGW_OK);
+    pgtemp_exec("DROP TRIGGER deny ON pgwork.done_job; DROP FUNCTION deny()");
+    TEST_ASSERT_EQUAL_INT64(20, s.completed);
+    TEST_ASSERT_EQUAL_INT64(20, jobs_in("done"));
+    TEST_ASSERT_EQUAL_INT64(1, s.failed); /* told as a failure, it waits for its retry */
+    TEST_ASSERT_EQUAL_STRING("delayed", state_of(id));
+}
+
 void test_a_cancel_reaches_a_running_handler(void)
 {
     const int64_t id = only_job();

@@ -14,6 +14,7 @@
 #include "buf.h"
 #include "clock.h"
 #include "conf.h"
+#include "json.h"
 #include "fake_server.h"
 #include "log.h"
 #include "mem.h"
