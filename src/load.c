@@ -27,6 +27,7 @@ struct pgw_load {
     pgw *h;
     char *queue;
     pgw_status failed; /* the first failure; nothing is sent after it */
+    pgw__story story;  /* its own */
     int64_t added;
     size_t room; /* for payload and body */
     bool copying;
@@ -344,10 +345,7 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     if (load == NULL) return pgw__check_given(h, "load", NULL);
     *load = NULL;
     st = pgw__check_queue(h, queue);
-    if (st == PGW_OK && pgw__pq_armed(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE,
-                          "a load takes several round trips and cannot be armed by pgw_async()",
-                          NULL);
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st != PGW_OK) return st;
 
     l = pgw__mem_zero(1, sizeof(*l));
@@ -373,10 +371,10 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     return st;
 }
 
-static pgw_status load_spoiled(const pgw_load *l)
+static void load_fail(pgw_load *l, pgw_status st)
 {
-    return pgw__pq_fail(l->h, l->failed, "this load has failed before",
-                        "end it with pgw_load_end(), then begin another");
+    l->failed = st;
+    pgw__pq_keep_story(l->h, &l->story);
 }
 
 pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
@@ -385,14 +383,14 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
     pgw_status st;
 
     if (load == NULL) return PGW_EINVAL;
-    if (load->failed != PGW_OK) return load_spoiled(load);
+    if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->story);
     st = pgw__check_new(load->h, &j, job, -1, load->room);
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
     if (st != PGW_OK) return st; /* this job is refused, the load goes on */
     st = load->copying ? load_add_row(load, &j) : load_add_job(load, &j);
-    if (st != PGW_OK) load->failed = st;
+    if (st != PGW_OK) load_fail(load, st);
     return st;
 }
 
@@ -416,10 +414,12 @@ pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added)
 
     if (added != NULL) *added = 0;
     if (load == NULL) return PGW_OK;
-    if (load->failed == PGW_OK && keep)
+    if (load->failed == PGW_OK && keep) {
         st = load->copying ? load_close_copy(load) : load_flush_jobs(load);
-    if (st != PGW_OK || !keep || load->failed != PGW_OK) load_undo(load);
-    if (load->failed != PGW_OK && keep) st = load_spoiled(load);
+        if (st != PGW_OK) load_fail(load, st);
+    }
+    if (!keep || load->failed != PGW_OK) load_undo(load);
+    if (load->failed != PGW_OK && keep) st = pgw__pq_tell(load->h, &load->story);
     if (added != NULL) *added = load->added;
     load_free(load);
     return st;

@@ -194,8 +194,11 @@ void test_what_the_server_refuses_spoils_the_load(void)
     ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "spoiled"), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     job.payload = "{no json";
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h); /* that is seen here */
+    job.payload = "1e200000";                           /* JSON, and more than a numeric holds */
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
+    ASSERT_HAS("22003", pgw_error_message(h));
     TEST_ASSERT_EQUAL_INT64(0, added);
     TEST_ASSERT_EQUAL_INT64(
         0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'spoiled'"));
@@ -244,7 +247,7 @@ void test_a_failed_load_goes_on_failing(void)
     int64_t added;
 
     memset(payload, ' ', sizeof(payload) - 1);
-    payload[0] = '{'; /* no JSON, and large enough to be sent at once */
+    memcpy(payload, "1e200000", 8); /* for the server alone, and large enough to be sent at once */
     job.payload = payload;
     ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "failing"), h);
     /* the server says so within 16 MB */
@@ -252,8 +255,9 @@ void test_a_failed_load_goes_on_failing(void)
     ASSERT_ST(PGW_EINVAL, st, h);
     job.payload = NULL;
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
-    ASSERT_HAS("failed before", pgw_error_message(h));
+    ASSERT_HAS("22003", pgw_error_message(h)); /* the same story */
     ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
+    ASSERT_HAS("22003", pgw_error_message(h));
     it_enqueue(h, "failing", NULL);
 }
 
