@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json.h"
 #include "name.h"
 #include "pq.h"
 
@@ -28,6 +29,16 @@ pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer)
 {
     if (h == NULL) return PGW_EINVAL;
     return pointer != NULL ? PGW_OK : pgw__pq_refuse(h, argument, NULL, "a valid pointer");
+}
+
+pgw_status pgw__check_unarmed(pgw *h, const char *hint)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (!pgw__pq_armed(h)) return PGW_OK;
+    return pgw__pq_fail(h, PGW_EMISUSE,
+                        "this waits, or takes several round trips, and cannot be armed by "
+                        "pgw_async()",
+                        hint);
 }
 
 pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max)
@@ -113,17 +124,19 @@ static pgw_status check_room(pgw *h, const char *argument, size_t size, size_t r
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t room)
 {
+    char story[96];
     const char *fault;
-    size_t size;
+    size_t at;
     pgw_status st;
 
     if (h == NULL) return PGW_EINVAL;
     if (json == NULL) return PGW_OK;
-    size = strlen(json);
-    st = check_room(h, argument, size, room);
+    st = check_room(h, argument, strlen(json), room);
     if (st != PGW_OK) return st;
-    fault = pgw__json_fault(json, room);
-    return fault != NULL ? check_fault(h, argument, fault, "JSON text in UTF-8") : PGW_OK;
+    fault = pgw__json_fault(json, room, &at);
+    if (fault == NULL) return PGW_OK;
+    snprintf(story, sizeof(story), "%s (byte %zu)", fault, at + 1);
+    return check_fault(h, argument, story, "JSON text in UTF-8");
 }
 
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
@@ -154,13 +167,13 @@ static const char *check_host_and_pid(char room[PGW__HOLDER_MAX + 1])
     return room;
 }
 
-pgw_status pgw__check_holder(pgw *h, const char **holder, const char *given,
+pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,
                              char room[PGW__HOLDER_MAX + 1])
 {
     if (h == NULL) return PGW_EINVAL;
     *holder = given != NULL ? given : pgw__conf_text(pgw__pq_conf(h), "holder");
     if (given == NULL && **holder == '\0') *holder = check_host_and_pid(room);
-    return pgw__check_name(h, "holder", *holder, PGW__HOLDER_MAX);
+    return pgw__check_name(h, argument, *holder, PGW__HOLDER_MAX);
 }
 
 /* ---- a job to be ---- */
@@ -225,14 +238,15 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_new *job)
     bool period = job->key_scope == PGW_KEY_PERIOD;
     pgw_status st;
 
-    if (job->key == NULL) return PGW_OK;
-    st = pgw__check_name(h, check_field(path, "key"), job->key, PGW__KEY_MAX);
-    if (st != PGW_OK) return st;
+    /* with or without a key: who sends the job looks the words for these two up */
     st = pgw__check_int(h, check_field(path, "key_scope"), (int64_t)job->key_scope, 0,
                         PGW_KEY_PERIOD);
     if (st != PGW_OK) return st;
     st = pgw__check_int(h, check_field(path, "key_policy"), (int64_t)job->key_policy, 0,
                         PGW_KEY_ERROR);
+    if (st != PGW_OK) return st;
+    if (job->key == NULL) return PGW_OK;
+    st = pgw__check_name(h, check_field(path, "key"), job->key, PGW__KEY_MAX);
     if (st != PGW_OK) return st;
     return pgw__check_int(h, check_field(path, "key_period_ms"), job->key_period_ms, period,
                           period ? PGW__PERIOD_MAX_MS : 0);

@@ -22,6 +22,8 @@
 
 pgw_status pgw__check_handle(pgw *h);
 pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
+/* For verbs that wait or take several round trips: not armed by pgw_async(). */
+pgw_status pgw__check_unarmed(pgw *h, const char *hint);
 pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max);
 /* Of a lock or a semaphore: any UTF-8 of 1 to 255 bytes. */
 pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text);
@@ -42,7 +44,7 @@ pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t know
 
 /* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in `room`.
  */
-pgw_status pgw__check_holder(pgw *h, const char **holder, const char *given,
+pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,
                              char room[PGW__HOLDER_MAX + 1]);
 
 /* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.

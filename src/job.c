@@ -24,105 +24,113 @@ void pgw_batch_free(pgw_batch *batch)
 
 /* ---- accessors ---- */
 
+/* pgw_batch_job() returns NULL for a number that is too high: such a job has nothing. */
+static const pgw_job *job_or_none(const pgw_job *job)
+{
+    static const pgw_job none;
+
+    return job != NULL ? job : &none;
+}
+
 int64_t pgw_job_id(const pgw_job *job)
 {
-    return job->ref.id;
+    return job_or_none(job)->ref.id;
 }
 
 pgw_ref pgw_job_ref(const pgw_job *job)
 {
-    return job->ref;
+    return job_or_none(job)->ref;
 }
 
 const char *pgw_job_queue(const pgw_job *job)
 {
-    return job->queue;
+    return job_or_none(job)->queue;
 }
 
 const char *pgw_job_kind(const pgw_job *job)
 {
-    return job->kind;
+    return job_or_none(job)->kind;
 }
 
 const char *pgw_job_payload(const pgw_job *job)
 {
-    return job->payload;
+    return job_or_none(job)->payload;
 }
 
 int pgw_job_priority(const pgw_job *job)
 {
-    return job->priority;
+    return job_or_none(job)->priority;
 }
 
 int pgw_job_attempt(const pgw_job *job)
 {
-    return job->attempt;
+    return job_or_none(job)->attempt;
 }
 
 int pgw_job_max_attempts(const pgw_job *job)
 {
-    return job->max_attempts;
+    return job_or_none(job)->max_attempts;
 }
 
 size_t pgw_job_tags_count(const pgw_job *job)
 {
-    return job->tags_count;
+    return job_or_none(job)->tags_count;
 }
 
 int64_t pgw_job_created_us(const pgw_job *job)
 {
-    return job->created_us;
+    return job_or_none(job)->created_us;
 }
 
 int64_t pgw_job_lease_until_us(const pgw_job *job)
 {
-    return job->lease_until_us;
+    return job_or_none(job)->lease_until_us;
 }
 
 const char *pgw_job_state(const pgw_job *job)
 {
-    return job->state;
+    return job_or_none(job)->state;
 }
 
 const char *pgw_job_holder(const pgw_job *job)
 {
-    return job->holder;
+    return job_or_none(job)->holder;
 }
 
 const char *pgw_job_error(const pgw_job *job)
 {
-    return job->error;
+    return job_or_none(job)->error;
 }
 
 const char *pgw_job_key(const pgw_job *job)
 {
-    return job->key;
+    return job_or_none(job)->key;
 }
 
 const char *pgw_job_output(const pgw_job *job)
 {
-    return job->output;
+    return job_or_none(job)->output;
 }
 
 int64_t pgw_job_run_at_us(const pgw_job *job)
 {
-    return job->run_at_us;
+    return job_or_none(job)->run_at_us;
 }
 
 int64_t pgw_job_finished_us(const pgw_job *job)
 {
-    return job->finished_us;
+    return job_or_none(job)->finished_us;
 }
 
 const void *pgw_job_body(const pgw_job *job, size_t *size)
 {
-    if (size != NULL) *size = job->body_size;
-    return job->body;
+    if (size != NULL) *size = job_or_none(job)->body_size;
+    return job_or_none(job)->body;
 }
 
 const char *pgw_job_tag(const pgw_job *job, size_t i)
 {
-    return i < job->tags_count ? job->tags[i] : NULL;
+    return job != NULL && i < job->tags_count ? job->tags[i] : NULL;
 }
 
 /* ---- tokens: 16 bytes, number and nonce in network byte order, as a UUID ---- */

@@ -59,8 +59,11 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     if (st == PGW_EPROTO)
         return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
-    if ((*ctx->batch)->count > (size_t)ctx->max)
+    if ((*ctx->batch)->count > (size_t)ctx->max) {
+        pgw_batch_free(*ctx->batch);
+        *ctx->batch = NULL;
         return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+    }
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
     return PGW_OK;
@@ -124,7 +127,7 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_holder(h, &o->holder, o->holder, holder);
+    if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }
 
@@ -195,12 +198,14 @@ static pgw_status claim_sign_up(claim_wait *w)
 /* While the sign is up, every enqueue notifies; so it goes down before the jobs are worked on. */
 static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
 {
+    pgw__story story;
+
     if (!claim_sign_is_up(w) || st == PGW_ECONN || st == PGW_EUNKNOWN) return st;
     w->sign = false;
-    if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) == PGW_OK && st >= PGW_OK) return st;
-    /* the claim's story is the one to tell */
-    return pgw__pq_fail(w->h, st,
-                        st == PGW_ECANCELED ? "asked to stop while waiting for a job" : NULL, NULL);
+    pgw__pq_keep_story(w->h, &story);
+    if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
+    pgw__pq_tell(w->h, &story);
+    return st;
 }
 
 static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
@@ -223,6 +228,8 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
             if (left == 0) return PGW_EMPTY;
             pause = w->listen ? poll_ms : pgw__backoff_next_ms(&w->backoff);
             st = pgw__pq_wait(w->h, left >= 0 && left < pause ? left : pause, -1);
+            if (st == PGW_ECANCELED)
+                pgw__pq_fail(w->h, st, "asked to stop while waiting for a job", NULL);
             if (st < PGW_OK) return st;
         }
         st = claim_once(w->h, batch, w->o);
@@ -237,9 +244,12 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
     if (st != PGW_OK) return st;
-    if (o.wait_ms != 0 && pgw__pq_armed(h))
-        return pgw__pq_fail(h, PGW_EMISUSE, "a claim with wait_ms cannot be armed by pgw_async()",
-                            "claim with wait_ms 0 and repeat it when your loop says so");
+    if (o.wait_ms != 0)
+        st = pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
+    if (st == PGW_OK && o.wait_ms != 0 && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
+        st = pgw__pq_fail(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
+                          "claim with wait_ms 0, or outside of the transaction");
+    if (st != PGW_OK) return st;
     st = claim_once(h, batch, &o);
     if (st == PGW_EMPTY && o.wait_ms != 0) {
         const pgw_conf *conf = pgw__pq_conf(h);
@@ -263,6 +273,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     pgw__job_refs columns;
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
+    if (n <= PGW__BATCH_MAX) pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
@@ -289,7 +300,6 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
             .flags = PGW__WRITES,
         };
 
-        pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
         st = claim_send(h, &call, batch);
     }
     pgw__mem_free(columns.ids);

@@ -220,9 +220,16 @@ typedef struct enqueue_many {
 static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const enqueue_many *many = ctx;
-    pgw_status st = pgw__ask_rows(h, rows, many->n);
+    const size_t count = (size_t)pgw__rows_count(rows);
+    pgw_status st;
     size_t i;
 
+    if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_REPEATED)
+        return pgw__pq_fail(h, PGW_EINVAL,
+                            "argument `op` was used for another number of jobs: allowed is an "
+                            "operation id for this call alone, or the same jobs again",
+                            NULL);
+    st = pgw__ask_rows(h, rows, many->n);
     if (st != PGW_OK) return st;
     for (i = 0; i < many->n; i++) {
         const pgw_status outcome = pgw__job_outcome(rows, (int)i, 1);
@@ -280,6 +287,10 @@ pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const ch
     const unsigned char *given_op;
     pgw_status st;
 
+    if (n <= PGW__BATCH_MAX) {
+        if (ids != NULL) memset(ids, 0, n * sizeof(*ids));
+        pgw__job_verdicts(outcomes, n, PGW_EUNKNOWN);
+    }
     st = pgw__check_queue(h, queue);
     if (st != PGW_OK) return st;
     st = pgw__check_given(h, "jobs", jobs);
@@ -288,8 +299,6 @@ pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const ch
     if (st != PGW_OK) return st;
     st = enqueue_op(h, uuid, &given_op, op);
     if (st != PGW_OK) return st;
-    if (ids != NULL) memset(ids, 0, n * sizeof(*ids));
-    pgw__job_verdicts(outcomes, n, PGW_EUNKNOWN);
 
     st = enqueue_columns_make(h, &columns, n);
     if (st == PGW_OK) st = enqueue_columns_fill(h, &columns, jobs);

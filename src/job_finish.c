@@ -78,12 +78,13 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
     return asked ? PGW_CANCEL : PGW_OK;
 }
 
-/* What all of them check. */
-static pgw_status finish_check(pgw *h, const char *queue, const char *argument, const void *array,
-                               size_t n)
+/* What all of them check. Whoever looks at the verdicts only is not told that all went well. */
+static pgw_status finish_check(pgw *h, pgw_status *verdicts, const char *queue,
+                               const char *argument, const void *array, size_t n)
 {
     pgw_status st = pgw__check_queue(h, queue);
 
+    if (n <= PGW__BATCH_MAX) pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, argument, array);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     return st;
@@ -115,7 +116,6 @@ static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *verdicts, const char 
         pgw__param *p = params + 3;
 
         while ((*p++ = *extra++).type != PGW__END) continue;
-        pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
         st = pgw__pq_call(h, &call);
     }
     pgw__mem_free(columns.ids);
@@ -126,7 +126,7 @@ pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const p
                         const char *const *outputs, size_t n)
 {
     const pgw__param extra[] = {P_ARRAY(JSONB, outputs, n), P_END};
-    pgw_status st = finish_check(h, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
     size_t room, i;
 
     if (st != PGW_OK) return st;
@@ -141,37 +141,17 @@ pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const p
     return finish(h, PGW__SQL_JOB_COMPLETE, verdicts, queue, refs, n, extra);
 }
 
-/* An error's text comes from anywhere: it is cut and mended, never a reason to refuse the failure.
- */
-static void finish_error_text(char out[FINISH_ERROR + 1], const char *text)
-{
-    size_t used = 0;
-
-    while (*text != '\0') {
-        const unsigned char lead = (unsigned char)*text;
-        size_t size = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-        const bool whole = strnlen(text, size) == size && pgw__utf8_ok(text, size);
-
-        if (!whole) size = 1;
-        if (used + size > FINISH_ERROR) break;
-        memcpy(out + used, whole ? text : "?", size);
-        used += size;
-        text += size;
-    }
-    out[used] = '\0';
-}
-
 pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n,
                     const pgw_fail_opts *opts)
 {
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
     char error[FINISH_ERROR + 1];
-    pgw_status st = finish_check(h, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->retry_ms", o.retry_ms, -1, PGW__PERIOD_MAX_MS);
     if (st != PGW_OK) return st;
-    if (o.error != NULL) finish_error_text(error, o.error);
+    if (o.error != NULL) pgw__text_mend(error, sizeof(error), o.error);
     {
         const pgw__param extra[] = {P_TEXT(o.error != NULL ? error : NULL),
                                     P_INT8_OR_NULL(o.retry_ms, o.retry_ms < 0), P_BOOL(o.dead),
@@ -185,7 +165,7 @@ pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw
                       size_t n, int64_t delay_ms)
 {
     const pgw__param extra[] = {P_INT8(delay_ms), P_END};
-    pgw_status st = finish_check(h, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_int(h, "delay_ms", delay_ms, 0, PGW__DELAY_MAX_MS);
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, verdicts, queue, refs, n, extra) : st;
@@ -195,7 +175,7 @@ pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pg
                        size_t n)
 {
     const pgw__param extra[] = {P_END};
-    const pgw_status st = finish_check(h, queue, "refs", refs, n);
+    const pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
 
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, verdicts, queue, refs, n, extra) : st;
 }
@@ -204,7 +184,7 @@ pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw
                       size_t n, int64_t lease_ms)
 {
     const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == 0), P_END};
-    pgw_status st = finish_check(h, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_lease(h, "lease_ms", lease_ms);
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_EXTEND, verdicts, queue, refs, n, extra) : st;
@@ -222,9 +202,7 @@ pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int
         .ctx_size = sizeof(ctx),
         .flags = PGW__WRITES,
     };
-    const pgw_status st = finish_check(h, queue, "ids", ids, n);
+    const pgw_status st = finish_check(h, outcomes, queue, "ids", ids, n);
 
-    if (st != PGW_OK) return st;
-    pgw__job_verdicts(outcomes, n, PGW_EUNKNOWN);
-    return pgw__pq_call(h, &call);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }

@@ -276,6 +276,9 @@ void test_an_operation_is_applied_once(void)
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "ops", jobs, 2, other), h);
     ASSERT_ST(PGW_REPEATED, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 2, other), h);
     TEST_ASSERT_EQUAL_MEMORY(ids, ids_again, sizeof(ids));
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 1, other), h);
+    ASSERT_HAS("`op` was used for another number of jobs", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT64(0, ids_again[0]);
     TEST_ASSERT_EQUAL_INT64(3,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'ops'"));
 }
@@ -524,6 +527,11 @@ void test_cancel_removes_what_waits_and_asks_what_runs(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
     TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, outcomes[3]);
     ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, NULL, "cancelled", &ids[3], 1), h);
+    ids[0] = ids[2] = it_enqueue(h, "cancelled", NULL); /* named twice */
+    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 3), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
+    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcomes[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'cancelled'"));
 }
@@ -632,6 +640,10 @@ void test_a_wait_ends_empty_or_by_a_stop(void)
     TEST_ASSERT_NOT_EQUAL('\0', *pgw_error_message(h));
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
+    o.wait_ms = 1;
+    ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
 }
 
 void test_several_queues_in_one_claim(void)

@@ -7,6 +7,7 @@
 #include "conf.h"
 #include "mem.h"
 #include "buf.h"
+#include "json.h"
 #include "log.h"
 #include "fakepq.h"
 
@@ -69,7 +70,7 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(NULL, "x", "a", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(NULL, "x", &mine, sizeof(mine), &job));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(NULL, &mine, &job, -1, 10));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, &holder, NULL, room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, room));
 }
 
 void test_queue_names(void)
@@ -171,6 +172,8 @@ void test_each_field_of_a_job(void)
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
     REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8", job.payload = "\"\xc3\"");
+    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (byte 4): allowed is JSON",
+            job.payload = "[1,]");
     REFUSED(PGW_EINVAL, "u0000", job.payload = "\"\\u0000\"");
     REFUSED(PGW_EINVAL, "`job.body` is NULL", job.body_size = 1);
     REFUSED(PGW_EINVAL, "`job.priority` is -1: allowed is 0 .. 9", job.priority = -1);
@@ -191,6 +194,8 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key` is longer than 255 bytes", job.key = letters(256));
     REFUSED(PGW_EINVAL, "`job.key_scope` is 3", job.key = "k"; job.key_scope = (pgw_key_scope)3);
     REFUSED(PGW_EINVAL, "`job.key_policy` is 3", job.key = "k"; job.key_policy = (pgw_key_policy)3);
+    REFUSED(PGW_EINVAL, "`job.key_scope` is 3", job.key_scope = (pgw_key_scope)3); /* and no key */
+    REFUSED(PGW_EINVAL, "`job.key_policy` is 7", job.key_policy = (pgw_key_policy)7);
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0", job.key = "k"; job.key_scope = PGW_KEY_PERIOD);
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k";
             job.key_period_ms = 5);
@@ -211,12 +216,12 @@ void test_a_holder_is_given_or_made_of_host_and_pid(void)
     char room[PGW__HOLDER_MAX + 1], end[32];
     const char *holder;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, &holder, "me", room));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, "me", room));
     TEST_ASSERT_EQUAL_STRING("me", holder);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, &holder, NULL, room));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, NULL, room));
     snprintf(end, sizeof(end), ":%ld", (long)getpid());
     TEST_ASSERT_NOT_NULL(strstr(holder, end));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, &holder, "", room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, "", room));
     ASSERT_SAYS("`holder` is empty");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, &holder, letters(256), room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, letters(256), room));
 }

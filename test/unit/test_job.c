@@ -11,6 +11,7 @@
 #include "backoff.h"
 #include "mem.h"
 #include "buf.h"
+#include "json.h"
 #include "log.h"
 #include "fakepq.h"
 #include "oom.h"
@@ -479,7 +480,7 @@ void test_what_a_claim_refuses(void)
     BAD("`opts->max` is 10001", o.max = 10001);
     BAD("`opts->lease_ms` is 5", o.lease_ms = 5);
     BAD("`opts->wait_ms` is -2", o.wait_ms = -2);
-    BAD("`holder` is empty", o.holder = "");
+    BAD("`opts->holder` is empty", o.holder = "");
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }

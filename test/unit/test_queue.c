@@ -9,6 +9,7 @@
 #include "conf.h"
 #include "mem.h"
 #include "buf.h"
+#include "json.h"
 #include "log.h"
 #include "fakepq.h"
 
@@ -140,9 +141,9 @@ void test_purge_goes_piece_by_piece(void)
 
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+    fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
-    fake.armed = false;
     FAKE_ROWS(full, 1);
     fake.stopped = true;
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, &n, "q", "all"));

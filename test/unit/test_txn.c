@@ -5,6 +5,7 @@
 #include "check.h"
 #include "clock.h"
 #include "conf.h"
+#include "json.h"
 #include "log.h"
 #include "mem.h"
 #include "mock_pq.h"
