@@ -43,11 +43,13 @@
  *                finishing verb is harmless (the token decides); repeating an enqueue is harmless
  *                when it carries an operation id. doc/guarantees.md has the whole list.
  *
- * Any verb can also return PGW_EINVAL (the message names argument, value and what is allowed),
- * PGW_ENOMEM, PGW_EMISUSE, PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED, PGW_ETXN, PGW_ERETRY,
- * PGW_ESCHEMA, PGW_EPERM, PGW_EDB, PGW_EPROTO; when it writes, PGW_EUNKNOWN; and on an attached
- * handle PGW_ELOCKED, when the caller's lock_timeout passed. The text of a function names what it
- * returns beyond these.
+ * Any verb can also return PGW_EINVAL (the message names the argument, its value or, where that may
+ * be long or secret, what is wrong with it, and what is allowed), PGW_ENOMEM, PGW_EMISUSE,
+ * PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED, PGW_ETXN, PGW_ERETRY, PGW_ESCHEMA, PGW_EPERM, PGW_EDB,
+ * PGW_EPROTO, PGW_ELIMIT (more than 1 GB in one call, or a limit of the server); when it writes,
+ * PGW_EUNKNOWN; behind a pooler PGW_EPOOLED, where it took a session away that was needed; and on
+ * an attached handle PGW_ELOCKED, when the caller's lock_timeout passed (his statement_timeout is
+ * PGW_ECANCELED). The text of a function names what it returns beyond these.
  */
 #ifndef PGWORK_H
 #define PGWORK_H
@@ -99,7 +101,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
 /* clang-format off */
 #define PGW_STATUS_MAP(XX)                                                                         \
     XX(OK, 0, "done")                                                                              \
-    XX(EMPTY, 1, "nothing to claim")                                                               \
+    XX(EMPTY, 1, "nothing there")                                                                  \
     XX(AGAIN, 2, "started: wait for the descriptor, then call pgw_step")                           \
     XX(CANCEL, 3, "extended, but the job was cancelled: stop and finish it")                       \
     XX(EXISTS, 4, "a job with this unique key is there already: its id is returned")               \
@@ -116,7 +118,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
     XX(ECONFLICT, -9, "somebody else wrote first")                                                 \
     XX(ELEASE, -10, "the lease is lost: the token is no longer the current one")                   \
     XX(ELOCKED, -11, "held by someone else")                                                       \
-    XX(EEXISTS, -12, "a job with this unique key is there already")                                \
+    XX(EEXISTS, -12, "there already: the unique key or the name is taken")                         \
     XX(ENOTFOUND, -13, "no such job, queue or name")                                               \
     XX(ESCHEMA, -14, "the schema is missing, or of a version that this library does not support")  \
     XX(EPERM, -15, "the role may not do this, or the server is read-only")                         \
@@ -139,17 +141,19 @@ typedef enum pgw_status {
  * "PGW_ELEASE" for PGW_ELEASE; "PGW_?" for a number that is no status. Static text.
  *
  *     st = pgw_complete(h, NULL, "mail", &ref, NULL, 1);
- *     if (pgw_is_lost(st)) work("undo"); // somebody else may have the job
+ *     if (st == PGW_ELEASE) work("undo"); // somebody else may have the job
  *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
- *     else if (pgw_is_bug(st)) abort();
+ *     else if (pgw_is_bug(st)) work("tell somebody");
  *     else if (st < 0) fprintf(stderr, "%s: %s\n", pgw_status_name(st), pgw_status_text(st));
+ *     if (pgw_is_lost(st)) work("release what a lock of this handle protected");
  */
 PGW_API const char *pgw_status_name(pgw_status st);
 /** One sentence for humans. Static text. */
 PGW_API const char *pgw_status_text(pgw_status st);
 /** Not applied, and the same call may well succeed later: ECONN, ETIMEDOUT, ERETRY, ELOCKED. */
 PGW_API bool pgw_is_retriable(pgw_status st);
-/** What the caller held is gone, or may be: stop the work. ELEASE, ECONN. */
+/** What the caller held is gone, or may be: ELEASE, ECONN. With the connection go the locks of the
+ * session and the open transaction, but no lease: that lasts until its time is over. */
 PGW_API bool pgw_is_lost(pgw_status st);
 /** Applied or not cannot be said: EUNKNOWN. */
 PGW_API bool pgw_is_unknown(pgw_status st);
@@ -465,8 +469,8 @@ typedef struct pgw_new {
     int max_attempts;         /* 1 .. 1000; 0: as the queue says */
     int64_t lease_ms;         /* 100 .. 86,400,000; 0: as the claim or the queue says */
     const char *const *tags;
-    size_t tags_count;        /* up to 32, each up to 255 bytes */
-    const char *key;          /* unique key, up to 255 bytes; NULL: none */
+    size_t tags_count;        /* up to 32, each 1 to 255 bytes */
+    const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_PERIOD: 1 ms to a year */
@@ -477,8 +481,9 @@ typedef struct pgw_new {
 
 /**
  * Adds a job; it can be claimed once the transaction commits. @p id (may be NULL) takes its id.
- * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it adds nothing and
- * returns PGW_REPEATED with the same id; it is remembered for a day (setting `op_retention_ms`).
+ * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it, for the same
+ * queue, adds nothing and returns PGW_REPEATED with the same id; it is remembered for a day
+ * (setting `op_retention_ms`). Texts are UTF-8, without control characters but in payload and body.
  *
  * PGW_EXISTS, PGW_REPLACED (*id is the job that has the key), PGW_EEXISTS: see pgw_key_policy.
  * PGW_ELIMIT: payload and body are over the queue's max_bytes, or the property `payload.max_bytes`.
@@ -498,7 +503,7 @@ PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw
  * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's
  * scope, policy and period are those of the first job. Status as pgw_enqueue(): PGW_REPEATED, else
  * PGW_EXISTS or PGW_REPLACED when that happened to at least one job (PGW_EXISTS goes before), else
- * PGW_OK.
+ * PGW_OK. PGW_EINVAL also when @p op was used for another number of jobs.
  *
  *     pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
  *     pgw_status outcomes[2];
@@ -511,13 +516,14 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
                                     const pgw_new *jobs, size_t n, const char *op);
 
 /**
- * A bulk enqueue without a limit in number: COPY in binary where the role may write the table, else
- * batches of pgw_enqueue_many(). Unique keys are not for bulk (PGW_EINVAL). On an opened handle the
- * whole load is one transaction when COPY is used, one per 10,000 jobs or 8 MB otherwise; no other
- * verb until pgw_load_end(). Inside a transaction it is batches, and part of that.
+ * A bulk enqueue without a limit in number: COPY in binary where the role is the owner of the
+ * tables or a member of that role, else batches of pgw_enqueue_many(). Unique keys are not for bulk
+ * (PGW_EINVAL). On an opened handle the whole load is one transaction when COPY is used, one per
+ * 10,000 jobs or 8 MB otherwise; no other verb until pgw_load_end(). Inside a transaction it is
+ * batches, and part of that.
  *
- * Caller owns the load (free with pgw_load_end). From here or from a later call: PGW_EPAUSED,
- * PGW_ENOTFOUND as pgw_enqueue().
+ * Caller owns the load (free with pgw_load_end, before the handle is closed). From here or from a
+ * later call: PGW_EPAUSED, PGW_ENOTFOUND as pgw_enqueue().
  *
  *     pgw_load *load;
  *     pgw_new job = PGW_NEW_INIT;
@@ -532,9 +538,9 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  *     else pgw_load_end(load, false, NULL);
  */
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
-/** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what the
- * server finds (text that is no JSON) spoils the load: a later call tells, within 16 MB of jobs or
- * at the end, and every call after it fails. */
+/** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what
+ * only the server finds (a number in the payload that it has no room for) spoils the load: a later
+ * call tells, within 16 MB of jobs or at the end, and every call after it says the same. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
  * NULL) says how many jobs were added. A spoiled load returns what spoiled it. NULL is fine. */
@@ -543,7 +549,8 @@ PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 /**
  * Removes jobs that wait; asks running ones to stop; @p n is 1 .. 10,000. outcomes[i] (array of n,
  * or NULL): PGW_OK gone, PGW_CANCEL asked, PGW_ENOTFOUND. Returns PGW_CANCEL when at least one
- * runs: its holder is told at its next extend. PGW_ENOTFOUND: no such queue, or no such job.
+ * runs: its holder is told at its next extend. PGW_ENOTFOUND: no such queue, or none of the jobs.
+ * Rights: pgwork_producer or pgwork_operator.
  *
  *     pgw_status outcome;
  *     st = pgw_cancel(h, &outcome, "mail", &id, 1);
@@ -573,11 +580,12 @@ typedef struct pgw_claim_opts {
  * lease, never one that waits for its time. With several queues, the one whose first job comes
  * first is served first. An attempt is charged. @p opts is not NULL. *batch: caller owns (free with
  * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
- * not exist: it may come. Use an opened handle: on an attached one a claim is undone by ROLLBACK.
- * PGW_EUNKNOWN: jobs that were claimed come back when their leases expire. When many sessions
- * write, only a few claims for more than 32 jobs run at a time. The others wait, even with wait_ms
- * 0: usually some ms, 20 s at most; after 2 s in which all who claimed keep their transactions
- * open, a claim goes ahead without waiting further.
+ * not exist: it may come. Claim outside of a transaction: its ROLLBACK undoes the claim, and with
+ * wait_ms it is PGW_EMISUSE in one of an opened handle. PGW_EUNKNOWN, and PGW_ENOMEM once the
+ * server has answered: jobs that were claimed come back when their leases expire. When many
+ * sessions write, only a few claims for more than 32 jobs run at a time. The others wait, even with
+ * wait_ms 0: usually some ms, 20 s at most; after 2 s in which all who claimed keep their
+ * transactions open, a claim goes ahead without waiting further.
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -600,7 +608,8 @@ PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *op
  * NULL) says PGW_OK, PGW_ELEASE (another claim has or had it since) or PGW_ENOTFOUND (finished,
  * cancelled or never there). Return PGW_OK when all were accepted, PGW_ELEASE when at least one was
  * refused; the accepted ones are done either way. PGW_ENOTFOUND: no such queue. Until the answer is
- * there, and for good when it is lost, the verdicts are PGW_EUNKNOWN. A late call is accepted as
+ * there, and for good when the call as a whole has failed, the verdicts are PGW_EUNKNOWN: its own
+ * status tells then if anything can have been applied. A late call is accepted as
  * long as nobody took the lease away. All work on an attached handle: then job and the caller's own
  * writes commit together; roll back when told PGW_ELEASE.
  */
@@ -684,7 +693,8 @@ PGW_API const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i);
 PGW_API void pgw_batch_free(pgw_batch *batch);
 
 /**
- * What a job says. Strings are borrowed as long as the job lives; NULL where there is none.
+ * What a job says. Strings are borrowed as long as the job lives; NULL where there is none. Of a
+ * NULL job all is 0 or NULL.
  *
  *     size_t size;
  *     const char *body = pgw_job_body(job, &size);
@@ -714,7 +724,7 @@ PGW_API const char *pgw_job_holder(const pgw_job *job);
 PGW_API const char *pgw_job_error(const pgw_job *job);
 PGW_API const char *pgw_job_key(const pgw_job *job);
 PGW_API const char *pgw_job_output(const pgw_job *job);
-PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
+PGW_API int64_t pgw_job_run_at_us(const pgw_job *job); /* of a delayed job; else 0 */
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
 /** @} */
 
@@ -738,8 +748,9 @@ typedef struct pgw_jobs_opts {
  *     {
  *         const char *holder = pgw_job_holder(job), *key = pgw_job_key(job);
  *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
- *         int64_t took_us = pgw_job_finished_us(job) - pgw_job_run_at_us(job);
- *         fprintf(arg, "%s %" PRId64 " ", pgw_job_state(job), took_us);
+ *         int64_t age_us = pgw_job_finished_us(job) - pgw_job_created_us(job);
+ *         fprintf(arg, "%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
+ *                 pgw_job_run_at_us(job));
  *         fprintf(arg, "%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
  *         return fprintf(arg, "%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
  *     }
@@ -820,8 +831,10 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue); /* both again */
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
 PGW_API pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state);
-/** PGW_ELOCKED: there are jobs, and @p force is false. With @p force they are purged first, and
- * what is leased goes with the queue. That cannot be armed. */
+/** PGW_ELOCKED: there are jobs, and @p force is false; those that are kept by retention do not
+ * count, and go with the queue. With @p force jobs are purged first, and what is leased goes with
+ * the queue. That cannot be armed. What producers commit afterwards is lost: drain, wait, then
+ * drop. */
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
@@ -867,7 +880,9 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
  *     opened when the first job has run that long.
  * With `worker.concurrency` 0 there are none: the calling thread calls the handler, one job at a
  * time, and extends leases between jobs only. Signals of the program are never delivered to threads
- * of the worker. doc/worker.md tells more.
+ * of the worker, which block them (but those of a fault of their own, SIGSEGV and the like): a
+ * program that a handler starts inherits that, so give it a mask with posix_spawnattr_setsigmask()
+ * or pthread_sigmask() before exec. doc/worker.md tells more.
  *
  *     static pgw_verdict mail(pgw_task *task, void *arg)
  *     {
@@ -935,14 +950,14 @@ PGW_API int pgw_task_signals(const pgw_task *task);
 /** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first
  * call; -1: no descriptor left. With `worker.concurrency` 0 nobody is there to make it readable. */
 PGW_API int pgw_task_fd(pgw_task *task);
-/** The job's result, JSON text. PGW_EINVAL: not UTF-8 or over the limit. PGW_ENOMEM. Whether it is
- * JSON only the server tells: if not, the job has failed (`the result was refused`) and is retried.
- */
+/** The job's result, JSON text. PGW_EINVAL: no JSON, or more than `payload.max_bytes`. PGW_ENOMEM.
+ * If the server refuses it all the same, the job has failed (`the result was refused`) and is
+ * retried. */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 /** Why it failed; cut at 8,000 bytes. */
 PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
-/** When to try again: for PGW_RETRY (not set: the queue's backoff) and PGW_SNOOZE (not set: a
- * second). */
+/** When to try again: for PGW_RETRY (not set: the queue's backoff), a year at most, and PGW_SNOOZE
+ * (not set: a second), ten years at most; what is longer is taken as that, and less than 0 as 0. */
 PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 /** For a pgw_batch_fn; what a pgw_handler_fn returns goes before. */
 PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
@@ -965,10 +980,12 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * `arg` points to must stay.
  *
  * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_LOST before
- * anybody else can have its job, by the monotonic clock, even when the whole process was frozen. A
- * job whose lease was lost before it began is dropped without a word; one that was cancelled before
- * it began is handed back, which ends it. A handler that ignores PGW_TIMEOUT for `worker.stop_ms`
- * loses its lease. A late verdict is sent to the server all the same: the token decides.
+ * anybody else can have its job, by the monotonic clock, even when the whole process was frozen, or
+ * (on Linux) the machine was suspended. A job whose lease was lost before it began is dropped
+ * without a word; one that was cancelled before it began is handed back, which ends it. A handler
+ * that ignores PGW_TIMEOUT for `worker.stop_ms` loses its lease. A late verdict is sent to the
+ * server all the same: the token decides. One that the server answers with an error three times is
+ * told as a failure; if it does not take that either, the lease is left to end.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. Returns an error only when there
@@ -1009,7 +1026,7 @@ typedef struct pgw_reap_stats {
 /**
  * One pass on @p h: does what is due in batches of `reaper.batch`, adds to @p stats (may be NULL;
  * `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0:
- * at once, there is more).
+ * at once, there is more). PGW_EMISUSE: a transaction is open, and would keep locked what it moved.
  *
  *     pgw_reap_stats stats = {.struct_size = sizeof(stats)};
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);
@@ -1059,7 +1076,9 @@ PGW_API void pgw_reaper_free(pgw_reaper *r);
 /* ------------------------------------------------------------------------------------------- */
 /** @name Transactions @{
  * For several verbs that stand or fall together, on a handle from pgw_open(). They are READ
- * COMMITTED. On an attached handle the caller begins and ends them: PGW_EMISUSE.
+ * COMMITTED. On an attached handle the caller begins and ends them: PGW_EMISUSE. When the
+ * connection is lost, the transaction is over, and each verb says so (PGW_ECONN) until it is rolled
+ * back: repeat the whole of it, not the verb.
  *
  *     pgw_new job = PGW_NEW_INIT;
  *     st = pgw_txn_begin(h);
@@ -1340,8 +1359,8 @@ PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pg
                                     const char *const *key, const char *version,
                                     const pgw_cell *cells, size_t n);
 
-/** The value of a column: as set in this try, else as read. Borrowed until the pgw_edit_fn returns.
- */
+/** The value of a column: as set in this try, else as read. Borrowed until the column is set, or
+ * the pgw_edit_fn returns. */
 PGW_API const char *pgw_edit_get(const pgw_edit *edit, const char *column);
 /**
  * Sets a column. PGW_EINVAL: a column that was not read, is generated, or has a role.
@@ -1368,7 +1387,8 @@ typedef struct pgw_process_opts {
  * Reads the row, calls @p fn, writes what it set if the row is still as it was read, else starts
  * over, with jitter; also after deadlocks and serialization failures. When @p fn set nothing, or
  * only what is there already, nothing is written. PGW_ECONFLICT: given up after `tries`.
- * PGW_ENOTFOUND. Else what @p fn returned.
+ * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
+ * lost, and what came of it could not be looked up. Else what @p fn returned.
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the
@@ -1568,7 +1588,8 @@ PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new
 /** Who holds its tick is told PGW_ELEASE. */
 PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
 /** A tick out of turn, also of a paused schedule: the plan stays. *job_id (may be NULL): its job,
- * or 0 when it waits for a node to claim it. PGW_EPAUSED: the queue is drained. */
+ * the one that has its unique key already, or 0 when it waits for a node to claim it. PGW_EPAUSED:
+ * the queue is drained. PGW_ELIMIT: it takes no job of this size. */
 PGW_API pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule);
 
 /* clang-format off */
@@ -1815,8 +1836,8 @@ PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *nam
 /**
  * Releases and frees. PGW_ELEASE: the lock had been lost before, what was done under it may not
  * have been alone; so too when the server does not confirm the release, which closes the
- * connection: then it is released as well. PGW_EMISUSE: another process, or a call is under way;
- * nothing was done or freed.
+ * connection: then it is released as well. PGW_EMISUSE: in a transaction, in another process, or
+ * while a call is under way; nothing was done or freed.
  */
 PGW_API pgw_status pgw_lock_release(pgw_lock *lock);
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "check.h"
 #include "clock.h"
 
 #define ASK_PIECE  10000 /* rows of one statement: a second or less */
@@ -50,13 +51,11 @@ pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sq
     pgw__param p[ASK_PARAMS];
     size_t given = 0;
     int64_t all = 0;
-    pgw_status st = PGW_OK;
+    pgw_status st;
     bool more = true;
 
-    if (pgw__pq_armed(h))
-        return pgw__pq_fail(h, PGW_EMISUSE,
-                            "this takes several round trips and cannot be armed by pgw_async()",
-                            NULL);
+    st = pgw__check_unarmed(h, NULL);
+    if (st != PGW_OK) return st;
     for (; params[given].type != PGW__END; given++) p[given] = params[given];
     p[given + 2] = (pgw__param)P_END;
     while (st == PGW_OK && more) {

@@ -300,6 +300,7 @@ int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *a
 {
     static const char *const types[] = {"text", "int", "bool", "enum"};
 
+    if (fn == NULL) return 0;
     for (size_t i = 0; i < CONF_COUNT; i++) {
         const conf_row *row = &conf_rows[i];
         const char *value = conf_value(conf, row);

@@ -1,5 +1,6 @@
 /* cron_hold: ticks that a node holds: one block of memory each, and the verbs that name them by
  * their token. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -120,9 +121,13 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
     st = pgw__check_handle(h);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__QUEUES_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "schedules", schedules);
-    for (size_t i = 0; st == PGW_OK && i < n; i++)
-        st = pgw__check_name(h, "schedules", schedules[i], PGW__QUEUE_MAX);
-    if (st == PGW_OK) st = pgw__check_holder(h, &node, node, room);
+    for (size_t i = 0; st == PGW_OK && i < n; i++) {
+        char name[40];
+
+        snprintf(name, sizeof(name), "schedules[%zu]", i);
+        st = pgw__check_name(h, name, schedules[i], PGW__QUEUE_MAX);
+    }
+    if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, room);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {P_TEXT(node), P_ARRAY(TEXT, n > 0 ? schedules : NULL, n),
@@ -189,20 +194,10 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
     pgw_status st = pgw__check_handle(h);
 
     hold_write_token(bytes, token);
-    if (st == PGW_OK && error != NULL) {
-        size_t n = strnlen(error, HOLD_ERROR + 1);
-
-        if (n > HOLD_ERROR) /* not within a character */
-            for (n = HOLD_ERROR; n > 0 && ((unsigned char)error[n] & 0xc0) == 0x80;) n--;
-        memcpy(cut, error, n);
-        cut[n] = '\0';
-        if (pgw__text_fault(cut, HOLD_ERROR) != NULL)
-            st = pgw__pq_refuse(h, "error", NULL, "UTF-8");
-        error = cut;
-    }
     if (st != PGW_OK) return st;
+    if (error != NULL) pgw__text_mend(cut, sizeof(cut), error);
     {
-        const pgw__param params[] = {P_UUID(bytes), P_TEXT(error), P_END};
+        const pgw__param params[] = {P_UUID(bytes), P_TEXT(error != NULL ? cut : NULL), P_END};
 
         return hold_tell(h, PGW__SQL_CRON_FINISH, params, NULL);
     }

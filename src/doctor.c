@@ -191,10 +191,7 @@ pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_handle(h);
-    if (st == PGW_OK && pgw__pq_armed(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE,
-                          "the doctor takes several round trips and cannot be armed by pgw_async()",
-                          NULL);
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK)
         st = doctor_ask_all(&d, doctor_server, sizeof(doctor_server) / sizeof(doctor_server[0]));
     if (st == PGW_OK && d.stop == 0) st = doctor_clock(&d);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "check.h"
 #include "pq.h"
 
 /* Library and schema are released apart from each other, so each new session is asked. */
@@ -40,12 +41,12 @@ pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
 
 pgw_status pgw_open(pgw **h, const pgw_conf *conf)
 {
-    return pgw__handle_open(h, conf, NULL);
+    return h != NULL ? pgw__handle_open(h, conf, NULL) : PGW_EINVAL;
 }
 
 pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
 {
-    return pgw__pq_attach(h, conn, conf);
+    return h != NULL ? pgw__pq_attach(h, conn, conf) : PGW_EINVAL;
 }
 
 void pgw_close(pgw *h)
@@ -85,46 +86,49 @@ const char *pgw_error_statement(const pgw *h)
 
 void pgw_set_stop(pgw *h, pgw_stop *stop)
 {
-    pgw__pq_set_stop(h, stop);
+    if (h != NULL) pgw__pq_set_stop(h, stop);
 }
 
 void pgw_set_timeout(pgw *h, int64_t timeout_ms)
 {
-    pgw__pq_set_timeout(h, timeout_ms);
+    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms);
 }
 
 int64_t pgw_server_time_us(const pgw *h)
 {
-    return pgw__pq_server_time(h);
+    return h != NULL ? pgw__pq_server_time(h) : 0;
 }
 
 pgw_status pgw_is_pooled(pgw *h, bool *pooled)
 {
-    return pgw__pq_pooled(h, pooled);
+    pgw_status st = pgw__check_given(h, "pooled", pooled);
+
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
+    return st == PGW_OK ? pgw__pq_pooled(h, pooled) : st;
 }
 
 void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
 {
-    pgw__pq_arm(h, done, arg);
+    if (h != NULL) pgw__pq_arm(h, done, arg);
 }
 
 int pgw_fd(const pgw *h)
 {
-    return pgw__pq_fd(h);
+    return h != NULL ? pgw__pq_fd(h) : -1;
 }
 
 int pgw_events(const pgw *h)
 {
-    return pgw__pq_events(h);
+    return h != NULL ? pgw__pq_events(h) : 0;
 }
 
 int64_t pgw_timeout_ms(const pgw *h)
 {
-    return pgw__pq_timeout_ms(h);
+    return h != NULL ? pgw__pq_timeout_ms(h) : -1;
 }
 
 pgw_status pgw_step(pgw *h, int events)
 {
     (void)events; /* a look at the socket is as cheap, and cannot be wrong */
-    return pgw__pq_step(h);
+    return h != NULL ? pgw__pq_step(h) : PGW_EINVAL;
 }

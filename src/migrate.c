@@ -120,15 +120,6 @@ static bool migrate_changed(const migrate_row *row)
 
 /* ---- looking ---- */
 
-static pgw_status migrate_check(pgw *h)
-{
-    if (h == NULL) return PGW_EINVAL;
-    if (!pgw__pq_armed(h)) return PGW_OK;
-    return pgw__pq_fail(h, PGW_EMISUSE,
-                        "migrations take several round trips and cannot be armed by pgw_async()",
-                        NULL);
-}
-
 static pgw_status migrate_show(pgw *h, const migrate_list *list, int number,
                                int (*fn)(const pgw_migration *m, void *arg), void *arg, int *stop)
 {
@@ -160,7 +151,7 @@ pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg)
     int number, last, stop = 0;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
-    st = migrate_check(h);
+    st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK) st = migrate_list_read(h, &list);
     if (st != PGW_OK) return st;
     last = pgw__sql_migrations();
@@ -267,7 +258,7 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
     int number;
 
     if (applied != NULL) *applied = 0;
-    st = migrate_check(h);
+    st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK) st = migrate_list_read(h, &list);
     if (st != PGW_OK) return st;
     st = migrate_judge(h, &list);

@@ -33,7 +33,12 @@ pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
     pgw_status st;
 
     if (next_ms != NULL) *next_ms = 0;
-    st = pgw__check_holder(h, &holder, NULL, room);
+    st = pgw__check_holder(h, "holder", &holder, NULL, room);
+    if (st == PGW_OK && pgw__pq_in_txn(h))
+        st = pgw__pq_fail(
+            h, PGW_EMISUSE,
+            "a transaction is open: what a round locks would stay locked until its end",
+            "commit or roll back first");
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {P_INT4(pgw__conf_int(pgw__pq_conf(h), "reaper.batch")),

@@ -80,17 +80,19 @@ void pgw_reaper_free(pgw_reaper *r)
 
 const char *pgw_reaper_error(const pgw_reaper *r)
 {
-    return r->error;
+    return r != NULL ? r->error : "";
 }
 
 void pgw_reaper_reload(pgw_reaper *r)
 {
+    if (r == NULL) return;
     atomic_store(&r->reload, 1);
     pgw__wake_poke(&r->wake);
 }
 
 void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg)
 {
+    if (r == NULL) return;
     r->on_reload = fn;
     r->reload_arg = arg;
 }
@@ -98,6 +100,7 @@ void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void 
 void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
                         void *arg)
 {
+    if (r == NULL) return;
     r->on_tick = fn;
     r->tick_arg = arg;
 }
@@ -185,7 +188,10 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
     if (st >= 0) {
         st = pgw_reaper_tick(r->h, &r->stats, wait_ms);
         st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
-        if (st >= 0) st = reaper_tables(r);
+        if (st >= 0) {
+            st = reaper_tables(r);
+            r->stats.errors += st < 0 && st != PGW_ECANCELED;
+        }
         if (st < 0 && st != PGW_ECANCELED) reaper_note(r, st);
     }
     if (st < 0) {
@@ -225,7 +231,9 @@ pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop)
 {
     pgw_status st = PGW_OK;
 
+    if (r == NULL) return PGW_EINVAL;
     r->stop = stop;
+    r->error[0] = '\0';
     r->ready = false;
     while (pgw_stop_count(stop) == 0) {
         int64_t wait_ms = 0;

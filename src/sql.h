@@ -13,7 +13,9 @@ typedef enum pgw__sql {
     PGW__SQL_COUNT
 } pgw__sql;
 
-#define PGW__SCHEMA_MIN 12 /* versions of the schema that this library works with */
+/* Versions of the schema that this library works with: from the last one on that a statement of its
+ * own needs. */
+#define PGW__SCHEMA_MIN 14
 #define PGW__SCHEMA_MAX pgw__sql_migrations()
 
 const char *pgw__sql_name(pgw__sql id);

@@ -137,6 +137,26 @@ void test_nothing_is_no_handle(void)
     TEST_ASSERT_EQUAL_STRING("", pgw_error_hint(NULL));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_sqlstate(NULL));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_is_pooled(NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_step(NULL, 0));
+    TEST_ASSERT_EQUAL_INT(-1, pgw_fd(NULL));
+    TEST_ASSERT_EQUAL_INT(0, pgw_events(NULL));
+    TEST_ASSERT_EQUAL_INT64(-1, pgw_timeout_ms(NULL));
+    TEST_ASSERT_EQUAL_INT64(0, pgw_server_time_us(NULL));
+    pgw_set_stop(NULL, NULL);
+    pgw_set_timeout(NULL, 1);
+    pgw_async(NULL, NULL, NULL);
+}
+
+void test_attached_to_nothing_is_refused(void)
+{
+    pgw *nothing;
+
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(&nothing, NULL, NULL));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(nothing), "`conn` is NULL"));
+    pgw_close(nothing);
 }
 
 void test_the_connection_string_comes_from_the_environment(void)

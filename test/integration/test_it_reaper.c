@@ -157,6 +157,14 @@ void test_what_was_left_by_the_dead_is_taken_back_first(void)
     pgw_reaper_free(x.r);
 }
 
+void test_a_round_is_no_part_of_a_transaction(void)
+{
+    must(pgw_txn_begin(h));
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_reaper_tick(h, NULL, NULL));
+    must(pgw_txn_commit(h));
+    must(pgw_reaper_tick(h, NULL, NULL));
+}
+
 void test_more_than_one_batch_is_taken_at_once(void)
 {
     run x;

@@ -9,6 +9,7 @@
 #include "cronexpr.h"
 #include "handle.h"
 #include "job.h"
+#include "json.h"
 #include "log.h"
 #include "mem.h"
 #include "name.h"
