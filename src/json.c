@@ -70,6 +70,19 @@ static void json_walk_unicode(json *j)
     json_fail(j, "is not JSON"); /* half of a surrogate pair */
 }
 
+/* At the backslash. */
+static void json_walk_escape(json *j)
+{
+    j->p++;
+    if (*j->p == 'u') {
+        json_walk_unicode(j);
+    } else if (*j->p != '\0' && strchr("\"\\/bfnrt", *j->p) != NULL) {
+        j->p++;
+    } else {
+        json_fail(j, "is not JSON");
+    }
+}
+
 static void json_walk_string(json *j)
 {
     if (*j->p != '"') {
@@ -77,18 +90,12 @@ static void json_walk_string(json *j)
         return;
     }
     for (j->p++; j->fault == NULL && *j->p != '"';) {
-        if ((unsigned char)*j->p < 0x20) { /* the end, too */
+        if ((unsigned char)*j->p < 0x20) /* the end, too */
             json_fail(j, "is not JSON");
-        } else if (*j->p != '\\') {
+        else if (*j->p == '\\')
+            json_walk_escape(j);
+        else
             j->p++;
-        } else if (j->p[1] == 'u') {
-            j->p++;
-            json_walk_unicode(j);
-        } else if (j->p[1] != '\0' && strchr("\"\\/bfnrt", j->p[1]) != NULL) {
-            j->p += 2;
-        } else {
-            json_fail(j, "is not JSON");
-        }
     }
     if (j->fault == NULL) j->p++;
 }
