@@ -24,7 +24,7 @@ typedef struct load_stream {
 } load_stream;
 
 struct pgw_load {
-    pgw *h;
+    pgw *h; /* NULL: the handle was closed */
     char *queue;
     pgw_status failed; /* the first failure; nothing is sent after it */
     pgw__story story;  /* its own */
@@ -317,6 +317,7 @@ static pgw_status load_open_batches(pgw_load *l)
 
 static void load_free(pgw_load *l)
 {
+    if (l->h != NULL) pgw__pq_depart(l->h);
     load_drop_jobs(l);
     pgw__mem_free(l->jobs);
     pgw__mem_free(l->blocks);
@@ -337,6 +338,18 @@ static void load_undo(pgw_load *l)
     (void)undone;
 }
 
+/* What the load itself does in a call of its caller's. A COPY has the session for itself. */
+static void load_enter(pgw_load *l)
+{
+    pgw__pq_alone(l->h, false);
+}
+
+static pgw_status load_leave(pgw_load *l, pgw_status st)
+{
+    pgw__pq_alone(l->h, l->copying);
+    return st;
+}
+
 pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
 {
     pgw_load *l;
@@ -350,6 +363,11 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
 
     l = pgw__mem_zero(1, sizeof(*l));
     if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    st = pgw__pq_lodge(h, &l->h);
+    if (st != PGW_OK) {
+        pgw__mem_free(l);
+        return st;
+    }
     l->h = h;
     l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
@@ -364,10 +382,10 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     if (st == PGW_OK) st = l->copying ? load_open_copy(l) : load_open_batches(l);
     if (st == PGW_OK) {
         *load = l;
-    } else {
-        load_undo(l);
-        load_free(l);
+        return load_leave(l, st);
     }
+    load_undo(l);
+    load_free(l);
     return st;
 }
 
@@ -383,15 +401,17 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
     pgw_status st;
 
     if (load == NULL) return PGW_EINVAL;
+    if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
     if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->story);
     st = pgw__check_new(load->h, &j, job, -1, load->room);
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
     if (st != PGW_OK) return st; /* this job is refused, the load goes on */
+    load_enter(load);
     st = load->copying ? load_add_row(load, &j) : load_add_job(load, &j);
     if (st != PGW_OK) load_fail(load, st);
-    return st;
+    return load_leave(load, st);
 }
 
 static pgw_status load_close_copy(pgw_load *l)
@@ -408,18 +428,28 @@ static pgw_status load_close_copy(pgw_load *l)
     return st;
 }
 
-pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added)
+static pgw_status load_close(pgw_load *l, bool keep)
 {
     pgw_status st = PGW_OK;
 
+    if (l->h == NULL) return keep ? PGW_ECONN : PGW_OK;
+    load_enter(l);
+    if (l->failed == PGW_OK && keep) {
+        st = l->copying ? load_close_copy(l) : load_flush_jobs(l);
+        if (st != PGW_OK) load_fail(l, st);
+    }
+    if (!keep || l->failed != PGW_OK) load_undo(l);
+    if (l->failed != PGW_OK && keep) st = pgw__pq_tell(l->h, &l->story);
+    return st;
+}
+
+pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added)
+{
+    pgw_status st;
+
     if (added != NULL) *added = 0;
     if (load == NULL) return PGW_OK;
-    if (load->failed == PGW_OK && keep) {
-        st = load->copying ? load_close_copy(load) : load_flush_jobs(load);
-        if (st != PGW_OK) load_fail(load, st);
-    }
-    if (!keep || load->failed != PGW_OK) load_undo(load);
-    if (load->failed != PGW_OK && keep) st = pgw__pq_tell(load->h, &load->story);
+    st = load_close(load, keep);
     if (added != NULL) *added = load->added;
     load_free(load);
     return st;

@@ -33,12 +33,12 @@ pgw_status pgw__pq_enter(pgw *h)
     if (atomic_flag_test_and_set(&h->in_use))
         return PGW_EMISUSE; /* the story is the other call's */
 #endif
-    if (h->phase == PGW__IDLE) return PGW_OK;
-    return pgw__pq_leave(h,
-                         pgw__pq_fail(h, PGW_EMISUSE,
-                                      h->phase == PGW__COPY ? "a load is under way on this handle"
-                                                            : "a call is under way on this handle",
-                                      "one verb at a time for each handle"));
+    if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
+    return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
+                                         h->alone || h->phase == PGW__COPY
+                                             ? "a load is under way on this handle"
+                                             : "a call is under way on this handle",
+                                         "one verb at a time for each handle"));
 }
 
 pgw_status pgw__pq_leave(pgw *h, pgw_status st)

@@ -161,6 +161,14 @@ pgw_status pgw__pq_look(pgw *h);
  * begins a new one. */
 void pgw__pq_drop(pgw *h);
 
+/* ---- a guest: what borrows the handle from call to call, and must learn when that is closed ----
+ */
+/* *guest is h until then, and NULL afterwards. One at a time: PGW_EMISUSE. */
+pgw_status pgw__pq_lodge(pgw *h, pgw **guest);
+void pgw__pq_depart(pgw *h);
+/* While it is alone, every verb is refused; the guest opens the door for each call of its own. */
+void pgw__pq_alone(pgw *h, bool alone);
+
 /* ---- the handle ---- */
 /* What pgw_open does short of the schema check. */
 pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);

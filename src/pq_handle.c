@@ -89,6 +89,7 @@ static void handle_free(pgw *h)
 {
     if (h->gone != NULL) *h->gone = true;
     if (h->bye != NULL) h->bye(h->kept);
+    if (h->guest != NULL) *h->guest = NULL;
     PQclear(h->op.rows);
     pgw__args_free(&h->op.args);
     pgw__mem_free(h->op.owned_text);
@@ -201,6 +202,32 @@ pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
                      : pgw__pq_connect(h, 0);
     if (st == PGW_OK) *pooled = h->pooled;
     return st;
+}
+
+/* ---- guests ---- */
+
+static pgw_status handle_taken(pgw *h)
+{
+    return pgw__pq_fail(h, PGW_EMISUSE, "a load is under way on this handle",
+                        "end it with pgw_load_end(), or use another handle");
+}
+
+pgw_status pgw__pq_lodge(pgw *h, pgw **guest)
+{
+    if (h->guest != NULL) return handle_taken(h);
+    h->guest = guest;
+    return PGW_OK;
+}
+
+void pgw__pq_depart(pgw *h)
+{
+    h->guest = NULL;
+    h->alone = false;
+}
+
+void pgw__pq_alone(pgw *h, bool alone)
+{
+    h->alone = alone;
 }
 
 uint64_t pgw__pq_epoch(const pgw *h)

@@ -142,7 +142,9 @@ struct pgw {
     pgw__fault fault;
     char statement[64];
 
-    void *kept; /* a room's own */
+    pgw **guest; /* who has borrowed the handle; NULL: nobody */
+    bool alone;  /* for the guest only */
+    void *kept;  /* a room's own */
     void (*bye)(void *kept);
 };
 

@@ -321,6 +321,45 @@ void test_a_load_cannot_be_armed(void)
     it_enqueue(h, "armed", NULL);
 }
 
+/* What would be in the load's transaction, and undone with it, is refused; also before anything was
+ * sent. */
+void test_a_load_by_copy_has_the_handle_for_itself(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load, *second;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "alone"), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, NULL, "alone", &job, NULL), h);
+    ASSERT_HAS("a load is under way", pgw_error_message(h));
+    ASSERT_ST(PGW_EMISUSE, pgw_txn_commit(h), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, &second, "alone"), h);
+    TEST_ASSERT_NULL(second);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(1, added);
+    it_enqueue(h, "alone", NULL);
+    TEST_ASSERT_EQUAL_INT64(2,
+                            pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'alone'"));
+}
+
+void test_a_load_outlives_its_handle(void)
+{
+    pgw *other = it_open();
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added = 1;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(other, &load, "orphan"), other);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), other);
+    pgw_close(other);
+    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw_load_add(load, &job));
+    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw_load_end(load, true, &added));
+    TEST_ASSERT_EQUAL_INT64(0, added);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'orphan'"));
+}
+
 /* By COPY and, attached, by batches. */
 void test_a_load_survives_every_failed_allocation(void)
 {
