@@ -1,4 +1,4 @@
--- What keeps vacuum from removing the rows of finished jobs: old snapshots, forgotten prepared transactions, slots.
+-- What keeps vacuum from removing the rows of finished jobs: old snapshots, forgotten prepared transactions, slots, and replicas without one.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH pin AS (
@@ -24,6 +24,12 @@ WITH pin AS (
            age(s.xmin),
            format('If nothing will read from it again: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name)
       FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
+    UNION ALL -- hot_standby_feedback without a slot
+    SELECT format('replica %s (%s) holds rows of the last %s transactions', quote_literal(r.application_name), coalesce(host(r.client_addr), 'local'), age(r.backend_xmin)),
+           CASE WHEN age(r.backend_xmin) > 1000000 THEN 2 WHEN age(r.backend_xmin) > 50000 THEN 1 ELSE 0 END,
+           age(r.backend_xmin),
+           'End the long query that runs there; or set hot_standby_feedback = off there: then replay cancels such queries.'
+      FROM pg_stat_replication r WHERE r.backend_xmin IS NOT NULL
 ), worst AS (
     SELECT grade, finding, advice FROM pin WHERE grade > 0 ORDER BY grade DESC, weight DESC LIMIT 5
 )

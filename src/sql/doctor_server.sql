@@ -1,11 +1,11 @@
--- Does this server keep what it acknowledged, and has it room?
+-- Does this server keep what it acknowledged, and has it room? synchronous_commit is not asked for: the library sets it for its own sessions, and
+-- what other clients get cannot be told from one of these.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (
     SELECT current_setting('server_version_num')::int / 10000 AS major,
            current_setting('fsync') AS fsync,
            current_setting('full_page_writes') AS pages,
-           current_setting('synchronous_commit') AS sync,
            current_setting('autovacuum') AS autovacuum,
            current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS room,
            (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend') AS used,
@@ -27,11 +27,6 @@ SELECT CASE WHEN fsync = 'on' AND pages = 'on' THEN 0 ELSE 2 END, 'durability',
             ELSE 'Switch both on in postgresql.conf and reload: as it is, a crash of the machine can destroy the database.' END
   FROM s
 UNION ALL
-SELECT CASE WHEN sync = 'off' THEN 2 ELSE 0 END, 'commit',
-       format('synchronous_commit is %s in this session', sync),
-       CASE WHEN sync = 'off' THEN 'Look for it in ALTER ROLE, ALTER DATABASE and postgresql.conf: a crash loses jobs that were acknowledged.' ELSE '' END
-  FROM s
-UNION ALL
 SELECT CASE WHEN autovacuum = 'on' THEN 0 ELSE 2 END, 'autovacuum', 'autovacuum is ' || autovacuum,
        CASE WHEN autovacuum = 'on' THEN '' ELSE 'Switch it on: every job leaves a dead row behind, and claims slow down with them.' END
   FROM s
@@ -39,5 +34,5 @@ UNION ALL
 SELECT CASE WHEN room - used < 3 THEN 2 WHEN room - used < room / 10 THEN 1 ELSE 0 END, 'connections',
        format('%s of %s connections are in use', used, room),
        CASE WHEN room - used < greatest(3, room / 10)
-            THEN 'Raise max_connections, start fewer workers, or put a pooler between: workers need one connection each, whatever their concurrency.' ELSE '' END
+            THEN 'Raise max_connections, start fewer workers, or put a pooler between: workers need two connections each, whatever their concurrency, and reapers one.' ELSE '' END
   FROM s

@@ -6,7 +6,7 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
        format('%s: %s, %s live and %s dead rows, last vacuum %s', s.relname, pg_size_pretty(pg_total_relation_size(s.relid)), s.n_live_tup, s.n_dead_tup,
               coalesce(date_trunc('second', clock_timestamp() - greatest(s.last_vacuum, s.last_autovacuum)) || ' ago', 'never')),
        CASE WHEN s.n_dead_tup > 100000 AND s.n_dead_tup > 2 * s.n_live_tup
-            THEN format('Mend what holds the vacuum horizon first, then VACUUM pgwork.%I; a table that stays large though little lives in it: SELECT pgwork.compact(0), which stops the queues for some tenths of a second.', s.relname) ELSE '' END
+            THEN format('Mend what holds the vacuum horizon first, then VACUUM pgwork.%I; a table that stays large though little lives in it: SELECT pgwork.compact(0), which stops the queues for as long as it reads the file: about a second per GB in memory, five or more from disk.', s.relname) ELSE '' END
   FROM pg_stat_user_tables s
  WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.pack'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC
