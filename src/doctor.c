@@ -25,9 +25,9 @@ typedef struct doctor {
 
 /* The checks of a server without our schema, and those of the schema. */
 static const pgw__sql doctor_server[] = {PGW__SQL_DOCTOR_SERVER, PGW__SQL_DOCTOR_HORIZON};
-static const pgw__sql doctor_schema[] = {PGW__SQL_DOCTOR_ROLES, PGW__SQL_DOCTOR_UPKEEP,
-                                         PGW__SQL_DOCTOR_TABLES, PGW__SQL_DOCTOR_QUEUES,
-                                         PGW__SQL_DOCTOR_SCHEDULES};
+static const pgw__sql doctor_schema[] = {PGW__SQL_DOCTOR_ROLES,  PGW__SQL_DOCTOR_UPKEEP,
+                                         PGW__SQL_DOCTOR_LEASES, PGW__SQL_DOCTOR_TABLES,
+                                         PGW__SQL_DOCTOR_QUEUES, PGW__SQL_DOCTOR_SCHEDULES};
 
 typedef struct doctor_ctx {
     doctor *d;

@@ -50,8 +50,10 @@ int cmd_doctor(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "doctor",
         .about = "Examines the server's settings, the schema and its roles, reapers, expired "
-                 "leases, what\n"
-                 "holds vacuum back, bloat and clocks, and says what to do about what it finds.",
+                 "leases, queues\n"
+                 "that are shut or whose jobs nobody claims, dead letters, schedules, what holds "
+                 "vacuum back,\n"
+                 "bloat and clocks, and says what to do about what it finds.",
         .more = "Ends with 1 when something is bad. -q leaves out what is well.",
     };
     args a;

@@ -1,22 +1,37 @@
--- Queues that are shut, and dead letters nobody looked at.
+-- Queues that are shut, jobs that nobody claims, and dead letters nobody looked at. Counts end at 1000: it has to be cheap where millions wait.
+-- Where workers keep up, a ready job is seconds old: five minutes are worth a note. An hour is bad if nothing is leased either. As long as something is, it
+-- stays a note: a job of low priority may have to wait, and the age of one that was delayed or retried counts from its enqueue.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
-WITH dead AS (
-    SELECT j.queue, count(*) AS n, max(j.finished_at) AS last FROM pgwork.job j WHERE j.state = 'dead' GROUP BY j.queue
+WITH d AS MATERIALIZED (
+    SELECT q.name, q.paused, q.draining, d.ready, d.leased, d.dead, d.oldest_ms * interval '1 ms' AS oldest
+      FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000) d
 ), found AS (
-    SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(q.name)) AS finding,
-           format('When that is over: `pgwork queue resume %s`.', quote_literal(q.name)) AS advice
-      FROM pgwork.queues q WHERE q.paused
+    SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(d.name)) AS finding,
+           format('When that is over: `pgwork queue resume %s`.', quote_literal(d.name)) AS advice
+      FROM d WHERE d.paused
     UNION ALL
-    SELECT 1, 'queues', format('queue %s is being drained: it takes no jobs', quote_literal(q.name)),
-           format('When that is over: `pgwork queue resume %s`.', quote_literal(q.name))
-      FROM pgwork.queues q WHERE q.draining
+    SELECT 1, 'queues', format('queue %s is being drained: it takes no jobs', quote_literal(d.name)),
+           format('When that is over: `pgwork queue resume %s`.', quote_literal(d.name))
+      FROM d WHERE d.draining
     UNION ALL
-    SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.queue), d.n,
-                                     date_trunc('second', clock_timestamp() - d.last)),
-           format('Read why with `pgwork dead list %s`; then redrive or purge them.', quote_literal(d.queue))
-      FROM dead d
+    SELECT CASE WHEN d.leased = 0 AND d.oldest > interval '1 hour' THEN 2 ELSE 1 END, 'ready jobs',
+           format('queue %s: the oldest ready job was enqueued %s ago, %s', quote_literal(d.name), justify_hours(date_trunc('second', d.oldest)),
+                  CASE WHEN d.leased > 0 THEN format('%s leased, so somebody claims from it', d.leased || CASE WHEN d.leased = 1000 THEN ' or more are' WHEN d.leased = 1 THEN ' is' ELSE ' are' END)
+                       WHEN d.ready < 1000 THEN 'nothing is leased: no worker claims from it'
+                       ELSE 'none of the first 1000 is leased: no worker claims from it' END),
+           CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more; `pgwork ls -s leased %s` shows who has what, and who hangs.', quote_literal(d.name))
+                ELSE format('See that workers run, for a queue of this very name; if it is to wait: `pgwork queue pause %s`.', quote_literal(d.name)) END
+      FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
+    UNION ALL
+    SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.name), d.dead || CASE WHEN d.dead = 1000 THEN ' or more' ELSE '' END,
+                                     coalesce(date_trunc('second', clock_timestamp() - l.last)::text, 'more than a day')),
+           format('Read why with `pgwork dead list %s`; then redrive or purge them.', quote_literal(d.name))
+      FROM d CROSS JOIN LATERAL (SELECT max(j.finished_at) AS last FROM pgwork.job j -- max_attempts: other parts of the view are not looked at
+                                  WHERE j.queue = d.name AND j.state = 'dead' AND j.max_attempts IS NOT NULL
+                                    AND j.finished_at > CASE WHEN d.dead < 1000 THEN '-infinity' ELSE now() - interval '1 day' END) l
+     WHERE d.dead > 0
 )
 SELECT grade, check_name, finding, advice FROM found
 UNION ALL
-SELECT 0, 'queues', (SELECT count(*) FROM pgwork.queues) || ' queues, none shut, no dead letters', '' WHERE NOT EXISTS (SELECT FROM found)
+SELECT 0, 'queues', (SELECT count(*) FROM d) || ' queues, none shut, no dead letters, no ready job older than 5 minutes', '' WHERE NOT EXISTS (SELECT FROM found)

@@ -140,6 +140,84 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_HAS("good queues: ", visit(h)->text);
 }
 
+void test_jobs_that_nobody_claims(void)
+{
+    it_enqueue(h, "left", NULL);
+    ASSERT_HAS("good queues: ", visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '12 min'");
+    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job was enqueued 00:12:00 ago,"
+               " nothing is leased: no worker claims from it",
+               visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '26 h'");
+    ASSERT_HAS("bad ready jobs: queue 'left': the oldest ready job was enqueued 1 day 02:00:00 ago",
+               visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_queue_pause(h, "left"), h);
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "ready jobs"));
+    ASSERT_ST(PGW_OK, pgw_queue_resume(h, "left"), h);
+
+    /* somebody is at it: how long the others may have to wait is not for us to say */
+    it_enqueue(h, "left", NULL);
+    it_claim_one(h, "left");
+    pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '2 h'");
+    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job was enqueued 02:00:00 ago, 1 is"
+               " leased, so somebody claims from it | If all workers are busy",
+               visit(h)->text);
+
+    /* it does not count what is too much */
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, NULL, "left", "all"), h);
+    pgtemp_exec(
+        "INSERT INTO pgwork.live_job (queue, created_at) SELECT q.id, now() - interval '6 min'"
+        " FROM pgwork.queue q, generate_series(1, 1000) WHERE q.name = 'left';"
+        "UPDATE pgwork.live_job SET token = NULL, lease_until = NULL, holder = NULL");
+    ASSERT_HAS("none of the first 1000 is leased: no worker claims from it", visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "left", true), h);
+    ASSERT_HAS("good queues: ", visit(h)->text);
+}
+
+void test_many_dead_letters_are_not_counted_to_the_end(void)
+{
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "many", NULL), h);
+    pgtemp_exec(
+        "INSERT INTO pgwork.dead_job (id, created_at, died_at, queue, priority, attempt, kind)"
+        " SELECT i, now(), now() - i * interval '1 s', q.id, 0, 1, ''"
+        " FROM pgwork.queue q, generate_series(60, 1100) i WHERE q.name = 'many'");
+    ASSERT_HAS("dead letters in queue 'many': 1000 or more, the last one died 00:01:0",
+               visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.dead_job SET died_at = died_at - interval '1 day'");
+    ASSERT_HAS("dead letters in queue 'many': 1000 or more, the last one died more than a day ago",
+               visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "many", true), h);
+}
+
+/* What waits and what was done may be millions of rows. */
+void test_each_check_looks_at_the_tables_that_it_is_about(void)
+{
+    static const struct {
+        pgw__sql sql;
+        const char *others;
+    } checks[] = {{PGW__SQL_DOCTOR_QUEUES, "live_job"},
+                  {PGW__SQL_DOCTOR_QUEUES, "done_job"},
+                  {PGW__SQL_DOCTOR_UPKEEP, "live_job"},
+                  {PGW__SQL_DOCTOR_UPKEEP, "done_job"},
+                  {PGW__SQL_DOCTOR_LEASES, "done_job"}};
+
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+        char sql[8000];
+        PGresult *plan;
+
+        snprintf(sql, sizeof(sql), "EXPLAIN %s", pgw__sql_text(checks[i].sql));
+        plan = PQexec(pgtemp_conn(), sql);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGRES_TUPLES_OK, PQresultStatus(plan),
+                                      PQresultErrorMessage(plan));
+        for (int row = 0; row < PQntuples(plan); row++) {
+            const char *line = PQgetvalue(plan, row, 0);
+
+            TEST_ASSERT_NULL_MESSAGE(strstr(line, checks[i].others), line);
+        }
+        PQclear(plan);
+    }
+}
+
 void test_roles_that_lost_a_grant_and_functions_open_to_all(void)
 {
     pgtemp_exec("REVOKE EXECUTE ON FUNCTION pgwork.claim FROM pgwork_worker");
