@@ -24,6 +24,9 @@
 
 #define WORK_OUTPUT_MAX 65536
 
+#define WORK_DAY      INT64_C(86400000)
+#define WORK_AFTER_MS 2000 /* for the report of a command that was killed */
+
 extern char **environ;
 
 typedef struct work {
@@ -224,6 +227,17 @@ static void work_summary(const cli *c, const pgw_worker_stats *s)
             s->completed, s->failed, s->dead, s->snoozed, s->released, s->refused, s->lost);
 }
 
+static void work_announce(const cli *c, const args *a)
+{
+    buf t = {0};
+    for (int i = 0; i < a->count; i++) {
+        if (i > 0) buf_puts(&t, ", ");
+        buf_puts(&t, a->at[i]);
+    }
+    cli_say(c, "working on %s, %s at a time", t.at, pgw_conf_get(c->conf, "worker.concurrency"));
+    buf_free(&t);
+}
+
 static int work_run(cli *c, work *w, const args *a, bool once)
 {
     pgw_worker *worker;
@@ -231,6 +245,7 @@ static int work_run(cli *c, work *w, const args *a, bool once)
     pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
                                    work_job, NULL, w);
     if (st < 0) return cli_fail_with(st, worker ? pgw_worker_error(worker) : NULL, NULL);
+    work_announce(c, a);
     sd_notify("READY=1");
     st = pgw_worker_run(worker, c->stop);
     sd_notify("STOPPING=1");
@@ -238,6 +253,8 @@ static int work_run(cli *c, work *w, const args *a, bool once)
     int code = CLI_DONE;
     if (st < 0) {
         code = cli_fail_with(st, pgw_worker_error(worker), NULL);
+        /* one that not even KILL has ended: the signal says more than a time that is over */
+        if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
     } else if (w->broken) {
         code =
             cli_fail(w->broken == ENOENT ? 127 : 126, "its job was handed back, no attempt charged",
@@ -287,10 +304,35 @@ static int work_find(const work *w)
                     strerror(missing));
 }
 
+/* -j, else what -X says, else 1. Never 0: a command in the thread that runs the worker would keep
+ * it from extending leases. */
+static int work_set_threads(cli *c, int jobs)
+{
+    static const char name[] = "worker.concurrency";
+    bool given = false;
+    for (size_t i = 0; i < c->settings.count; i++) {
+        const char *setting = c->settings.at[i];
+        given |= strncmp(setting, name, sizeof name - 1) == 0 && setting[sizeof name - 1] == '=';
+    }
+    if (jobs == 0 && given && strcmp(pgw_conf_get(c->conf, name), "0") != 0) return CLI_DONE;
+    return cli_set(c, name, jobs > 0 ? jobs : 1);
+}
+
+/* The worker leaves a command behind, and no longer extends the lease of one that has had its time,
+ * after worker.stop_ms: by then it has to be killed and reported. */
+static int work_set_grace(cli *c, int64_t grace_ms)
+{
+    static const char name[] = "worker.stop_ms";
+    int64_t enough = grace_ms + WORK_AFTER_MS, stop_ms = 0;
+    if (enough > WORK_DAY) enough = WORK_DAY;
+    if (text_to_int(&stop_ms, pgw_conf_get(c->conf, name)) && stop_ms >= enough) return CLI_DONE;
+    return cli_set(c, name, enough);
+}
+
 int cmd_work(cli *c, int argc, char **argv)
 {
     int64_t lease_ms = 0, timeout_ms = 0, max = 0;
-    int threads = 1;
+    int threads = 0;
     const char *holder = NULL;
     bool once = false, drain = false;
     work w = {.c = c, .grace_ms = 5000, .later_ms = 30000};
@@ -299,10 +341,11 @@ int cmd_work(cli *c, int argc, char **argv)
         {'n', "max", "N", "end after N jobs", .big = &max, .min = 1, .max = INT64_MAX},
         {0, "once", NULL, "one job if there is one, then end", .flag = &once},
         {0, "drain", NULL, "end when nothing can be claimed now", .flag = &drain},
-        {0, "lease", "TIME", "hold jobs so long at a time (as job or queue say)", .ms = &lease_ms,
-         .min = 100, .max = 86400000},
+        {0, "lease", "TIME", "lease of jobs without one of their own (as the queue says)",
+         .ms = &lease_ms, .min = 100, .max = WORK_DAY},
         {0, "timeout", "TIME", "end a command that takes longer (0: don't)", .ms = &timeout_ms},
-        {0, "grace", "TIME", "between TERM and KILL for a command (5s)", .ms = &w.grace_ms},
+        {0, "grace", "TIME", "between TERM and KILL for a command (5s)", .ms = &w.grace_ms,
+         .max = WORK_DAY},
         {0, "later", "TIME", "how long exit code 75 puts a job off (30s)", .ms = &w.later_ms},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
          .flag = &w.keep_output},
@@ -316,10 +359,13 @@ int cmd_work(cli *c, int argc, char **argv)
             "Runs COMMAND for each job. In its words {name} becomes the payload's member of that "
             "name, "
             "and\n"
-            "{id}, {attempt}, {queue}, {kind} tell of the job; {{name}} stays {name}. The payload "
-            "comes on\n"
-            "stdin; PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_QUEUE, PGWORK_KIND, PGWORK_TOKEN are "
-            "set.",
+            "{id}, {attempt}, {queue}, {kind} tell of the job; {{name}} stays {name}. A job whose "
+            "payload has\n"
+            "no such member goes to the dead letters at its first attempt. The payload comes on "
+            "stdin;\n"
+            "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND, "
+            "PGWORK_TOKEN\n"
+            "are set.",
         .more =
             "The exit code of COMMAND decides:\n\n"
             "  0        done\n"
@@ -329,7 +375,9 @@ int cmd_work(cli *c, int argc, char **argv)
             "attempt\n\n"
             "The end of its stderr is kept as the job's error. TERM or INT: nothing new is taken, "
             "running\n"
-            "commands end; a second one ends them. --once ends with 1 when no job was "
+            "commands end; a second one ends them; a third one ends pgwork at once: commands run "
+            "on, and a\n"
+            "reaper returns their jobs when the leases end. --once ends with 1 when no job was "
             "completed.\n\n"
             "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
@@ -350,8 +398,7 @@ int cmd_work(cli *c, int argc, char **argv)
         const char *name;
         int64_t value;
         bool given;
-    } settings[] = {{"worker.concurrency", threads, true},
-                    {"worker.max_jobs", max, max > 0},
+    } settings[] = {{"worker.max_jobs", max, max > 0},
                     {"worker.lease_ms", lease_ms, lease_ms > 0},
                     {"worker.job_timeout_ms", timeout_ms, timeout_ms > 0}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
@@ -359,6 +406,8 @@ int cmd_work(cli *c, int argc, char **argv)
             (code = cli_set(c, settings[i].name, settings[i].value)) != CLI_DONE)
             return code;
     }
+    if ((code = work_set_threads(c, threads)) != CLI_DONE) return code;
+    if ((code = work_set_grace(c, w.grace_ms)) != CLI_DONE) return code;
     if ((drain || once) && pgw_conf_set(c->conf, "worker.drain", "on") != PGW_OK) {
         return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
     }

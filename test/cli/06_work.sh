@@ -77,9 +77,21 @@ code '-j and --drain' 0 pgwork --json work j -j8 --drain -- true
 json 'the summary is JSON' "$tmp/out"
 is 'counts' "$(sed 's/.*"completed":\([0-9]*\).*/\1/' "$tmp/out")" 200
 seq 1 20 | pgwork -q enqueue j
-code '-n' 0 pgwork --json work j -j2 -n 5 -- true
+code '-n' 0 pgwork --json work j k -j2 -n 5 -- true
+yes 'says what it works on' grep -q '^pgwork: working on j, k, 2 at a time$' "$tmp/err"
 is 'does so many' "$(sed 's/.*"completed":\([0-9]*\).*/\1/' "$tmp/out") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'j' AND state = 'ready'")" '5 15'
 code '--once' 0 pgwork -q work j --once -- true
+pgwork -q queue purge j
+code 'one at a time without -j' 0 pgwork work j --drain -- true
+yes 'says so' grep -q 'on j, 1 at a time' "$tmp/err"
+code 'nor is it none' 0 pgwork work j --drain -X worker.concurrency=0 -- true
+yes 'says so, too' grep -q 'on j, 1 at a time' "$tmp/err"
+code '-j is stronger than -X' 0 pgwork work j --drain -X worker.concurrency=3 -j2 -- true
+yes 'says that' grep -q 'on j, 2 at a time' "$tmp/err"
+pgwork enqueue j 1 2 3 >/dev/null
+# shellcheck disable=SC2016  # for the shell that works
+code '-X worker.concurrency' 0 timeout -k 1 20 pgwork work j -n 3 -X worker.concurrency=3 -- sh -c '>"$0.$PGWORK_JOB_ID"; until [ $(ls "$0".* | wc -l) = 3 ]; do sleep 0.1; done' "$tmp/together"
+is 'has them done together' "$(ls "$tmp"/together.* | wc -l) $(grep -c 'on j, 3 at a time' "$tmp/err")" '3 1'
 fresh k
 code '--once with nothing to do' 1 pgwork -q work k --once -- true
 pgwork enqueue k x >/dev/null
@@ -105,6 +117,18 @@ kill -TERM $p
 wait $p
 is 'TERM twice: ends by the signal' $? 143
 is 'and nothing is charged' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND attempt > 0")" 0
+: >"$tmp/started"
+pgwork work l -X worker.stop_ms=200 --grace 1s -- sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+until_true 20 test -s "$tmp/started"
+kill -TERM $p
+sleep 0.3
+kill -TERM $p
+wait $p
+is 'TERM twice, with a long grace: ends by the signal, too' $? 143
+is 'when the command was killed' "$(kill -0 "$(cat "$tmp/started")" 2>&1 | grep -c 'No such process')" 1
+is 'and reported' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND (attempt > 0 OR state = 'leased')")" 0
+refused 'a grace of more than a day' 2 'to 1d00h' pgwork work l --grace 2d -- true
 
 fresh m
 id=$(pgwork enqueue m x --lease 1s)
