@@ -145,11 +145,11 @@ static const opt *opts_find_in(const opt *own, const opt *global, char letter, c
     return o ? o : opts_find(global, letter, name, size);
 }
 
-static int opts_unknown(const cli *c, const char *word)
+static int opts_unknown(const cli *c, const char *word, const char *hint)
 {
     bool secret = strncmp(word, "--dsn", 5) == 0 || strncmp(word, "--password", 10) == 0;
     return opts_refuse(c,
-                       secret ? "everybody can read argv: use PGWORK_DSN or --dsn-file FILE" : NULL,
+                       secret ? "everybody can read argv: use PGWORK_DSN or --dsn-file FILE" : hint,
                        "unknown option ", secret ? "--dsn" : word);
 }
 
@@ -161,7 +161,7 @@ static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int
         size_t size = strcspn(word + 2, "=");
         const char *value = word[2 + size] ? word + 2 + size + 1 : NULL;
         const opt *o = opts_find_in(own, global, 0, word + 2, size);
-        if (!o) return opts_unknown(c, word);
+        if (!o) return opts_unknown(c, word, NULL);
         if (!o->value) {
             if (value) return opts_refuse(c, NULL, "an option without a value: --", o->name);
             if (o->flag) *o->flag = true;
@@ -174,7 +174,7 @@ static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int
     }
     for (const char *letter = word + 1; *letter; letter++) {
         const opt *o = opts_find_in(own, global, *letter, NULL, 0);
-        if (!o) return opts_unknown(c, word);
+        if (!o) return opts_unknown(c, word, NULL);
         if (o->value) {
             const char *value = letter[1] ? letter + 1 : argv[++*i];
             if (!value) return opts_refuse(c, NULL, "a value is missing after --", o->name);
@@ -297,25 +297,53 @@ const char *opts_nearest(const verb *verbs, const char *word)
     return nearest;
 }
 
+static bool opts_is_option(const char *word)
+{
+    return word && word[0] == '-' && word[1] != '\0' && strcmp(word, "--") != 0;
+}
+
+/* Those of every command may stand before the verb; *i comes behind them. */
+static int opts_before_verb(cli *c, const char *fallback, char **argv, int *i)
+{
+    opt global[OPTS_GLOBAL];
+    opts_global(c, global);
+    for (; !c->help && opts_is_option(argv[*i]); ++*i) {
+        const char *word = argv[*i];
+        bool named = word[1] == '-';
+        if (!opts_find(global, named ? 0 : word[1], word + 2, strcspn(word + 2, "="))) {
+            if (fallback) break; /* it is for that verb to know */
+            return opts_unknown(c, word, "the options of a verb stand behind it");
+        }
+        int code = opts_word(c, NULL, global, argv, i);
+        if (code != CLI_DONE) return code;
+    }
+    return CLI_DONE;
+}
+
 int opts_dispatch(cli *c, const usage *use, const verb *verbs, const char *fallback, int argc,
                   char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : NULL;
-    bool help = name && (!strcmp(name, "--help") || !strcmp(name, "-h"));
-    if (c->help || help) {
+    int at = 1, code = opts_before_verb(c, fallback, argv, &at);
+    if (code != CLI_DONE) return code;
+    if (c->help) {
         opts_help(use, NULL);
         return cli_finish(CLI_DONE);
     }
-    bool own = name && name[0] != '-';
-    if (!own) name = fallback;
-    if (!name) return opts_refuse(c, NULL, "missing: ", use->missing);
+    bool own = argv[at] && argv[at][0] != '-';
+    const char *name = own ? argv[at] : fallback;
+    if (!name) {
+        code = opts_answer(c);
+        return code != OPTS_GO ? code : opts_refuse(c, NULL, "missing: ", use->missing);
+    }
+    if (!own) at--; /* as if the verb stood there */
     for (const verb *v = verbs; v->name; v++) {
         if (strcmp(v->name, name) != 0) continue;
+        const char *command = c->command;
         char both[40];
-        snprintf(both, sizeof both, "%s %s", argv[0], v->name);
+        snprintf(both, sizeof both, "%s %s", command, v->name);
         c->command = both;
-        int code = v->run(c, argc - own, argv + own);
-        c->command = argv[0];
+        code = v->run(c, argc - at, argv + at);
+        c->command = command;
         return code;
     }
     const char *nearest = opts_nearest(verbs, name);

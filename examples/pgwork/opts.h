@@ -46,7 +46,8 @@ typedef struct args {
 
 /** Options may stand anywhere before "--". @p opts ends with a row whose name is NULL. */
 int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv);
-/** Runs the verb that argv[1] names. @p fallback: which when there is none, or NULL. */
+/** Runs the verb that argv names, behind options of every command at most. @p fallback: which when
+ * there is none, or NULL. */
 int opts_dispatch(cli *c, const usage *use, const verb *verbs, const char *fallback, int argc,
                   char **argv);
 /** The options of the whole tool, before the command. Returns OPTS_GO and how many words they took.
