@@ -64,10 +64,45 @@ int cli_code(pgw_status st)
     return CLI_OTHER;
 }
 
+/* Library and schema speak of functions; here it is a command that helps. */
+static const char *cli_translate(const char *hint)
+{
+    static const struct {
+        const char *words, *here;
+    } hints[] = {
+        {"queue_create() makes one",
+         "`pgwork queue create` makes one, `pgwork queue list` shows all; names are "
+         "case-sensitive"},
+        {"queue_resume() opens it", "`pgwork queue resume` opens it again"},
+        {"queue_purge() it first",
+         "`pgwork queue purge --state all` deletes them, or --force: also "
+         "those at work"},
+        {"raise max_bytes",
+         "store large data elsewhere and enqueue its name, or raise the limit with "
+         "`pgwork queue set --max-bytes`"},
+        {"sema_create() makes one", "`pgwork sem create` makes one; names are case-sensitive"},
+        {"sema_resize() changes", "`pgwork sem resize` changes how many there are"},
+        {"wait for them, or pass force",
+         "wait for them, or pass --force: their holders will be told at the next extend"},
+        {"cron_create() makes one",
+         "`pgwork cron add` makes one, `pgwork cron list` shows all; names are case-sensitive"},
+        {"pgw_table_sql() says how",
+         "`pgwork table init` prints the statements that add it, --apply runs them"},
+        {"use pgw_lock_acquire_xact()",
+         "connect to the server itself, not to a pooler: host and port in the connection string"},
+    };
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
+        if (strstr(hint, hints[i].words)) return hints[i].here;
+    }
+    return hint;
+}
+
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
 {
     if (!message || !*message) message = pgw_status_text(st);
-    if (!hint || !*hint) {
+    if (hint && *hint) {
+        hint = cli_translate(hint);
+    } else {
         hint = st == PGW_ECONN ? "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, "
                                  "PGPORT, PGDATABASE, ..."
                : st == PGW_ESCHEMA
@@ -83,6 +118,14 @@ int cli_fail_at(const pgw *h)
 {
     if (!h) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
     return cli_fail_with(pgw_error_status(h), pgw_error_message(h), pgw_error_hint(h));
+}
+
+int cli_fail_of(const pgw *h, const char *name)
+{
+    char message[1400];
+    if (!h || strstr(pgw_error_message(h), name)) return cli_fail_at(h);
+    snprintf(message, sizeof message, "%s: %s", name, pgw_error_message(h));
+    return cli_fail_with(pgw_error_status(h), message, pgw_error_hint(h));
 }
 
 int cli_finish(int code)
@@ -198,6 +241,31 @@ int cli_set(cli *c, const char *name, int64_t value)
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, value);
     return cli_apply(c->conf, name, digits);
+}
+
+/* -- names ---------------------------------------------------------------------------------- */
+
+int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const char *))
+{
+    int first = CLI_DONE, code = CLI_DONE;
+    for (int i = 0; i < n; i++) {
+        if (code > CLI_USAGE) {
+            cli_fail(code, NULL, "%s: not tried", names[i]);
+            continue;
+        }
+        if (apply(c->h, names[i]) >= 0) continue;
+        code = n > 1 ? cli_fail_of(c->h, names[i]) : cli_fail_at(c->h);
+        if (first == CLI_DONE) first = code;
+    }
+    return first;
+}
+
+bool cli_queue_there(cli *c, const char *name)
+{
+    pgw_depth d;
+    if (pgw_queue_depth(c->h, &d, name, 1) != PGW_ENOTFOUND) return true;
+    cli_fail_at(c->h);
+    return false;
 }
 
 /* -- small things --------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ enum {
     CLI_CANCEL = 7,  /* extended, but somebody cancelled the job */
     CLI_OTHER = 8,   /* anything else: an error of the server, no memory, output not written */
     CLI_LOST = 74,   /* lock and sem run: lost while the command ran, which was ended */
-    CLI_HELD = 75    /* lock and sem run: not obtained, the command was not started */
+    CLI_HELD = 75    /* lock, sem run and sem acquire: not obtained; no command was started */
 };
 
 /* Words that were given one after the other. */
@@ -51,6 +51,8 @@ int cli_fail(int code, const char *hint, const char *format, ...)
 int cli_fail_at(const pgw *h);
 /** The same for a status and a message that have no handle. */
 int cli_fail_with(pgw_status st, const char *message, const char *hint);
+/** The same as cli_fail_at(), for one of several: says which. */
+int cli_fail_of(const pgw *h, const char *name);
 /** "pgwork: ..." on stderr unless -q. */
 void cli_say(const cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -65,6 +67,15 @@ int cli_configure(const cli *c, pgw_conf **conf);
 int cli_open(cli *c, bool unmigrated);
 /** Sets a property of c->conf to a number. CLI_DONE or an exit code, told. */
 int cli_set(cli *c, const char *name, int64_t value);
+
+/** Calls @p apply for each of @p n names, and goes on when one is refused: the exit code of the
+ * first that was, all told. What every other one would meet as well, such as a lost server, ends
+ * it. */
+int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const char *));
+
+/** When nothing was found in queue @p name: says so, and returns false, if there is no such queue.
+ */
+bool cli_queue_there(cli *c, const char *name);
 
 /** Reads one number of a job. CLI_DONE, or CLI_USAGE, told. */
 int cli_id(int64_t *id, const char *text);

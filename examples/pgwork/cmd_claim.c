@@ -36,18 +36,30 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
     return code;
 }
 
+/* Whoever may claim may not look at queues, but an extend of nobody's job tells. That it is refused
+ * is no news. */
+static void claim_look_for(cli *c, const char *queue)
+{
+    const pgw_ref nobodys = {.id = 1};
+    c->quiet = true;
+    pgw_status st = pgw_extend(c->h, NULL, queue, &nobodys, 1, 0);
+    c->quiet = false;
+    if (st == PGW_ENOTFOUND)
+        cli_say(c, "there is no queue '%s' yet; names are case-sensitive", queue);
+}
+
 int cmd_claim(cli *c, int argc, char **argv)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     const opt opts[] = {
         {'n', "max", "N", "at most N jobs (1)", .number = &o.max, .min = 1, .max = 10000},
-        {0, "lease", "TIME", "hold them so long (as the job or queue says)", .ms = &o.lease_ms,
-         .min = 100, .max = 86400000},
+        {0, "lease", "TIME", "lease of jobs without one of their own (as the queue says)",
+         .ms = &o.lease_ms, .min = 100, .max = 86400000},
         {0, "wait", "TIME", "wait so long for a first job (0)", .ms = &o.wait_ms},
         {0, "holder", "NAME", "who takes them (host:pid)", .text = &o.holder},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME]",
+        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME] [--holder NAME]",
         .about = "Takes jobs, the lowest priority number first, then the oldest, and prints one "
                  "line for "
                  "each:\n"
@@ -75,7 +87,10 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &b, &o);
-    if (st == PGW_EMPTY) return CLI_NOTHING;
+    if (st == PGW_EMPTY) {
+        for (int i = 0; i < a.count && !c->quiet; i++) claim_look_for(c, a.at[i]);
+        return CLI_NOTHING;
+    }
     if (st == PGW_ECANCELED && signals_code()) return signals_code();
     if (st < 0) return cli_fail_at(c->h);
     for (size_t i = 0; i < pgw_batch_count(b); i++) {

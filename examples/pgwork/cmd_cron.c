@@ -89,6 +89,7 @@ static int cron_list(cli *c, int argc, char **argv)
         .about = "All schedules, or one. Times are UTC. STATE is on, running (a node holds the\n"
                  "tick), error (the last column says why) or paused. Without a QUEUE, ticks are\n"
                  "for nodes that claim them.",
+        .more = "Ends with 1 when there are none, or not the one that was named.",
         .max = 1,
     };
     static const char *const headings[] = {"NAME", "EXPRESSION", "ZONE",   "QUEUE", "STATE",
@@ -198,10 +199,7 @@ static int cron_switch(cli *c, int argc, char **argv, const usage *use,
     int code = opts_parse(c, &a, use, cron_no_options, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    for (int i = 0; i < a.count; i++) {
-        if (apply(c->h, a.at[i]) < 0) return cli_fail_at(c->h);
-    }
-    return CLI_DONE;
+    return cli_each(c, a.at, a.count, apply);
 }
 
 static int cron_rm(cli *c, int argc, char **argv)

@@ -47,13 +47,14 @@ static int dead_each(const pgw_job *job, void *arg)
 static int dead_list(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    const opt opts[] = {
-        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {.name = NULL}};
+    const opt opts[] = {{'k', "kind", "KIND", "of this kind", .text = &o.kind},
+                        {'n', "limit", "N", "at most N jobs, any of them (100)", .number = &o.limit,
+                         .min = 1, .max = 100000},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "dead list [QUEUE] [-k KIND] [-n N]",
-        .about = "Lists dead letters with the last line of their error.",
+        .about = "Lists dead letters with the last line of their error, in no order.",
+        .more = "Ends with 1 when there are none.",
         .max = 1,
     };
     static const char *const headings[] = {"ID>", "QUEUE", "KIND", "ATTEMPT>", "DIED>", "ERROR"};
@@ -68,11 +69,15 @@ static int dead_list(cli *c, int argc, char **argv)
     pgw_status st = pgw_jobs_each(c->h, &o, dead_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY && o.queue) cli_queue_there(c, o.queue);
     return cli_finish(cli_code(st));
 }
 
-static int dead_tell(const cli *c, const char *name, int64_t n)
+/* It goes in pieces: after a failure, too, @p n may be something. */
+static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)
 {
+    int code = st < 0 ? cli_fail_at(c->h) : n > 0 ? CLI_DONE : CLI_NOTHING;
+    if (st < 0 && n == 0) return code;
     if (c->json) {
         out o;
         out_begin(&o);
@@ -80,7 +85,7 @@ static int dead_tell(const cli *c, const char *name, int64_t n)
         out_end(&o);
     }
     cli_say(c, "%s %" PRId64 " dead letter%s", name, n, n == 1 ? "" : "s");
-    return cli_finish(n > 0 ? CLI_DONE : CLI_NOTHING);
+    return cli_finish(code);
 }
 
 static int dead_redrive(cli *c, int argc, char **argv)
@@ -102,8 +107,8 @@ static int dead_redrive(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    if (pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit) < 0) return cli_fail_at(c->h);
-    return dead_tell(c, "moved", moved);
+    pgw_status st = pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit);
+    return dead_tell(c, st, "moved", moved);
 }
 
 static int dead_purge(cli *c, int argc, char **argv)
@@ -124,8 +129,8 @@ static int dead_purge(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    if (pgw_dead_purge(c->h, &deleted, a.at[0], older_ms) < 0) return cli_fail_at(c->h);
-    return dead_tell(c, "deleted", deleted);
+    pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], older_ms);
+    return dead_tell(c, st, "deleted", deleted);
 }
 
 int cmd_dead(cli *c, int argc, char **argv)

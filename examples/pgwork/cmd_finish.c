@@ -103,7 +103,8 @@ static void finish_tell(const cli *c, int64_t id, pgw_status verdict)
 }
 
 /* One lot; what the server does not say has not been accepted. */
-static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref *at, size_t n)
+static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref *at, size_t n,
+                      bool *refused)
 {
     pgw_status *verdicts = cli_alloc(n * sizeof *verdicts);
     pgw_status st = f->call(c, f, verdicts, queue, at, n);
@@ -114,6 +115,7 @@ static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref 
         for (size_t i = 0; i < n; i++) {
             finish_tell(c, at[i].id, verdicts[i]);
             if (verdicts[i] < 0) code = CLI_NOTHING;
+            if (verdicts[i] < 0 && verdicts[i] != PGW_ELOCKED) *refused = true;
             if (verdicts[i] == PGW_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
         }
     }
@@ -126,6 +128,7 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
 {
     args a;
     refs r = {0};
+    bool refused = false;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     const char *why;
@@ -140,10 +143,15 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     if (code == CLI_DONE) code = cli_open(c, false);
     for (size_t i = 0; i < r.count && c->h && code <= CLI_NOTHING; i += FINISH_LOT) {
         size_t n = r.count - i < FINISH_LOT ? r.count - i : FINISH_LOT;
-        int lot = finish_lot(c, f, a.at[0], r.at + i, n);
+        int lot = finish_lot(c, f, a.at[0], r.at + i, n, &refused);
         if (lot != CLI_DONE) code = lot;
     }
     free(r.at);
+    if (refused && !c->json && !c->quiet) {
+        fputs("hint: do nothing more for it: `pgwork show ID` tells who has it now, or what became "
+              "of it\n",
+              stderr);
+    }
     return cli_finish(code);
 }
 
@@ -220,8 +228,8 @@ static pgw_status finish_extend(cli *c, const finish *f, pgw_status *verdicts, c
 int cmd_extend(cli *c, int argc, char **argv)
 {
     finish f = {.call = finish_extend};
-    const opt opts[] = {{0, "lease", "TIME", "from now on (as the queue says)", .ms = &f.ms,
-                         .min = 100, .max = 86400000},
+    const opt opts[] = {{0, "lease", "TIME", "from now on (as the job or its queue says)",
+                         .ms = &f.ms, .min = 100, .max = 86400000},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("extend", " [--lease TIME]"),

@@ -57,18 +57,21 @@ static int ls_each(const pgw_job *job, void *arg)
 int cmd_ls(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    const opt opts[] = {
-        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
-         .text = &o.state},
-        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {.name = NULL}};
+    const opt opts[] = {{'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
+                         .text = &o.state},
+                        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
+                        {'n', "limit", "N", "at most N jobs, any of them (100)", .number = &o.limit,
+                         .min = 1, .max = 100000},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N]",
         .about = "Lists jobs. WHEN tells how long the lease lasts or how late it is, when a "
                  "delayed job\n"
-                 "is due, or how long ago a job was finished.",
-        .more = "With --json each job is a line, with everything that `pgwork show` tells.",
+                 "is due, or how long ago a job was finished. They come in no order: -n 10 shows "
+                 "any ten.",
+        .more = "With --json each job is a line, with everything that `pgwork show` tells. Ends "
+                "with 1 when\n"
+                "there is none.",
         .max = 1,
     };
     static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
@@ -83,5 +86,6 @@ int cmd_ls(cli *c, int argc, char **argv)
     pgw_status st = pgw_jobs_each(c->h, &o, ls_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_EMPTY && o.queue) cli_queue_there(c, o.queue);
     return cli_finish(cli_code(st));
 }

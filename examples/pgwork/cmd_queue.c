@@ -71,9 +71,10 @@ static int queue_list(cli *c, int argc, char **argv)
     const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
                         {.name = NULL}};
     static const usage use = {
-        .synopsis = "queue list",
+        .synopsis = "queue list [--at-most N]",
         .about = "All queues with their counts and settings. STATE is open, paused (no claims),\n"
                  "draining (no enqueues) or closed (neither).",
+        .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"QUEUE", "STATE",   "READY>", "LEASED>",   "DELAYED>",
                                            "DEAD>", "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>"};
@@ -162,10 +163,7 @@ static int queue_door(cli *c, int argc, char **argv, const usage *use,
     int code = opts_parse(c, &a, use, queue_no_options, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    for (int i = 0; i < a.count; i++) {
-        if (apply(c->h, a.at[i]) < 0) return cli_fail_at(c->h);
-    }
-    return CLI_DONE;
+    return cli_each(c, a.at, a.count, apply);
 }
 
 static int queue_pause(cli *c, int argc, char **argv)
@@ -212,7 +210,9 @@ static int queue_purge(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue purge NAME [--state STATE]",
-        .about = "Deletes jobs for good; never those that somebody works on.",
+        .about = "Deletes jobs for good; never those that somebody works on. It goes in pieces: "
+                 "when it fails,\n"
+                 "or is interrupted, what is gone stays gone.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -222,7 +222,10 @@ static int queue_purge(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     int64_t deleted = 0;
-    if (pgw_queue_purge(c->h, &deleted, a.at[0], state) < 0) return cli_fail_at(c->h);
+    if (pgw_queue_purge(c->h, &deleted, a.at[0], state) < 0) {
+        code = cli_fail_at(c->h);
+        if (deleted == 0) return code;
+    }
     if (c->json) {
         out o;
         out_begin(&o);
@@ -230,7 +233,7 @@ static int queue_purge(cli *c, int argc, char **argv)
         out_end(&o);
     }
     cli_say(c, "deleted %lld job%s", (long long)deleted, deleted == 1 ? "" : "s");
-    return cli_finish(CLI_DONE);
+    return cli_finish(code);
 }
 
 static int queue_drop(cli *c, int argc, char **argv)
@@ -240,7 +243,8 @@ static int queue_drop(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue drop NAME [--force]",
-        .about = "Removes a queue and its settings; refuses while there are jobs.",
+        .about = "Removes a queue, its settings, and the finished jobs that its retention keeps;\n"
+                 "refuses while there are others, dead letters included.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -301,9 +305,9 @@ int cmd_queue(cli *c, int argc, char **argv)
                                  {"purge", "", queue_purge},   {"drop", "", queue_drop},
                                  {"depth", "", queue_depth},   {NULL, NULL, NULL}};
     static const usage use = {
-        .synopsis =
-            "queue list\nqueue create|set NAME [OPTIONS]\nqueue pause|resume|drain NAME...\n"
-            "queue purge NAME [--state STATE]\nqueue drop NAME [--force]\nqueue depth NAME",
+        .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
+                    "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
+                    "queue drop NAME [--force]\nqueue depth NAME [--at-most N]",
         .about =
             "Looks after queues. A queue comes into being at its first enqueue, or by create.\n\n"
             "  list      all queues, their counts and settings\n"

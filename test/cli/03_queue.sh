@@ -25,6 +25,20 @@ code 'resume' 0 pgwork queue resume a
 yes 'open shows' sh -c 'pgwork queue list | grep -q "^a  *open"'
 code 'claims again' 0 pgwork claim a
 
+refused 'one of several is not there' 1 'none_such' pgwork queue pause none_such a
+is 'the others are done all the same' "$(pgwork queue list --json | grep -c '"queue":"a","paused":true')" 1
+yes 'and what helps is a command' grep -q '^hint: .*pgwork queue create' "$tmp/err"
+pgwork queue resume a
+code 'options of every command before the verb' 0 pgwork queue --json -q list
+json 'count' "$tmp/out"
+refused 'those of a verb do not' 2 'unknown option --lease' pgwork queue --lease 10 set a
+yes 'and it says where' grep -q '^hint: .*behind it' "$tmp/err"
+refused 'options and no verb' 2 'missing: list' pgwork queue --json
+code 'help before the verb' 0 pgwork queue -q --help
+code 'options before a verb that may be left out' 0 pgwork migrate --json --dry-run
+code 'and before one that is not' 0 pgwork migrate --json status
+json 'count there, too' "$tmp/out"
+
 refused 'a payload over the limit of the queue' 2 . pgwork enqueue a "$(printf '%2000s' x)"
 code 'depth' 0 pgwork queue depth a
 code 'depth --json' 0 pgwork queue depth a --json
@@ -40,8 +54,24 @@ pgwork queue purge a --state all --json >"$tmp/out" 2>/dev/null
 is 'purge all leaves the leased one' "$(cat "$tmp/out") $(sql 'SELECT count(*) FROM pgwork.job')" '{"deleted":1} 1'
 refused 'purge of a state that is none' 2 . pgwork queue purge a --state frob
 refused 'drop with jobs' 1 . pgwork queue drop a
+yes 'drop with jobs: what helps is a command' grep -q '^hint: .*pgwork queue purge' "$tmp/err"
 code 'drop --force' 0 pgwork queue drop a --force
 code 'is gone' 1 pgwork queue list
+pgwork queue create kept --retention 1d
+pgwork enqueue kept x >/dev/null
+pgwork claim kept | pgwork complete kept
+code 'drop with finished jobs that are kept' 0 pgwork queue drop kept
+
+seq 1 10001 | pgwork -q enqueue stone
+psql -XAtq <<'END'
+CREATE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'a stone'; END $$;
+CREATE TRIGGER stone BEFORE DELETE ON pgwork.live_job FOR EACH ROW WHEN (OLD.payload = '{"line": "10001"}') EXECUTE FUNCTION stone();
+END
+refused 'a purge that fails on its way' 8 'deleted 10000 jobs' pgwork queue purge stone
+is 'tells what went' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
+sql 'DROP TRIGGER stone ON pgwork.live_job'
+code 'nothing is left' 0 pgwork queue purge stone --json
+is 'but the stone' "$(cat "$tmp/out")" '{"deleted":1}'
 
 long=$(printf '%200s' x | tr ' ' n)
 code 'a name of 200 bytes' 0 pgwork queue create "$long"

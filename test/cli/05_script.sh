@@ -8,7 +8,12 @@ other=00000000-0000-0001-0000-000000000001
 
 code 'nothing to claim' 1 pgwork claim q
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
-code 'nothing in a queue that is not there' 1 pgwork claim none_such
+refused 'nothing in a queue that is not there' 1 "no queue 'none_such' yet" pgwork claim q none_such
+code 'or quietly' 1 pgwork -q claim none_such
+is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
+sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'who may only work hears it, too' 1 "no queue 'none_such' yet" pgwork claim none_such
+sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 id=$(pgwork enqueue q x -k 'a \b')
 pgwork claim q >"$tmp/claim"
 IFS=$tab read -r got token queue attempt kind payload <"$tmp/claim"
@@ -21,6 +26,7 @@ code 'a second claim finds nothing' 1 pgwork claim q
 code 'extend' 0 pgwork extend q "$id" "$token" --lease 1h
 is 'the lease is longer' "$(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $id")" t
 refused 'complete with a foreign token' 1 'refused' pgwork complete q "$id" $other
+yes 'and says where to look' grep -q '^hint: .*pgwork show' "$tmp/err"
 is 'has no effect' "$(state "$id")" 'leased 1'
 refused 'release with a foreign token' 1 'refused' pgwork release q "$id" $other
 refused 'fail with a foreign token' 1 'refused' pgwork fail q "$id" $other

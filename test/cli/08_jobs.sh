@@ -23,7 +23,10 @@ code 'ls -k' 0 pgwork ls -k die --json
 is 'only of this kind' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out")" "$dead"
 code 'ls -n' 0 pgwork ls -n 1 --json
 is 'only so many' "$(wc -l <"$tmp/out")" 1
-code 'ls of a queue that is not there' 1 pgwork ls none_such
+refused 'ls of a queue that is not there' 1 "no queue 'none_such'" pgwork ls none_such
+code 'ls of a queue where nothing is found' 1 pgwork ls q -k none_such
+is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
+refused 'dead list of a queue that is not there' 1 "no queue 'none_such'" pgwork dead list none_such
 refused 'ls of a state that is none' 2 . pgwork ls -s frob
 yes 'ls into a pipe that closes' sh -c 'pgwork ls | head -n 1'
 code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
@@ -97,6 +100,11 @@ is 'stats --watch can be interrupted' $? 143
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
 is 'doctor finds that no reaper runs' "$? $(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" '1 1'
 json 'doctor --json is JSON' "$tmp/out"
+pgwork enqueue slow x >/dev/null
+sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
+pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
+yes 'and that no worker does' grep -q '"grade":"bad","check":"ready jobs","text":"queue '"'slow'" "$tmp/out"
+pgwork queue drop slow --force
 pgwork -q reap --once
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
 is 'and then, that one does' "$(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" 0

@@ -60,6 +60,7 @@ code 'sem create again' 0 pgwork sem create s 2
 refused 'sem create with another number' 1 'is there' pgwork sem create s 3
 refused 'no number' 2 'no number of permits' pgwork sem create s many
 refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
+yes 'and what makes one' grep -q '^hint: .*pgwork sem create' "$tmp/err"
 token=$(pgwork sem acquire s)
 code 'sem acquire --json' 0 pgwork --json sem acquire s
 json 'sem acquire --json is JSON' "$tmp/out"

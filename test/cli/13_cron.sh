@@ -32,7 +32,7 @@ yes 'paused shows' sh -c 'pgwork cron list | grep -q "^report .*paused"'
 code 'resume' 0 pgwork cron resume report
 code 'rename' 0 pgwork cron rename report annual
 refused 'the old name is gone' 1 'report' pgwork cron pause report
-code 'rm' 0 pgwork cron rm annual
+refused 'rm of one that is not there, and of one that is' 1 'none_such' pgwork cron rm none_such annual
 code 'is gone' 1 pgwork cron list
 
 pgwork cron add often '* * * * * *' -Q q >/dev/null
