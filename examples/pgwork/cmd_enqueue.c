@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork enqueue: jobs from arguments, a file or stdin. A lot goes in by one COPY; jobs with unique
- * keys or an operation id go in by statements, which can tell what became of each.
+ * pgwork enqueue: jobs from arguments, a file or stdin. Lines go in by a load, which is one COPY
+ * for the owner of the tables and statements for others; jobs with unique keys or an operation id
+ * go in by statements, which can tell what became of each.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -342,12 +343,14 @@ int cmd_enqueue(cli *c, int argc, char **argv)
             "the payload; with --full it is an object with any of payload, kind, priority, "
             "delay_ms,\n"
             "run_at, max_attempts, lease_ms, tags and key, and the options say what it leaves out.",
-        .more = "Prints the id of each job that came by an argument, --key, --op or --full. All "
-                "others go\n"
-                "in by one COPY, all or none. A line that is no UTF-8, or no JSON, is named, and "
-                "no job "
-                "of\n"
-                "its lot (10,000 jobs with keys, else all) is added.\n\n"
+        .more = "Prints the id of each job that came by an argument, --key, --op or --full. The "
+                "others go in\n"
+                "all or none, by one COPY, if the role is a member of the tables' owner. All else "
+                "goes in by\n"
+                "lots of up to 10,000 jobs or 8 MB, each all or none: when one fails, those "
+                "before it are in.\n"
+                "A line that is no UTF-8, or no JSON, is named, and none of its lot is "
+                "added.\n\n"
                 "  pgwork enqueue thumbs a.png b.png\n"
                 "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",
         .min = 1,

@@ -47,10 +47,11 @@ int cmd_lock(cli *c, int argc, char **argv)
         {'n', "no-wait", NULL, "do not wait", .flag = &no_wait},
         {'E', "held-code", "N", "exit code when it is held by somebody else (75)", .number = &held,
          .min = 0, .max = 255},
-        {0, "grace", "TIME", "between TERM and KILL when the lock is lost (5s)", .ms = &grace_ms},
+        {0, "grace", "TIME", "between TERM and KILL when the lock is lost (5s)", .ms = &grace_ms,
+         .max = 86400000},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "lock [-s] [-w TIME | -n] [-E N] NAME -- COMMAND [ARG...]",
+        .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] NAME -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
             "a file. The lock is free when the command ends, and when this process, its machine\n"

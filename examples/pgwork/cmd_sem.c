@@ -130,7 +130,7 @@ static int sem_acquire(cli *c, int argc, char **argv)
         {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "sem acquire NAME [--permits N] [-w TIME | -n] [--ttl TIME]",
+        .synopsis = "sem acquire NAME [--permits N] [-w TIME | -n] [--ttl TIME] [--holder NAME]",
         .about = "Takes permits and prints their token, for scripts.",
         .more = "Exit code 75: not enough are free.",
         .min = 1,
@@ -226,11 +226,12 @@ static int sem_run(cli *c, int argc, char **argv)
          .min = 0, .max = 255},
         {0, "ttl", "TIME", "free so long after a death that nobody sees (30s)", .ms = &s.o.ttl_ms,
          .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
-        {0, "grace", "TIME", "between TERM and KILL when they are lost (5s)", .ms = &grace_ms},
+        {0, "grace", "TIME", "between TERM and KILL when they are lost (5s)", .ms = &grace_ms,
+         .max = SEM_TTL_MAX},
         {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "sem run NAME [--permits N] [-w TIME | -n] [-E N] -- COMMAND [ARG...]",
+        .synopsis = "sem run NAME [OPTIONS] -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding permits, which come back when it ends, and when this\n"
             "process or its connection dies; then the command is ended, too. It finds the\n"

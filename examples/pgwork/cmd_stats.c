@@ -86,9 +86,10 @@ int cmd_stats(cli *c, int argc, char **argv)
         {0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "stats [QUEUE...] [--watch [-i TIME] [-n N]]",
+        .synopsis = "stats [QUEUE...] [--at-most N] [--watch [-i TIME] [-n N]]",
         .about =
             "Counts the jobs of each queue by state. OLDEST is the age of the oldest ready job.",
+        .more = "Ends with 1 when there are no queues, or not all that were named.",
         .max = 64,
     };
     args a;

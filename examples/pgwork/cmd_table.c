@@ -235,6 +235,7 @@ static int table_list(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "table list",
         .about = "The registered tables, and why the reapers could not serve one, if so.",
+        .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"SCHEMA", "TABLE", "REAPED", "ERROR"};
     args a;
