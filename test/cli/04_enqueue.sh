@@ -100,4 +100,11 @@ printf 'a\000b\377' >"$tmp/body"
 code 'a body' 0 pgwork enqueue o x --body "$tmp/body"
 is 'has its bytes' "$(sql "SELECT body_bytes FROM pgwork.job WHERE queue = 'o'")" 4
 is 'as a claim shows them' "$(pgwork claim o --json | sed 's/.*"body_base64":"\([^"]*\)".*/\1/' | base64 -d | od -An -tx1)" "$(od -An -tx1 "$tmp/body")"
+
+{ seq 1 10001; printf '\303\050\n'; } >"$tmp/lines"
+refused 'a bad line behind many: the owner' 2 'nothing was enqueued' pgwork enqueue lots -f "$tmp/lines"
+sql 'CREATE ROLE pgw_cli_producer LOGIN IN ROLE pgwork_producer' 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'others send lots' 2 '10000 jobs before it' pgwork enqueue lots -f "$tmp/lines"
+is 'which are in' "$(jobs lots)" 10000
+sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 exit 0
