@@ -898,10 +898,13 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
  *         return PGW_RETRY;
  *     }
  *
+ *     static void begun(void *arg) { puts(arg); }
+ *
  *     const char *queues[] = {"mail"};
  *     pgw_worker_stats stats = {.struct_size = sizeof(stats)};
  *     pgw_worker *w;
  *     if (pgw_worker_new(&w, NULL, queues, 1, mail, NULL, NULL) != PGW_OK) return;
+ *     pgw_worker_on_ready(w, begun, "working");
  *     if (pgw_worker_run(w, stop) != PGW_OK) fprintf(stderr, "%s\n", pgw_worker_error(w));
  *     pgw_worker_get_stats(w, &stats);
  *     printf("%" PRId64 " done\n", stats.completed);
@@ -994,6 +997,10 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
+/** @p fn is called once in each run, from the thread of pgw_worker_run(), when the first claim was
+ * answered, with jobs or without: there is a session, the schema fits, and the role may claim
+ * (sd_notify). Set it before pgw_worker_run(). */
+PGW_API void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
 /** What went wrong last, or "": to be asked when pgw_worker_run() has returned. Borrowed until the
  * next run. */
 PGW_API const char *pgw_worker_error(const pgw_worker *w);

@@ -190,6 +190,13 @@ const char *pgw_worker_error(const pgw_worker *w)
     return w != NULL ? w->error : "";
 }
 
+void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
+{
+    if (w == NULL) return;
+    w->on_ready = fn;
+    w->ready_arg = arg;
+}
+
 void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
     pgw_worker_stats s;
@@ -418,7 +425,8 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     }
     worker_well(w);
     if (!claim.done) return;
-    atomic_fetch_add(&w->n.claims, 1);
+    if (atomic_fetch_add(&w->n.claims, 1) == w->claims_before && w->on_ready != NULL)
+        w->on_ready(w->ready_arg);
     if (st == PGW_EMPTY)
         worker_found_none(w);
     else
@@ -609,6 +617,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->down = w->signed_up = w->fell_short = w->found_none = false;
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
+    w->claims_before = atomic_load(&w->n.claims);
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;

@@ -111,6 +111,8 @@ struct pgw_worker {
     pgw_handler_fn *fn;
     pgw_batch_fn *batch_fn;
     void *arg;
+    void (*on_ready)(void *arg);
+    void *ready_arg;
     int concurrency, prefetch, batch, flush_jobs;
     int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
     size_t output_max;
@@ -130,6 +132,7 @@ struct pgw_worker {
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
+    int64_t claims_before;             /* claims of earlier runs */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll;

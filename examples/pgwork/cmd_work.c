@@ -227,8 +227,16 @@ static void work_summary(const cli *c, const pgw_worker_stats *s)
             s->completed, s->failed, s->dead, s->snoozed, s->released, s->refused, s->lost);
 }
 
-static void work_announce(const cli *c, const args *a)
+typedef struct work_news {
+    const cli *c;
+    const args *a;
+} work_news;
+
+/* The first claim was answered. */
+static void work_announce(void *arg)
 {
+    const cli *c = ((const work_news *)arg)->c;
+    const args *a = ((const work_news *)arg)->a;
     buf t = {0};
     for (int i = 0; i < a->count; i++) {
         if (i > 0) buf_puts(&t, ", ");
@@ -236,17 +244,18 @@ static void work_announce(const cli *c, const args *a)
     }
     cli_say(c, "working on %s, %s at a time", t.at, pgw_conf_get(c->conf, "worker.concurrency"));
     buf_free(&t);
+    sd_notify("READY=1");
 }
 
 static int work_run(cli *c, work *w, const args *a, bool once)
 {
     pgw_worker *worker;
     pgw_worker_stats s = {.struct_size = sizeof s};
+    work_news news = {c, a};
     pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
                                    work_job, NULL, w);
     if (st < 0) return cli_fail_with(st, worker ? pgw_worker_error(worker) : NULL, NULL);
-    work_announce(c, a);
-    sd_notify("READY=1");
+    pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);
     sd_notify("STOPPING=1");
     pgw_worker_get_stats(worker, &s);

@@ -67,4 +67,22 @@ for socket in "$tmp/notify" "@pgwork-cli-$$"; do
     wait $l
     is 'STOPPING=1, and nothing after it' "$(tail -n 1 "$tmp/heard")" STOPPING=1
 done
+
+# a worker is ready when it can claim, and not before
+printf 'host=%s\n' "$tmp/nowhere" >"$tmp/nobody"
+for way in '-d nobody|next try in|STOPPING=1' '|working on q, 1 at a time|READY=1 STOPPING=1'; do
+    options=${way%%|*} rest=${way#*|}
+    rm -f "$tmp/notify"
+    "$tmp/listen" "$tmp/notify" >"$tmp/heard" &
+    l=$! jobs_of_ours=$!
+    until_true 10 grep -q listening "$tmp/heard"
+    # shellcheck disable=SC2086  # words
+    (cd "$tmp" && NOTIFY_SOCKET=$tmp/notify exec pgwork $options work q -- true) 2>"$tmp/work.err" &
+    p=$! jobs_of_ours="$l $!"
+    yes "a worker says: ${rest%%|*}" until_true 20 grep -q "${rest%%|*}" "$tmp/work.err"
+    kill -TERM $p
+    wait $p
+    wait $l
+    is "and systemd hears: ${rest#*|}" "$(sed 1d "$tmp/heard" | tr '\n' ' ')" "${rest#*|} "
+done
 exit 0

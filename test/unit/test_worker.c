@@ -350,6 +350,30 @@ static pgw_verdict with_output(pgw_task *task, void *arg)
     return PGW_DONE;
 }
 
+static void count_ready(void *arg)
+{
+    ++*(int *)arg;
+}
+
+void test_it_is_ready_once_in_each_run_when_it_has_claimed(void)
+{
+    int ready = 0;
+
+    fake_jobs("q", 20, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "5");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    pgw_worker_on_ready(w, count_ready, &ready);
+    fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw_worker_run(w, stop));
+    TEST_ASSERT_EQUAL_INT(0, ready);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_run(w, stop));
+    TEST_ASSERT_EQUAL_INT(1, ready);
+    TEST_ASSERT_EQUAL_INT(20, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_run(w, stop)); /* which finds nothing */
+    TEST_ASSERT_EQUAL_INT(2, ready);
+}
+
 void test_one_refused_output_does_not_hold_up_the_others(void)
 {
     fake_jobs("q", 50, 60000);
