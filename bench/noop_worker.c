@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     pgw_conf *conf = NULL;
     pgw_worker *w = NULL;
     pgw_stop *stop = NULL;
-    pgw_worker_stats stats = {.struct_size = sizeof(stats)};
+    pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
     pgw_status st;
     struct rusage used;
     double end;

@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 {
     const char *queues[] = {argc > 1 ? argv[1] : "default"};
     struct sigaction action = {.sa_handler = on_signal};
-    pgw_worker_stats stats = {.struct_size = sizeof(stats)};
+    pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
     pgw_conf *conf = NULL;
     pgw_worker *w = NULL;
     pgw_status st;

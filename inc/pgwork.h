@@ -23,7 +23,8 @@
  *                library has its own copy when the call returns. Arguments are copied where nothing
  *                else is said. An out-parameter is NULL or 0 after a failure. Every _free and
  *                _close takes NULL.
- *   Options.     A struct with struct_size starts from its _INIT macro, so that it may grow.
+ *   Structs.     One with struct_size starts from its _INIT macro, also when it is to be filled, so
+ *                that it may grow: a program and a library of different ages understand each other.
  *                @p opts may be NULL where nothing else is said: the defaults.
  *   Lists.       An _each function calls @p fn for each item until it returns non-zero. Item and
  *                strings are borrowed until @p fn returns; in it no verb may be called on the same
@@ -839,13 +840,18 @@ PGW_API pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, 
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
+    size_t struct_size;
     int64_t ready, leased, delayed, dead, done;
-    int64_t oldest_ms; /* age of the oldest ready job; 0: none */
+    int64_t oldest_ms; /* age of the oldest ready job, since its enqueue; 0: none */
 } pgw_depth;
+#define PGW_DEPTH_INIT                      \
+    {                                       \
+        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0 \
+    }
 /**
  * Counts, each at most @p at_most, ready and leased together (0: exact).
  *
- *     pgw_depth depth;
+ *     pgw_depth depth = PGW_DEPTH_INIT;
  *     if (pgw_queue_depth(h, &depth, "mail", 100000) == PGW_OK && depth.oldest_ms > 60000)
  *         puts("more than a minute behind");
  */
@@ -901,7 +907,7 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
  *     static void begun(void *arg) { puts(arg); }
  *
  *     const char *queues[] = {"mail"};
- *     pgw_worker_stats stats = {.struct_size = sizeof(stats)};
+ *     pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
  *     pgw_worker *w;
  *     if (pgw_worker_new(&w, NULL, queues, 1, mail, NULL, NULL) != PGW_OK) return;
  *     pgw_worker_on_ready(w, begun, "working");
@@ -1014,7 +1020,11 @@ typedef struct pgw_worker_stats {
     int64_t claims, empty_claims, reconnects;
     int64_t running; /* with a handler right now */
 } pgw_worker_stats;
-/** A snapshot; set struct_size first. Any thread. */
+#define PGW_WORKER_STATS_INIT                                        \
+    {                                                                \
+        sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+    }
+/** A snapshot. Any thread. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /** Handlers that are still busy keep what they need; the last one that returns frees it. */
 PGW_API void pgw_worker_free(pgw_worker *w);
@@ -1030,13 +1040,17 @@ typedef struct pgw_reap_stats {
     int64_t ticks, reaped, died, promoted, pruned, errors;
     int64_t freed; /* rows of the users' tables, by pgw_reaper_run() */
 } pgw_reap_stats;
+#define PGW_REAP_STATS_INIT                         \
+    {                                               \
+        sizeof(pgw_reap_stats), 0, 0, 0, 0, 0, 0, 0 \
+    }
 
 /**
  * One pass on @p h: does what is due in batches of `reaper.batch`, adds to @p stats (may be NULL;
  * `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0:
  * at once, there is more). PGW_EMISUSE: a transaction is open, and would keep locked what it moved.
  *
- *     pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+ *     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);
  *     while (st == PGW_OK && next_ms == 0);
  */
@@ -1884,7 +1898,7 @@ PGW_API pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms);
 /**
  * Does nobody hold it? Known for the moment only: to act on it, acquire with timeout 0.
  *
- *     pgw_lock_who who;
+ *     pgw_lock_who who = PGW_LOCK_WHO_INIT;
  *     bool is_free;
  *     st = pgw_lock_is_free(h, &is_free, "mailing 42");
  *     if (st == PGW_OK && !is_free) st = pgw_lock_holder(h, &who, "mailing 42");
@@ -1917,11 +1931,16 @@ PGW_API pgw_status pgw_locks_each(pgw *h, const char *name,
                                   int (*fn)(const pgw_lock_info *info, void *arg), void *arg);
 
 typedef struct pgw_lock_who {
+    size_t struct_size;
     char application[64], user[64], client[64]; /* "": unknown, or a local client */
     int64_t fence, since_us;
     int pid;
     bool shared;
 } pgw_lock_who;
+#define PGW_LOCK_WHO_INIT                                \
+    {                                                    \
+        sizeof(pgw_lock_who), "", "", "", 0, 0, 0, false \
+    }
 /** Who holds it; of several shared holders the one that took it first as far as is known.
  * PGW_EMPTY: nobody. */
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
@@ -2015,10 +2034,14 @@ typedef struct pgw_sema_info {
     const char *name;            /* borrowed during the callback; NULL from pgw_sema_status() */
     int permits, taken, waiting; /* taken may be more than permits after a resize */
 } pgw_sema_info;
+#define PGW_SEMA_INFO_INIT                   \
+    {                                        \
+        sizeof(pgw_sema_info), NULL, 0, 0, 0 \
+    }
 /**
  * Fills @p info. PGW_ENOTFOUND: no such semaphore.
  *
- *     pgw_sema_info info;
+ *     pgw_sema_info info = PGW_SEMA_INFO_INIT;
  *     if (pgw_sema_status(h, &info, "licences") == PGW_OK) printf("%d wait\n", info.waiting);
  */
 PGW_API pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name);

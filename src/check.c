@@ -10,6 +10,8 @@
 #include "name.h"
 #include "pq.h"
 
+#define CHECK_STRUCT_MAX 4096 /* more than any struct of ours: what is larger was never set */
+
 /* "argument `queue` is not UTF-8: allowed is a name of ...": for values that are better not
  * repeated, because they are long, secret or not printable. */
 static pgw_status check_fault(pgw *h, const char *argument, const char *fault, const char *allowed)
@@ -155,6 +157,30 @@ pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t know
     snprintf(name, sizeof(name), "%s->struct_size", argument);
     snprintf(allowed, sizeof(allowed), "up to %zu (start from the _INIT macro)", known);
     return pgw__pq_refuse_int(h, name, (int64_t)size, allowed);
+}
+
+pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs)
+{
+    pgw_status st = pgw__check_given(h, argument, theirs);
+    size_t size;
+    char name[64];
+
+    if (st != PGW_OK) return st;
+    memcpy(&size, theirs, sizeof(size));
+    snprintf(name, sizeof(name), "%s->struct_size", argument);
+    if (size <= sizeof(size) || size > CHECK_STRUCT_MAX)
+        return pgw__pq_refuse_int(h, name, (int64_t)size, "that of the _INIT macro: start from it");
+    memset((char *)theirs + sizeof(size), 0, size - sizeof(size));
+    return PGW_OK;
+}
+
+void pgw__fill(void *theirs, const void *mine, size_t known)
+{
+    size_t size;
+
+    memcpy(&size, theirs, sizeof(size));
+    if (size > known) size = known;
+    memcpy((char *)theirs + sizeof(size), (const char *)mine + sizeof(size), size - sizeof(size));
 }
 
 static const char *check_host_and_pid(char room[PGW__HOLDER_MAX + 1])

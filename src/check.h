@@ -42,6 +42,11 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
                            const void *given);
 
+/* A struct of the caller's that is to be filled: its struct_size tells how many fields it has,
+ * which may be fewer than we know, or more. They are 0 until pgw__fill(). */
+pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs);
+void pgw__fill(void *theirs, const void *mine, size_t known);
+
 /* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in `room`.
  */
 pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,

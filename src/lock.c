@@ -397,7 +397,7 @@ static void lock_keep(char to[64], const char *text)
 }
 
 typedef struct lock_find {
-    pgw_lock_who *who;
+    pgw_lock_who who;
     bool found;
 } lock_find;
 
@@ -410,26 +410,26 @@ static int lock_take_holder(const pgw_lock_info *info, void *arg)
     if (!info->held) return 1;
     if (find->found && info->since_us == 0) return 0;
     find->found = true;
-    lock_keep(find->who->application, info->application);
-    lock_keep(find->who->user, info->user);
-    lock_keep(find->who->client, info->client);
-    find->who->fence = info->fence;
-    find->who->since_us = info->since_us;
-    find->who->pid = info->pid;
-    find->who->shared = info->shared;
+    lock_keep(find->who.application, info->application);
+    lock_keep(find->who.user, info->user);
+    lock_keep(find->who.client, info->client);
+    find->who.fence = info->fence;
+    find->who.since_us = info->since_us;
+    find->who.pid = info->pid;
+    find->who.shared = info->shared;
     return 0;
 }
 
 pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
 {
-    lock_find find = {who, false};
-    pgw_status st;
+    lock_find find = {PGW_LOCK_WHO_INIT, false};
+    pgw_status st = pgw__check_filled(h, "who", who);
 
-    if (who != NULL) memset(who, 0, sizeof(*who));
-    st = pgw__check_given(h, "who", who);
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = pgw_locks_each(h, name, lock_take_holder, &find);
-    return st == PGW_OK && !find.found ? PGW_EMPTY : st;
+    if (st == PGW_OK && !find.found) return PGW_EMPTY;
+    if (st == PGW_OK) pgw__fill(who, &find.who, sizeof(find.who));
+    return st;
 }
 
 typedef struct lock_count {

@@ -135,8 +135,12 @@ static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
     const queue_depth_ctx *in = ctx;
     const pgw_status st = pgw__ask_rows(h, rows, 1);
 
-    if (st == PGW_OK) queue_depth_from(in->depth, rows, 0, 0);
-    return st;
+    pgw_depth depth = PGW_DEPTH_INIT;
+
+    if (st != PGW_OK) return st;
+    queue_depth_from(&depth, rows, 0, 0);
+    pgw__fill(in->depth, &depth, sizeof(depth));
+    return PGW_OK;
 }
 
 pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most)
@@ -152,9 +156,8 @@ pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t 
     };
     pgw_status st;
 
-    if (depth != NULL) memset(depth, 0, sizeof(*depth));
-    st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_given(h, "depth", depth);
+    st = pgw__check_filled(h, "depth", depth);
+    if (st == PGW_OK) st = pgw__check_queue(h, queue);
     if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }
@@ -173,7 +176,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)h;
     for (row = 0; row < count && stop == 0; row++) {
-        pgw_queue_info info = {.struct_size = sizeof(info), .opts = PGW_QUEUE_OPTS_INIT};
+        pgw_queue_info info = {
+            .struct_size = sizeof(info), .opts = PGW_QUEUE_OPTS_INIT, .depth = PGW_DEPTH_INIT};
 
         info.name = pgw__rows_text(rows, row, 0, NULL);
         info.paused = pgw__rows_int(rows, row, 1) != 0;

@@ -34,6 +34,8 @@ pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
 
     if (next_ms != NULL) *next_ms = 0;
     st = pgw__check_holder(h, "holder", &holder, NULL, room);
+    if (st == PGW_OK && stats != NULL)
+        st = pgw__check_count(h, "stats->struct_size", stats->struct_size, sizeof(*stats), 4096);
     if (st == PGW_OK && pgw__pq_in_txn(h))
         st = pgw__pq_fail(
             h, PGW_EMISUSE,

@@ -362,12 +362,14 @@ typedef struct sema_one {
 static pgw_status sema_read_status(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const sema_one *in = ctx;
+    pgw_sema_info info;
 
     if (pgw__rows_count(rows) == 0)
         return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no such semaphore",
                             "pgw_sema_create() makes one; names are case-sensitive");
-    *in->info = sema_info(rows, 0);
-    in->info->name = NULL;
+    info = sema_info(rows, 0);
+    info.name = NULL;
+    pgw__fill(in->info, &info, sizeof(info));
     return PGW_OK;
 }
 
@@ -382,8 +384,7 @@ pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name)
                             .ctx_size = sizeof(ctx)};
     pgw_status st;
 
-    if (info != NULL) memset(info, 0, sizeof(*info));
-    st = pgw__check_given(h, "info", info);
+    st = pgw__check_filled(h, "info", info);
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }

@@ -262,7 +262,7 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
 
 bool cli_queue_there(cli *c, const char *name)
 {
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
     if (pgw_queue_depth(c->h, &d, name, 1) != PGW_ENOTFOUND) return true;
     cli_fail_at(c->h);
     return false;

@@ -275,7 +275,7 @@ static int queue_depth(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
     if (pgw_queue_depth(c->h, &d, a.at[0], at_most) < 0) return cli_fail_at(c->h);
     if (c->json) {
         out o;

@@ -92,7 +92,7 @@ static int reap_daemon(cli *c)
 
 static int reap_once(cli *c)
 {
-    pgw_reap_stats stats = {.struct_size = sizeof stats};
+    pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     int64_t next_ms = 0;
     int code = cli_open(c, false);
     if (code != CLI_DONE) return code;

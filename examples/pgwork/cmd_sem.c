@@ -346,7 +346,7 @@ static int sem_list(cli *c, int argc, char **argv)
     listing l = {.name = a.count ? a.at[0] : NULL, .json = c->json};
     pgw_status st;
     if (l.name) {
-        pgw_sema_info info;
+        pgw_sema_info info = PGW_SEMA_INFO_INIT;
         table_begin(&l.rows, one, sizeof one / sizeof *one);
         st = pgw_sema_status(c->h, &info, l.name);
         if (st == PGW_OK) st = pgw_sema_grants_each(c->h, l.name, sem_each_grant, &l);

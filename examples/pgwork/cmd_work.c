@@ -250,7 +250,7 @@ static void work_announce(void *arg)
 static int work_run(cli *c, work *w, const args *a, bool once)
 {
     pgw_worker *worker;
-    pgw_worker_stats s = {.struct_size = sizeof s};
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     work_news news = {c, a};
     pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
                                    work_job, NULL, w);

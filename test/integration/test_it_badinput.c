@@ -192,7 +192,7 @@ void test_names_are_data(void)
                                       "-",
                                       "*"};
     pgw_new job = PGW_NEW_INIT;
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
     size_t i;
 
     for (i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {

@@ -104,7 +104,7 @@ void test_a_tick_is_a_job_as_the_schedule_says(void)
 void test_the_reaper_ticks(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+    pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     int64_t next_ms = -1, fired = -1;
 
     OK(pgw_cron_tick(h, &fired, &next_ms));

@@ -733,7 +733,7 @@ void test_every_verb_can_be_armed(void)
     int64_t ids[2], next_ms;
     pgw_batch *batch;
     pgw_ref a, b;
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
     int n = 0;
 
     ASYNC(PGW_OK, pgw_queue_create(h, "async", NULL));

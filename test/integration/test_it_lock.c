@@ -326,7 +326,7 @@ void test_the_holder_is_known(void)
 {
     pgw *a = opened(), *b = opened();
     pgw_lock *l, *m;
-    pgw_lock_who who;
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int n[2] = {0, 0};
 
     expect(b, PGW_EMPTY, pgw_lock_holder(b, &who, "who"));

@@ -151,7 +151,7 @@ VERB(queue_purge)
 }
 VERB(queue_depth)
 {
-    pgw_depth depth;
+    pgw_depth depth = PGW_DEPTH_INIT;
     return pgw_queue_depth(h, &depth, name, 0);
 }
 VERB(queue_drop)
@@ -179,7 +179,7 @@ VERB(lock_is_free)
 }
 VERB(lock_holder)
 {
-    pgw_lock_who who;
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
     return pgw_lock_holder(h, &who, name);
 }
 VERB(locks_each)
@@ -209,7 +209,7 @@ VERB(sema_release)
 }
 VERB(sema_status)
 {
-    pgw_sema_info info;
+    pgw_sema_info info = PGW_SEMA_INFO_INIT;
     return pgw_sema_status(h, &info, name);
 }
 VERB(semas_each)

@@ -76,7 +76,7 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
 
 void test_what_is_not_there_is_not_found(void)
 {
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
     int64_t n;
 
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_set(h, "nowhere", NULL), h);
@@ -115,7 +115,7 @@ void test_pause_stops_claims_and_drain_stops_enqueues(void)
 void test_depth_purge_and_drop(void)
 {
     pgw_new later = PGW_NEW_INIT;
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
     int64_t n;
     int i;
 
@@ -148,7 +148,7 @@ void test_depth_purge_and_drop(void)
 
 static int64_t still_there(void)
 {
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
 
     ASSERT_ST(PGW_OK, pgw_queue_depth(h, &d, "large", 0), h);
     return d.ready + d.delayed;
@@ -208,7 +208,7 @@ void test_each_in_a_schema_without_queues_is_empty(void)
 
 void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
 {
-    pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+    pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
     pgw_new later = PGW_NEW_INIT;
     int64_t next_ms = -1, until;

@@ -86,7 +86,7 @@ static void refused(pgw *h, const char *name, int n, int64_t timeout_ms)
 
 static void status(pgw *h, const char *name, int permits, int out, int waiting)
 {
-    pgw_sema_info info;
+    pgw_sema_info info = PGW_SEMA_INFO_INIT;
 
     expect(h, PGW_OK, pgw_sema_status(h, &info, name));
     TEST_ASSERT_EQUAL_INT(permits, info.permits);
@@ -182,7 +182,7 @@ void test_what_callers_may_not_pass(void)
 {
     pgw *h = opened();
     pgw_token token;
-    pgw_sema_info info;
+    pgw_sema_info info = PGW_SEMA_INFO_INIT;
     char longest[257];
 
     expect(h, PGW_EINVAL, pgw_sema_create(h, "", 1));
@@ -370,7 +370,7 @@ static void *wait_for_permits(void *arg)
 
 static bool are_waiting(pgw *h, const char *name, int n)
 {
-    pgw_sema_info info = {.waiting = 0};
+    pgw_sema_info info = PGW_SEMA_INFO_INIT;
 
     for (int i = 0; i < LONG_MS / 10 && info.waiting != n; i++) {
         if (i > 0) (void)poll(NULL, 0, 10);

@@ -194,7 +194,7 @@ static void reap_until(int64_t id, const char *state)
 
 static pgw_worker_stats run(pgw_handler_fn *fn, pgw_status expected)
 {
-    pgw_worker_stats s = {.struct_size = sizeof(s)};
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     pgw_worker *w;
     pgw_status st;
 
@@ -233,7 +233,7 @@ static pid_t spawn(pgw_handler_fn *fn)
     fflush(NULL); /* what is said so far is said once */
     pid = fork();
     if (pid == 0) {
-        pgw_worker_stats s = {.struct_size = sizeof(s)};
+        pgw_worker_stats s = PGW_WORKER_STATS_INIT;
         pgw_worker *w;
 
         if (pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL) != PGW_OK) _exit(2);
@@ -449,7 +449,7 @@ static pgw_worker *start(pgw_handler_fn *fn, pthread_t *thread)
 
 static pgw_worker_stats finish(pgw_worker *w, pthread_t thread, pgw_status expected)
 {
-    pgw_worker_stats s = {.struct_size = sizeof(s)};
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     void *st;
 
     pthread_join(thread, &st);

@@ -341,7 +341,7 @@ void test_wrong_arguments_are_refused_in_words(void)
 {
     pgw_lock *l;
     bool is_free = true;
-    pgw_lock_who who;
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int64_t n = 3;
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(NULL, &l, "a", PGW_EXCLUSIVE, 0));
@@ -379,7 +379,7 @@ void test_the_holder_of_shared_ones_is_the_first_that_is_known(void)
         F_NULL,      F_INT(6),    F_NULL};
     static const fake_cell waits[] = {F_TEXT("a"), F_INT(0), F_INT(0), F_INT(43), F_NULL,
                                       F_NULL,      F_NULL,   F_INT(6), F_NULL};
-    pgw_lock_who who;
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
 
     FAKE_ROWS(answer, 9);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_holder(FAKE_H, &who, "a"));

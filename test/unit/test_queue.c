@@ -85,7 +85,7 @@ void test_settings_out_of_their_limits(void)
 
 void test_every_verb_wants_a_handle_and_a_name(void)
 {
-    pgw_depth depth;
+    pgw_depth depth = PGW_DEPTH_INIT;
 
     for (int i = 0; i < 2; i++) {
         pgw *h = i == 0 ? NULL : FAKE_H;
@@ -159,7 +159,7 @@ void test_purge_goes_piece_by_piece(void)
 void test_depth(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
-    pgw_depth d;
+    pgw_depth d = PGW_DEPTH_INIT;
 
     FAKE_ROWS(answer, 6);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &d, "q", 0));
@@ -174,6 +174,36 @@ void test_depth(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, NULL, "q", 0));
     fake.rows = 0;
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_depth(FAKE_H, &d, "q", 0));
+}
+
+/* A program may be older than the library, or newer, or have forgotten. */
+void test_as_much_of_a_struct_is_filled_as_there_is(void)
+{
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
+    struct {
+        pgw_depth d;
+        int64_t later[2];
+    } newer = {PGW_DEPTH_INIT, {7, 7}};
+    pgw_depth d = PGW_DEPTH_INIT;
+
+    FAKE_ROWS(answer, 6);
+    d.struct_size = offsetof(pgw_depth, dead);
+    d.dead = d.oldest_ms = 7;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL_INT64(3, d.delayed);
+    TEST_ASSERT_EQUAL_INT64(7, d.dead); /* is none of ours */
+    TEST_ASSERT_EQUAL_INT64(7, d.oldest_ms);
+    TEST_ASSERT_EQUAL(offsetof(pgw_depth, dead), d.struct_size);
+    newer.d.struct_size = offsetof(__typeof__(newer), later[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &newer.d, "q", 0));
+    TEST_ASSERT_EQUAL_INT64(6, newer.d.oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(0, newer.later[0]);
+    TEST_ASSERT_EQUAL_INT64(7, newer.later[1]);
+    d.struct_size = 0;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    ASSERT_SAYS("`depth->struct_size` is 0");
+    d.struct_size = 5000;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, &d, "q", 0));
 }
 
 static int each(const pgw_queue_info *q, void *arg)
@@ -239,7 +269,7 @@ void test_a_tick_adds_up(void)
 
 void test_a_tick_that_fails_counts_as_an_error(void)
 {
-    pgw_reap_stats stats = {.struct_size = sizeof(stats)};
+    pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     int64_t next_ms = 77;
 
     fake.status = PGW_ECONN;
