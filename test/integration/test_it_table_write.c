@@ -17,18 +17,23 @@ static pgw *h;
 static pgw_table *t, *by_xmin, *by_uuid;
 static const char *const key[] = {"a"}, *const key_columns[] = {"id"}, *const n_column[] = {"n"};
 
-static pgw *opened(const char *schema)
+static pgw *opened_at(const char *dsn, const char *schema)
 {
     pgw_conf *conf;
     pgw *new;
 
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", dsn));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema", schema));
     TEST_ASSERT_EQUAL_STRING("", (pgw_open(&new, conf), pgw_error_message(new)));
     pgw_conf_free(conf);
     return new;
+}
+
+static pgw *opened(const char *schema)
+{
+    return opened_at(pgtemp_dsn(), schema);
 }
 
 static void must(pgw_status st)
@@ -382,14 +387,10 @@ void test_a_lost_answer_is_looked_up_and_nothing_is_applied_twice(void)
 {
     static const char messages[] = "12TDCZ"; /* of the answer to a write, in their order */
     long sum = 0;
-    pgw_conf *conf;
     pgw *far;
 
     w = wire_open();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", wire_dsn(w)));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&far, conf), pgw_error_message(far)));
+    far = opened_at(wire_dsn(w), "pgwork");
     for (const char *m = messages; *m != '\0'; m++) {
         for (int n = 1; n <= 3; n++) {
             const pgw_table *const modes[] = {t, by_xmin, by_uuid};
@@ -403,7 +404,6 @@ void test_a_lost_answer_is_looked_up_and_nothing_is_applied_twice(void)
     }
     TEST_ASSERT_GREATER_OR_EQUAL(18, wire_orders(w));
     pgw_close(far);
-    pgw_conf_free(conf);
     wire_close(w);
 }
 
@@ -418,15 +418,11 @@ static pgw_status add_one_and_stop(pgw_edit *e, void *arg)
 /* Whatever ends it afterwards: that nothing was applied may not be said. */
 void test_a_stop_after_a_lost_answer_leaves_it_unknown(void)
 {
-    pgw_conf *conf;
     pgw *far;
 
     w = wire_open();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", wire_dsn(w)));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
+    far = opened_at(wire_dsn(w), "pgwork");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&far, conf), pgw_error_message(far)));
     pgw_set_stop(far, stop);
     cut_at = 'C', cuts = 1;
     TEST_ASSERT_EQUAL_STRING("PGW_EUNKNOWN", pgw_status_name(pgw_table_process(
@@ -434,7 +430,6 @@ void test_a_stop_after_a_lost_answer_leaves_it_unknown(void)
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(far), "may have been applied"));
     pgw_close(far);
     pgw_stop_free(stop);
-    pgw_conf_free(conf);
     wire_close(w);
 }
 
