@@ -10,7 +10,6 @@
 #include "pq.h"
 
 #define HOLD_WEEK_MS INT64_C(604800000)
-#define HOLD_ERROR   8000
 
 /* Every pointer leads into the block. */
 struct pgw_tick {
@@ -190,7 +189,7 @@ static pgw_status hold_tell(pgw *h, pgw__sql sql, const pgw__param *params, int6
 pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
 {
     unsigned char bytes[16];
-    char cut[HOLD_ERROR + 1];
+    char cut[PGW__ERROR_MAX + 1];
     pgw_status st = pgw__check_handle(h);
 
     hold_write_token(bytes, token);

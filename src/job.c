@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "check.h"
 #include "mem.h"
 #include "name.h"
 
@@ -207,7 +208,7 @@ void pgw__job_verdicts(pgw_status *verdicts, size_t n, pgw_status st)
 {
     size_t i;
 
-    if (verdicts == NULL) return;
+    if (verdicts == NULL || n > PGW__BATCH_MAX) return;
     for (i = 0; i < n; i++) verdicts[i] = st;
 }
 

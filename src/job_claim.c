@@ -237,18 +237,24 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
     }
 }
 
+static pgw_status claim_check_wait(pgw *h)
+{
+    pgw_status st =
+        pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
+
+    if (st == PGW_OK && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
+        st = pgw__pq_fail(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
+                          "claim with wait_ms 0, or outside of the transaction");
+    return st;
+}
+
 pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
-    if (st != PGW_OK) return st;
-    if (o.wait_ms != 0)
-        st = pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
-    if (st == PGW_OK && o.wait_ms != 0 && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
-                          "claim with wait_ms 0, or outside of the transaction");
+    if (st == PGW_OK && o.wait_ms != 0) st = claim_check_wait(h);
     if (st != PGW_OK) return st;
     st = claim_once(h, batch, &o);
     if (st == PGW_EMPTY && o.wait_ms != 0) {
@@ -273,7 +279,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     pgw__job_refs columns;
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
-    if (n <= PGW__BATCH_MAX) pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);

@@ -287,10 +287,8 @@ pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const ch
     const unsigned char *given_op;
     pgw_status st;
 
-    if (n <= PGW__BATCH_MAX) {
-        if (ids != NULL) memset(ids, 0, n * sizeof(*ids));
-        pgw__job_verdicts(outcomes, n, PGW_EUNKNOWN);
-    }
+    pgw__job_verdicts(outcomes, n, PGW_EUNKNOWN);
+    if (ids != NULL && n <= PGW__BATCH_MAX) memset(ids, 0, n * sizeof(*ids));
     st = pgw__check_queue(h, queue);
     if (st != PGW_OK) return st;
     st = pgw__check_given(h, "jobs", jobs);

@@ -9,8 +9,7 @@
 #include "mem.h"
 #include "name.h"
 
-#define FINISH_EXTRA 3    /* parameters beyond queue, ids and tokens */
-#define FINISH_ERROR 8000 /* bytes of an error's text */
+#define FINISH_EXTRA 3 /* parameters beyond queue, ids and tokens */
 
 typedef struct finish_ctx {
     pgw_status *verdicts;
@@ -84,7 +83,7 @@ static pgw_status finish_check(pgw *h, pgw_status *verdicts, const char *queue,
 {
     pgw_status st = pgw__check_queue(h, queue);
 
-    if (n <= PGW__BATCH_MAX) pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, argument, array);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     return st;
@@ -145,7 +144,7 @@ pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_r
                     const pgw_fail_opts *opts)
 {
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
-    char error[FINISH_ERROR + 1];
+    char error[PGW__ERROR_MAX + 1];
     pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);

@@ -402,6 +402,13 @@ static void worker_limit_calls(pgw_worker *w, int64_t ms)
     pgw_set_timeout(w->h, ms < w->call_ms ? ms : w->call_ms);
 }
 
+static void worker_tell_ready(pgw_worker *w)
+{
+    if (w->told_ready) return;
+    w->told_ready = true;
+    if (w->on_ready != NULL) w->on_ready(w->ready_arg);
+}
+
 /* Reports results and claims, in one round trip where that can be. */
 static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
 {
@@ -425,8 +432,8 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     }
     worker_well(w);
     if (!claim.done) return;
-    if (atomic_fetch_add(&w->n.claims, 1) == w->claims_before && w->on_ready != NULL)
-        w->on_ready(w->ready_arg);
+    atomic_fetch_add(&w->n.claims, 1);
+    worker_tell_ready(w);
     if (st == PGW_EMPTY)
         worker_found_none(w);
     else
@@ -617,7 +624,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->down = w->signed_up = w->fell_short = w->found_none = false;
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
-    w->claims_before = atomic_load(&w->n.claims);
+    w->told_ready = false;
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;

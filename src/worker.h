@@ -132,7 +132,7 @@ struct pgw_worker {
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
-    int64_t claims_before;             /* claims of earlier runs */
+    bool told_ready;                   /* in this run */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll;

@@ -12,8 +12,7 @@
 #include "mem.h"
 #include "name.h"
 
-#define POOL_TRUST_MS  1000 /* a killer is quick */
-#define POOL_ERROR_MAX 8000 /* bytes of an error text that the server keeps */
+#define POOL_TRUST_MS 1000 /* a killer is quick */
 
 /* ---- lists and crates ---- */
 
@@ -509,7 +508,7 @@ pgw_status pgw_task_set_output(pgw_task *task, const char *json)
 void pgw_task_set_error(pgw_task *task, const char *error)
 {
     pgw__mem_free(task->error);
-    task->error = error != NULL ? pgw__mem_dup_n(error, strnlen(error, POOL_ERROR_MAX)) : NULL;
+    task->error = error != NULL ? pgw__mem_dup_n(error, strnlen(error, PGW__ERROR_MAX)) : NULL;
 }
 
 void pgw_task_set_delay(pgw_task *task, int64_t delay_ms)

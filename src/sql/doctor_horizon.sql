@@ -18,18 +18,18 @@ WITH pin AS (
            format('Ask whoever prepared it; else ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
       FROM pg_prepared_xacts p WHERE p.database = current_database()
     UNION ALL
-    SELECT format('replication slot %L (%s) holds rows of the last %s transactions', s.slot_name,
-                  CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, age(s.xmin)),
-           CASE WHEN age(s.xmin) > 1000000 THEN 2 WHEN age(s.xmin) > 50000 THEN 1 ELSE 0 END,
-           age(s.xmin),
-           format('If nothing will read from it again: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name)
-      FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
-    UNION ALL -- hot_standby_feedback without a slot
-    SELECT format('replica %s (%s) holds rows of the last %s transactions', quote_literal(r.application_name), coalesce(host(r.client_addr), 'local'), age(r.backend_xmin)),
-           CASE WHEN age(r.backend_xmin) > 1000000 THEN 2 WHEN age(r.backend_xmin) > 50000 THEN 1 ELSE 0 END,
-           age(r.backend_xmin),
-           'End the long query that runs there; or set hot_standby_feedback = off there: then replay cancels such queries.'
-      FROM pg_stat_replication r WHERE r.backend_xmin IS NOT NULL
+    SELECT h.finding, CASE WHEN age(h.xmin) > 1000000 THEN 2 WHEN age(h.xmin) > 50000 THEN 1 ELSE 0 END, age(h.xmin), h.advice
+      FROM (SELECT format('replication slot %L (%s) holds rows of the last %s transactions', s.slot_name,
+                          CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, age(s.xmin)) AS finding,
+                   s.xmin,
+                   format('If nothing will read from it again: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name) AS advice
+              FROM pg_replication_slots s
+            UNION ALL -- hot_standby_feedback without a slot
+            SELECT format('replica %s (%s) holds rows of the last %s transactions', quote_literal(r.application_name), coalesce(host(r.client_addr), 'local'), age(r.backend_xmin)),
+                   r.backend_xmin,
+                   'End the long query that runs there; or set hot_standby_feedback = off there: then replay cancels such queries.'
+              FROM pg_stat_replication r) h
+     WHERE h.xmin IS NOT NULL
 ), worst AS (
     SELECT grade, finding, advice FROM pin WHERE grade > 0 ORDER BY grade DESC, weight DESC LIMIT 5
 )
