@@ -313,6 +313,8 @@ PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
  *     if (st == PGW_OK) st = pgw_enqueue(q, NULL, "mail", &job, NULL);
  *     pgw_close(q);
  *     PQclear(PQexec(conn, st < 0 ? "ROLLBACK" : "COMMIT")); // both, or neither
+ *
+ * A program that calls libpq itself links with `pkg-config --libs pgwork libpq`.
  */
 PGW_API pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
 
@@ -399,7 +401,7 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  *         if (pgw_events(h) & PGW_READ) p.events |= POLLIN;
  *         if (pgw_events(h) & PGW_WRITE) p.events |= POLLOUT;
  *         poll(&p, 1, (int)pgw_timeout_ms(h));
- *         pgw_step(h, pgw_events(h));
+ *         pgw_step(h, 0);
  *     }
  */
 #define PGW_READ  1
@@ -413,8 +415,9 @@ PGW_API int pgw_fd(const pgw *h);
 PGW_API int pgw_events(const pgw *h);
 /** Call pgw_step() by then; -1: no hurry. */
 PGW_API int64_t pgw_timeout_ms(const pgw *h);
-/** Does what can be done without waiting; @p events says what poll() found. PGW_AGAIN: call again
- * when ready. PGW_OK: idle. The verb's own status goes to @p done. */
+/** Does what can be done without waiting. @p events is for what poll() found; it looks for itself
+ * now, so 0 will do. PGW_AGAIN: call again when ready. PGW_OK: idle. The verb's own status goes to
+ * @p done. */
 PGW_API pgw_status pgw_step(pgw *h, int events);
 /** @} */
 
@@ -792,7 +795,7 @@ typedef struct pgw_queue_opts {
     int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
     int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
     int max_attempts;       /* 1 .. 1000; 10 */
-    int max_bytes;          /* payload and body together, 1 .. 268,435,456; 16,777,216 */
+    int max_bytes;          /* payload and body together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
     int bulk;               /* for claims of 100 and more: plain jobs of a pgw_enqueue_many() of more
                              * than 32 are kept by 100 in a row, and claimed so; smaller claims cost
@@ -842,14 +845,16 @@ PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 typedef struct pgw_depth {
     size_t struct_size;
     int64_t ready, leased, delayed, dead, done;
-    int64_t oldest_ms; /* age of the oldest ready job, since its enqueue; 0: none */
+    int64_t oldest_ms; /* how long the oldest ready job has waited (see below); 0: none */
 } pgw_depth;
 #define PGW_DEPTH_INIT                      \
     {                                       \
         sizeof(pgw_depth), 0, 0, 0, 0, 0, 0 \
     }
 /**
- * Counts, each at most @p at_most, ready and leased together (0: exact).
+ * Counts, each at most @p at_most, ready and leased together (0: exact). A job waits since its
+ * enqueue, also when it was handed back; one that was delayed or retried, since that was over; a
+ * dead letter, since its redrive.
  *
  *     pgw_depth depth = PGW_DEPTH_INIT;
  *     if (pgw_queue_depth(h, &depth, "mail", 100000) == PGW_OK && depth.oldest_ms > 60000)
@@ -1015,14 +1020,15 @@ typedef struct pgw_worker_stats {
     size_t struct_size;
     int64_t claimed;
     int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by verdict */
+    int64_t settled;                                    /* by their handlers (PGW_SETTLED) */
     int64_t refused; /* results that came too late: another claim has the job, or it is gone */
     int64_t lost;    /* leases that ran out, or were taken away, before there was a result */
     int64_t claims, empty_claims, reconnects;
     int64_t running; /* with a handler right now */
 } pgw_worker_stats;
-#define PGW_WORKER_STATS_INIT                                        \
-    {                                                                \
-        sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define PGW_WORKER_STATS_INIT                                           \
+    {                                                                   \
+        sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 /** A snapshot. Any thread. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
@@ -1191,7 +1197,8 @@ typedef struct pgw_table_spec {
  * type, no unique key over these columns, a kind of table that will not do), PGW_ENOTFOUND (no such
  * schema, table or key column), PGW_EPERM (the role may not read and write it). PGW_ESCHEMA:
  * columns of the roles are missing; only then *t is there after a failure, good for pgw_table_sql()
- * and pgw_table_init().
+ * and pgw_table_init(). PGW_OK does not mean that the indexes are there: without them leases work,
+ * and each claim reads the whole table.
  *
  *     const char *key[] = {"journal", "number"};
  *     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
@@ -1199,10 +1206,12 @@ typedef struct pgw_table_spec {
  *     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
  *     pgw_table *t;
  *     st = pgw_table_open(h, &t, &s);
- *     if (st == PGW_ESCHEMA) {
+ *     if (t != NULL && *pgw_table_sql(t) != '\0') { // columns, or indexes only
  *         puts(pgw_table_sql(t));
+ *         pgw_set_timeout(h, 3600 * 1000);
  *         st = pgw_table_init(h, t);
- *         pgw_table_free(t);
+ *         pgw_set_timeout(h, 0);
+ *         pgw_table_free(t), t = NULL;
  *         if (st == PGW_OK) st = pgw_table_open(h, &t, &s);
  *     }
  *     if (st != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
@@ -1219,7 +1228,8 @@ PGW_API const char *pgw_table_sql(const pgw_table *t);
 /**
  * Runs pgw_table_sql(), the columns first, then each index CONCURRENTLY, so the table stays in use.
  * Open the table anew afterwards. Not in a transaction and not on an attached handle (PGW_EMISUSE).
- * An index takes its time: see pgw_set_timeout(). PGW_EPERM: only the table's owner may.
+ * An index takes its time: see pgw_set_timeout(). Several processes may do it at once, one adds and
+ * the others wait: PGW_ELOCKED, in vain for that time. PGW_EPERM: only the table's owner may.
  * PGW_EINVAL: `claimable` is no condition for an index.
  */
 PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);

@@ -211,6 +211,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     s.dead = atomic_load(&w->n.dead);
     s.snoozed = atomic_load(&w->n.snoozed);
     s.released = atomic_load(&w->n.released);
+    s.settled = atomic_load(&w->n.settled);
     s.refused = atomic_load(&w->n.refused);
     s.lost = atomic_load(&w->n.lost);
     s.claims = atomic_load(&w->n.claims);

@@ -171,8 +171,8 @@ struct pgw_worker {
 
     atomic_int stopping; /* 2: PGW_STOPPING for every task */
     struct {
-        _Atomic int64_t claimed, completed, failed, dead, snoozed, released, refused, lost, claims,
-            empty_claims, reconnects, running;
+        _Atomic int64_t claimed, completed, failed, dead, snoozed, released, settled, refused, lost,
+            claims, empty_claims, reconnects, running;
     } n;
 };
 

@@ -351,6 +351,49 @@ void test_the_calling_thread_does_them_just_as_well(void)
     all_done_once(5000);
 }
 
+/* What it writes and the end of its job are one transaction; the first one loses its lease in
+ * between. */
+static pgw_verdict book(pgw_task *task, void *arg)
+{
+    const pgw_ref ref = pgw_job_ref(pgw_task_job(task));
+    char sql[200];
+    pgw *mine;
+    pgw_status st;
+
+    (void)arg;
+    if (atomic_fetch_add(&called, 1) == 0) {
+        pgtemp_exec("UPDATE pgwork.live_job SET lease_until = '-infinity' WHERE token IS NOT NULL");
+        snprintf(sql, sizeof(sql), "SELECT returned FROM pgwork.reap('%s')", queue);
+        TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(sql));
+    }
+    pgtemp_exec("BEGIN");
+    snprintf(sql, sizeof(sql), "INSERT INTO ledger VALUES (%lld)", (long long)ref.id);
+    pgtemp_exec(sql);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_attach(&mine, pgtemp_conn(), NULL));
+    st = pgw_complete(mine, NULL, queue, &ref, NULL, 1);
+    pgw_close(mine);
+    pgtemp_exec(st == PGW_OK ? "COMMIT" : "ROLLBACK");
+    return st == PGW_OK ? PGW_SETTLED : PGW_RETRY;
+}
+
+void test_a_handler_settles_its_jobs_in_transactions_of_its_own(void)
+{
+    pgw_worker_stats s;
+
+    pgtemp_exec("CREATE TABLE ledger (id bigint)");
+    enqueue(5);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "1");
+    s = run(book, PGW_OK);
+    TEST_ASSERT_EQUAL_INT(6, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT64(5, s.settled);
+    TEST_ASSERT_EQUAL_INT64(1, s.refused);
+    TEST_ASSERT_EQUAL_INT64(0, s.completed + s.failed + s.lost);
+    TEST_ASSERT_EQUAL_STRING(
+        "5 5", pgtemp_value("SELECT concat_ws(' ', count(*), count(DISTINCT id)) FROM ledger"));
+    all_done_once(5);
+}
+
 /* One row of the server for each claim, and no row for any of its jobs. */
 void test_jobs_that_were_claimed_together_are_finished_together(void)
 {

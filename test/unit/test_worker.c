@@ -338,6 +338,8 @@ void test_each_verdict_goes_its_way(void)
     TEST_ASSERT_EQUAL_INT64(3, stats.failed);
     TEST_ASSERT_EQUAL_INT64(1, stats.dead);
     TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.settled);
+    TEST_ASSERT_EQUAL_INT64(0, stats.lost);
 }
 
 static pgw_verdict with_output(pgw_task *task, void *arg)
