@@ -61,7 +61,7 @@ CREATE TABLE pgwork.queue (
     backoff_ms     bigint NOT NULL DEFAULT 1000        CHECK (backoff_ms BETWEEN 0 AND 31536000000),
     backoff_cap_ms bigint NOT NULL DEFAULT 3600000     CHECK (backoff_cap_ms BETWEEN 0 AND 31536000000),
     retention_ms   bigint NOT NULL DEFAULT 0           CHECK (retention_ms BETWEEN 0 AND 3153600000000),
-    max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435456),
+    max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435455),
     paused         boolean NOT NULL DEFAULT false, -- no claims
     draining       boolean NOT NULL DEFAULT false, -- no enqueues
     notify         boolean NOT NULL DEFAULT true,  -- wake sleeping workers
@@ -78,7 +78,7 @@ CREATE SEQUENCE pgwork.place AS bigint MAXVALUE 288230376151711743;
 CREATE TABLE pgwork.live_job (
     pos          bigint NOT NULL DEFAULT nextval('pgwork.place'),
     token        uuid,
-    lease_until  timestamptz,
+    lease_until  timestamptz,              -- ready: since when, where that is not created_at: it was delayed, or dead
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     queue        integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1,

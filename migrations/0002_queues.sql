@@ -85,7 +85,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(queue_set.backoff_ms, 0) BETWEEN 0 AND 31536000000, 'backoff_ms', queue_set.backoff_ms::text, '0 .. 31536000000 (a year)');
     PERFORM pgwork._refuse_unless(coalesce(queue_set.backoff_cap_ms, 0) BETWEEN 0 AND 31536000000, 'backoff_cap_ms', queue_set.backoff_cap_ms::text, '0 .. 31536000000 (a year)');
     PERFORM pgwork._refuse_unless(coalesce(queue_set.retention_ms, 0) BETWEEN 0 AND 3153600000000, 'retention_ms', queue_set.retention_ms::text, '0 (keep nothing) .. 3153600000000');
-    PERFORM pgwork._refuse_unless(coalesce(queue_set.max_bytes, 1) BETWEEN 1 AND 268435456, 'max_bytes', queue_set.max_bytes::text, '1 .. 268435456');
+    PERFORM pgwork._refuse_unless(coalesce(queue_set.max_bytes, 1) BETWEEN 1 AND 268435455, 'max_bytes', queue_set.max_bytes::text, '1 .. 268435455');
     UPDATE pgwork.queue t
        SET lease_ms = coalesce(queue_set.lease_ms, t.lease_ms),
            max_attempts = coalesce(queue_set.max_attempts, t.max_attempts),
@@ -268,9 +268,9 @@ BEGIN
         SELECT s.floors, (SELECT min(low) FROM unnest(s.lows || s.froms) low) AS low INTO seen
           FROM pgwork.survey s WHERE s.queue = q.id ORDER BY s.period DESC LIMIT 1;
     END IF;
-    SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.created_at)) * 1000)::bigint) INTO oldest_ms
+    SELECT greatest(0, (extract(epoch FROM clock_timestamp() - min(h.since)) * 1000)::bigint) INTO oldest_ms
       FROM generate_series(0, 19) l
-     CROSS JOIN LATERAL (SELECT j.created_at FROM pgwork.live_job j
+     CROSS JOIN LATERAL (SELECT coalesce(j.lease_until, j.created_at) AS since FROM pgwork.live_job j
                           WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(least(seen.floors[l + 1], seen.low), 0) AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1) h;
     oldest_ms := coalesce(oldest_ms, 0);
@@ -361,5 +361,5 @@ COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(
 COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
 COMMENT ON FUNCTION pgwork.queue_purge(text, text, bigint, bigint) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; at most batch rows, a bundle being one; all, or those enqueued longer than older_than_ms ago. How many jobs.';
 COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first: jobs whose transactions commit later are lost with it.';
-COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and the age of the oldest ready job.';
+COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and for how long the oldest ready job has been ready.';
 COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';

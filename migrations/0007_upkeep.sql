@@ -314,8 +314,8 @@ BEGIN
         ), t AS (
             DELETE FROM pgwork.delayed_job d USING due WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
         ), n AS (
-            INSERT INTO pgwork.live_job (created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
-            SELECT s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
+            INSERT INTO pgwork.live_job (lease_until, created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
+            SELECT s.run_at, s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
               FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
             RETURNING lane
         )
@@ -697,8 +697,8 @@ BEGIN
         DELETE FROM pgwork.dead_job j USING d WHERE j.queue = q.id AND j.id = d.id RETURNING j.*
     ), n AS (
         -- Attempts start afresh; a unique key stays behind: it may belong to another job by now.
-        INSERT INTO pgwork.live_job (created_at, queue, lane, max_attempts, lease_ms, id, kind, error, tags, payload, body)
-        SELECT s.created_at, s.queue, 2 * s.priority + 1, s.max_attempts, s.lease_ms, s.id, s.kind, s.error, s.tags, s.payload, s.body
+        INSERT INTO pgwork.live_job (lease_until, created_at, queue, lane, max_attempts, lease_ms, id, kind, error, tags, payload, body)
+        SELECT clock_timestamp(), s.created_at, s.queue, 2 * s.priority + 1, s.max_attempts, s.lease_ms, s.id, s.kind, s.error, s.tags, s.payload, s.body
           FROM (SELECT * FROM t ORDER BY t.id OFFSET 0) s
         RETURNING lane
     )

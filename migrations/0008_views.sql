@@ -3,7 +3,7 @@
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, coalesce(j.id, j.pos) AS id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state,
        j.kind, j.lane / 2 AS priority, j.attempt::integer AS attempt, coalesce(j.max_attempts, q.max_attempts)::integer AS max_attempts,
-       j.holder, j.lease_until, NULL::timestamptz AS run_at, j.created_at, NULL::timestamptz AS finished_at,
+       j.holder, CASE WHEN j.token IS NOT NULL THEN j.lease_until END AS lease_until, NULL::timestamptz AS run_at, j.created_at, NULL::timestamptz AS finished_at,
        j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output
   FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue
  WHERE j.jobs IS NULL

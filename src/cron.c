@@ -104,7 +104,7 @@ static pgw_status cron_check_job(pgw *h, pgw_new *mine, const pgw_new *given)
 
     *mine = none;
     if (given == NULL) return PGW_OK;
-    st = pgw__check_new(h, mine, given, -1, (size_t)268435456);
+    st = pgw__check_new(h, mine, given, -1, PGW__BYTES_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "job->run_at_us", mine->run_at_us, 0, 0);
     if (st == PGW_OK) st = pgw__check_int(h, "job->delay_ms", mine->delay_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_int(h, "job->key_scope", mine->key_scope, 0, 0);

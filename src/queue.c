@@ -3,6 +3,7 @@
 
 #include "ask.h"
 #include "check.h"
+#include "name.h"
 #include "pq.h"
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
@@ -26,7 +27,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
     if (st == PGW_OK && o.max_attempts != -1)
         st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
     if (st == PGW_OK && o.max_bytes != -1)
-        st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, 268435456);
+        st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->notify", o.notify, -1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->bulk", o.bulk, -1, 1);
     if (st != PGW_OK) return st;

@@ -117,7 +117,7 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                         {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)",
                          .ms = &q.retention_ms, .min = 0, .max = 100 * QUEUE_YEAR},
                         {0, "max-bytes", "N", "payload and body of a job together (16777216)",
-                         .number = &q.max_bytes, .min = 1, .max = 268435456},
+                         .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
                         {0, "bulk", "on|off", "for claims of 100 and more (off)", .text = &bulk},
                         {.name = NULL}};
@@ -263,8 +263,8 @@ static int queue_depth(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue depth NAME [--at-most N]",
-        .about =
-            "Counts the jobs of one queue by state, and tells the age of the oldest ready one.",
+        .about = "Counts the jobs of one queue by state, and tells how long the oldest ready one "
+                 "has waited.",
         .min = 1,
         .max = 1,
         .missing = "NAME",

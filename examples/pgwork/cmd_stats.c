@@ -87,8 +87,8 @@ int cmd_stats(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "stats [QUEUE...] [--at-most N] [--watch [-i TIME] [-n N]]",
-        .about =
-            "Counts the jobs of each queue by state. OLDEST is the age of the oldest ready job.",
+        .about = "Counts the jobs of each queue by state. OLDEST: how long the oldest ready job "
+                 "has waited.",
         .more = "Ends with 1 when there are no queues, or not all that were named.",
         .max = 64,
     };

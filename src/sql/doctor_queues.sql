@@ -1,6 +1,6 @@
 -- Queues that are shut, jobs that nobody claims, and dead letters nobody looked at. Counts end at 1000: it has to be cheap where millions wait.
 -- Where workers keep up, a ready job is seconds old: five minutes are worth a note. An hour is bad if nothing is leased either. As long as something is, it
--- stays a note: a job of low priority may have to wait, and the age of one that was delayed or retried counts from its enqueue.
+-- stays a note: a job of low priority may have to wait, and one that was handed back counts from its enqueue.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH d AS MATERIALIZED (
@@ -16,7 +16,7 @@ WITH d AS MATERIALIZED (
       FROM d WHERE d.draining
     UNION ALL
     SELECT CASE WHEN d.leased = 0 AND d.oldest > interval '1 hour' THEN 2 ELSE 1 END, 'ready jobs',
-           format('queue %s: the oldest ready job was enqueued %s ago, %s', quote_literal(d.name), justify_hours(date_trunc('second', d.oldest)),
+           format('queue %s: the oldest ready job has waited for %s, %s', quote_literal(d.name), justify_hours(date_trunc('second', d.oldest)),
                   CASE WHEN d.leased > 0 THEN format('%s leased, so somebody claims from it', d.leased || CASE WHEN d.leased = 1000 THEN ' or more are' WHEN d.leased = 1 THEN ' is' ELSE ' are' END)
                        WHEN d.ready < 1000 THEN 'nothing is leased: no worker claims from it'
                        ELSE 'none of the first 1000 is leased: no worker claims from it' END),

@@ -717,6 +717,38 @@ void test_depth_counts_up_to_what_is_asked(void)
                  "SELECT concat_ws(' ', queue, ready, leased, delayed) FROM pgwork.queue_stats"));
 }
 
+/* Who waited on purpose has not waited for a worker. */
+void test_a_job_waits_since_it_was_due(void)
+{
+    const char *minutes = "SELECT oldest_ms / 60000 FROM pgwork.depth('q')";
+
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 86400000)");
+    kit_do(a, "UPDATE pgwork.delayed_job SET created_at = created_at - interval '2 h',"
+              " run_at = now() - interval '5 min'");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT promoted FROM pgwork.promote()"));
+    TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "%s", minutes));
+    TEST_ASSERT_EQUAL_STRING(
+        "ready", kit_text(a, "SELECT state || coalesce(lease_until::text, '') FROM pgwork.job"));
+
+    kit_claim(a, "q", 1, &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'no', 60000"));
+    kit_do(a, "UPDATE pgwork.delayed_job SET run_at = now() - interval '3 min'");
+    kit_do(a, "SELECT set_config('pgwork.promote', '', false)"); /* had its look been slow */
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT promoted FROM pgwork.promote()"));
+    TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "%s", minutes));
+
+    /* handed back: nobody can tell how often, so since its enqueue */
+    kit_claim(a, "q", 1, &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+    TEST_ASSERT_EQUAL_INT64(120, kit_number(a, "%s", minutes));
+
+    kit_claim(a, "q", 1, &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'no', NULL, true"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "%s", minutes)); /* dead: none waits */
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q')"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "%s", minutes));
+}
+
 void test_a_queue_that_is_there_costs_no_number(void)
 {
     long long last;
