@@ -20,7 +20,7 @@ static int fail(pgw *h)
     return 1;
 }
 
-/* Described once; missing columns and indexes are made. */
+/* Described once. Missing columns and indexes are made, which takes its time on a large table. */
 static pgw_status describe(pgw *h, pgw_table **t)
 {
     static const char *const key[] = {"journal", "number"};
@@ -32,9 +32,11 @@ static pgw_status describe(pgw *h, pgw_table **t)
     spec.locked_by = "locked_by", spec.expires_at = "expires_at", spec.token = "token";
     spec.claimable = "grade IS NULL";
     st = pgw_table_open(h, t, &spec);
-    if (st != PGW_ESCHEMA || *t == NULL) return st;
+    if (*t == NULL || *pgw_table_sql(*t) == '\0') return st;
+    pgw_set_timeout(h, 3600 * 1000);
     st = pgw_table_init(h, *t);
-    pgw_table_free(*t);
+    pgw_set_timeout(h, 0);
+    pgw_table_free(*t), *t = NULL;
     return st == PGW_OK ? pgw_table_open(h, t, &spec) : st;
 }
 

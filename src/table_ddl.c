@@ -2,7 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
+#include "clock.h"
 #include "table_int.h"
+
+#define DDL_PAUSE_MS 200
 
 static const char *const ddl_suffix[2] = {"_pgwork_lease", "_pgwork_holder"};
 
@@ -18,7 +22,7 @@ void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const char *table, int 
 }
 
 /* ADD COLUMN of each missing role: all are NULL or have a constant default, so no row is written.
- */
+ * IF NOT EXISTS: several processes may start for the first time at once. */
 static void ddl_columns(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s)
 {
     const struct {
@@ -39,7 +43,8 @@ static void ddl_columns(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s
             pgw__buf_text(b, "ALTER TABLE ");
             pgw__put_table(b, t);
         }
-        pgw__buf_text(b, any ? ",\n    ADD COLUMN " : "\n    ADD COLUMN ");
+        pgw__buf_text(b,
+                      any ? ",\n    ADD COLUMN IF NOT EXISTS " : "\n    ADD COLUMN IF NOT EXISTS ");
         pgw__put_ident(b, roles[r].name);
         pgw__buf_text(b, " ");
         pgw__buf_text(b, roles[r].type);
@@ -61,7 +66,8 @@ static void ddl_index(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s, 
         pgw__put_ident(b, name);
         return;
     }
-    pgw__buf_text(b, t->partitioned ? "CREATE INDEX " : "CREATE INDEX CONCURRENTLY ");
+    pgw__buf_text(b, t->partitioned ? "CREATE INDEX IF NOT EXISTS "
+                                    : "CREATE INDEX CONCURRENTLY IF NOT EXISTS ");
     pgw__put_ident(b, name);
     pgw__buf_text(b, " ON ");
     pgw__put_table(b, t);
@@ -140,20 +146,81 @@ static pgw_status ddl_explain(pgw *h, const pgw_table *t, pgw_status st)
                         "names (not t.name), and immutable functions only");
 }
 
-pgw_status pgw_table_init(pgw *h, const pgw_table *t)
+static pgw_status ddl_read_turn(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    bool *const *ours = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    if (st == PGW_OK) **ours = pgw__rows_int(rows, 0, 0) != 0;
+    return st;
+}
+
+static pgw_status ddl_turn(pgw *h, const pgw_table *t, pgw__sql sql, bool *ours)
+{
+    const pgw__param params[] = {P_TEXT(t->schema), P_TEXT(t->name), P_END};
+    const pgw__call call = {.sql = sql,
+                            .params = params,
+                            .read = ddl_read_turn,
+                            .ctx = &ours,
+                            .ctx_size = sizeof(ours),
+                            .flags = PGW__OWNED | PGW__DIRECT};
+
+    return pgw__pq_call(h, &call);
+}
+
+/* Many processes may start for the first time at once, and two that make indexes CONCURRENTLY on
+ * one table wait for each other. So they take turns; asked for again and again, since who waits in
+ * a statement is waited for, too. A pooler has no sessions to take turns: there it goes without. */
+static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
+{
+    const int64_t deadline = pgw__deadline_in(pgw__pq_timeout_ms(h));
+    pgw_status st;
+
+    *ours = false;
+    for (;;) {
+        st = ddl_turn(h, t, PGW__SQL_TABLE_TURN, ours);
+        if (st == PGW_EPOOLED) return PGW_OK;
+        if (st != PGW_OK || *ours) return st;
+        if (pgw__deadline_left_ms(deadline) == 0)
+            return pgw__pq_fail(h, PGW_ELOCKED, "another process is adding to this table",
+                                "wait until it has, or set a longer timeout");
+        st = pgw__pq_wait(h, DDL_PAUSE_MS, -1);
+        if (st < PGW_OK) return st;
+    }
+}
+
+static pgw_status ddl_add(pgw *h, const pgw_table *t)
 {
     static const pgw__call call = {.flags = PGW__OWNED | PGW__WRITES};
-    pgw_status st = pgw__check_given(h, "t", t);
+    pgw_status st = PGW_OK;
 
-    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
-    if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
-    if (st == PGW_OK && t->sql_columns != NULL)
-        st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
+    if (t->sql_columns != NULL) st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
     for (int i = 0; st == PGW_OK && i < 2; i++) {
         if (t->sql_index[i] == NULL) continue;
         st = pgw__pq_text(h, "table_init_index", t->sql_index[i], &call);
         if (st != PGW_OK && i == 0) st = ddl_explain(h, t, st);
+    }
+    return st;
+}
+
+pgw_status pgw_table_init(pgw *h, const pgw_table *t)
+{
+    pgw_status st = pgw__check_given(h, "t", t);
+    bool ours;
+
+    if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
+    if (st == PGW_OK && pgw__pq_in_txn(h))
+        st = pgw__pq_fail(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
+    if (st != PGW_OK || *t->sql == '\0') return st;
+    st = ddl_take_turn(h, t, &ours);
+    if (st != PGW_OK) return st;
+    st = ddl_add(h, t);
+    if (ours) {
+        pgw__story story;
+
+        pgw__pq_keep_story(h, &story);
+        (void)ddl_turn(h, t, PGW__SQL_TABLE_TURN_OVER, &ours);
+        pgw__pq_tell(h, &story);
     }
     return st;
 }

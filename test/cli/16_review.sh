@@ -6,7 +6,13 @@ sql "INSERT INTO article (journal, number, title) SELECT 'j' || i % 7, i, 'On ' 
 
 code 'without the schema of pgwork it says so' 1 "$review" anna 3
 pgwork -q migrate
-code 'the table is prepared' 0 "$review" nobody 1
+for n in 1 2 3 4; do # the first time, all at once
+    "$review" nobody$n 1 >"$tmp/first$n" 2>&1 &
+    jobs_of_ours="$jobs_of_ours $!" first="${first:-} $!"
+done
+for p in $first; do wait "$p" || echo "$p ended with $?"; done >"$tmp/codes"
+is 'all prepare the table, one after the other' "$(cat "$tmp/codes")" ''
+is 'with an index each for leases and holders' "$(sql "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = 'article'::regclass AND indisvalid AND NOT indisprimary")" 'article_pgwork_holder article_pgwork_lease'
 sql 'UPDATE article SET grade = NULL' >/dev/null
 
 for who in anna bert cleo dora; do

@@ -280,14 +280,16 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
         pgw_error_message(h));
     TEST_ASSERT_EQUAL_STRING(
         "ALTER TABLE \"public\".\"article\"\n"
-        "    ADD COLUMN \"locked_by\" text,\n"
-        "    ADD COLUMN \"expires_at\" timestamptz,\n"
-        "    ADD COLUMN \"token\" uuid,\n"
-        "    ADD COLUMN \"version\" bigint NOT NULL DEFAULT 0;\n"
-        "CREATE INDEX CONCURRENTLY \"article_pgwork_lease\" ON \"public\".\"article\" "
+        "    ADD COLUMN IF NOT EXISTS \"locked_by\" text,\n"
+        "    ADD COLUMN IF NOT EXISTS \"expires_at\" timestamptz,\n"
+        "    ADD COLUMN IF NOT EXISTS \"token\" uuid,\n"
+        "    ADD COLUMN IF NOT EXISTS \"version\" bigint NOT NULL DEFAULT 0;\n"
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"article_pgwork_lease\" ON "
+        "\"public\".\"article\" "
         "(COALESCE(\"expires_at\", '-infinity'::timestamptz), \"id\") WHERE (reviewed IS NULL -- "
         "not yet\n);\n"
-        "CREATE INDEX CONCURRENTLY \"article_pgwork_holder\" ON \"public\".\"article\" "
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"article_pgwork_holder\" ON "
+        "\"public\".\"article\" "
         "(\"locked_by\") WHERE \"locked_by\" IS NOT NULL;\n",
         pgw_table_sql(t));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_reap(h, NULL, t, 1));
