@@ -1,0 +1,104 @@
+/* settle: a worker whose jobs take effect exactly once, whoever dies and when, because what a job
+ * writes and its end are one transaction.
+ *
+ *   cc settle.c $(pkg-config --cflags --libs pgwork libpq) && PGWORK_DSN=... ./a.out payments
+ *
+ * A job says who gets how much, {"to": "ada", "amount": 5}. The table is the program's own:
+ *
+ *   CREATE TABLE account (name text PRIMARY KEY, balance bigint NOT NULL);
+ *
+ * Handlers run in the thread of pgw_worker_run() here (worker.concurrency 0), and so share one
+ * connection. Those that run in threads need one each. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <libpq-fe.h>
+#include <pgwork.h>
+
+static pgw_stop *stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    pgw_stop_notify(stop);
+}
+
+static bool run(PGconn *conn, const char *sql, const char *value)
+{
+    PGresult *res = PQexecParams(conn, sql, value != NULL, NULL, &value, NULL, NULL, 0);
+    const bool done = PQresultStatus(res) == PGRES_COMMAND_OK;
+
+    PQclear(res);
+    return done;
+}
+
+static bool pay(PGconn *conn, const pgw_job *job)
+{
+    return run(
+        conn,
+        "INSERT INTO account SELECT p->>'to', (p->>'amount')::bigint FROM CAST($1 AS jsonb) p"
+        " ON CONFLICT (name) DO UPDATE SET balance = account.balance + excluded.balance",
+        pgw_job_payload(job));
+}
+
+/* False: another claim has the job by now. Then nothing of ours may stay. */
+static bool finish(PGconn *conn, const pgw_job *job)
+{
+    const pgw_ref ref = pgw_job_ref(job);
+    pgw *h;
+    bool ours = pgw_attach(&h, conn, NULL) == PGW_OK &&
+                pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1) == PGW_OK;
+
+    pgw_close(h);
+    return ours;
+}
+
+/* If the answer to COMMIT is lost, nobody knows what became of it. To fail the job is right all the
+ * same: when it is gone, the server refuses that. */
+static pgw_verdict settle(pgw_task *task, void *arg)
+{
+    const pgw_job *job = pgw_task_job(task);
+    PGconn *conn = arg;
+
+    if (PQstatus(conn) != CONNECTION_OK) PQreset(conn);
+    if (run(conn, "BEGIN", NULL) && pay(conn, job) && finish(conn, job) &&
+        run(conn, "COMMIT", NULL))
+        return PGW_SETTLED;
+    pgw_task_set_error(task, PQerrorMessage(conn));
+    run(conn, "ROLLBACK", NULL);
+    return PGW_RETRY;
+}
+
+int main(int argc, char **argv)
+{
+    const char *queues[] = {argc > 1 ? argv[1] : "payments"};
+    const char *dsn = getenv("PGWORK_DSN");
+    PGconn *conn = PQconnectdb(dsn != NULL ? dsn : ""); /* like the worker's own */
+    struct sigaction action = {.sa_handler = on_signal};
+    pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
+    pgw_conf *conf = NULL;
+    pgw_worker *w = NULL;
+    pgw_status st;
+
+    PQsetClientEncoding(conn, "UTF8");
+    if (pgw_stop_new(&stop) != PGW_OK || pgw_conf_new(&conf) != PGW_OK) return 1;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+
+    pgw_conf_set(conf, "worker.concurrency", "0");
+    st = pgw_worker_new(&w, conf, queues, 1, settle, NULL, conn);
+    if (st == PGW_OK) st = pgw_worker_run(w, stop);
+    if (st != PGW_OK)
+        fprintf(stderr, "%s: %s\n", pgw_status_name(st),
+                w ? pgw_worker_error(w) : pgw_status_text(st));
+    pgw_worker_get_stats(w, &stats);
+    printf("%lld settled, %lld failed, %lld refused\n", (long long)stats.settled,
+           (long long)stats.failed, (long long)stats.refused);
+    pgw_worker_free(w);
+    pgw_conf_free(conf);
+    pgw_stop_free(stop);
+    PQfinish(conn);
+    return st == PGW_OK ? 0 : 1;
+}
