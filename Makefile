@@ -19,6 +19,7 @@ includedir ?= $(PREFIX)/include
 libdir ?= $(PREFIX)/lib
 datadir ?= $(PREFIX)/share
 mandir ?= $(datadir)/man
+docdir ?= $(datadir)/doc/pgwork
 unitdir ?= $(PREFIX)/lib/systemd/system
 INSTALL ?= install
 LDCONFIG ?= ldconfig
@@ -41,8 +42,9 @@ SO_REAL := libpgwork.so.$(VERSION)
 SHARED := $(B)/$(SO_REAL)
 STATIC := $(B)/libpgwork.a
 
-PQ_CFLAGS := $(shell pkg-config --cflags libpq 2>/dev/null || echo -I`pg_config --includedir`)
-PQ_LIBS := $(shell pkg-config --libs libpq 2>/dev/null || echo -L`pg_config --libdir` -lpq)
+PKG_CONFIG ?= pkg-config
+PQ_CFLAGS := $(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null || pg_config --includedir 2>/dev/null | sed 's/^/-I/')
+PQ_LIBS := $(shell $(PKG_CONFIG) --libs libpq 2>/dev/null || { pg_config --libdir 2>/dev/null | sed 's/^/-L/'; echo -lpq; })
 
 # -- what the compiler is told ---------------------------------------------------------------------
 
@@ -243,6 +245,8 @@ FILES = inc/pgwork.h:$(includedir):644 \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md) \
+  $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(datadir)/bash-completion/completions:644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(datadir)/zsh/site-functions:644,$(wildcard examples/pgwork/completion/_*))
@@ -257,7 +261,8 @@ install: lib cli $(B)/pgwork.pc $(UNITS)
 uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f $$d/$${f##*/}; done
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(SO_NAME) libpgwork.so)
-	@rmdir $(addprefix $(DESTDIR)$(datadir)/pgwork,/migrations '') 2>/dev/null || :
+	@rmdir $(addprefix $(DESTDIR)$(datadir)/pgwork,/migrations '') \
+	  $(addprefix $(DESTDIR)$(docdir),/examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
 # root's after `sudo make install`.
