@@ -1,6 +1,9 @@
 /* enqueue_in_tx: an order and the job that mails its receipt, in one transaction of the program's
  * own: both exist, or neither does. With an argument the order is rolled back, and so is the job.
- */
+ *
+ *   cc enqueue_in_tx.c $(pkg-config --cflags --libs pgwork libpq) && ./a.out
+ *
+ * It calls libpq itself, so it is linked with libpq, too. */
 #include <stdio.h>
 
 #include <libpq-fe.h>

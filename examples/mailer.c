@@ -83,9 +83,10 @@ int main(int argc, char **argv)
 {
     const int mailings = argc > 1 ? atoi(argv[1]) : 20, processes = argc > 2 ? atoi(argv[2]) : 8;
     char path[] = "/tmp/mailer.XXXXXX";
-    int fd = mkstemp(path), all = 0, failed = 0, status;
+    int fd, all = 0, failed = 0, status;
 
-    if (fd < 0 || mailings < 1 || mailings > 100 || processes < 1 || processes > 50) return 2;
+    if (mailings < 1 || mailings > 100 || processes < 1 || processes > 50) return 2;
+    if ((fd = mkstemp(path)) < 0) return 2;
     for (int i = 0; i < processes; i++) {
         if (fork() == 0) {
             int sent = work(path, mailings);
