@@ -6,7 +6,9 @@
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pgwork.h"
 
@@ -74,6 +76,60 @@ static inline int run_sql(PGconn *c, const char *sql)
         die(sql, PQerrorMessage(c));
     PQclear(res);
     return n;
+}
+
+/* ---- rates: each client is a process that counts its rounds ---- */
+
+typedef long client_fn(int number);
+
+typedef struct kit_span {
+    double from, until;
+} kit_span;
+
+static inline kit_span *kit_counted(void)
+{
+    static kit_span span;
+
+    return &span;
+}
+
+/* For a client that is connected: rounds count from when all are. */
+static inline void begin_together(void)
+{
+    if (now_ms() > kit_counted()->from) die("connect", "it took longer than there was time for");
+    nap_until(kit_counted()->from);
+}
+
+static inline int goes_on(void)
+{
+    return now_ms() < kit_counted()->until;
+}
+
+/* Rounds a second of so many clients, with a number for each, or 0 for all. */
+static inline double rate_of(const char *what, client_fn *fn, int clients, int alike)
+{
+    const double seconds = (double)setting("BENCH_SECONDS", 3);
+    long all = 0, n;
+    int fds[2];
+
+    if (pipe(fds) != 0) die("pipe", "no descriptors");
+    fflush(stdout);
+    kit_counted()->from = now_ms() + 500 + 30.0 * clients;
+    kit_counted()->until = kit_counted()->from + seconds * 1e3;
+    for (int i = 0; i < clients; i++) {
+        if (fork() == 0) {
+            n = fn(alike ? 0 : i);
+            _exit(write(fds[1], &n, sizeof(n)) == (ssize_t)sizeof(n) ? 0 : 1);
+        }
+    }
+    close(fds[1]);
+    for (int i = 0; i < clients; i++) {
+        if (read(fds[0], &n, sizeof(n)) != (ssize_t)sizeof(n)) die(what, "a client failed");
+        all += n;
+    }
+    close(fds[0]);
+    while (wait(NULL) > 0) continue;
+    return (double)all / seconds;
 }
 
 /* For qsort: the least first. */

@@ -13,18 +13,17 @@
 
 #define ROUNDS 200 /* of a latency */
 
-/* ---- rates: each client is a process that counts its rounds ---- */
+/* ---- rates ---- */
 
-typedef long client_fn(int number, double until);
-
-static long lock_own(int number, double until)
+static long lock_own(int number)
 {
     pgw *h = opened();
     char name[32];
     long n = 0;
 
     snprintf(name, sizeof(name), "own %d", number);
-    for (; now_ms() < until; n++) {
+    begin_together();
+    for (; goes_on(); n++) {
         pgw_lock *l;
 
         if (pgw_lock_acquire(h, &l, name, PGW_EXCLUSIVE, 0) != PGW_OK ||
@@ -35,13 +34,14 @@ static long lock_own(int number, double until)
     return n;
 }
 
-static long lock_one(int number, double until)
+static long lock_one(int number)
 {
     pgw *h = opened();
     long n = 0;
 
     (void)number;
-    for (; now_ms() < until; n++) {
+    begin_together();
+    for (; goes_on(); n++) {
         pgw_lock *l;
 
         if (pgw_lock_acquire(h, &l, "one for all", PGW_EXCLUSIVE, -1) != PGW_OK ||
@@ -52,7 +52,7 @@ static long lock_one(int number, double until)
     return n;
 }
 
-static long lock_bare(int number, double until)
+static long lock_bare(int number)
 {
     PGconn *c = connected();
     char take[80], give[80];
@@ -60,7 +60,8 @@ static long lock_bare(int number, double until)
 
     snprintf(take, sizeof(take), "SELECT pg_try_advisory_lock(%d)", number);
     snprintf(give, sizeof(give), "SELECT pg_advisory_unlock(%d)", number);
-    for (; now_ms() < until; n++) {
+    begin_together();
+    for (; goes_on(); n++) {
         run_sql(c, take);
         run_sql(c, give);
     }
@@ -68,7 +69,7 @@ static long lock_bare(int number, double until)
     return n;
 }
 
-static long sema_permits(int number, double until)
+static long sema_permits(int number)
 {
     pgw *h = opened();
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
@@ -76,7 +77,8 @@ static long sema_permits(int number, double until)
 
     (void)number;
     o.timeout_ms = -1;
-    for (; now_ms() < until; n++) {
+    begin_together();
+    for (; goes_on(); n++) {
         pgw_token token;
 
         if (pgw_sema_acquire(h, &token, "bench", &o) != PGW_OK ||
@@ -88,13 +90,14 @@ static long sema_permits(int number, double until)
 }
 
 /* The counter that a semaphore is made of at home. Who gets none waits 5 ms. */
-static long sema_counter(int number, double until)
+static long sema_counter(int number)
 {
     PGconn *c = connected();
     long n = 0;
 
     (void)number;
-    while (now_ms() < until) {
+    begin_together();
+    while (goes_on()) {
         if (run_sql(c,
                     "UPDATE bench_counter SET used = used + 1 WHERE used < permits RETURNING 1") ==
             0) {
@@ -110,31 +113,7 @@ static long sema_counter(int number, double until)
 
 static void rate(const char *what, client_fn *fn, int clients)
 {
-    const char *given = getenv("BENCH_SECONDS");
-    double seconds = given != NULL ? strtod(given, NULL) : 3, from, until;
-    long all = 0, n;
-    int fds[2];
-
-    if (pipe(fds) != 0) die("pipe", "failed");
-    fflush(stdout);
-    from = now_ms() + 100.0 + 10.0 * clients; /* time to connect */
-    until = from + seconds * 1e3;
-    for (int i = 0; i < clients; i++) {
-        if (fork() == 0) {
-            n = fn(i, until);
-            if (write(fds[1], &n, sizeof(n)) != (ssize_t)sizeof(n)) _exit(1);
-            _exit(0);
-        }
-    }
-    for (int i = 0; i < clients; i++) {
-        if (read(fds[0], &n, sizeof(n)) != (ssize_t)sizeof(n)) die(what, "a client failed");
-        all += n;
-    }
-    while (wait(NULL) > 0) continue;
-    close(fds[0]);
-    close(fds[1]);
-    printf("%-44s %3d clients  %9.0f /s\n", what, clients,
-           (double)all / (seconds + 0.1 + 0.01 * clients));
+    printf("%-44s %3d clients  %9.0f /s\n", what, clients, rate_of(what, fn, clients, 0));
 }
 
 /* ---- latencies ---- */

@@ -5,8 +5,6 @@
  *   WITH_PG_FSYNC=1 test/support/with_pg.sh sh -c 'build/pgwork -q migrate && build/bench/table'
  *
  * Environment: BENCH_ROWS (1000000), BENCH_SECONDS per figure (3). Prints one figure a line. */
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define PROGRAM "table"
 #include "kit.h"
@@ -82,9 +80,7 @@ static void claim_figures(PGconn *c)
     pgw_close(h);
 }
 
-/* ---- increments: each client is a process that counts its own ---- */
-
-typedef long client_fn(int number, double until);
+/* ---- increments ---- */
 
 static pgw_status add_one(pgw_edit *e, void *arg)
 {
@@ -95,7 +91,7 @@ static pgw_status add_one(pgw_edit *e, void *arg)
     return pgw_edit_set(e, "n", n);
 }
 
-static long optimistic(int row, double until)
+static long optimistic(int row)
 {
     char name[16];
     const char *const key[] = {name};
@@ -109,7 +105,8 @@ static long optimistic(int row, double until)
     s.table = "counter", s.key = id, s.key_count = 1, s.version = "version";
     o.tries = 100000;
     if (pgw_table_open(h, &t, &s) != PGW_OK) die("open table", pgw_error_message(h));
-    for (; now_ms() < until; n++)
+    begin_together();
+    for (; goes_on(); n++)
         if (pgw_table_process(h, t, key, add_one, NULL, &o) != PGW_OK)
             die("process", pgw_error_message(h));
     pgw_table_free(t);
@@ -117,7 +114,7 @@ static long optimistic(int row, double until)
     return n;
 }
 
-static long locked(int row, double until)
+static long locked(int row)
 {
     PGconn *c = connected();
     char look[80], write[80];
@@ -125,7 +122,8 @@ static long locked(int row, double until)
 
     snprintf(look, sizeof(look), "SELECT n FROM counter WHERE id = %d FOR NO KEY UPDATE", row);
     snprintf(write, sizeof(write), "UPDATE counter SET n = n + 1 WHERE id = %d", row);
-    for (; now_ms() < until; n++) {
+    begin_together();
+    for (; goes_on(); n++) {
         run_sql(c, "BEGIN");
         run_sql(c, look);
         run_sql(c, write);
@@ -137,29 +135,8 @@ static long locked(int row, double until)
 
 static void rate(const char *what, client_fn *fn, int clients, bool one_row)
 {
-    const long seconds = setting("BENCH_SECONDS", 3);
-    const double until = now_ms() + 1e3 * (double)seconds;
-    long sum = 0;
-    int fds[2];
-
-    if (pipe(fds) != 0) die("pipe", "no descriptors");
-    fflush(stdout);
-    for (int i = 0; i < clients; i++)
-        if (fork() == 0) {
-            const long n = fn(one_row ? 0 : i, until);
-
-            _exit(write(fds[1], &n, sizeof(n)) == (ssize_t)sizeof(n) ? 0 : 1);
-        }
-    for (int i = 0; i < clients; i++) {
-        long n = 0;
-
-        if (read(fds[0], &n, sizeof(n)) != (ssize_t)sizeof(n)) die(what, "a client failed");
-        sum += n;
-        wait(NULL);
-    }
-    close(fds[0]), close(fds[1]);
     printf("%-40s %2d clients, %-12s %10.0f /s\n", what, clients, one_row ? "one row" : "own rows",
-           (double)sum / (double)seconds);
+           rate_of(what, fn, clients, one_row));
 }
 
 int main(void)
