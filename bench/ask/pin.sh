@@ -3,6 +3,7 @@
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
 # One long round each; --pin 1800 asks it as the targets are worded. Beside our queues runs their reaper, as beside any that is in use. The
 # writer enqueues ten jobs of its own at its beginning; at its end it commits, and it is seen how long these wait (looked at every 20 ms).
+# Each client enqueues and claims by turns, so the backlog stays as it is; and jobs count when they are gone, as everywhere.
 # pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
@@ -65,23 +66,28 @@ pin_watch() {
     done
 }
 
-# pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end and size_rest, and leaves $out/latency and $out/pin.err
+# by_turns WHO: its script of both
+by_turns() {
+    printf '%s\n' '\if :turn = 0' '\set turn 1' "$(cat "$out/put.$1.pgbench")" '\else' '\set turn 0' "$(cat "$out/claim.$1.pgbench")" '\endif' | script "pin.$1"
+}
+
+# pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end, size_rest and per_call, and leaves $out/latency and $out/pin.err
 pin_pass() {
     empty
     stock "$1" $((smoke ? 2000 : 100000))
+    by_turns "$1"
+    before=$(unfinished "$1")
     rm -f "$out"/log.* "$out/pin-pass.tsv"
     pin_hold "$1" "$2"
     pin_watch "$1" "$2" >>"$out/pin-pass.tsv" &
     beside=$!
     case $1 in pgwork*) pgwork reap >"$out/reap.txt" 2>&1 & beside="$beside $!" ;; esac
     # shellcheck disable=SC2086  # words
-    PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 $nothing_claimed -D payload="$(payload 60)" \
-        -f "$out/put.$1.pgbench" -f "$out/claim.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $beside; return 1; }
+    PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 -D turn=0 $nothing_claimed -D payload="$(payload 60)" \
+        -f "$out/pin.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $beside; return 1; }
     # claims only, from here on: when each ended, and its ms
-    cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } $4 == 1 { n++; end[n] = e; ms[n] = $3 / 1000 }
+    cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } seen[$1]++ % 2 { n++; end[n] = e; ms[n] = $3 / 1000 }
         END { for (i = 1; i <= n; i++) print end[i] - begin, ms[i] }' >"$out/claims"
-    awk -v last=$((pin_seconds + after)) '{ n[int($1)]++ } END { for (s = 0; s < last; s++) print s, 100 * n[s] }' "$out/claims" |
-        while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
     awk -v from=$((pin_seconds - fifth)) -v to="$pin_seconds" '$1 >= from && $1 < to { print $2 }' "$out/claims" | sort -n >"$out/latency"
     size_end=$(size_of "$1")
     if [ "$2" != no ]; then wait "$holder"; fi
@@ -89,6 +95,10 @@ pin_pass() {
     kill $beside
     wait $beside 2>/dev/null || :
     size_rest=$(size_of "$1")
+    per_call=$(cat "$out"/log.* | awk -v claims="$(wc -l <"$out/claims")" -v before="$before" -v after="$(unfinished "$1")" \
+        'END { print claims ? (before + 100 * (NR - claims) - after) / claims : 0 }')
+    awk -v last=$((pin_seconds + after)) -v per_call="$per_call" '{ n[int($1)]++ } END { for (s = 0; s < last; s++) print s, per_call * n[s] }' "$out/claims" |
+        while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
 }
 
 for who in pgwork pgwork-bulk onetable; do
@@ -98,7 +108,7 @@ for who in pgwork pgwork-bulk onetable; do
     for pin in $pins; do
         calm pin_pass $who $pin
         cat "$out/pin-pass.tsv" >>"$out/pin-time.tsv"
-        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * 100 / $fifth")" jobs/s
+        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
         if [ -s "$out/latency" ]; then
             result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" $who "$(percentile 99 "$out/latency")" ms
         else
