@@ -1,19 +1,22 @@
 #!/bin/sh
-# bench.sh [--quick | --smoke] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]:
+# bench.sh [--quick | --smoke] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]:
 # run by `./run bench` beside a private server.
-# --smoke only sees to it that every question can be asked: a few transactions each. See README.md.
+# --smoke only sees to it that every question can be asked: a few transactions each. --append: one more part of a run, beside what the last
+# one has measured: a question after the other, each with rounds as long as it needs. --clients: of claim, not all. See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' questions='' out="$top/build/bench"
+seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' append='' clients='' questions='' out="$top/build/bench"
 there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
-usage() { echo "bench: $1; usage: bench [--quick] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
+usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 seconds=1 rounds=1 steady_seconds=3 pin_seconds=4 backlog=200000 ;;
     --smoke) quick=1 smoke=1 seconds=1 rounds=1 steady_seconds=1 pin_seconds=1 backlog=20000 out="$top/build/bench/smoke" ;;
+    --append) append=1 ;;
+    --clients) clients=${2:-}; shift ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;
     --rounds) number "${2:-}"; rounds=$2 rounds_asked=1; shift ;;
     --steady) number "${2:-}"; steady_seconds=$2; shift ;;
@@ -25,13 +28,17 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog queues reap worker client pickup pooler'
-export PATH here top out seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke
+export PATH here top out clients seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke
 mkdir -p "$out"
-: >"$out/results.tsv"
-rm -f "$out/pin-time.tsv" "$out/steady-time.tsv" # another run's
 . "$here/lib.sh"
 
-server_facts | tee "$out/server.txt"
+if [ -n "$append" ] && [ -s "$out/results.tsv" ]; then
+    run_facts | tee -a "$out/server.txt"
+else
+    : >"$out/results.tsv"
+    rm -f "$out/pin-time.tsv" "$out/steady-time.tsv" # another run's
+    { server_facts; run_facts; } | tee "$out/server.txt"
+fi
 for q in $questions; do
     echo "== $q: $(sed -n '3s/^# //p' "$here/ask/$q.sh")" >&2
     fresh_database

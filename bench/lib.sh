@@ -9,13 +9,17 @@ left_out() { say "   left out: $*"; }
 load_average() { cut -d' ' -f1-3 /proc/loadavg 2>/dev/null || uptime | sed 's/.*averages*: //'; }
 
 server_facts() {
-    echo "date        $(date -u '+%Y-%m-%d %H:%M UTC'), $(git -C "$top" describe --always --dirty 2>/dev/null || echo 'no repository')"
     echo "machine     $(getconf _NPROCESSORS_ONLN) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1), Linux $(uname -r)"
     echo "server      PostgreSQL $(sql -c 'SHOW server_version')"
     for s in fsync synchronous_commit full_page_writes wal_compression shared_buffers max_wal_size max_connections autovacuum autovacuum_naptime; do
         printf '  %-26s%s\n' "$s" "$(sql -c "SHOW $s")"
     done
-    echo "rounds      $rounds of $seconds s each, interleaved; load average before: $(load_average)"
+}
+
+# run_facts: when, what, and how often
+run_facts() {
+    echo "asked       $(date -u '+%Y-%m-%d %H:%M UTC'), $(git -C "$top" describe --always --dirty 2>/dev/null || echo 'no repository'): $(echo "$questions" | xargs)"
+    echo "  rounds    $rounds of $seconds s each, interleaved; load average before: $(load_average)"
 }
 
 # in_database NAME: what follows asks there
@@ -176,6 +180,9 @@ burn() {
     if [ "$calls" -gt 0 ]; then per_call=$(calc "($bu_before - $bu_after) / $calls"); fi
     rate=$(calc "$per_call * $tps")
 }
+
+# dry QUESTION MEASURE WHO: says beside a figure of burn() that it is too low
+dry() { if [ -n "$ran_out" ]; then result "$1" "ran out of jobs, $2" "$3" 1 times; fi; }
 
 # done_in JOBS WHO BATCH CLIENTS: claims and completes just these; sets rate
 done_in() {

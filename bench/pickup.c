@@ -110,8 +110,10 @@ int main(int argc, char **argv)
         if (i < 0) continue;
         put_in[i] = now_ms() - mark.begin;
         if (i % 10 == 0) {
-            const double asked = now_ms();
+            double asked;
 
+            nap_until(begin + (i + first + 0.5) * 1e3 / rate); /* when that job is through */
+            asked = now_ms();
             PQclear(PQexec(bare, "SELECT 1"));
             trips[i / 10] = now_ms() - asked;
         }

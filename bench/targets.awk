@@ -47,12 +47,10 @@ function versus(question, batch, who, limit, text, ours,   m, a, b, note, ran_ou
     m = by_eight(question, batch)
     a = med(question, m, ours); b = med(question, m, who)
     note = per_s(a, b)
-    if (question == "steady") {
-        ran_out = "ran out of jobs, batch " batch ", for " size["steady"] " s"
-        if ((question FS ran_out FS ours) in n) note = "ran out of jobs: " ours "; " note
-        if ((question FS ran_out FS who) in n) note = "ran out of jobs: " who "; " note
-        if (size["steady"] < 30) note = "asked for " size["steady"] " s; " note
-    }
+    ran_out = question FS "ran out of jobs, " m FS
+    if ((ran_out ours) in n) note = "ran out of jobs: " ours "; " note
+    if ((ran_out who) in n) note = "ran out of jobs: " who "; " note
+    if (question == "steady" && size["steady"] < 30) note = "asked for " size["steady"] " s; " note
     target("claim and complete" text, ">=", limit, turns(question, m, ours, who), "x", note, who == "limit" ? "" : turns(question, m, "limit", who))
 }
 function claims(question, how,   b, x, best, at, tuned, row) {
@@ -63,6 +61,7 @@ function claims(question, how,   b, x, best, at, tuned, row) {
     versus(question, 100, "onetable", 2.5, ", batch 100, a queue with bulk" tuned, "pgwork-bulk")
     versus(question, 10, "onetable", 2, ", batch 10" tuned)
     versus(question, 1, "onetable", 1.5, ", batch 1" tuned)
+    if (question == "claim") versus(question, 1, "onetable-1call", 1.5, ", batch 1" tuned ", which completes and claims in one statement, as ours")
     versus(question, 1, "limit", 0.7, ", batch 1, 8 clients" how ", against a bare DELETE RETURNING of one row")
     for (b = 1; b <= 1000; b *= 10) { x = med(question, by_eight(question, b), "pgwork"); if (x > best + 0) { best = x; at = b } }
     versus(question, at, "limit", 0.6, " at its best batch" (at ? " (" at ")" : "") how ", against a bare DELETE RETURNING of as many")

@@ -8,7 +8,7 @@ claimed() { # claimed WHO CLIENTS BATCH
     burn "$1" "claim.${1%-async}" "$2" "$3"
 }
 most=$(sql -c 'SHOW max_connections')
-for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
+for c in ${clients:-$(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi)}; do
     if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
     for n in $(if [ -n "$smoke" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
         contenders="pgwork $(bulk "$n") onetable limit"
@@ -18,6 +18,7 @@ for c in $(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi); do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac
                 calm claimed "$who" "$c" "$n"
                 result claim "clients $c, batch $n" "$who" "$rate" jobs/s
+                dry claim "clients $c, batch $n" "$who"
             done
         done
     done

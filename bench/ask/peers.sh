@@ -88,8 +88,12 @@ peer_burn() {
         empty
         put "$1" "$jobs"
         sql -c 'VACUUM ANALYZE'
-        for p in $(seq "$ours"); do noop_worker "$(queue_of "$1")" $((jobs / ours)) 0 "$3" >"$out/noop.$p" & done
-        wait
+        workers=''
+        for p in $(seq "$ours"); do
+            noop_worker "$(queue_of "$1")" $((jobs / ours)) 0 "$3" >"$out/noop.$p" &
+            workers="$workers $!"
+        done
+        for p in $workers; do wait "$p" || { say "bench: a worker of ours failed"; return 1; }; done
         rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
         rm -f "$out"/noop.?
         ;;

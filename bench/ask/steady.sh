@@ -58,6 +58,7 @@ went_on() {
                 calm went_on $who "$n"
                 what="batch $n, for $seconds s"
                 result steady "clients 8, $what" $who "$rate" jobs/s
+                dry steady "clients 8, $what" $who
                 awk -v per_call="$per_call" -v OFS='\t' -v who=$who -v n="$n" -v r="$r" '{ print who, n, r, NR - 1, $1 * per_call }' "$out/by_second" >"$out/jobs"
                 cat "$out/jobs" >>"$out/steady-time.tsv"
                 # a smoke run is over sooner, and of a round that ended no call there is nothing more to say
@@ -65,7 +66,6 @@ went_on() {
                 sort -n "$out/calls" >"$out/latency"
                 if [ -s "$out/latency" ]; then result steady "p99 of a call, $what" $who "$(percentile 99 "$out/latency")" ms; fi
                 result steady "visits of autovacuum, $what" $who "$seen" visits
-                if [ -n "$ran_out" ]; then result steady "ran out of jobs, $what" $who 1 times; fi
             done
         done
     done
