@@ -205,12 +205,12 @@ void test_who_may_not_create_is_told_so(void)
     const char *const pairs[] = {"dsn", dsn, "schema", "forbidden", "schema.check", "off", NULL};
     pgw *h;
 
-    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_nobody; CREATE ROLE pgw_it_nobody LOGIN");
-    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_nobody", pgtemp_dsn());
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_no_creator; CREATE ROLE pgw_it_no_creator LOGIN");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_no_creator", pgtemp_dsn());
     h = it_open_with(pairs);
     ASSERT_ST(PGW_EPERM, pgw_migrate_up(h, NULL), h);
     pgw_close(h);
-    pgtemp_exec("DROP ROLE pgw_it_nobody");
+    pgtemp_exec("DROP ROLE pgw_it_no_creator");
 }
 
 static void never(pgw *h, pgw_status st, void *arg)
