@@ -37,6 +37,9 @@ void tearDown(void)
 
 #define OK(call) ASSERT_ST(PGW_OK, call, h)
 
+/* A schedule that does not come due while a test looks at the real clock. */
+static const char yearly[] = "0 0 1 1 *";
+
 /* Plans from the given instant, as if the schedule had been made then. */
 static void planned_from(const char *name, const char *instant)
 {
@@ -380,10 +383,10 @@ void test_pause_and_resume(void)
     int64_t job = -1;
 
     o.queue = "q";
-    create("s", "* * * * *", &o);
+    create("s", yearly, &o);
     OK(pgw_cron_pause(h, "s"));
     OK(pgw_cron_pause(h, "s"));
-    planned_from("s", "2026-01-01 00:00 UTC");
+    planned_from("s", "2025-06-01 00:00 UTC");
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 01:00 UTC"));
     OK(pgw_cron_run(h, &job, "s"));
     TEST_ASSERT_EQUAL_INT64(job, pgtemp_number("SELECT id FROM pgwork.job"));
@@ -536,14 +539,14 @@ void test_the_doctor_looks_after_schedules(void)
     pgtemp_exec(
         "UPDATE pgwork.schedule SET zone = 'Nowhere', next_at = '-infinity' WHERE name = 'gone'");
     OK(pgw_cron_tick(h, NULL, NULL));
-    pgtemp_exec("UPDATE pgwork.schedule SET next_at = clock_timestamp() - interval '5 min 0.5 s' "
+    pgtemp_exec("UPDATE pgwork.schedule SET next_at = clock_timestamp() - interval '5 min' "
                 "WHERE name = 'late'; "
                 "UPDATE pgwork.schedule SET base = '2999-01-01 UTC', next_at = '2999-01-01 UTC' "
                 "WHERE name = 'ahead'");
     *text = '\0';
     OK(pgw_doctor(h, keep_findings, text));
     ASSERT_HAS("2 schedule 'gone' does not run: time zone \"Nowhere\" not recognized|", text);
-    ASSERT_HAS("2 schedule 'late' is overdue by 00:05:00|", text);
+    ASSERT_HAS("2 schedule 'late' is overdue by 00:05:", text);
     ASSERT_HAS("1 schedule 'ahead' has ticks noted up to 2999-01-01", text);
     ASSERT_HAS("1 schedule 'shut' is paused|", text);
 }
@@ -573,11 +576,12 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
     job.kind = "sweep", job.payload = "[1]", job.body = "a\0b", job.body_size = 3;
     o.job = &job;
-    create("s", "* * * * *", &o);
+    create("s", yearly, &o);
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
     TEST_ASSERT_TRUE(next_ms >= 1 && next_ms <= 60000);
-    pgtemp_exec("UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 min', next_at "
-                "= '-infinity'");
+    pgtemp_exec(
+        "UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 years', next_at "
+        "= '-infinity'");
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n1", others, 1));
     tick = claimed("n1");
     first_number = (int64_t)pgw_tick_token(tick).number;
@@ -587,10 +591,10 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_EQUAL_MEMORY("a\0b", pgw_tick_body(tick, &size), 3);
     TEST_ASSERT_EQUAL_size_t(3, size);
     TEST_ASSERT_EQUAL_INT(1, pgw_tick_attempt(tick));
-    TEST_ASSERT_EQUAL_INT64(0, pgw_tick_slot_us(tick) % 60000000);
-    TEST_ASSERT_EQUAL_INT64(1,
-                            pgtemp_number("SELECT (clock_timestamp() - slot < interval '61 "
-                                          "s')::int FROM pgwork.schedule")); /* the latest of ten */
+    TEST_ASSERT_EQUAL_INT64(
+        pgtemp_number("SELECT extract(epoch FROM date_trunc('year', clock_timestamp() AT TIME ZONE "
+                      "'UTC'))::bigint * 1000000"),
+        pgw_tick_slot_us(tick)); /* the latest of ten */
     TEST_ASSERT_TRUE(pgw_tick_until_us(tick) > pgw_tick_slot_us(tick));
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &second, &next_ms, "n2", NULL, 0));
     TEST_ASSERT_NULL(second);
@@ -606,7 +610,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
         pgtemp_value(
             "SELECT concat_ws(' ', holder, attempt, finished_at IS NOT NULL) FROM pgwork.tick"));
 
-    pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 min', next_at = "
+    pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 years', next_at = "
                 "'-infinity'"); /* decided slots do not come again */
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
     OK(pgw_cron_run(h, &next_ms, "s"));
@@ -643,8 +647,8 @@ void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
     pgw_tick *tick;
     int64_t next_ms = 0;
 
-    create("bad", "* * * * *", NULL);
-    create("good", "* * * * *", NULL);
+    create("bad", yearly, NULL);
+    create("good", yearly, NULL);
     pgtemp_exec("UPDATE pgwork.schedule SET zone = 'Atlantis/Capital' WHERE name = 'bad'");
     OK(pgw_cron_run(h, NULL, "bad"));
     OK(pgw_cron_run(h, NULL, "good"));

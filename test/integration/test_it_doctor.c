@@ -145,11 +145,11 @@ void test_jobs_that_nobody_claims(void)
     it_enqueue(h, "left", NULL);
     ASSERT_HAS("good queues: ", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '12 min'");
-    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 00:12:00,"
-               " nothing is leased: no worker claims from it",
+    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 00:12:",
                visit(h)->text);
+    ASSERT_HAS("nothing is leased: no worker claims from it", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '26 h'");
-    ASSERT_HAS("bad ready jobs: queue 'left': the oldest ready job has waited for 1 day 02:00:00",
+    ASSERT_HAS("bad ready jobs: queue 'left': the oldest ready job has waited for 1 day 02:00:",
                visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "left"), h);
     TEST_ASSERT_NULL(strstr(visit(h)->text, "ready jobs"));
@@ -159,9 +159,9 @@ void test_jobs_that_nobody_claims(void)
     it_enqueue(h, "left", NULL);
     it_claim_one(h, "left");
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '2 h'");
-    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 02:00:00, 1 is"
-               " leased, so somebody claims from it | If all workers are busy",
+    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 02:00:",
                visit(h)->text);
+    ASSERT_HAS("1 is leased, so somebody claims from it | If all workers are busy", visit(h)->text);
 
     /* it does not count what is too much */
     ASSERT_ST(PGW_OK, pgw_queue_purge(h, NULL, "left", "all"), h);
