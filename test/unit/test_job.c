@@ -688,6 +688,7 @@ static void see_refs(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(10, ((const int64_t *)p[1].v.p)[0]);
     TEST_ASSERT_EQUAL(PGW__UUID_ARRAY, p[2].type);
     TEST_ASSERT_EQUAL_MEMORY(token, p[2].v.p, 16);
+    TEST_ASSERT_EQUAL_MESSAGE(PGW__WRITES, call->flags, "what ends a job is durable");
 }
 
 void test_accepted_jobs_need_no_row(void)
@@ -704,7 +705,7 @@ void test_accepted_jobs_need_no_row(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, verdicts, "q", refs, 2, 5));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, verdicts, "q", refs, 2));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, verdicts, "q", refs, 2, NULL));
-    TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+    TEST_ASSERT_EQUAL_INT(5, fake.calls);
 }
 
 void test_refused_jobs_are_told_by_their_place(void)
@@ -887,6 +888,7 @@ void test_complete_and_claim(void)
 
     FAKE_ROWS(answer, 20);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL_MESSAGE(PGW__WRITES, fake.flags, "durable, though it claims");
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
