@@ -31,7 +31,7 @@ kill -HUP $p
 yes 'HUP: reads again' until_true 10 grep -q 'read again' "$tmp/reap.err"
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'and goes on' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
-psql -Xqc "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'pgwork'" >/dev/null
+is 'its connection is ended' "$(sql "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'pgwork'")" t
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'a lost connection is opened again' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 kill -TERM $p

@@ -10,11 +10,13 @@ is 'it is' "$(sql "SELECT n || ' ' || version FROM counter")" '320 320'
 
 "$counter" 16 20 >"$tmp/shot" 2>&1 &
 counting=$! jobs_of_ours="$jobs_of_ours $counting"
-n=0
-while [ $n -lt 20 ]; do
+n=0 hit=0
+while [ $hit -lt 20 ] && [ $n -lt 200 ]; do
     n=$((n + 1))
-    sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgwork' AND datname = current_database() ORDER BY random() LIMIT 1" >/dev/null
+    hit=$((hit + $(sql "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE application_name = 'pgwork' AND datname = current_database() ORDER BY random() LIMIT 1) s")))
+    kill -0 $counting 2>/dev/null || break
 done
+yes 'sessions are ended' [ $hit -gt 0 ]
 wait $counting
 is 'with sessions that end under them, too' "$?" 0
 yes 'exact' grep -q 'from 320 to 640, exact' "$tmp/shot"

@@ -1045,6 +1045,7 @@ void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
 {
     pthread_t worker, reaper;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_worker_stats s;
     pgw_worker *w;
     int i;
 
@@ -1066,8 +1067,9 @@ void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
         nap(50);
     }
     pgw_stop_notify(stop);
-    finish(w, worker, PGW_OK);
+    s = finish(w, worker, PGW_OK);
     pthread_join(reaper, NULL);
     TEST_ASSERT_GREATER_THAN_INT(20, i);
+    TEST_ASSERT_GREATER_THAN_INT64(0, s.reconnects);
     all_done_once(2000);
 }
