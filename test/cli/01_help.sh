@@ -5,7 +5,10 @@ code 'version' 0 pgwork version
 yes 'version says the number' grep -q '^pgwork [0-9]*\.[0-9]*\.[0-9]* (library ' "$tmp/out"
 code '--version' 0 pgwork --version
 code 'help' 0 pgwork help
-for command in $(pgwork help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
+commands=$(pgwork help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
+is 'help names each command that has a page' "$(echo "$commands" | grep -vxe help -e version | sort | tr '\n' ' ')" \
+    "$(cd "$top/doc/man" && ls pgwork-*.1 | sed 's/^pgwork-\(.*\)\.1$/\1/' | sort | tr '\n' ' ')"
+for command in $commands; do
     code "$command --help" 0 pgwork "$command" --help
     yes "$command --help has a usage" grep -q "^usage: pgwork $command" "$tmp/out"
     case $command in help) continue ;; esac

@@ -108,21 +108,22 @@ wait $p
 is 'TERM: ends well' $? 0
 is 'the running one is done, the others are back' "$(state l)" 'done 1, ready 0, ready 0'
 : >"$tmp/started"
-# term_twice: ends $p, once its command has started, and returns as it does
+# term_twice: ends $p, once its command has started, and returns as it does. Two signals of a kind that
+# come at once may be one: the second is sent when -v has told of the first.
 term_twice() {
     until_true 20 test -s "$tmp/started"
     kill -TERM $p
-    sleep 0.3
+    yes 'TERM is heard' until_true 20 grep -q 'stopping: ' "$tmp/err"
     kill -TERM $p
     wait $p
 }
-pgwork work l -j1 --grace 300ms -- sh -c 'trap "" TERM; echo started >>"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
+pgwork -v work l -j1 --grace 300ms -- sh -c 'trap "" TERM; echo started >>"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 term_twice
 is 'TERM twice: ends by the signal' $? 143
 is 'and nothing is charged' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND attempt > 0")" 0
 : >"$tmp/started"
-pgwork work l -X worker.stop_ms=200 --grace 1s -- sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
+pgwork -v work l -X worker.stop_ms=200 --grace 1s -- sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 term_twice
 is 'TERM twice, with a long grace: ends by the signal, too' $? 143
