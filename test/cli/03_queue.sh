@@ -48,6 +48,9 @@ refused 'depth of none' 1 . pgwork queue depth none_such
 
 pgwork enqueue a 1 2 3 >/dev/null
 pgwork enqueue a 4 --delay 1h >/dev/null
+is 'depth --at-most counts no further' "$(pgwork queue depth a --at-most 2 --json | sed 's/,"oldest.*//')" '{"queue":"a","ready":1,"leased":1,"delayed":1,"dead":0,"done":0'
+is 'nor does list' "$(pgwork queue list --at-most 2 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":1,"leased":1,"delayed":1,"dead":0,"done":0'
+is 'but with 0 to the end' "$(pgwork queue list --at-most 0 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":3,"leased":1,"delayed":1,"dead":0,"done":0'
 code 'purge' 0 pgwork queue purge a --json
 is 'purge takes the ready ones' "$(cat "$tmp/out")" '{"deleted":3}'
 pgwork queue purge a --state all --json >"$tmp/out" 2>/dev/null

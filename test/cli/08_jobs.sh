@@ -87,6 +87,9 @@ code 'stats --json' 0 pgwork stats --json
 json 'is JSON' "$tmp/out"
 code 'stats of one queue' 0 pgwork stats q --json
 is 'one line' "$(wc -l <"$tmp/out")" 1
+pgwork enqueue counted 1 2 3 >/dev/null
+is 'stats --at-most counts no further' "$(pgwork stats counted --at-most 2 --json | sed 's/.*"ready":\([0-9]*\).*/\1/')" 2
+pgwork -q queue drop counted --force
 refused 'stats of none' 1 'no queue' pgwork stats none_such
 code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
 is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
