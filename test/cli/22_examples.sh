@@ -1,0 +1,27 @@
+# The examples poll_loop and enqueue_in_tx do what they say.
+. "$(dirname "$0")/tap"
+poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx
+
+code 'poll_loop: without the schema of pgwork it says so' 1 "$poll_loop"
+yes 'and what is missing' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
+code 'enqueue_in_tx, too' 1 "$in_tx"
+yes 'and what is missing' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
+pgwork -q migrate
+
+pgwork queue create default --retention 1d
+code 'poll_loop' 0 "$poll_loop"
+id=$(sql 'SELECT id FROM pgwork.job')
+is 'its job goes all the way' "$(grep -v '^other things' "$tmp/out" | tr '\n' '|')" "enqueued $id|claimed $id|completed|"
+yes 'while other things happen' grep -q '^other things' "$tmp/out"
+is 'and is done' "$(sql "SELECT queue || ' ' || state || ' ' || attempt FROM pgwork.job")" 'default done 1'
+
+both() { sql "SELECT (SELECT count(*) FROM orders) || ' ' || count(*) FROM pgwork.job WHERE queue = 'mail'"; }
+code 'enqueue_in_tx: rolled back' 0 "$in_tx" back
+yes 'it says so' grep -q '^order and job [1-9][0-9]* never were$' "$tmp/out"
+is 'neither order nor job is there' "$(both)" '0 0'
+code 'enqueue_in_tx: committed' 0 "$in_tx"
+id=$(sql "SELECT id FROM pgwork.job WHERE queue = 'mail'")
+is 'it says which job' "$(cat "$tmp/out")" "order and job $id are there"
+is 'both are there' "$(both)" '1 1'
+is 'the job is the receipt' "$(sql "SELECT state || ' ' || kind || ' ' || (payload->>'to') FROM pgwork.job WHERE id = $id")" 'ready receipt ada@example.org'
+exit 0
