@@ -172,7 +172,18 @@ check-valgrind:
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in build/ceedling/test/out/*/*.out; do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
 
-# each target for so long, by libFuzzer; what it finds is replayed by test/fuzz/standalone.c
+# each target over some random bytes, the same everywhere
+FUZZ_ROUNDS ?= 20000
+check-fuzz: $(STATIC)
+	@mkdir -p $(B)/fuzz
+	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
+	  rooms=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
+	  $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc $(PQ_CFLAGS) -pthread \
+	    -fsanitize=address,undefined -fno-sanitize-recover=all \
+	    test/fuzz/$$t.c test/fuzz/standalone.c $$rooms $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
+	  $(B)/fuzz/$$t.standalone -n $(FUZZ_ROUNDS); done
+
+# each target for so long, by libFuzzer; test/fuzz/standalone.c replays what it finds
 FUZZ_SECONDS ?= 60
 fuzz:
 	@mkdir -p $(B)/fuzz
@@ -193,7 +204,8 @@ lint-layers:
 lint-banned:
 	awk -f test/lint/banned.awk src/*.[ch]
 lint-gen:
-	@$(MAKE) -s gen | grep . && { echo 'generated files were not up to date: commit them'; exit 1; } || :
+	@said=$$($(MAKE) -s gen) || exit 1; \
+	test -z "$$said" || { echo "$$said"; echo 'generated files were not up to date: commit them'; exit 1; }
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy:
 	@if command -v clang-tidy >/dev/null; then \
@@ -287,7 +299,7 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi cover fuzz'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
 	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
@@ -295,7 +307,7 @@ help:
 
 .FORCE:
 .PHONY: all lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
-  check-tsan check-valgrind cover fuzz lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

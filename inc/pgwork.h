@@ -24,7 +24,8 @@
  *                else is said. An out-parameter is NULL or 0 after a failure. Every _free and
  *                _close takes NULL.
  *   Structs.     One with struct_size starts from its _INIT macro, also when it is to be filled, so
- *                that it may grow: a program and a library of different ages understand each other.
+ *                that it may grow: a program that was built with an older header goes on with a
+ *                newer library of the same soname.
  *                @p opts may be NULL where nothing else is said: the defaults.
  *   Lists.       An _each function calls @p fn for each item until it returns non-zero. Item and
  *                strings are borrowed until @p fn returns; in it no verb may be called on the same

@@ -1,7 +1,7 @@
 /* standalone: runs a fuzz target without libFuzzer, over the files named or, without any, over
- * random bytes and mutations of a few seeds. For gcc, for afl, and for replaying what was found. cc
- * -fsanitize=address,undefined -Iinc -Isrc test/fuzz/fuzz_name.c test/fuzz/standalone.c src/name.c
- *     ./a.out [-n ROUNDS] [FILE...] */
+ * random bytes and mutations of a few seeds. For gcc, for afl, and for replaying what was found:
+ *
+ *     make check-fuzz && build/fuzz/fuzz_name.standalone [-n ROUNDS] [FILE...] */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
