@@ -773,14 +773,15 @@ PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
  * @p moved may be NULL. Piece by piece as pgw_queue_purge(). PGW_ENOTFOUND: no such queue.
  *
  *     st = pgw_redrive(h, &n, "mail", NULL, 0, "newsletter", 1000);
- *     if (st == PGW_OK) st = pgw_dead_purge(h, &n, "mail", INT64_C(30) * 86400 * 1000);
+ *     if (st == PGW_OK) st = pgw_dead_purge(h, &n, "mail", NULL, 0, NULL, 2592000000); // 30 days
  */
 PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids,
                                size_t n, const char *kind, int64_t limit);
-/** Deletes dead letters older than @p older_than_ms (0: all; up to ten years), piece by piece as
+/** Deletes dead letters: @p ids, or those of @p kind, as pgw_redrive() takes them; of these such as
+ * died longer than @p older_than_ms ago (0: all; up to ten years). Piece by piece as
  * pgw_queue_purge(). @p deleted may be NULL. PGW_ENOTFOUND: no such queue. */
-PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue,
-                                  int64_t older_than_ms);
+PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, const int64_t *ids,
+                                  size_t n, const char *kind, int64_t older_than_ms);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */

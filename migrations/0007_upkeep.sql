@@ -712,7 +712,8 @@ BEGIN
     RETURN moved;
 END $$;
 
-CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL, ids bigint[] DEFAULT NULL,
+    kind text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(dead_purge.queue);
@@ -722,7 +723,9 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
     DELETE FROM pgwork.dead_job j
      WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.dead_job d
-                                WHERE d.queue = q.id AND d.died_at < before ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED));
+                                WHERE d.queue = q.id AND d.died_at < before
+                                  AND (dead_purge.ids IS NULL OR d.id = ANY (dead_purge.ids)) AND (dead_purge.kind IS NULL OR d.kind = dead_purge.kind)
+                                ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS gone = ROW_COUNT;
     RETURN gone;
 END $$;
@@ -734,4 +737,4 @@ COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest 
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';
-COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint) IS 'Deletes dead letters, all or those older than older_than_ms; at most batch.';
+COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint, bigint[], text) IS 'Deletes dead letters: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';

@@ -81,6 +81,19 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 
 /* ---- dead letters ---- */
 
+/* Of a queue: those of ids, or (n = 0) of a kind. */
+static pgw_status dead_check(pgw *h, const char *queue, const int64_t *ids, size_t n,
+                             const char *kind)
+{
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
+    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "ids", ids);
+    if (st == PGW_OK && kind != NULL && *kind != '\0')
+        st = pgw__check_name(h, "kind", kind, PGW__KIND_MAX);
+    return st;
+}
+
 pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n,
                        const char *kind, int64_t limit)
 {
@@ -89,23 +102,21 @@ pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t 
     pgw_status st;
 
     if (moved != NULL) *moved = 0;
-    st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
-    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "ids", ids);
-    if (st == PGW_OK && kind != NULL && *kind != '\0')
-        st = pgw__check_name(h, "kind", kind, PGW__KIND_MAX);
+    st = dead_check(h, queue, ids, n, kind);
     if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 0, INT64_MAX);
     if (st != PGW_OK) return st;
     return pgw__ask_in_pieces(h, moved, limit, PGW__SQL_JOB_REDRIVE, params);
 }
 
-pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, int64_t older_than_ms)
+pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, const int64_t *ids, size_t n,
+                          const char *kind, int64_t older_than_ms)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_INT8(older_than_ms), P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, n > 0 ? ids : NULL, n), P_TEXT(kind),
+                                 P_INT8(older_than_ms), P_END};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
-    st = pgw__check_queue(h, queue);
+    st = dead_check(h, queue, ids, n, kind);
     if (st == PGW_OK) st = pgw__check_int(h, "older_than_ms", older_than_ms, 0, PGW__DELAY_MAX_MS);
     if (st != PGW_OK) return st;
     return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_JOB_DEAD_PURGE, params);

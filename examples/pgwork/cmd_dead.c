@@ -3,6 +3,7 @@
  * pgwork dead: the dead letters.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,24 +114,32 @@ static int dead_redrive(cli *c, int argc, char **argv)
 
 static int dead_purge(cli *c, int argc, char **argv)
 {
-    int64_t older_ms = 0, deleted = 0;
+    const char *kind = NULL;
+    int64_t older_ms = 0, deleted = 0, *ids;
     const opt opts[] = {
+        {'k', "kind", "KIND", "only of this kind", .text = &kind},
         {0, "older-than", "TIME", "only those that died before (0: all)", .ms = &older_ms},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "dead purge QUEUE [--older-than TIME]",
-        .about = "Deletes dead letters for good.",
+        .synopsis = "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]",
+        .about = "Deletes dead letters for good, all or single ones.",
         .more = "Ends with 1 when there are none.",
         .min = 1,
-        .max = 1,
+        .max = -1,
         .missing = "QUEUE",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], older_ms);
-    return dead_tell(c, st, "deleted", deleted);
+    size_t n = (size_t)a.count - 1;
+    if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
+    code = cli_open(c, false);
+    if (code == CLI_DONE) {
+        pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], ids, n, kind, older_ms);
+        code = dead_tell(c, st, "deleted", deleted);
+    }
+    free(ids);
+    return code;
 }
 
 int cmd_dead(cli *c, int argc, char **argv)
@@ -141,7 +150,7 @@ int cmd_dead(cli *c, int argc, char **argv)
                                  {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "dead list [QUEUE] [-k KIND] [-n N]\ndead redrive QUEUE [-k KIND] [-n N]\n"
-                    "dead purge QUEUE [--older-than TIME]",
+                    "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]",
         .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
                  "  list      what died, and why\n"
                  "  redrive   back to ready, with a fresh count of attempts\n"

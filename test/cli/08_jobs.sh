@@ -66,6 +66,14 @@ is 'moves one' "$(cat "$tmp/out")" '{"moved":1}'
 code 'dead redrive -n' 0 pgwork dead redrive r -n 1 --json
 is 'moves one more' "$(cat "$tmp/out")" '{"moved":1}'
 code 'dead purge --older-than' 1 pgwork dead purge r --older-than 1h
+code 'dead purge of another' 1 pgwork dead purge r 1000000
+code 'dead purge -k' 1 pgwork dead purge r -k none_such
+refused 'dead purge of no id' 2 'r2d2' pgwork dead purge r r2d2
+pgwork enqueue r 4 >/dev/null
+pgwork claim r -n 1 --lease 10m >"$tmp/one"
+pgwork -q fail r --dead <"$tmp/one"
+code 'dead purge of one' 0 pgwork dead purge r --json "$(cut -f 1 "$tmp/one")"
+is 'deletes that' "$(cat "$tmp/out")" '{"deleted":1}'
 code 'dead purge' 0 pgwork dead purge r --json
 is 'deletes the last' "$(cat "$tmp/out")" '{"deleted":1}'
 code 'dead redrive of nothing' 1 pgwork dead redrive r

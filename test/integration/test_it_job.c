@@ -426,12 +426,16 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
     ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", &id, 1, NULL, 0), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     TEST_ASSERT_EQUAL_INT64(id, it_claim_one(h, "dying").id);
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", 3600000), h);
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", NULL, 0, NULL, 3600000), h);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", 0), h);
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", &id, 1, NULL, 0), h);
+    TEST_ASSERT_EQUAL_INT64(0, n); /* it is at work again */
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", NULL, 0, "nothing of it", 0), h);
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", NULL, 0, NULL, 0), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     ASSERT_ST(PGW_ENOTFOUND, pgw_redrive(h, &n, "no such queue", NULL, 0, NULL, 0), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_dead_purge(h, &n, "no such queue", 0), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_dead_purge(h, &n, "no such queue", NULL, 0, NULL, 0), h);
 }
 
 void test_each_job_of_many_gets_its_verdict(void)

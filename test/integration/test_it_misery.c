@@ -115,7 +115,7 @@ VERB(redrive)
 }
 VERB(dead_purge)
 {
-    return pgw_dead_purge(h, NULL, name, 0);
+    return pgw_dead_purge(h, NULL, name, NULL, 0, NULL, 0);
 }
 VERB(jobs_each)
 {

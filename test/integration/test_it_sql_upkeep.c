@@ -514,6 +514,23 @@ void test_redrive_by_id_by_kind_and_all(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', older_than_ms => 60000)"));
 }
 
+void test_dead_letters_are_purged_one_by_one_or_by_kind(void)
+{
+    spoil("q", 4);
+    kit_do(a, "UPDATE pgwork.dead_job SET kind = 'k' WHERE id IN (%lld, %lld)", jobs[0].id,
+           jobs[1].id);
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, "SELECT pgwork.dead_purge('q', ids => '{%lld}')", jobs[2].id));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE id = %lld", jobs[2].id));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.dead_purge('q', ids => '{}')"));
+    TEST_ASSERT_EQUAL_INT64(
+        0,
+        kit_number(a, "SELECT pgwork.dead_purge('q', ids => '{%lld}', kind => 'k')", jobs[3].id));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q', kind => 'k')"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q')"));
+}
+
 void test_dead_letters_are_purged_by_age(void)
 {
     spoil("q", 3);

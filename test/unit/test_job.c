@@ -994,15 +994,17 @@ void test_redrive_and_purge_count(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", ids, 1, NULL, 0));
     TEST_ASSERT_EQUAL_INT64(12, n);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, NULL, "q", NULL, 0, "kind", 5));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_dead_purge(FAKE_H, &n, "q", 1000));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_dead_purge(FAKE_H, &n, "q", ids, 1, "kind", 1000));
     fake.calls = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, &n, "q", NULL, 1, NULL, 0));
     TEST_ASSERT_EQUAL_INT64(0, n);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, -1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, NULL, -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", NULL, 1, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, "a\nb", 0));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, &n, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, NULL, 0));
 }
 
 void test_redrive_goes_piece_by_piece_up_to_its_limit(void)
