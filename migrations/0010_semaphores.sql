@@ -119,6 +119,21 @@ BEGIN
                   ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
 END $$;
 
+-- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
+-- of a resize; to lock the row tells (40001).
+CREATE FUNCTION pgwork._semaphore_now(semaphore integer) RETURNS pgwork.semaphore
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.semaphore;
+BEGIN
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        SELECT * INTO s FROM pgwork.semaphore t WHERE t.id = semaphore;
+    ELSE
+        SELECT * INTO s FROM pgwork.semaphore t WHERE t.id = semaphore FOR SHARE;
+    END IF;
+    RETURN s;
+END $$;
+
 -- While more are out than there are, only a count can tell what is free, and nobody may change it meanwhile.
 CREATE FUNCTION pgwork._permits_in_excess(semaphore integer, permits integer) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -136,21 +151,23 @@ CREATE FUNCTION pgwork._permits_take(semaphore integer, n integer, ttl_ms bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    s pgwork.semaphore;
+    s pgwork.semaphore := pgwork._semaphore_now(semaphore);
     slots integer[];
     fresh bigint;
     noise text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
     salt bigint := ('x' || left(noise, 8) || right(noise, 8))::bit(64)::bigint;
     ends timestamptz;
 BEGIN
-    SELECT * INTO s FROM pgwork.semaphore t WHERE t.id = _permits_take.semaphore;
-    IF NOT FOUND THEN
+    IF s.id IS NULL THEN
         RAISE EXCEPTION 'the semaphore was dropped' USING ERRCODE = 'PW003';
     ELSIF n > s.permits THEN
         RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
     IF pgwork._permits_in_excess(s.id, s.permits) THEN
+        IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
+            PERFORM FROM pgwork.permit p WHERE p.semaphore = s.id ORDER BY p.slot FOR SHARE;
+        END IF;
         PERFORM pgwork._permits_of_the_dead(s.id);
         DELETE FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits AND (p.nonce IS NULL OR p.until <= clock_timestamp());
         IF (SELECT count(*) FROM pgwork.permit p
@@ -319,7 +336,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._sema_check(1, ttl_ms, NULL);
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
-    PERFORM pgwork._permits_in_excess(s.id, (SELECT t.permits FROM pgwork.semaphore t WHERE t.id = s.id));
+    PERFORM pgwork._permits_in_excess(s.id, (pgwork._semaphore_now(s.id)).permits);
     slots := pgwork._permits_of(s.id, token);
     IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1] AND p.until > clock_timestamp()
                   AND (p.session IS NULL OR pgwork._grant_lives(p.number))) THEN
@@ -363,7 +380,7 @@ BEGIN
     ELSIF owner = pg_backend_pid() THEN
         PERFORM pgwork._grant_forget(token); -- an extension that came late has done it, or not
     END IF;
-    SELECT t.permits INTO most FROM pgwork.semaphore t WHERE t.id = s.id;
+    most := (pgwork._semaphore_now(s.id)).permits;
     UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
      WHERE p.semaphore = s.id AND p.slot = ANY (slots) AND p.slot <= most;
     IF slots[cardinality(slots)] > most THEN

@@ -353,6 +353,73 @@ void test_a_shared_lock_never_has_a_fence_from_before_an_exclusive_one(void)
     kit_do(a, "COMMIT");
 }
 
+/* A snapshot from before a resize must not decide how many permits are out. */
+void test_permits_are_not_counted_by_a_snapshot_from_before_a_resize(void)
+{
+    static const char out[] = "SELECT taken <= permits FROM pgwork.sema_list('r')";
+    PGconn *b = kit_open();
+    char first[40], second[40];
+
+    kit_do(b, "SELECT pgwork.sema_create('r', 2)");
+    snprintf(first, sizeof(first), "%s", kit_text(b, "SELECT token FROM pgwork.sema_acquire('r')"));
+    snprintf(second, sizeof(second), "%s",
+             kit_text(b, "SELECT token FROM pgwork.sema_acquire('r')"));
+    kit_do(b, "SELECT pgwork.sema_release('r', '%s')", first);
+
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_do(b, "SELECT pgwork.sema_resize('r', 1)");
+    TEST_ASSERT_EQUAL_STRING("40001", kit_state(a, "SELECT pgwork.sema_acquire('r')"));
+    kit_do(a, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    TEST_ASSERT_NULL(kit_text(a, "SELECT token FROM pgwork.sema_acquire('r')"));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(b, out));
+
+    /* nor does it extend a permit, or delete one that is there again */
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_do(b, "SELECT pgwork.sema_resize('r', 2)");
+    TEST_ASSERT_EQUAL_STRING("40001", kit_state(a, "SELECT pgwork.sema_extend('r', '%s')", second));
+    kit_do(a, "ROLLBACK");
+    kit_do(b, "SELECT pgwork.sema_resize('r', 1)");
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_do(b, "SELECT pgwork.sema_resize('r', 2)");
+    TEST_ASSERT_EQUAL_STRING("40001",
+                             kit_state(a, "SELECT pgwork.sema_release('r', '%s')", second));
+    kit_do(a, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, "SELECT pgwork.sema_release('r', '%s')", second));
+    TEST_ASSERT_NOT_NULL(kit_text(a, "SELECT token FROM pgwork.sema_acquire('r', 2)"));
+    kit_do(a, "SELECT pgwork.sema_drop('r', true)");
+}
+
+/* While more are out than there are, they are counted: those, too, that went out since the snapshot
+ * and are not the ones it would take. */
+void test_permits_in_excess_are_not_counted_by_a_snapshot(void)
+{
+    static const char keep_off[] = "BEGIN; SELECT FROM pgwork.permit p JOIN pgwork.semaphore s ON "
+                                   "s.id = p.semaphore WHERE s.name = 'e' AND p.slot = 1 FOR "
+                                   "UPDATE OF p";
+    PGconn *b = kit_open(), *c = kit_open();
+    char tokens[3][40];
+
+    kit_do(b, "SELECT pgwork.sema_create('e', 3)");
+    for (int i = 0; i < 3; i++)
+        snprintf(tokens[i], sizeof(tokens[i]), "%s",
+                 kit_text(b, "SELECT token FROM pgwork.sema_acquire('e')"));
+    kit_do(b, "SELECT pgwork.sema_resize('e', 2)");
+    kit_do(b, "SELECT pgwork.sema_release('e', '%s')", tokens[0]);
+    kit_do(b, "SELECT pgwork.sema_release('e', '%s')", tokens[1]);
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_do(c, keep_off);
+    TEST_ASSERT_NOT_NULL(kit_text(b, "SELECT token FROM pgwork.sema_acquire('e')"));
+    kit_do(c, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("40001", kit_state(a, "SELECT pgwork.sema_acquire('e')"));
+    kit_do(a, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    TEST_ASSERT_NULL(kit_text(a, "SELECT token FROM pgwork.sema_acquire('e')"));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("2 2", kit_text(b, "SELECT taken || ' ' || permits FROM "
+                                                "pgwork.sema_list('e')"));
+    kit_do(b, "SELECT pgwork.sema_drop('e', true)");
+}
+
 /* What is done may have to wait for somebody who holds it; the lease of what comes begins then. */
 void test_a_claim_that_had_to_wait_hands_out_whole_leases(void)
 {
