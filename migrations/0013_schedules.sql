@@ -5,6 +5,10 @@
 --   base     decided up to here: the next tick is the first one after it
 --   next_*   computed from base: planned once, and again when due and once an hour, because rules of zones change
 
+-- The numbers of tokens, one sequence for all schedules: a name that is dropped and made again, or given to another
+-- schedule, goes on above its old ones.
+CREATE SEQUENCE pgwork.schedule_fence AS bigint;
+
 CREATE TABLE pgwork.schedule (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name         text NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
@@ -45,7 +49,7 @@ CREATE TABLE pgwork.schedule (
     since        timestamptz,
     until        timestamptz,
     attempt      integer NOT NULL DEFAULT 0,
-    fence        bigint NOT NULL DEFAULT 0,          -- claims ever; the token's number
+    fence        bigint NOT NULL DEFAULT 0,          -- the number of the last token
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 CREATE INDEX schedule_next ON pgwork.schedule (next_at) WHERE NOT paused AND queue IS NOT NULL;
@@ -427,7 +431,7 @@ BEGIN
         END IF;
         IF s.slot IS NOT NULL THEN
             s.attempt := s.attempt + 1;
-            s.fence := s.fence + 1;
+            s.fence := nextval('pgwork.schedule_fence');
             s.token := pgwork._token(s.fence, right(replace(gen_random_uuid()::text, '-', ''), 16));
             s.until := at + s.timeout_ms * interval '1 ms';
             s.last_slot := s.slot;
