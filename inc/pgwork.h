@@ -1855,7 +1855,8 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, p
  * As pgw_lock_acquire(), for the transaction that is open on @p h: COMMIT or ROLLBACK releases the
  * lock, so there is nothing to free. Works on attached handles and behind poolers. A failure other
  * than PGW_ELOCKED is one of the transaction, as always. *fence (may be NULL) takes the number.
- * PGW_EMISUSE: no transaction is open. Taking it twice in a transaction is harmless.
+ * PGW_EMISUSE: no transaction is open. PGW_EHELD: this handle holds it by pgw_lock_acquire(). A
+ * transaction that takes it again in the same mode gets the same number.
  *
  * The number counts once the transaction has committed: a ROLLBACK undoes it, and a shared holder
  * may get a lower one afterwards. So do not hand it to anything outside of the database before.

@@ -8,7 +8,7 @@
 --         sha256( 'pgwork-lock' || byte 0 || name of the schema || byte 0 || name of the lock )      all in UTF-8
 --
 -- A row of named_lock says which name owns a key, and the number of its last acquisition. The number is
--- drawn while the lock is held. Exclusive: a fresh one each time. Shared: holders side by side have one
+-- drawn while the lock is held. Exclusive: a fresh one each time, but one for all acquisitions of a transaction. Shared: holders side by side have one
 -- number in common, a fresh one if the holder before was exclusive. So a number is the current one exactly
 -- as long as nobody came who could have changed what it protects. One that was drawn for a transaction counts once that
 -- has committed: a ROLLBACK takes it back, and a shared number of before is good again.
@@ -21,6 +21,7 @@ CREATE TABLE pgwork.named_lock (
     taken_at    timestamptz NOT NULL,
     pid         integer NOT NULL, -- of the last who drew a number
     shared      boolean NOT NULL,
+    txn         xid8 NOT NULL DEFAULT pg_current_xact_id(), -- that drew it
     name        text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
@@ -101,6 +102,9 @@ END $$;
 -- those who hold an older number in place by fence_ok(); not limited are the short waits for room in the table. For a
 -- name without a row the limit holds on, because somebody may be making its row in a transaction that stays open; but it
 -- is a second at least, so that a wait for room is not taken for that.
+-- A number that this very transaction drew is good for another acquisition: it holds the row since, so nobody came in
+-- between. (A savepoint that is undone takes its number along. That the session holds the lock would not be enough: it may
+-- have drawn the number for an acquisition before, and this one's have been undone.)
 CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean, patience_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -114,12 +118,16 @@ BEGIN
         END IF;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
-    PERFORM FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND NOT (t.shared AND _lock_stamp.shared) FOR NO KEY UPDATE;
+    SELECT CASE WHEN t.name = _lock_stamp.name AND t.shared = _lock_stamp.shared AND t.txn = pg_current_xact_id_if_assigned() THEN t.fence END
+      INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND NOT (t.shared AND _lock_stamp.shared) FOR NO KEY UPDATE;
+    IF number IS NOT NULL THEN
+        RETURN number;
+    END IF;
     PERFORM set_config('lock_timeout', CASE WHEN FOUND OR patience_ms = 0 THEN '0' ELSE greatest(patience_ms, 1000)::text END, true);
     INSERT INTO pgwork.named_lock AS t (key, fence, taken_at, pid, shared, name)
     VALUES (_lock_stamp.key, nextval('pgwork.lock_fence'), clock_timestamp(), pg_backend_pid(), _lock_stamp.shared, _lock_stamp.name)
     ON CONFLICT (key) DO UPDATE
-       SET fence = excluded.fence, taken_at = excluded.taken_at, pid = excluded.pid, shared = excluded.shared
+       SET fence = excluded.fence, taken_at = excluded.taken_at, pid = excluded.pid, shared = excluded.shared, txn = excluded.txn
      WHERE t.name = excluded.name AND NOT (t.shared AND excluded.shared)
     RETURNING t.fence INTO number;
     IF NOT FOUND THEN
@@ -249,8 +257,8 @@ END $$;
 
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
-COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails.';
-COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. Its number counts once committed: hand it to nothing outside of the database before.';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
+COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. A transaction that takes it again gets the same number. Its number counts once committed: hand it to nothing outside of the database before.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';

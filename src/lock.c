@@ -83,6 +83,13 @@ static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64
     return st == PGW_OK ? lock_check_armed(h) : st;
 }
 
+/* Another acquisition would draw another fence, and make the first one stale. */
+static pgw_status lock_check_unknown(pgw *h, const char *name)
+{
+    if (!lock_is_known(h, name)) return PGW_OK;
+    return pgw__pq_fail(h, PGW_EHELD, NULL, "locks are not re-entrant: release it first");
+}
+
 /* ---- acquiring ---- */
 
 typedef struct lock_answer {
@@ -193,8 +200,8 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
         return pgw__pq_fail(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
                             "use pgw_lock_acquire_xact(), or acquire before the transaction");
-    if (lock_is_known(h, name))
-        return pgw__pq_fail(h, PGW_EHELD, NULL, "locks are not re-entrant: release it first");
+    st = lock_check_unknown(h, name);
+    if (st != PGW_OK) return st;
     size = strlen(name) + 1;
     l = pgw__mem_zero(1, sizeof(*l) + size);
     if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
@@ -226,6 +233,8 @@ pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_l
         return pgw__pq_fail(h, PGW_EMISUSE,
                             "no transaction is open: the lock would be gone at once",
                             "BEGIN first; or use pgw_lock_acquire()");
+    st = lock_check_unknown(h, name);
+    if (st != PGW_OK) return st;
     st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE_XACT, &number, name, mode == PGW_SHARED, timeout_ms);
     if (st == PGW_OK && fence != NULL) *fence = number;
     return st;

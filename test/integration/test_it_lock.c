@@ -683,7 +683,7 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
     expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "txn", PGW_EXCLUSIVE, 0));
     expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "txn", PGW_EXCLUSIVE, 0));
-    TEST_ASSERT_GREATER_OR_EQUAL_INT64(fence, again);
+    TEST_ASSERT_EQUAL_INT64(fence, again);
     refused(other, PGW_ELOCKED, "txn", PGW_EXCLUSIVE, 20);
     refused(other, PGW_ELOCKED, "txn", PGW_SHARED, 0);
     PQclear(PQexec(conn, "COMMIT"));
@@ -893,6 +893,62 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
     l = acquired(h, "undone", PGW_SHARED, 0);
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(l));
     expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
+/* Nobody came in between: what was handed on under the first number must not be refused. */
+void test_who_takes_a_lock_again_keeps_its_number(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "mine", PGW_EXCLUSIVE, 0);
+    int64_t fence = pgw_lock_fence(l), again;
+
+    expect(h, PGW_OK, pgw_txn_begin(h));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, &again, "mine", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL_INT64(0, again);
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, &again, "mine", PGW_SHARED, -1));
+    expect(h, PGW_OK, pgw_txn_commit(h)); /* it goes on */
+    TEST_ASSERT_TRUE(fence_ok("mine", fence));
+    expect(h, PGW_OK, pgw_lock_release(l));
+
+    for (pgw_lock_mode mode = PGW_EXCLUSIVE; mode <= PGW_SHARED; mode++) {
+        const int64_t before = fence;
+
+        expect(h, PGW_OK, pgw_txn_begin(h));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "mine", mode, 0));
+        TEST_ASSERT_GREATER_THAN_INT64(before, fence);
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "mine", mode, 0));
+        TEST_ASSERT_EQUAL_INT64(fence, again);
+        expect(h, PGW_OK, pgw_txn_commit(h));
+        TEST_ASSERT_TRUE(fence_ok("mine", fence));
+    }
+    pgw_close(h);
+}
+
+/* The number of a holder before is not one's own, though it was the same session; nor one that was
+ * undone. */
+void test_no_number_of_before_is_had_again(void)
+{
+    static const char acquire[] = "SELECT pgwork.lock_acquire_xact('other')";
+    pgw *h = opened();
+    int64_t before, undone, fence;
+
+    expect(h, PGW_OK, pgw_txn_begin(h));
+    before = ask(h, acquire);
+    expect(h, PGW_OK, pgw_txn_commit(h));
+    expect(h, PGW_OK, pgw_txn_begin(h));
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "SAVEPOINT s"));
+    undone = ask(h, acquire);
+    TEST_ASSERT_GREATER_THAN_INT64(before, undone);
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "ROLLBACK TO s"));
+    fence = ask(h, acquire);
+    TEST_ASSERT_GREATER_THAN_INT64(undone, fence);
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "SAVEPOINT t"));
+    TEST_ASSERT_EQUAL_INT64(fence, ask(h, acquire));
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "ROLLBACK TO t"));
+    TEST_ASSERT_EQUAL_INT64(fence, ask(h, acquire));
+    expect(h, PGW_OK, pgw_txn_commit(h));
+    TEST_ASSERT_TRUE(fence_ok("other", fence));
     pgw_close(h);
 }
 

@@ -335,6 +335,23 @@ void test_transactions_and_sessions_are_not_mixed(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, NULL, "a", PGW_SHARED, -1));
 }
 
+void test_a_transaction_does_not_take_what_the_session_holds(void)
+{
+    pgw_lock *a = taken("a");
+    int64_t fence = 5;
+
+    session.in_txn = true;
+    fake.calls = 0;
+    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire_xact(FAKE_H, &fence, "a", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+    TEST_ASSERT_EQUAL_INT64(0, fence);
+    FAKE_ROWS(granted, 1);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, &fence, "b", PGW_SHARED, 0));
+    session.epoch++; /* lost */
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, &fence, "a", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(a));
+}
+
 /* ---- what callers may pass ---- */
 
 void test_wrong_arguments_are_refused_in_words(void)
