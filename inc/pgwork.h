@@ -1957,8 +1957,9 @@ typedef struct pgw_lock_who {
 /** Who holds it; of several shared holders the one that took it first as far as is known.
  * PGW_EMPTY: nobody. */
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
-/** Forgets up to @p limit (1 .. 1000) names that nobody holds, nor has taken for @p idle_ms
- * (operator). Fences go on growing when such a name comes back. */
+/** Forgets up to @p limit (1 .. 1000) names that nobody holds, and whose fence is older than
+ * @p idle_ms (operator); shared holders that follow each other draw one fence only. Fences go on
+ * growing when such a name comes back, and those of before are stale. */
 PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit);
 /** @} */
 

@@ -242,8 +242,12 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
+    -- What is held does not count against the batch: it could stand in front for ever. And to try for it would not tell what
+    -- this session holds. It reads the table, which nobody does often: an index on taken_at would cost every acquisition.
     FOR k IN
-        SELECT t.key FROM pgwork.named_lock t WHERE t.taken_at <= clock_timestamp() - idle_ms * interval '1 ms'
+        SELECT t.key FROM pgwork.named_lock t
+         WHERE t.taken_at <= clock_timestamp() - idle_ms * interval '1 ms'
+           AND t.key NOT IN (SELECT a.key FROM pgwork._advisory() a WHERE a.granted)
          LIMIT batch FOR UPDATE SKIP LOCKED
     LOOP
         -- Numbers come from one sequence, so a name that comes back goes on above its old ones.
@@ -264,4 +268,4 @@ COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session 
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
 COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
 COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock or all.';
-COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and nobody has taken for so long (a week); returns how many. Numbers go on growing when such a name comes back.';
+COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and whose number was drawn so long ago (a week): shared holders that follow each other draw one only. Returns how many. Numbers go on growing when such a name comes back; those of before are stale.';

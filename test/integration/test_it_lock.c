@@ -309,6 +309,34 @@ void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
     pgw_close(h);
 }
 
+/* Neither by the session that asks, nor in the way of those behind them. */
+void test_names_that_are_held_are_not_forgotten(void)
+{
+    pgw *h = opened(), *other = opened();
+    pgw_lock *mine, *shared, *theirs, *l;
+    int64_t n;
+
+    pgtemp_exec("DELETE FROM pgwork.named_lock");
+    mine = acquired(h, "mine", PGW_EXCLUSIVE, 0);
+    shared = acquired(h, "shared", PGW_SHARED, 0);
+    theirs = acquired(other, "theirs", PGW_EXCLUSIVE, 0);
+    l = acquired(other, "old", PGW_EXCLUSIVE, 0);
+    expect(other, PGW_OK, pgw_lock_release(l));
+    pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
+    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1));
+    TEST_ASSERT_EQUAL_INT64(1, n);
+    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1));
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    TEST_ASSERT_TRUE(fence_ok("mine", pgw_lock_fence(mine)));
+    TEST_ASSERT_TRUE(fence_ok("shared", pgw_lock_fence(shared)));
+    TEST_ASSERT_TRUE(fence_ok("theirs", pgw_lock_fence(theirs)));
+    expect(h, PGW_OK, pgw_lock_release(mine));
+    expect(h, PGW_OK, pgw_lock_release(shared));
+    expect(other, PGW_OK, pgw_lock_release(theirs));
+    pgw_close(h);
+    pgw_close(other);
+}
+
 /* ---- who ---- */
 
 static int count_infos(const pgw_lock_info *info, void *arg)
