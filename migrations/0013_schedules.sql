@@ -293,13 +293,14 @@ BEGIN
 END $$;
 
 -- Enqueues what is due of one schedule, whose row the caller has locked; returns how many. Whoever holds a unique
--- key in an open transaction is not waited for: the schedule is tried again.
-CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+-- key in an open transaction is not waited for longer than that: the schedule is tried again.
+CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint, patience_ms integer) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     e pgwork._cron := pgwork._cron_parse(s.expression);
     fired bigint := 0;
 BEGIN
+    PERFORM set_config('lock_timeout', patience_ms::text, true);
     s := pgwork._cron_due(s, e, at);
     WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < room LOOP
         IF pgwork._cron_decide(s, s.next_slot, at) THEN
@@ -333,11 +334,15 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.id = $1
 $$;
 
--- Tests give `at`; everybody else has the server's clock.
+-- Tests give `at`; everybody else has the server's clock. One open transaction can block any number of schedules, and in the
+-- same pass jobs are to be reaped: after the first the others hardly wait, and after a second they have to wait for the next
+-- pass, which begins with them.
 CREATE FUNCTION pgwork._cron_tick(batch integer, at timestamptz, OUT fired bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     s pgwork.schedule;
+    began timestamptz := clock_timestamp();
+    blocked boolean := false;
 BEGIN
     fired := 0;
     FOR s IN
@@ -346,11 +351,15 @@ BEGIN
          ORDER BY t.next_at LIMIT batch FOR UPDATE SKIP LOCKED
     LOOP
         BEGIN
-            fired := fired + pgwork._cron_fire(s, at, batch - fired);
-        EXCEPTION WHEN OTHERS THEN
-            PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
+            fired := fired + pgwork._cron_fire(s, at, batch - fired, CASE WHEN blocked THEN 20 ELSE 500 END);
+        EXCEPTION
+            WHEN lock_not_available THEN
+                blocked := true;
+                PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
+            WHEN OTHERS THEN
+                PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
         END;
-        EXIT WHEN fired >= batch;
+        EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '1 s';
     END LOOP;
     -- What is due and not fired is in the hands of another scheduler: a moment will do.
     SELECT CASE WHEN fired >= batch THEN 0 ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms

@@ -498,6 +498,45 @@ void test_a_drained_queue_is_an_error_and_then_a_misfire(void)
     TEST_ASSERT_EQUAL_STRING("2026-01-01T00:05:00Z", slots());
 }
 
+/* An open transaction holds the key of them all: a pass of the reaper may not wait for each, and
+ * comes to the others all the same. */
+void test_many_blocked_schedules_do_not_hold_up_a_pass(void)
+{
+    enum { BLOCKED = 60 };
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    struct pg_conn *holder = pgtemp_connect();
+
+    job.key = "held", o.job = &job, o.queue = "q";
+    for (int i = 0; i < BLOCKED; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "blocked %d", i);
+        create(name, "0 0 * * *", &o);
+        planned_from(name, "2026-01-01 12:00 UTC");
+    }
+    o.job = NULL, o.queue = "free";
+    create("free", "0 0 * * *", &o);
+    planned_from("free", "2026-01-01 12:00 UTC");
+    pgtemp_exec("UPDATE pgwork.schedule SET next_at = '2026-01-01 23:59:59 UTC'; UPDATE "
+                "pgwork.schedule SET next_at = '2026-01-02 UTC' WHERE name = 'free'");
+    PQclear(PQexec(holder, "BEGIN"));
+    PQclear(PQexec(holder, "SELECT pgwork.enqueue('q', key => 'held')"));
+
+    tick_at("2026-01-02 00:00 UTC");
+    TEST_ASSERT_LESS_THAN_INT64(
+        BLOCKED, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE error IS NOT NULL"));
+    for (int i = 0; i < BLOCKED && slots() == NULL; i++) tick_at("2026-01-02 00:00 UTC");
+    TEST_ASSERT_EQUAL_STRING("2026-01-02T00:00:00Z", slots());
+    TEST_ASSERT_EQUAL_INT64(
+        BLOCKED, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE error IS NOT NULL"));
+    PQclear(PQexec(holder, "ROLLBACK"));
+    PQfinish(holder);
+    TEST_ASSERT_EQUAL_INT64(BLOCKED, tick_at("2026-01-02 00:00:30 UTC"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE error IS NOT NULL"));
+}
+
 void test_new_rules_of_a_zone_are_heard_of(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
