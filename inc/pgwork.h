@@ -1558,7 +1558,8 @@ typedef struct pgw_cron_opts {
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
-    int64_t grace_ms;    /* up to a day: a tick so late is not missed yet */
+    int64_t grace_ms;    /* up to a day: a tick so late is not missed yet; with PGW_MISFIRE_SKIP 1000 at least,
+                          * because every tick is found a little late */
     int64_t jitter_ms;   /* up to an hour: each tick up to so much later, always the same for one tick; keep it
                           * below the distance of two ticks */
     int64_t timeout_ms;  /* 100 .. a week: a node holds a tick so long */

@@ -198,6 +198,8 @@ BEGIN
     PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
     PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1 .. 1000');
     PERFORM pgwork._refuse_unless(grace_ms BETWEEN 0 AND 86400000, 'grace_ms', grace_ms::text, '0 .. 86400000 (a day)');
+    PERFORM pgwork._refuse_unless(misfire <> 'skip' OR grace_ms >= 1000, 'grace_ms', grace_ms::text,
+                                  '1000 .. 86400000 with misfire skip: every tick is found a little late');
     PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
     PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
     INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base) VALUES (name, expression, zone_is, date_trunc('second', at), at)

@@ -11,6 +11,7 @@
 
 #define CRON_DAY_MS    INT64_C(86400000)
 #define CRON_TIMES_MAX 10000
+#define CRON_SKIP_MS   1000 /* with less, a schedule that skips would never run */
 
 /* ---- expressions ---- */
 
@@ -124,6 +125,10 @@ static pgw_status cron_check_opts(pgw *h, pgw_cron_opts *mine, const pgw_cron_op
     if (st == PGW_OK) st = pgw__check_int(h, "opts->misfire", mine->misfire, 0, CRON_MISFIRES - 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->misfire_max", mine->misfire_max, 1, 1000);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->grace_ms", mine->grace_ms, 0, CRON_DAY_MS);
+    if (st == PGW_OK && mine->misfire == PGW_MISFIRE_SKIP && mine->grace_ms < CRON_SKIP_MS)
+        st = pgw__pq_refuse_int(h, "opts->grace_ms", mine->grace_ms,
+                                "1000 .. 86400000 with PGW_MISFIRE_SKIP: every tick is found a "
+                                "little late");
     if (st == PGW_OK) st = pgw__check_int(h, "opts->jitter_ms", mine->jitter_ms, 0, 3600000);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->timeout_ms", mine->timeout_ms, 100, 7 * CRON_DAY_MS);

@@ -453,7 +453,24 @@ void test_what_is_refused(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
     o.zone = NULL, o.jitter_ms = 3600001;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    o.jitter_ms = 0, o.misfire = PGW_MISFIRE_SKIP, o.grace_ms = 999; /* it would never run */
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    {
+        struct pg_conn *conn = pgtemp_connect();
+        PGresult *r = PQexec(conn, "SELECT pgwork.cron_create('s', '* * * * *', misfire => 'skip', "
+                                   "grace_ms => 999)");
+
+        TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
+        TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r),
+                                    "argument grace_ms is '999': allowed is 1000 .. 86400000"));
+        PQclear(r);
+        PQfinish(conn);
+    }
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
+    o.grace_ms = 1000;
+    create("s", "* * * * *", &o);
+    o.misfire = PGW_MISFIRE_ONCE, o.grace_ms = 0;
+    create("s", "* * * * *", &o);
 }
 
 /* ---- one fails alone ---- */

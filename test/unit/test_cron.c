@@ -84,7 +84,12 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     o.misfire_max = 1, o.grace_ms = -1;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
-    o.grace_ms = 0, o.timeout_ms = 99;
+    o.misfire = PGW_MISFIRE_SKIP, o.grace_ms = 999;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    TEST_ASSERT_EQUAL_STRING("argument `opts->grace_ms` is 999: allowed is 1000 .. 86400000 with "
+                             "PGW_MISFIRE_SKIP: every tick is found a little late",
+                             fake.message);
+    o.misfire = PGW_MISFIRE_ALL, o.grace_ms = 0, o.timeout_ms = 99;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     o.timeout_ms = 100, o.job = &job, job.delay_ms = 1;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
