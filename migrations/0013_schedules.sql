@@ -213,6 +213,11 @@ BEGIN
     s.zone := zone_is;
     s.jitter_ms := jitter_ms;
     s := pgwork._cron_plan(s, e, at);
+    IF queue IS NOT NULL THEN -- without one until now, a node may hold a tick, and one may be asked for
+        UPDATE pgwork.tick t SET finished_at = at, error = 'given up: the schedule has a queue now' WHERE t.schedule = s.id AND t.slot = s.slot;
+        UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0, asked = NULL
+         WHERE t.id = s.id AND t.queue IS NULL;
+    END IF;
     UPDATE pgwork.schedule t
        SET expression = s.expression, zone = s.zone, anchor = s.anchor, base = s.base, next_slot = s.next_slot, next_at = s.next_at,
            planned_at = s.planned_at, misfire = cron_create.misfire, misfire_max = cron_create.misfire_max, grace_ms = cron_create.grace_ms,

@@ -699,6 +699,33 @@ void test_a_released_tick_goes_to_another_node_uncharged(void)
     pgw_tick_free(tick);
 }
 
+/* Its ticks are jobs from now on: no node has one, and none is asked for. */
+void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_tick *tick;
+
+    create("s", "@every 1h", NULL);
+    OK(pgw_cron_run(h, NULL, "s"));
+    tick = claimed("n1");
+    OK(pgw_cron_run(h, NULL, "s"));
+    create("s", "@every 1h", NULL); /* no change */
+    OK(pgw_cron_extend(h, NULL, pgw_tick_token(tick), 600000));
+    o.queue = "q";
+    create("s", "@every 1h", &o);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, NULL, pgw_tick_token(tick), 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+    TEST_ASSERT_EQUAL_STRING("0", pgtemp_value("SELECT concat_ws(' ', slot, token, holder, since, "
+                                               "until, asked, attempt) FROM pgwork.schedule"));
+    TEST_ASSERT_EQUAL_STRING(
+        "n1 t given up: the schedule has a queue now",
+        pgtemp_value("SELECT concat_ws(' ', holder, finished_at IS NOT NULL, error) FROM "
+                     "pgwork.tick"));
+    create("s", "@every 1h", NULL);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
+}
+
 /* A claim that came back to it at once would never end. */
 void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
 {
