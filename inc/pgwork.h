@@ -1993,10 +1993,11 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  *     if (pgw_sema_drop(h, "old licences", false) == PGW_ELOCKED) puts("still in use");
  */
 PGW_API pgw_status pgw_sema_create(pgw *h, const char *name, int permits);
-/** Changes how many there are, at once (operator). */
+/** Changes how many there are (operator). PGW_ELOCKED: transactions of others have taken or
+ * returned permits and stayed open for ten seconds. */
 PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
-/** Removes it (operator). PGW_ELOCKED: permits are out, and @p force is false. Forced, their
- * holders learn it at their next extend: PGW_ENOTFOUND. */
+/** Removes it (operator). PGW_ELOCKED: permits are out, and @p force is false; or as for a resize.
+ * Forced, their holders learn it at their next extend: PGW_ENOTFOUND. */
 PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 
 typedef struct pgw_sema_opts {

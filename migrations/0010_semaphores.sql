@@ -419,6 +419,27 @@ BEGIN
     END IF;
 END $$;
 
+-- The gate, exclusive. An open transaction can hold it for long, and whoever comes while we wait has to wait behind us, so
+-- that permits would end which could not be extended: hence short waits, and pauses in which the others pass.
+CREATE FUNCTION pgwork._gate_shut(s pgwork.semaphore) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+DECLARE
+    gate bigint := pgwork._lock('sema.gate', s.id);
+BEGIN
+    FOR i IN 1 .. 20 LOOP
+        BEGIN
+            PERFORM pgwork._advisory_take(gate, false, true, 250);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        PERFORM pg_sleep(0.25);
+    END LOOP;
+    RAISE EXCEPTION 'semaphore % is in use by open transactions: process %', quote_literal(left(s.name, 80)),
+        (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(gate) a WHERE a.granted AND a.pid <> pg_backend_pid())
+        USING ERRCODE = 'PW006', HINT = 'repeat it when they have ended: pg_stat_activity tells whose they are';
+END $$;
+
 CREATE FUNCTION pgwork.sema_resize(name text, permits integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -426,7 +447,7 @@ DECLARE
     s pgwork.semaphore := pgwork._semaphore(name);
 BEGIN
     PERFORM pgwork._sema_check_permits(permits);
-    PERFORM pg_advisory_xact_lock(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._gate_shut(s);
     UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the semaphore was dropped' USING ERRCODE = 'PW003';
@@ -444,7 +465,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgwork.semaphore := pgwork._semaphore(name);
 BEGIN
-    PERFORM pg_advisory_xact_lock(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._gate_shut(s);
     PERFORM pgwork._permits_of_the_dead(s.id);
     IF NOT force AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
         RAISE EXCEPTION 'permits of semaphore % are out', quote_literal(left(name, 80))
@@ -480,8 +501,8 @@ $$;
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
-COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before.';
-COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced.';
+COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits.';
+COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does.';
 COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: who takes several waits for the ends of the transactions that have just taken some. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';

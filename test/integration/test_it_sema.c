@@ -254,6 +254,50 @@ void test_a_resize_that_meets_a_drop_leaves_nothing(void)
     pgw_close(h);
 }
 
+/* Whoever takes and returns permits may not have to wait for an open transaction, too. */
+void test_a_resize_that_waits_for_an_open_transaction_lets_others_pass(void)
+{
+    PGconn *holder = pgtemp_connect(), *sizer = pgtemp_connect();
+    pgw *h = opened();
+    pgw_token a, b;
+    PGresult *r;
+    char pid[40];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "open", 3));
+    a = taken(h, "open", 1);
+    snprintf(pid, sizeof(pid), "process %d", PQbackendPID(holder));
+    PQclear(PQexec(holder, "BEGIN"));
+    PQclear(PQexec(holder, "SELECT pgwork.sema_acquire('open')"));
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(sizer, "SELECT pgwork.sema_resize('open', 5)"));
+    while (ask(h, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query "
+                  "LIKE '%sema_resize(''open%'") != 1)
+        poll(NULL, 0, 10);
+    pgw_set_timeout(h, 5000);
+    expect(h, PGW_OK, pgw_sema_extend(h, "open", a, 60000));
+    b = taken(h, "open", 1);
+    expect(h, PGW_OK, pgw_sema_release(h, "open", a));
+    TEST_ASSERT_EQUAL_INT(1, PQconsumeInput(sizer));
+    TEST_ASSERT_EQUAL_INT(1, PQisBusy(sizer));
+
+    r = PQgetResult(sizer); /* it gives up in the end */
+    TEST_ASSERT_EQUAL_STRING("PW006", PQresultErrorField(r, PG_DIAG_SQLSTATE));
+    TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), pid));
+    PQclear(r);
+    PQclear(PQgetResult(sizer));
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(sizer, "SELECT pgwork.sema_drop('open', true)"));
+    while (ask(h, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query "
+                  "LIKE '%sema_drop(''open%'") != 1)
+        poll(NULL, 0, 10);
+    expect(h, PGW_OK, pgw_sema_release(h, "open", b));
+    PQclear(PQexec(holder, "COMMIT"));
+    r = PQgetResult(sizer);
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(r));
+    PQclear(r);
+    PQfinish(holder);
+    PQfinish(sizer);
+    pgw_close(h);
+}
+
 void test_any_text_is_a_name(void)
 {
     static const char *const names[] = {"'",        "'; DROP TABLE pgwork.permit; --", "\"", "\\",
