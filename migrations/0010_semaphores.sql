@@ -182,14 +182,14 @@ BEGIN
     END IF;
     IF cardinality(slots) = n THEN
         fresh := nextval('pgwork.semaphore_grant') * 16384 + slots[1];
-        IF session THEN
-            PERFORM pg_advisory_lock_shared(pgwork._grant_key(fresh));
-        END IF;
         ends := clock_timestamp() + ttl_ms * interval '1 ms';
         UPDATE pgwork.permit p
            SET number = fresh, nonce = salt, until = ends, taken_at = clock_timestamp(), size = n,
                session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder
          WHERE p.semaphore = s.id AND p.slot = ANY (slots);
+        IF session THEN -- last: it stays although the rest fails. Nobody sees the grant before it is committed
+            PERFORM pg_advisory_lock_shared(pgwork._grant_key(fresh));
+        END IF;
         token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
         until := ends;
     ELSE

@@ -687,6 +687,33 @@ void test_permits_that_were_lost_leave_no_lock_behind(void)
     pgw_close(other);
 }
 
+/* Nor does a grant that fails; and one that is rolled back goes when it is returned. */
+void test_a_grant_that_failed_leaves_no_lock_behind(void)
+{
+    pgw *h = opened();
+    pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
+    pgw_token token;
+    char undone[120];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "failed", 1));
+    o.session = true, o.holder = "nobody";
+    pgtemp_exec("ALTER TABLE pgwork.permit ADD CONSTRAINT somebody CHECK (holder <> 'nobody')");
+    TEST_ASSERT_LESS_THAN_INT(0, pgw_sema_acquire(h, &token, "failed", &o));
+    pgtemp_exec("ALTER TABLE pgwork.permit DROP CONSTRAINT somebody");
+    TEST_ASSERT_EQUAL_STRING("23514", pgw_error_sqlstate(h));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+
+    pgtemp_exec("BEGIN");
+    snprintf(undone, sizeof(undone), "SELECT pgwork.sema_release('failed', '%s')",
+             pgtemp_value("SELECT token FROM pgwork.sema_acquire('failed', session => true)"));
+    pgtemp_exec("ROLLBACK");
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(session_locks));
+    TEST_ASSERT_EQUAL_STRING("f", pgtemp_value(undone));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(session_locks));
+    expect(h, PGW_OK, pgw_sema_drop(h, "failed", false));
+    pgw_close(h);
+}
+
 void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
 {
     pgw *h = opened();
