@@ -7,6 +7,7 @@ refused 'a bad expression, with its place' 2 'at 5 (day of month) stands "32", e
 refused 'the same from add' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron add x '* * 32 * *'
 refused 'a zone that is none' 2 'Mars' pgwork cron add x '* * * * *' --tz Mars
 refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
+refused 'a grace with which skip never runs' 2 '1000 .. 86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
 
 code 'next' 0 pgwork cron next '30 2 * * *' --tz Europe/Berlin -n 3 --after 2026-03-27T12:00:00Z
 is 'a gap: right after it' "$(cat "$tmp/out")" '2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 +01:00
