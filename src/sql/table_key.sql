@@ -1,5 +1,7 @@
 -- How the columns of a key are compared, in the order given: the operators of a unique index on
--- exactly these columns, in any order, that holds every row at any time. No row: no such index.
+-- exactly these columns, in any order, that holds every row at any time. With the collations of the
+-- columns, because statements compare by these: what is unique by another one may be several rows
+-- to them. No row: no such index.
 -- params: oid bigint, columns text[]
 -- returns: equal_schema text, equal text, less_schema text, less text
 SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text
@@ -9,7 +11,8 @@ SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text
            AND NOT EXISTS (SELECT FROM unnest($2) u (name)
                             WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
                                                CROSS JOIN generate_series(0, i.indnkeyatts - 1) p
-                                               WHERE a.attrelid = i.indrelid AND a.attname = u.name AND a.attnum = i.indkey[p]))
+                                               WHERE a.attrelid = i.indrelid AND a.attname = u.name AND a.attnum = i.indkey[p]
+                                                 AND a.attcollation = i.indcollation[p]))
          ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1) i
  CROSS JOIN unnest($2) WITH ORDINALITY u (name, k)
   JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attname = u.name

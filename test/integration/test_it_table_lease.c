@@ -553,6 +553,31 @@ void test_keys_are_compared_by_the_operator_of_their_index(void)
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP SCHEMA ext CASCADE");
 }
 
+/* To the column 'a' and 'A' are one, to the index they are two: what names a row would name both,
+ * and a claim of one take the other from its holder. */
+void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
+{
+    const pgw_table_spec s = spec_of(by_id, 1);
+    pgw_rows *rows;
+
+    if (pgtemp_number("SELECT count(*) FROM pg_collation WHERE collprovider = 'i'") == 0)
+        TEST_IGNORE_MESSAGE("this server was built without ICU");
+    pgtemp_exec("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', "
+                "deterministic = false);"
+                "CREATE TABLE t (id text COLLATE nocase NOT NULL, " LEASE ");"
+                "CREATE UNIQUE INDEX ON t (id COLLATE \"C\"); INSERT INTO t VALUES ('a'), ('A')");
+    TEST_ASSERT_EQUAL_STRING("PGW_EINVAL", pgw_status_name(pgw_table_open(h, &t, &s)));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "no unique key over (`id`)"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "collations of the columns"));
+    /* the other index is passed over, not the table */
+    pgtemp_exec("DELETE FROM t WHERE id COLLATE \"C\" = 'A'; CREATE UNIQUE INDEX ON t (id)");
+    must(pgw_table_open(h, &t, &s));
+    rows = claimed(2, "anna");
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
+    TEST_ASSERT_EQUAL_STRING("a", pgw_rows_key(rows, 0)[0]);
+    pgw_rows_free(rows);
+}
+
 void test_holders_may_be_numbers_and_uuids(void)
 {
     static const struct {
