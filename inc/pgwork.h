@@ -1272,7 +1272,7 @@ PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
 typedef struct pgw_table_claim_opts {
     size_t struct_size;
     int max;             /* 1 .. 10,000 rows */
-    const char *holder;  /* who; NULL: property `holder` (host:pid) */
+    const char *holder;  /* who; NULL: property `holder`; empty, too: host:pid and what only this handle has */
     int64_t lease_ms;    /* 100 .. 31,536,000,000 (a year) */
     const char *where;   /* fragment: which rows; NULL: all that are claimable */
     const char *order;   /* fragment: which first; NULL: never leased ones by key, then those that expired first */
@@ -1287,9 +1287,11 @@ typedef struct pgw_table_claim_opts {
 /**
  * Leases up to max rows to the holder. The ones that this holder has already come first, their
  * lease made new and their token unchanged: whoever asks twice gets the same rows. So a holder's
- * name must stand for one actor. Then come free ones and those whose lease is over; never one under
- * a live lease, never one that another transaction has locked just now: nobody waits. Every new
- * lease has a new token. The number in a token only grows for a row, also over a release.
+ * name must stand for one actor. Without a name that is this handle: to get its rows back in
+ * another life, a program has to give itself one. Then come free ones and those whose lease is
+ * over; never one under a live lease, never one that another transaction has locked just now:
+ * nobody waits. Every new lease has a new token. The number in a token only grows for a row, also
+ * over a release.
  *
  * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. On an attached
  * handle a claim is undone by ROLLBACK.

@@ -195,6 +195,9 @@ const char *pgw__pq_schema(const pgw *h);
 /* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
  * then. */
 int pgw__pq_slot(const pgw *h, char channel[64]);
+/* What tells this handle from every other one, on whatever machine: random, and kept when it
+ * reconnects. */
+uint64_t pgw__pq_mark(const pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 /* The first request to stop was heard: only the second one ends anything from now on. */

@@ -23,6 +23,7 @@ static pgw *handle_new(const pgw_conf *conf)
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
     h->slot = (int)(pgw__random_u64() % 256);
+    h->mark = pgw__random_u64();
     h->call_timeout_ms = pgw__conf_int(h->conf, "call.timeout_ms");
     h->connect_timeout_ms = pgw__conf_int(h->conf, "connect.timeout_ms");
     h->prepare = strcmp(pgw__conf_text(h->conf, "prepare"), "auto") == 0;
@@ -268,6 +269,11 @@ int pgw__pq_slot(const pgw *h, char channel[64])
     else
         snprintf(channel, 64, "pgwork_wake_%s_%d", h->schema, h->slot);
     return h->slot;
+}
+
+uint64_t pgw__pq_mark(const pgw *h)
+{
+    return h->mark;
 }
 
 pgw_stop *pgw__pq_stop(const pgw *h)

@@ -1,5 +1,6 @@
 /* table_lease: leases on rows of a caller's table. One statement for each verb, however many rows;
  * the token is compared in the same statement that writes. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -116,6 +117,22 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__buf_text(b, ")\nSELECT * FROM pgw_done ORDER BY pgw_i");
 }
 
+/* Who asks, as for jobs; but here the name decides whose rows come back. host:pid is not enough:
+ * containers of one host's name all have a process 1, and threads of one process a handle each. */
+static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
+                               char room[PGW__HOLDER_MAX + 1])
+{
+    const pgw_status st = pgw__check_holder(h, "opts->holder", holder, given, room);
+
+    if (st == PGW_OK && *holder == room) {
+        const size_t used = strlen(room);
+
+        snprintf(room + used, PGW__HOLDER_MAX + 1 - used, ":%012" PRIx64,
+                 pgw__pq_mark(h) & UINT64_C(0xffffffffffff));
+    }
+    return st;
+}
+
 static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
                                     pgw_table_claim_opts *o, const pgw_table_claim_opts *opts,
                                     char holder[PGW__HOLDER_MAX + 1])
@@ -129,7 +146,7 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->lease_ms", o->lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
-    if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
+    if (st == PGW_OK) st = lease_holder(h, &o->holder, o->holder, holder);
     if (st == PGW_OK) st = pgw__table_check_values(h, o->values, o->values_count);
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     return st;

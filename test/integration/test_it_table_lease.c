@@ -105,6 +105,30 @@ static void expire(const char *where)
 
 /* ---- claim ---- */
 
+/* Both have the same host and process number, as two containers may, each with its process 1. */
+void test_without_a_name_each_handle_is_a_holder_of_its_own(void)
+{
+    const pgw_table_claim_opts o = asking(2, NULL);
+    pgw *other = opened();
+    pgw_rows *mine, *again, *theirs;
+
+    articles(2);
+    mine = claimed(1, NULL);
+    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(pgw_table_claim(other, &theirs, t, &o)));
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(theirs));
+    TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(theirs, 0)[0]);
+    TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT count(DISTINCT locked_by) FROM t"));
+    /* it is the handle's name, not the session's */
+    pgw__pq_drop(h);
+    again = claimed(2, NULL);
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(again));
+    TEST_ASSERT_TRUE(same(pgw_rows_ref(mine, 0).token, pgw_rows_ref(again, 0).token));
+    pgw_rows_free(mine);
+    pgw_rows_free(again);
+    pgw_rows_free(theirs);
+    pgw_close(other);
+}
+
 void test_a_claim_takes_the_first_free_rows(void)
 {
     const char *const columns[] = {"a", "id"};
@@ -443,10 +467,10 @@ void test_bad_options_are_refused(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_claim(h, &rows, plain, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "without leases"));
     pgw_table_free(plain);
-    /* all defaults: the holder is host:pid */
+    /* all defaults: the holder is host:pid:mark */
     must(pgw_table_claim(h, &rows, t, NULL));
-    TEST_ASSERT_EQUAL_INT64(1,
-                            pgtemp_number("SELECT count(*) FROM t WHERE locked_by ~ ':[0-9]+$'"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM t WHERE locked_by ~ ':[0-9]+:[0-9a-f]{12}$'"));
     pgw_rows_free(rows);
 }
 
