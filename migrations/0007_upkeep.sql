@@ -383,6 +383,9 @@ BEGIN
         pruned := pruned + n_part;
         EXIT WHEN pruned >= batch;
     END LOOP;
+    IF pruned < batch THEN
+        pruned := pruned + pgwork.table_prune((batch - pruned)::integer);
+    END IF;
     -- What producers committed after their queue was dropped, nobody sees any more. It lies between the ids of the queues that are there.
     -- One snapshot tells both: a queue may be committed together with its first jobs at any moment.
     IF pruned < batch AND now_ms NOT BETWEEN last[1] AND last[1] + (CASE WHEN last[2] > 50 THEN 20 * last[2] ELSE -1 END) THEN

@@ -37,12 +37,13 @@ CREATE FUNCTION pgwork.table_prune(batch integer DEFAULT 1000) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     pruned bigint;
-    keep_ms bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
+    old CONSTANT timestamptz := clock_timestamp() -- a variable: with the function itself no index is used
+        - (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms') * interval '1 ms';
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
     DELETE FROM pgwork.table_operation t
      WHERE t.ctid = ANY (ARRAY(SELECT o.ctid FROM pgwork.table_operation o
-                                WHERE o.at < clock_timestamp() - keep_ms * interval '1 ms'
+                                WHERE o.at < old
                                 ORDER BY o.at LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS pruned = ROW_COUNT;
     RETURN pruned;

@@ -431,6 +431,24 @@ void test_prune_does_not_walk_over_what_is_kept(void)
     TEST_ASSERT_LESS_THAN_INT64(100, walked("done_job_finished", "pgwork.prune()"));
     TEST_ASSERT_LESS_THAN_INT64(100, walked("operation_at", "pgwork.prune()"));
     TEST_ASSERT_LESS_THAN_INT64(100, walked("unique_key_free", "pgwork.prune()"));
+    kit_do(a, "INSERT INTO pgwork.table_operation SELECT gen_random_uuid()"
+              " FROM generate_series(1, 300)");
+    TEST_ASSERT_LESS_THAN_INT64(100, walked("table_operation_at", "pgwork.prune()"));
+    kit_do(a, "TRUNCATE pgwork.table_operation");
+}
+
+/* Also where nothing but maintain() is called; and at once again while there are more than a
+ * batch. */
+void test_maintain_forgets_the_operations_of_tables(void)
+{
+    kit_do(a, "INSERT INTO pgwork.table_operation SELECT gen_random_uuid(), clock_timestamp()"
+              " - interval '1 day' * g FROM generate_series(0, 250) g");
+    for (int i = 0; i < 2; i++)
+        TEST_ASSERT_EQUAL_STRING(
+            "100 0", kit_text(a, "SELECT pruned || ' ' || next_ms FROM pgwork.maintain(100)"));
+    TEST_ASSERT_EQUAL_INT64(50, kit_number(a, "SELECT pruned FROM pgwork.maintain(100)"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.table_operation"));
+    kit_do(a, "TRUNCATE pgwork.table_operation");
 }
 
 /* Its counts do, once; the age of the oldest is found from where surveys have come. */
