@@ -17,15 +17,19 @@ CREATE TABLE pgwork.leased_table (
 
 CREATE TABLE pgwork.table_operation (
     op uuid PRIMARY KEY,
-    at timestamptz NOT NULL DEFAULT clock_timestamp()
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    own boolean NOT NULL DEFAULT false -- made by the library for one call, so nobody comes back with it
 );
 CREATE INDEX table_operation_at ON pgwork.table_operation (at);
 
 -- ---- operation ids ----
 
-CREATE FUNCTION pgwork.table_operation(op uuid) RETURNS boolean
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO pgwork.table_operation VALUES (op) RETURNING true
+-- An id that the library made is of use until the call's outcome is known. It is deleted with the next one that the same handle
+-- writes, so that of thousands of writes a second one id is kept for each handle, not all of a day.
+CREATE FUNCTION pgwork.table_operation(op uuid, spent uuid DEFAULT NULL) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    DELETE FROM pgwork.table_operation t WHERE t.op = spent AND t.own;
+    INSERT INTO pgwork.table_operation (op, own) VALUES (op, spent IS NOT NULL) RETURNING true
 $$;
 
 CREATE FUNCTION pgwork.table_applied(op uuid) RETURNS boolean
@@ -92,7 +96,7 @@ $$;
 
 COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
 COMMENT ON TABLE pgwork.table_operation IS 'Operation ids of optimistic writes, so that none is applied twice; kept as long as op_retention_ms says.';
-COMMENT ON FUNCTION pgwork.table_operation(uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already.';
+COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already. With spent it is one that nobody will come back with, and the one of these named by spent (which need not be there) is forgotten.';
 COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Has the transaction that noted this operation id committed?';
 COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that are no longer kept; how many.';
 COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers run with these: register only tables whose owner you trust.';

@@ -198,6 +198,9 @@ int pgw__pq_slot(const pgw *h, char channel[64]);
 /* What tells this handle from every other one, on whatever machine: random, and kept when it
  * reconnects. */
 uint64_t pgw__pq_mark(const pgw *h);
+/* 16 bytes that the room table keeps with the handle: the last operation id of its own making that
+ * has done its work; zeros at first. */
+unsigned char *pgw__pq_spent(pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 /* The first request to stop was heard: only the second one ends anything from now on. */

@@ -276,6 +276,11 @@ uint64_t pgw__pq_mark(const pgw *h)
     return h->mark;
 }
 
+unsigned char *pgw__pq_spent(pgw *h)
+{
+    return h->spent;
+}
+
 pgw_stop *pgw__pq_stop(const pgw *h)
 {
     return h->stop;

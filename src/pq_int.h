@@ -93,9 +93,10 @@ struct pgw {
     pgw_conf *conf;
     const pgw__log *log;
     const char *schema;
-    int slot;      /* among sleepers: 0 .. 255 */
-    uint64_t mark; /* random: no other handle has it */
-    pid_t pid;     /* a child of fork() must not use the session (R16) */
+    int slot;                /* among sleepers: 0 .. 255 */
+    uint64_t mark;           /* random: no other handle has it */
+    unsigned char spent[16]; /* the room table's */
+    pid_t pid;               /* a child of fork() must not use the session (R16) */
 #ifndef NDEBUG
     atomic_flag in_use;
 #endif

@@ -79,8 +79,16 @@ static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
                         "read the row again");
 }
 
-/* $1.. the values of cells, then those of the key, the version, and the operation id. */
-static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, size_t n, bool op)
+/* An operation id that is written with a row. */
+typedef struct write_op {
+    unsigned char id[16];
+    const unsigned char *spent; /* NULL: the id is the caller's; else one of ours to be forgotten */
+} write_op;
+
+/* $1.. the values of cells, then those of the key, the version, the operation id and a spent one.
+ */
+static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, size_t n,
+                       const write_op *op)
 {
     const int key = (int)n + 1, version = key + (int)t->key_count;
 
@@ -108,11 +116,15 @@ static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, s
     pgw__buf_text(b, " t WHERE ");
     pgw__put_key_is(b, t, key);
     pgw__buf_text(b, ")");
-    if (op) {
+    if (op != NULL) {
         pgw__buf_text(b, ", CASE WHEN d.pgw_version IS NOT NULL THEN ");
         pgw__put_ident(b, t->home);
         pgw__buf_text(b, ".table_operation(");
         pgw__put_param(b, version + 1);
+        if (op->spent != NULL) {
+            pgw__buf_text(b, ", ");
+            pgw__put_param(b, version + 2);
+        }
         pgw__buf_text(b, ") END");
     }
     pgw__buf_text(b, " FROM (SELECT) one LEFT JOIN pgw_done d ON true");
@@ -120,10 +132,10 @@ static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, s
 
 static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const char *const *key,
                                const char *version, const pgw_cell *cells, size_t n,
-                               const unsigned char *op)
+                               const write_op *op)
 {
     const write_ctx ctx = {next};
-    pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 3];
+    pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 4];
     const pgw__call call = {.params = params,
                             .read = write_read,
                             .ctx = &ctx,
@@ -135,10 +147,11 @@ static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const cha
     while (p < n) params[p] = (pgw__param)P_VALUE(cells[p].value), p++;
     p += pgw__put_values(params + p, key, t->key_count);
     params[p++] = (pgw__param)P_VALUE(version);
-    if (op != NULL) params[p++] = (pgw__param)P_UUID(op);
+    if (op != NULL) params[p++] = (pgw__param)P_UUID(op->id);
+    if (op != NULL && op->spent != NULL) params[p++] = (pgw__param)P_UUID(op->spent);
     params[p] = (pgw__param)P_END;
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
-    write_text(&b, t, cells, n, op != NULL);
+    write_text(&b, t, cells, n, op);
     return pgw__table_call(h, "table_update", &b, &call);
 }
 
@@ -250,9 +263,10 @@ typedef struct process {
     pgw_edit_fn *fn;
     void *arg;
     pgw_process_opts o;
-    const unsigned char *op; /* NULL: none can be kept */
-    bool unknown;            /* a try may have been applied, and may still be */
-    bool refused;            /* the last try ended with what fn returned */
+    const write_op *op; /* NULL: none can be kept */
+    bool unknown;       /* a try may have been applied, and may still be */
+    bool refused;       /* the last try ended with what fn returned */
+    bool written;       /* the last try wrote */
 } process;
 
 static pgw_status process_read_applied(pgw *h, const pgw__rows *rows, void *ctx)
@@ -265,7 +279,7 @@ static pgw_status process_read_applied(pgw *h, const pgw__rows *rows, void *ctx)
 
 static pgw_status process_applied(process *p, bool *applied)
 {
-    const pgw__param params[] = {P_UUID(p->op), P_END};
+    const pgw__param params[] = {P_UUID(p->op->id), P_END};
     const pgw__call call = {.sql = PGW__SQL_TABLE_APPLIED,
                             .params = params,
                             .read = process_read_applied,
@@ -288,9 +302,11 @@ static pgw_status process_try(process *p)
     p->refused = st < PGW_OK;
     if (!p->refused) {
         edit_trim(&edit);
-        if (edit.n > 0)
+        if (edit.n > 0) {
             st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
                               edit.n, p->op);
+            p->written = st == PGW_OK;
+        }
     } else if (pgw__pq_error_status(p->h) != st) {
         pgw__pq_fail(p->h, st, "the function that edits the row returned an error", NULL);
     }
@@ -367,7 +383,7 @@ static pgw_status process_run(process *p)
     }
 }
 
-static pgw_status process_check(process *p, unsigned char op[16], const char *names[PGW__ASKED_MAX])
+static pgw_status process_check(process *p, write_op *op, const char *names[PGW__ASKED_MAX])
 {
     const char *fault;
     pgw_status st = pgw__table_check_versions(p->h, p->t);
@@ -393,14 +409,15 @@ static pgw_status process_check(process *p, unsigned char op[16], const char *na
     if (p->t->home == NULL) return PGW_OK;
     p->op = op;
     if (p->o.op != NULL) {
-        fault = pgw__uuid_parse(op, p->o.op);
+        fault = pgw__uuid_parse(op->id, p->o.op);
         return fault == NULL ? PGW_OK : pgw__pq_refuse(p->h, "opts->op", p->o.op, "a UUID");
     }
     for (int half = 0; half < 2; half++) {
         const uint64_t random = pgw__random_u64();
 
-        memcpy(op + 8 * half, &random, sizeof(random));
+        memcpy(op->id + 8 * half, &random, sizeof(random));
     }
+    op->spent = pgw__pq_spent(p->h);
     return PGW_OK;
 }
 
@@ -410,9 +427,12 @@ pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
     const pgw_process_opts defaults = PGW_PROCESS_OPTS_INIT;
     process p = {.h = h, .t = t, .key = key, .fn = fn, .arg = arg, .o = defaults};
     const char *names[PGW__ASKED_MAX];
-    unsigned char op[16];
+    write_op op = {.spent = NULL};
     pgw_status st = pgw__check_opts(h, "opts", &p.o, sizeof(p.o), opts);
 
-    if (st == PGW_OK) st = process_check(&p, op, names);
-    return st == PGW_OK ? process_run(&p) : st;
+    if (st == PGW_OK) st = process_check(&p, &op, names);
+    if (st == PGW_OK) st = process_run(&p);
+    /* a try that is still under way at the server has to find the id, so then it is kept */
+    if (p.written && !p.unknown && op.spent != NULL) memcpy(pgw__pq_spent(h), op.id, 16);
+    return st;
 }

@@ -267,7 +267,45 @@ void test_process_writes_what_the_function_set(void)
     must(pgw_table_process(h, t, key, add_one, NULL, NULL));
     must(pgw_table_process(h, by_xmin, key, add_one, NULL, NULL));
     TEST_ASSERT_EQUAL_STRING("2|1", pgtemp_value("SELECT n || '|' || v FROM counter"));
+}
+
+/* One id for each handle, not one for each write of a day. */
+void test_an_operation_id_is_forgotten_with_the_next_one(void)
+{
+    pgw *other = opened("pgwork");
+    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+
+    for (int i = 0; i < 5; i++) {
+        must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+        TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+    }
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(other, t, key, add_one, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(other, t, key, add_one, NULL, NULL));
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+    /* the caller may come back with his own: it stays */
+    o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01";
+    must(pgw_table_process(h, t, key, add_one, NULL, &o));
+    must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+    must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+    TEST_ASSERT_EQUAL(PGW_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
+    /* nor can others make it go, who know it */
+    pgtemp_exec("SELECT pgwork.table_operation(gen_random_uuid(), "
+                "'6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01')");
+    TEST_ASSERT_EQUAL(PGW_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
+    pgw_close(other);
+}
+
+/* A write that was rolled back has forgotten nothing. */
+void test_a_rollback_brings_the_id_before_back(void)
+{
+    must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+    must(pgw_txn_begin(h));
+    must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+    must(pgw_txn_rollback(h));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+    must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT n FROM counter"));
 }
 
 void test_process_writes_nothing_when_nothing_changed(void)
@@ -367,6 +405,9 @@ void test_a_session_that_ends_at_its_commit_is_repeated(void)
     must(pgw_table_process(h, t, key, add_one, NULL, NULL));
     TEST_ASSERT_EQUAL(3, calls);
     TEST_ASSERT_EQUAL_STRING("1|1", pgtemp_value("SELECT n || '|' || v FROM counter"));
+    /* for all we know the tries before are under way still: the id that stops them is kept */
+    must(pgw_table_process(h, t, key, add_one, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
 }
 
 static wire *w;

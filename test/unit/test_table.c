@@ -84,6 +84,13 @@ static pgw_status last_status(const pgw *h, int n)
     return fake.error;
 }
 
+static unsigned char *kept_id(pgw *h, int n)
+{
+    static unsigned char id[16];
+
+    return id;
+}
+
 static void disarm(pgw *h, pgw_done_fn *done, void *arg, int n)
 {
     fake.armed = false;
@@ -98,6 +105,7 @@ void setUp(void)
     pgw__pq_error_message_Stub(last_message);
     pgw__pq_error_status_Stub(last_status);
     pgw__pq_arm_Stub(disarm);
+    pgw__pq_spent_Stub(kept_id);
     in_txn = false, pauses = 0, pause_ends = PGW_EMPTY;
     t = (pgw_table){.schema = "public",
                     .name = "article",
