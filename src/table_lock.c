@@ -131,6 +131,7 @@ pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     pgw_status st = table_lock_check(h, rows, t, &o, opts), back;
     const bool timed = !o.skip && o.wait_ms > 0;
+    pgw__story story;
     int64_t old = 0, ours;
 
     if (st != PGW_OK) return st;
@@ -141,9 +142,10 @@ pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_ELOCKED)
         return pgw__pq_fail(h, PGW_ETIMEDOUT, "rows are locked by somebody else",
                             "roll the transaction back, then try again");
-    if (st < PGW_OK && st != PGW_ENOMEM)
-        return st; /* the transaction has failed, and the setting with it */
+    if (st < PGW_OK) pgw__pq_keep_story(h, &story);
+    /* an error of ours leaves the transaction in order, with our limit in it; in one that has
+     * failed this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
-    if (back != PGW_OK) return pgw__rows_drop(back, rows);
-    return st == PGW_ENOMEM ? pgw__pq_fail(h, st, NULL, NULL) : st;
+    if (st < PGW_OK) return pgw__pq_tell(h, &story);
+    return back == PGW_OK ? st : pgw__rows_drop(back, rows);
 }

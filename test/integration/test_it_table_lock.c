@@ -309,6 +309,32 @@ void test_a_timeout_leaves_no_trace(void)
     must(pgw_txn_commit(h));
 }
 
+/* Nothing was sent that could fail, so the transaction goes on, as it was before. */
+void test_nor_does_one_of_a_statement_that_was_never_sent(void)
+{
+    static char where[1100000];
+    const char *const was = "7s";
+    pgw_table_lock_opts o = locking(where);
+    pgw_rows *rows;
+
+    memset(where, ' ', sizeof(where) - 1);
+    memcpy(where, "true", 4);
+    o.wait_ms = 5000;
+    must(pgw_txn_begin(h));
+    must(pgw__pq_text(h, "set", "SET LOCAL lock_timeout = '7s'", &(pgw__call){0}));
+    TEST_ASSERT_EQUAL_STRING("PGW_ELIMIT", pgw_status_name(pgw_table_lock(h, &rows, t, &o)));
+    TEST_ASSERT_EQUAL_STRING("the statement became longer than 1 MB", pgw_error_message(h));
+    must(pgw__pq_text(h, "show", "SHOW lock_timeout",
+                      &(pgw__call){.read = read_text, .ctx = &was, .ctx_size = sizeof(was)}));
+    /* and in one that has failed the story is the server's */
+    o.where = "nope";
+    TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_lock(h, &rows, t, &o)));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "nope"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "check the names in your fragments"));
+    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_table_lock(h, &rows, t, &o));
+    must(pgw_txn_rollback(h));
+}
+
 void test_locks_without_a_transaction_are_refused(void)
 {
     const pgw_table_lock_opts o = locking(NULL);
