@@ -1424,7 +1424,8 @@ typedef struct pgw_process_opts {
  * over, with jitter; also after deadlocks and serialization failures. When @p fn set nothing, or
  * only what is there already, nothing is written. PGW_ECONFLICT: given up after `tries`.
  * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
- * lost, and what came of it could not be looked up. Else what @p fn returned.
+ * lost, and what came of it could not be looked up, or it may still be under way while a later one
+ * ended with an error, of @p fn, too. Else what @p fn returned.
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the

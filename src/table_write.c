@@ -265,7 +265,6 @@ typedef struct process {
     pgw_process_opts o;
     const write_op *op; /* NULL: none can be kept */
     bool unknown;       /* a try may have been applied, and may still be */
-    bool refused;       /* the last try ended with what fn returned */
     bool written;       /* the last try wrote */
 } process;
 
@@ -299,8 +298,7 @@ static pgw_status process_try(process *p)
     if (st != PGW_OK) return st;
     edit.rows = rows;
     st = p->fn(&edit, p->arg);
-    p->refused = st < PGW_OK;
-    if (!p->refused) {
+    if (st >= PGW_OK) {
         edit_trim(&edit);
         if (edit.n > 0) {
             st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
@@ -345,12 +343,13 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
     return p->op != NULL && (st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN));
 }
 
-/* No error may say that nothing was applied when an earlier try may have been. */
+/* No error may say that nothing was applied when an earlier try may have been, or may yet be; not
+ * even that of fn, which perhaps refused because it saw what that try had written. */
 static pgw_status process_end(const process *p, pgw_status st)
 {
     char message[300];
 
-    if (!p->unknown || st >= PGW_OK || p->refused) return st;
+    if (!p->unknown || st >= PGW_OK) return st;
     snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",
              pgw__pq_error_message(p->h));
     return pgw__pq_fail(p->h, PGW_EUNKNOWN, message,
@@ -368,7 +367,6 @@ static pgw_status process_run(process *p)
         pgw_status st;
         char message[160];
 
-        p->refused = false;
         st = process_once(p);
         if (!process_again(p, st, in_txn)) return process_end(p, st);
         p->unknown |= st == PGW_EUNKNOWN;

@@ -323,6 +323,28 @@ void test_what_stays_unknown_is_said_to_be(void)
     TEST_ASSERT_NULL(strstr(sent, "table_operation"));
 }
 
+static pgw_status refuse_the_second_time(pgw_edit *e, void *arg)
+{
+    if (edits == 0) return edit(e, arg);
+    return fake_fail(FAKE_H, PGW_ENOTFOUND, "the stock is used up", NULL, 0);
+}
+
+/* Perhaps it was the first try, applied since it was looked up, that used the stock up. */
+void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(void)
+{
+    const step steps[] = {READ, LOST, READ}, at_once[] = {READ};
+
+    fake.on_call = answer_the_look_up, looked_up = no;
+    script = steps, edits = 0;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
+                      pgw_table_process(FAKE_H, &t, key, refuse_the_second_time, NULL, NULL));
+    ASSERT_SAYS("may have been applied");
+    ASSERT_SAYS("the stock is used up");
+    script = at_once;
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND,
+                      pgw_table_process(FAKE_H, &t, key, refuse_the_second_time, NULL, NULL));
+}
+
 void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
 {
     const step steps[] = {READ, {PGW_EEXISTS, NULL, 0, 0}},
