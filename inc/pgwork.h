@@ -1388,8 +1388,9 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * of transactions and the timeline at the time of reading. No column is needed and every write
  * counts, also those of a claim or a trigger, but: a version is good for 2^30 transactions, and not
  * across a failover or a table rewrite (VACUUM FULL, ALTER TYPE): it is then refused with
- * PGW_ECONFLICT. It is for the server that gave it: one that was restored from a dump or a copy may
- * not notice. Needs SELECT on the whole table; not for partitioned tables (PGW_EMISUSE).
+ * PGW_ECONFLICT. It is for the server that gave it: one that was restored from a dump or a copy, or
+ * that crashed while others wrote to the table with synchronous_commit off, may not notice. Needs
+ * SELECT on the whole table; not for partitioned tables (PGW_EMISUSE).
  */
 PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
                                     const char *const *key, const char *version,

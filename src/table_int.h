@@ -102,6 +102,8 @@ void pgw__put_next_version(pgw__buf *b,
 void pgw__put_free(pgw__buf *b, const pgw_table *t); /* the columns of a lease, for a free row */
 size_t pgw__put_values(pgw__param *params, const char *const *values, size_t n); /* returns n */
 bool pgw__has_version(const pgw_table *t);
+/* PGW__RELAXED, where a write that a crash undoes takes no version with it. */
+unsigned pgw__table_relaxed(const pgw_table *t);
 
 /* Sends what is in the buffer and frees it. */
 pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__call *call);

@@ -175,7 +175,7 @@ pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
                                 .read = pgw__rows_read,
                                 .ctx = &ctx,
                                 .ctx_size = sizeof(ctx),
-                                .flags = PGW__WRITES | PGW__RELAXED};
+                                .flags = PGW__WRITES | pgw__table_relaxed(t)};
         size_t p = pgw__put_values(params, o.values, o.values_count);
 
         params[p++] = (pgw__param)P_VALUE(o.holder);
@@ -288,7 +288,8 @@ static pgw_status lease_call(pgw *h, pgw_status *verdicts, const pgw_table *t,
                             .read = lease_read,
                             .ctx = &ctx,
                             .ctx_size = sizeof(ctx),
-                            .flags = PGW__WRITES | (verb == LEASE_EXTEND ? PGW__RELAXED : 0)};
+                            .flags =
+                                PGW__WRITES | (verb == LEASE_EXTEND ? pgw__table_relaxed(t) : 0)};
     pgw__keys keys;
     pgw__buf b;
     int p;
@@ -375,11 +376,8 @@ pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
 {
     const lease_reap_ctx ctx = {freed};
     const pgw__param params[] = {P_INT8(batch), P_END};
-    const pgw__call call = {.params = params,
-                            .read = lease_read_reap,
-                            .ctx = &ctx,
-                            .ctx_size = sizeof(ctx),
-                            .flags = PGW__WRITES | PGW__RELAXED};
+    pgw__call call = {
+        .params = params, .read = lease_read_reap, .ctx = &ctx, .ctx_size = sizeof(ctx)};
     pgw_status st;
     pgw__buf b;
 
@@ -387,6 +385,7 @@ pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
     st = pgw__table_check_leases(h, t);
     if (st == PGW_OK) st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
     if (st != PGW_OK) return st;
+    call.flags = PGW__WRITES | pgw__table_relaxed(t);
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
     pgw__buf_text(&b, "WITH pgw_over AS MATERIALIZED (SELECT ");
     pgw__put_key(&b, t);

@@ -189,6 +189,13 @@ bool pgw__has_version(const pgw_table *t)
     return t->version != NULL || t->has_xmin;
 }
 
+/* A crash of the server loses transactions that did not wait for the disk, and their numbers are
+ * given out again: a version with such a number in it would fit another state of the row. */
+unsigned pgw__table_relaxed(const pgw_table *t)
+{
+    return t->version != NULL || t->partitioned ? PGW__RELAXED : 0;
+}
+
 void pgw__put_version(pgw__buf *b, const pgw_table *t)
 {
     if (t->version != NULL) {

@@ -195,6 +195,31 @@ void test_a_claim_locks_first_and_once(void)
     TEST_ASSERT_NOT_NULL(strstr(sent, "t.\"id\" OPERATOR(\"pg_catalog\".=) c.pgw_k1"));
 }
 
+/* Without a column the version is the number of the transaction, which must not be lost. */
+void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
+{
+    static const fake_cell done[] = {F_INT(1), F_INT(1), F_INT(1)};
+    const step steps[] = {{PGW_OK, NULL, 0, 0}, {PGW_OK, done, 3, 1}, {PGW_OK, done, 1, 1}};
+    const pgw_row_ref ref = {key, {1, 2}};
+    pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+    pgw_rows *rows;
+
+    o.holder = "anna";
+    for (int m = 0; m < 3; m++) {
+        const unsigned flags = PGW__WRITES | (m == 0 ? 0 : PGW__RELAXED);
+
+        t.version = m == 1 ? &columns[5] : NULL;
+        t.has_xmin = m == 0, t.partitioned = m == 2; /* which has no such version */
+        script = steps;
+        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
+        TEST_ASSERT_EQUAL(flags, fake.flags);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_extend(FAKE_H, NULL, &t, &ref, 1, 1000));
+        TEST_ASSERT_EQUAL(flags, fake.flags);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_reap(FAKE_H, NULL, &t, 1));
+        TEST_ASSERT_EQUAL(flags, fake.flags);
+    }
+}
+
 /* ---- answers that should not be ---- */
 
 void test_more_rows_than_asked_for_are_no_claim(void)
