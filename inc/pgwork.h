@@ -1293,7 +1293,8 @@ typedef struct pgw_table_claim_opts {
  * nobody waits. Every new lease has a new token. The number in a token only grows for a row, also
  * over a release.
  *
- * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. On an attached
+ * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. PGW_EPERM: there
+ * are some, but a trigger of the table keeps all that were tried from being written. On an attached
  * handle a claim is undone by ROLLBACK.
  *
  *     const char *columns[] = {"title"}, *values[] = {"physics"};

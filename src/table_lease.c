@@ -114,7 +114,20 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_key_join(b, t, "c");
     pgw__buf_text(b, "\nRETURNING c.pgw_i, ");
     pgw__put_rows(b, ctx);
-    pgw__buf_text(b, ")\nSELECT * FROM pgw_done ORDER BY pgw_i");
+    /* rows that were taken, but not written, show as one without a position */
+    pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT FROM pgw_taken LIMIT 1) one "
+                     "LEFT JOIN pgw_done d ON true ORDER BY d.pgw_i");
+}
+
+/* "Nothing to do" would be said for ever: the next claim would find the same rows. */
+static pgw_status lease_read_claim(pgw *h, const pgw__rows *answer, void *ctx)
+{
+    if (pgw__rows_count(answer) == 0 || !pgw__rows_null(answer, 0, 0))
+        return pgw__rows_read(h, answer, ctx);
+    return pgw__pq_fail(h, PGW_EPERM,
+                        "rows may be claimed, but a trigger of the table keeps them from being "
+                        "written",
+                        "put what the trigger asks for into `claimable` or `where`");
 }
 
 /* Who asks, as for jobs; but here the name decides whose rows come back. host:pid is not enough:
@@ -172,7 +185,7 @@ pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
                                    .skip = 1,
                                    .leased = true};
         const pgw__call call = {.params = params,
-                                .read = pgw__rows_read,
+                                .read = lease_read_claim,
                                 .ctx = &ctx,
                                 .ctx_size = sizeof(ctx),
                                 .flags = PGW__WRITES | pgw__table_relaxed(t)};

@@ -715,6 +715,34 @@ void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
     pgw_rows_free(rows);
 }
 
+/* Each claim would find the same row first, and say that there is none. */
+void test_a_claim_says_so_when_a_trigger_keeps_all_its_rows(void)
+{
+    pgw_table_claim_opts o = asking(1, "anna");
+    pgw_rows *rows = (pgw_rows *)&rows;
+
+    articles(3);
+    pgtemp_exec("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; "
+                "END $$;"
+                "CREATE TRIGGER keep BEFORE UPDATE ON t FOR EACH ROW WHEN (old.id = 1) "
+                "EXECUTE FUNCTION keep()");
+    TEST_ASSERT_EQUAL_STRING("PGW_EPERM", pgw_status_name(pgw_table_claim(h, &rows, t, &o)));
+    TEST_ASSERT_NULL(rows);
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger of the table keeps them"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "`claimable`"));
+    o.max = 2;
+    must(pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
+    TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
+    pgw_rows_free(rows);
+    o.holder = "bert", o.where = "id <> 1";
+    must(pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL_STRING("3", pgw_rows_key(rows, 0)[0]);
+    pgw_rows_free(rows);
+    o.holder = "carl";
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, t, &o));
+}
+
 void test_a_row_that_row_security_hides_is_not_there(void)
 {
     pgw_row_ref refs[2];
