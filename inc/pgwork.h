@@ -1489,9 +1489,10 @@ PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
 /* ---- tables the reaper looks after (operator) ---- */
 /**
  * Writes the table's name and roles down, so that pgw_tables_reap() and every running reaper (once
- * a second) free its expired rows. Registering grants nothing: the reaper's role needs SELECT and
- * UPDATE on the table, and the table's triggers run with the reaper's rights, so register only
- * tables whose owner you trust. Repeating it is harmless.
+ * a second) free its expired rows. Registering grants nothing on the table: the reaper's role needs
+ * SELECT and UPDATE there. But the table's triggers, and functions in its indexes and constraints,
+ * run with the reaper's rights: register only tables whose owner may have them, and grant
+ * pgwork_operator, which may register, only to who may have them. Repeating it is harmless.
  *
  *     static int show(const pgw_table_info *i, void *arg)
  *     {

@@ -99,7 +99,7 @@ COMMENT ON TABLE pgwork.table_operation IS 'Operation ids of optimistic writes, 
 COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already. With spent it is one that nobody will come back with, and the one of these named by spent (which need not be there) is forgotten.';
 COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Has the transaction that noted this operation id committed?';
 COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that are no longer kept; how many.';
-COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers run with these: register only tables whose owner you trust.';
+COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. Whoever may call this can get the reapers'' rights, by a table of his own.';
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
 COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, boolean) IS 'What a reaper notes after its pass over a table. busy: none comes back to it for ten seconds.';

@@ -1,6 +1,8 @@
 /* table_registry: tables that a reaper looks after. What is registered are names only; the work is
  * done here, with the rights of the reaper's session and by the same statements that everybody
- * uses, so nobody gains rights by registering a table. */
+ * uses. So nothing is written that the reaper itself may not write. But what hangs on a table comes
+ * along, triggers and functions in its indexes and constraints: they run with the reaper's rights,
+ * so whoever may register a table of his own has these rights, too. */
 #include <string.h>
 
 #include "ask.h"
