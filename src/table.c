@@ -387,8 +387,8 @@ static pgw_status table_look_up(pgw *h, table_look *look)
     char index[2][PGW__IDENT_MAX + 1];
     pgw_status st, roles;
 
-    pgw__table_index_name(index[0], s->table, 0);
-    pgw__table_index_name(index[1], s->table, 1);
+    pgw__table_index_name(index[0], s, 0);
+    pgw__table_index_name(index[1], s, 1);
     {
         const pgw__param params[] = {P_TEXT(s->schema), P_TEXT(s->table), P_TEXT(index[0]),
                                      P_TEXT(index[1]), P_END};

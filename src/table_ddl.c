@@ -10,15 +10,35 @@
 
 static const char *const ddl_suffix[2] = {"_pgwork_lease", "_pgwork_holder"};
 
-/* The table's name, cut between characters where the whole would be too long. */
-void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const char *table, int which)
+/* FNV-1a; with its end each part counts as one. NULL is an empty part. */
+static uint32_t ddl_mark(uint32_t mark, const char *part)
 {
-    const size_t tail = strlen(ddl_suffix[which]);
-    size_t n = strlen(table);
+    const char *p = part != NULL ? part : "";
 
+    do mark = (mark ^ (unsigned char)*p) * UINT32_C(16777619);
+    while (*p++ != '\0');
+    return mark;
+}
+
+/* The table's name, cut between characters where the whole would be too long, and a mark of what
+ * the index is made of: another description needs another index, and finds out by the name. */
+void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const pgw_table_spec *s, int which)
+{
+    const size_t tail = strlen(ddl_suffix[which]) + 9;
+    uint32_t mark = ddl_mark(UINT32_C(2166136261), s->table);
+    size_t n = strlen(s->table);
+
+    if (which == 0) {
+        mark = ddl_mark(mark, s->expires_at);
+        for (size_t k = 0; k < s->key_count; k++) mark = ddl_mark(mark, s->key[k]);
+        mark = ddl_mark(mark, s->claimable);
+    } else {
+        mark = ddl_mark(mark, s->locked_by);
+    }
     if (n > PGW__IDENT_MAX - tail) n = PGW__IDENT_MAX - tail;
-    while (n > 0 && ((unsigned char)table[n] & 0xc0) == 0x80) n--;
-    snprintf(out, PGW__IDENT_MAX + 1, "%.*s%s", (int)n, table, ddl_suffix[which]);
+    while (n > 0 && ((unsigned char)s->table[n] & 0xc0) == 0x80) n--;
+    snprintf(out, PGW__IDENT_MAX + 1, "%.*s%s_%08lx", (int)n, s->table, ddl_suffix[which],
+             (unsigned long)mark);
 }
 
 /* ADD COLUMN of each missing role: all are NULL or have a constant default, so no row is written.
@@ -58,7 +78,7 @@ static void ddl_index(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s, 
     char name[PGW__IDENT_MAX + 1];
 
     if (s->token == NULL || (state != NULL && strcmp(state, "valid") == 0)) return;
-    pgw__table_index_name(name, t->name, which);
+    pgw__table_index_name(name, s, which);
     if (state != NULL) { /* a CREATE INDEX CONCURRENTLY that failed leaves its ruin behind */
         pgw__buf_text(b, t->partitioned ? "REINDEX INDEX " : "REINDEX INDEX CONCURRENTLY ");
         pgw__put_ident(b, t->schema);

@@ -70,7 +70,7 @@ pgw_status pgw__table_check_values(pgw *h, const char *const *values, size_t n);
 pgw_status pgw__table_check_cell(pgw *h, const pgw_table *t, const char *column);
 pgw_status pgw__table_ddl(pgw *h, pgw_table *t, const pgw_table_spec *spec,
                           const char *const state[2]);
-void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const char *table, int which);
+void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const pgw_table_spec *s, int which);
 
 /* ---- table_text: pieces of statements ---- */
 /* The one place where an identifier gets into a statement: quoted; and refused (the buffer fails)

@@ -266,6 +266,25 @@ void test_arguments_are_checked(void)
 
 /* ---- what is missing ---- */
 
+/* The names of indexes end with eight digits, which say what the index is made of. */
+static const char *without_marks(const char *text)
+{
+    static char out[2000];
+    size_t n = 0;
+
+    TEST_ASSERT_LESS_THAN(sizeof(out), strlen(text));
+    for (const char *name; (name = strstr(text, "_pgwork_")) != NULL;) {
+        const size_t kept = (size_t)(name - text) + strcspn(name + 8, "_") + 8;
+
+        memcpy(out + n, text, kept);
+        n += kept;
+        TEST_ASSERT_EQUAL(8, strspn(text + kept + 1, "0123456789abcdef"));
+        text += kept + 9;
+    }
+    strcpy(out + n, text);
+    return out;
+}
+
 void test_missing_columns_and_indexes_are_proposed_and_made(void)
 {
     pgw_table_spec s = leased("article");
@@ -291,7 +310,7 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"article_pgwork_holder\" ON "
         "\"public\".\"article\" "
         "(\"locked_by\") WHERE \"locked_by\" IS NOT NULL;\n",
-        pgw_table_sql(t));
+        without_marks(pgw_table_sql(t)));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_reap(h, NULL, t, 1));
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
@@ -299,6 +318,55 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
     TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
     pgw_table_free(t);
+}
+
+/* An index of other rows, or in another order, is of no use to it. */
+void test_another_description_has_indexes_of_its_own(void)
+{
+    static const char *const ab[] = {"a", "b"}, *const ba[] = {"b", "a"};
+    pgw_table_spec s = leased("t");
+    pgw_table *t;
+
+    pgtemp_exec("CREATE TABLE t (a int, b int, done bool, PRIMARY KEY (a, b), " LEASE_COLUMNS
+                ", busy timestamptz)");
+    s.key = ab, s.key_count = 2;
+    for (int i = 0; i < 4; i++) {
+        if (i == 1) s.claimable = "done IS NULL";
+        if (i == 2) s.key = ba;
+        if (i == 3) s.expires_at = "busy";
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_table_sql(t), "t_pgwork_lease"), pgw_table_sql(t));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
+        pgw_table_free(t);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
+        pgw_table_free(t);
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        4, pgtemp_number("SELECT count(*) FROM pg_class WHERE relname LIKE 't_pgwork_lease_%'"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pg_class WHERE relname LIKE 't_pgwork_holder_%'"));
+}
+
+/* Their names begin alike, as far as there is room for them in the name of an index. */
+void test_tables_with_long_names_have_indexes_of_their_own(void)
+{
+    char name[64], sql[200];
+    pgw_table_spec s = leased(name);
+    pgw_table *t;
+
+    memset(name, 'x', 63);
+    name[63] = '\0';
+    for (name[62] = 'a'; name[62] <= 'b'; name[62]++) {
+        snprintf(sql, sizeof(sql), "CREATE TABLE %s (id int PRIMARY KEY, " LEASE_COLUMNS ")", name);
+        pgtemp_exec(sql);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
+        pgw_table_free(t);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
+        pgw_table_free(t);
+    }
 }
 
 /* Good for claims, and no condition for an index. */
@@ -332,11 +400,11 @@ void test_a_ruined_index_is_made_anew(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
     pgw_table_free(t);
-    pgtemp_exec(
-        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_pgwork_lease'::regclass");
+    pgtemp_exec("UPDATE pg_index SET indisvalid = false FROM pg_class c WHERE c.oid = indexrelid "
+                "AND c.relname LIKE 't_pgwork_lease_%'");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
     TEST_ASSERT_EQUAL_STRING("REINDEX INDEX CONCURRENTLY \"public\".\"t_pgwork_lease\";\n",
-                             pgw_table_sql(t));
+                             without_marks(pgw_table_sql(t)));
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));

@@ -164,16 +164,24 @@ void test_what_the_server_would_cut_or_refuse_is_refused(void)
 
 void test_names_of_indexes_are_cut_between_characters(void)
 {
-    char long_name[64], out[PGW__IDENT_MAX + 1];
+    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+    char long_name[64], out[PGW__IDENT_MAX + 1], other[PGW__IDENT_MAX + 1];
 
-    pgw__table_index_name(out, "article", 0);
-    TEST_ASSERT_EQUAL_STRING("article_pgwork_lease", out);
+    s.table = "article", s.key = key, s.key_count = 1;
+    pgw__table_index_name(out, &s, 0);
+    TEST_ASSERT_EQUAL(strlen("article_pgwork_lease_01234567"), strlen(out));
+    TEST_ASSERT_EQUAL_STRING_LEN("article_pgwork_lease_", out, 21);
     memset(long_name, 'x', 63);
     long_name[63] = '\0';
-    memcpy(long_name + 48, "\xc3\xa9", 2);
-    pgw__table_index_name(out, long_name, 1);
+    memcpy(long_name + 39, "\xc3\xa9", 2);
+    s.table = long_name;
+    pgw__table_index_name(out, &s, 1);
     TEST_ASSERT_EQUAL(62, strlen(out));
-    TEST_ASSERT_EQUAL_STRING("_pgwork_holder", out + 48);
+    TEST_ASSERT_EQUAL_STRING_LEN("x_pgwork_holder_", out + 38, 16);
+    long_name[62] = 'y'; /* which is cut off */
+    pgw__table_index_name(other, &s, 1);
+    TEST_ASSERT_EQUAL_STRING_LEN(out, other, 54);
+    TEST_ASSERT_NOT_EQUAL(0, strcmp(out, other));
 }
 
 /* ---- what is sent ---- */
