@@ -44,6 +44,27 @@ pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql, const pgw__par
     return pgw__pq_call(h, &call);
 }
 
+static pgw_status ask_read_flag(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    bool *const *flag = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    if (st == PGW_OK) **flag = pgw__rows_int(rows, 0, 0) != 0;
+    return st;
+}
+
+pgw_status pgw__ask_flag(pgw *h, bool *flag, pgw__sql sql, const pgw__param *params, unsigned flags)
+{
+    const pgw__call call = {.sql = sql,
+                            .params = params,
+                            .read = ask_read_flag,
+                            .ctx = &flag,
+                            .ctx_size = sizeof(flag),
+                            .flags = flags};
+
+    return pgw__pq_call(h, &call);
+}
+
 pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
                               const pgw__param *params)
 {

@@ -1,5 +1,5 @@
 /* ask: what several rooms ask of the server in the same way: a statement without an answer, one
- * whose answer is a number; and what they say when an answer has the wrong shape. */
+ * whose answer is a number or a truth; and what they say when an answer has the wrong shape. */
 #ifndef PGW_ASK_H
 #define PGW_ASK_H
 
@@ -9,6 +9,8 @@
 pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params); /* a write; rows are ignored */
 pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */
+pgw_status pgw__ask_flag(pgw *h, bool *flag, pgw__sql sql, const pgw__param *params,
+                         unsigned flags); /* true or false; flags as of a pgw__call */
 /* That for as much as there is when it begins, or for `most` (0: all): piece by piece, each in a
  * transaction of its own unless one is open, until nothing is left or somebody asks the handle to
  * stop. The statement has two parameters more than `params`: how much it shall do at most, and for

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
 #include "check.h"
 #include "clock.h"
 #include "mem.h"
@@ -152,30 +153,16 @@ static pgw_status lock_wait(pgw *h, pgw__sql sql, int64_t *fence, const char *na
     return st;
 }
 
-static pgw_status lock_read_bool(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    bool *const *out = ctx;
-
-    (void)h;
-    **out = pgw__rows_int(rows, 0, 0) != 0;
-    return PGW_OK;
-}
-
 /* The statement failed, and the session is there: did it get the lock all the same? */
 static void lock_settle(pgw *h, const char *name)
 {
     pgw__story story;
-    bool was_held, *out = &was_held;
+    bool was_held;
     const pgw__param params[] = {P_TEXT(name), P_END};
-    const pgw__call call = {.sql = PGW__SQL_LOCK_FORGET,
-                            .params = params,
-                            .read = lock_read_bool,
-                            .ctx = &out,
-                            .ctx_size = sizeof(out)};
 
     if (pgw__pq_look(h) != PGW_OK) return;
     pgw__pq_keep_story(h, &story);
-    if (pgw__pq_call(h, &call) != PGW_OK) pgw__pq_drop(h);
+    if (pgw__ask_flag(h, &was_held, PGW__SQL_LOCK_FORGET, params, 0) != PGW_OK) pgw__pq_drop(h);
     pgw__pq_tell(h, &story);
 }
 
@@ -299,15 +286,10 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
 
 static pgw_status lock_unlock(pgw_lock *l)
 {
-    bool released = false, *out = &released;
+    bool released = false;
     const pgw__param params[] = {P_TEXT(l->name), P_BOOL(l->shared), P_END};
-    const pgw__call call = {.sql = PGW__SQL_LOCK_RELEASE,
-                            .params = params,
-                            .read = lock_read_bool,
-                            .ctx = &out,
-                            .ctx_size = sizeof(out),
-                            .flags = PGW__OWNED | PGW__DIRECT};
-    pgw_status st = pgw__pq_call(l->h, &call);
+    const pgw_status st =
+        pgw__ask_flag(l->h, &released, PGW__SQL_LOCK_RELEASE, params, PGW__OWNED | PGW__DIRECT);
 
     if (st == PGW_EMISUSE || (st == PGW_OK && released)) return st;
     pgw__pq_drop(l->h);
@@ -337,18 +319,13 @@ pgw_status pgw_lock_release(pgw_lock *lock)
 pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name)
 {
     const pgw__param params[] = {P_TEXT(name), P_END};
-    const pgw__call call = {.sql = PGW__SQL_LOCK_IS_FREE,
-                            .params = params,
-                            .read = lock_read_bool,
-                            .ctx = &is_free,
-                            .ctx_size = sizeof(is_free)};
     pgw_status st;
 
     if (is_free != NULL) *is_free = false;
     st = pgw__check_given(h, "is_free", is_free);
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = lock_check_armed(h);
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    return st == PGW_OK ? pgw__ask_flag(h, is_free, PGW__SQL_LOCK_IS_FREE, params, 0) : st;
 }
 
 typedef struct lock_each {

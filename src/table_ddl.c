@@ -166,26 +166,11 @@ static pgw_status ddl_explain(pgw *h, const pgw_table *t, pgw_status st)
                         "names (not t.name), and immutable functions only");
 }
 
-static pgw_status ddl_read_turn(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    bool *const *ours = ctx;
-    const pgw_status st = pgw__ask_rows(h, rows, 1);
-
-    if (st == PGW_OK) **ours = pgw__rows_int(rows, 0, 0) != 0;
-    return st;
-}
-
 static pgw_status ddl_turn(pgw *h, const pgw_table *t, pgw__sql sql, bool *ours)
 {
     const pgw__param params[] = {P_TEXT(t->schema), P_TEXT(t->name), P_END};
-    const pgw__call call = {.sql = sql,
-                            .params = params,
-                            .read = ddl_read_turn,
-                            .ctx = &ours,
-                            .ctx_size = sizeof(ours),
-                            .flags = PGW__OWNED | PGW__DIRECT};
 
-    return pgw__pq_call(h, &call);
+    return pgw__ask_flag(h, ours, sql, params, PGW__OWNED | PGW__DIRECT);
 }
 
 /* Many processes may start for the first time at once, and two that make indexes CONCURRENTLY on

@@ -268,25 +268,12 @@ typedef struct process {
     bool written;       /* the last try wrote */
 } process;
 
-static pgw_status process_read_applied(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    const pgw_status st = pgw__ask_rows(h, rows, 1);
-
-    if (st == PGW_OK) **(bool **)ctx = pgw__rows_int(rows, 0, 0) != 0;
-    return st;
-}
-
 static pgw_status process_applied(process *p, bool *applied)
 {
     const pgw__param params[] = {P_UUID(p->op->id), P_END};
-    const pgw__call call = {.sql = PGW__SQL_TABLE_APPLIED,
-                            .params = params,
-                            .read = process_read_applied,
-                            .ctx = &applied,
-                            .ctx_size = sizeof(applied)};
 
     *applied = false;
-    return pgw__pq_call(p->h, &call);
+    return pgw__ask_flag(p->h, applied, PGW__SQL_TABLE_APPLIED, params, 0);
 }
 
 static pgw_status process_try(process *p)

@@ -297,10 +297,11 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 }
 
 /* The job was gone before we heard why: a heartbeat in between has taken that for a loss. */
-static void pool_settled(pgw_worker *w, const pgw_task *t)
+static void pool_settled(pgw_worker *w, pgw_task *t)
 {
     atomic_fetch_add(&w->n.settled, 1);
     if (atomic_load(&t->signals) & PGW_LOST) atomic_fetch_sub(&w->n.lost, 1);
+    pgw__worker_drop(t);
 }
 
 static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
@@ -312,8 +313,9 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
     for (i = 0; i < n; i++) {
         pgw_task *t = tasks[i];
 
-        if (t->verdict == PGW_SETTLED) pool_settled(w, t);
-        if (t->verdict == PGW_SETTLED || w->closing) /* closing: nobody is left to report it */
+        if (t->verdict == PGW_SETTLED)
+            pool_settled(w, t);
+        else if (w->closing) /* nobody is left to report it */
             pgw__worker_drop(t);
         else
             pool_finish(w, t);

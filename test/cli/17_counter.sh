@@ -13,7 +13,7 @@ counting=$! jobs_of_ours="$jobs_of_ours $counting"
 n=0 hit=0
 while [ $hit -lt 20 ] && [ $n -lt 200 ]; do
     n=$((n + 1))
-    hit=$((hit + $(sql "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE application_name = 'pgwork' AND datname = current_database() ORDER BY random() LIMIT 1) s")))
+    hit=$((hit + $(shoot)))
     kill -0 $counting 2>/dev/null || break
 done
 yes 'sessions are ended' [ $hit -gt 0 ]

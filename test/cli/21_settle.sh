@@ -16,21 +16,23 @@ victim=$!
 jobs_of_ours="$workers $victim"
 
 waiting() { sql "SELECT ready + leased + delayed FROM pgwork.depth('payments')"; }
-n=0
-while [ "$(waiting)" -gt 1500 ] && [ $n -lt 600 ]; do n=$((n + 1)); sleep 0.1; done
+some_done() { [ "$(waiting)" -le 1500 ]; }
+until_true 60 some_done
 kill -KILL $victim
-n=0
+n=0 hit=0
 while [ "$(waiting)" != 0 ] && [ $n -lt 600 ]; do
     n=$((n + 1))
-    sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1" >/dev/null
+    hit=$((hit + $(shoot)))
     pgwork -q reap --once >/dev/null 2>&1 || :
     sleep 0.1
 done
+yes 'sessions are ended' [ $hit -gt 0 ]
 is 'all jobs are done' "$(waiting)" 0
 is 'each took effect once' "$(sql 'SELECT balance FROM account')" 2001000
 # shellcheck disable=SC2086  # several
-kill -TERM $workers
-for w in $workers; do wait "$w" || echo "$w ended with $?"; done >"$tmp/codes"
-is 'the workers end well' "$(cat "$tmp/codes")" ''
+{
+    kill -TERM $workers
+    all_well 'the workers end well' $workers
+}
 yes 'and say what they settled' grep -q '^[1-9][0-9]* settled, ' "$tmp/1"
 exit 0
