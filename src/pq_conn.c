@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "mem.h"
 #include "pq_int.h"
 #include "status.h"
 
@@ -84,48 +85,52 @@ static bool conn_parse(pgw *h, const char *dsn, PQconninfoOption **options)
     return false;
 }
 
-/* Where several hosts are given. libpq tries the next one when a host refuses, but has no clock:
- * one that accepts and says nothing would be the first of every attempt. */
-typedef struct conn_hosts {
-    pgw__buf lists[3];
-} conn_hosts;
+/* Where several hosts are given, whoever gave them: the string, a service, the environment. libpq
+ * tries the next one when a host refuses, but has no clock: one that accepts and says nothing would
+ * be the first of every attempt. */
+static const char *const conn_host_keys[PGW__HOST_LISTS] = {"host", "hostaddr", "port"};
 
-static const char *const conn_host_keys[][2] = {
-    {"host", "PGHOST"}, {"hostaddr", "PGHOSTADDR"}, {"port", "PGPORT"}};
-
-/* The list, begun behind its first n parts, if it has more; and how many it has. */
-static int conn_rotate(pgw__buf *b, const char *list, int n)
+static int conn_parts(const char *list)
 {
-    const char *start = list;
     int parts = 1;
 
     for (const char *p = list; *p != '\0'; p++) parts += *p == ',';
-    if (n == 0 || n >= parts) return parts;
-    while (n-- > 0) start = strchr(start, ',') + 1;
-    pgw__buf_text(b, start);
-    pgw__buf_text(b, ",");
-    pgw__buf_bytes(b, list, (size_t)(start - 1 - list));
     return parts;
 }
 
-static void conn_order_hosts(pgw *h, conn_hosts *hosts, const PQconninfoOption *parsed)
+/* What the connection goes by, which knows what a service file says. */
+static void conn_keep_hosts(pgw *h)
 {
-    h->hosts = 0;
-    for (size_t i = 0; i < 3; i++) {
-        const char *list = getenv(conn_host_keys[i][1]);
-        int parts;
+    PQconninfoOption *found = PQconninfo(h->conn);
 
-        pgw__buf_init(&hosts->lists[i], CONN_OPTIONS_MAX);
-        for (const PQconninfoOption *o = parsed; o != NULL && o->keyword != NULL; o++)
-            if (strcmp(o->keyword, conn_host_keys[i][0]) == 0 && o->val != NULL) list = o->val;
-        parts = list != NULL ? conn_rotate(&hosts->lists[i], list, h->silent_hosts) : 0;
-        if (parts > h->hosts) h->hosts = parts;
+    h->hosts = 0;
+    for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
+        pgw__mem_free(h->host_lists[i]);
+        h->host_lists[i] = NULL;
+        for (const PQconninfoOption *o = found; o != NULL && o->keyword != NULL; o++)
+            if (strcmp(o->keyword, conn_host_keys[i]) == 0 && o->val != NULL)
+                h->host_lists[i] = pgw__mem_dup(o->val);
+        if (h->host_lists[i] != NULL && conn_parts(h->host_lists[i]) > h->hosts)
+            h->hosts = conn_parts(h->host_lists[i]);
     }
+    PQconninfoFree(found);
+}
+
+/* The list, begun behind those who were silent; nothing where it is to stay as it is. */
+static void conn_rotate(const pgw *h, pgw__buf *b, const char *list)
+{
+    const char *start = list;
+
+    if (list == NULL || h->silent_hosts == 0 || h->silent_hosts >= conn_parts(list)) return;
+    for (int n = h->silent_hosts; n > 0; n--) start = strchr(start, ',') + 1;
+    pgw__buf_text(b, start);
+    pgw__buf_text(b, ",");
+    pgw__buf_bytes(b, list, (size_t)(start - 1 - list));
 }
 
 /* Defaults stand before the user's string, which may override them; what must hold stands after it.
  */
-static PGconn *conn_begin(pgw *h, const char *dsn, conn_hosts *hosts, const char *options)
+static PGconn *conn_begin(pgw *h, const char *dsn, pgw__buf *hosts, const char *options)
 {
     static const char *const defaults[][2] = {{"application_name", "application_name"},
                                               {"keepalives_idle", "keepalive.idle_s"},
@@ -143,10 +148,10 @@ static PGconn *conn_begin(pgw *h, const char *dsn, conn_hosts *hosts, const char
         keys[n] = "dbname";
         values[n++] = dsn;
     }
-    for (size_t i = 0; i < 3; i++) {
-        if (hosts->lists[i].len == 0 || hosts->lists[i].failed != 0) continue;
-        keys[n] = conn_host_keys[i][0];
-        values[n++] = pgw__buf_str(&hosts->lists[i]);
+    for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
+        if (hosts[i].len == 0 || hosts[i].failed != 0) continue;
+        keys[n] = conn_host_keys[i];
+        values[n++] = pgw__buf_str(&hosts[i]);
     }
     keys[n] = "client_encoding";
     values[n++] = "UTF8";
@@ -162,8 +167,7 @@ static bool conn_open(pgw *h)
 {
     const char *dsn = pgw__conf_text(h->conf, "dsn"), *users = getenv("PGOPTIONS");
     PQconninfoOption *parsed = NULL;
-    pgw__buf options;
-    conn_hosts hosts;
+    pgw__buf options, hosts[PGW__HOST_LISTS];
 
     if (dsn[0] == '\0') dsn = getenv(CONN_DSN_VARIABLE);
     if (dsn == NULL) dsn = "";
@@ -174,16 +178,20 @@ static bool conn_open(pgw *h)
     }
     pgw__buf_init(&options, CONN_OPTIONS_MAX);
     conn_make_options(h, &options, users != NULL ? users : "");
-    conn_order_hosts(h, &hosts, parsed);
+    for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
+        pgw__buf_init(&hosts[i], CONN_OPTIONS_MAX);
+        conn_rotate(h, &hosts[i], h->host_lists[i]);
+    }
     if (options.failed == 0)
-        h->conn = conn_begin(h, dsn, &hosts, h->plain ? NULL : pgw__buf_str(&options));
+        h->conn = conn_begin(h, dsn, hosts, h->plain ? NULL : pgw__buf_str(&options));
     if (h->conn == NULL) {
         pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
                        options.failed == PGW_ELIMIT ? "the connection string's options are too long"
                                                     : NULL,
                        NULL);
     }
-    for (size_t i = 0; i < 3; i++) pgw__buf_free(&hosts.lists[i]);
+    if (h->conn != NULL && h->silent_hosts == 0) conn_keep_hosts(h);
+    for (size_t i = 0; i < PGW__HOST_LISTS; i++) pgw__buf_free(&hosts[i]);
     pgw__buf_free(&options);
     PQconninfoFree(parsed);
     return h->conn != NULL;

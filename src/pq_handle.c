@@ -95,6 +95,7 @@ static void handle_free(pgw *h)
     pgw__args_free(&h->op.args);
     pgw__mem_free(h->op.owned_text);
     for (int i = 0; i < (int)PGW__SQL_COUNT; i++) pgw__mem_free(h->texts[i]);
+    for (int i = 0; i < PGW__HOST_LISTS; i++) pgw__mem_free(h->host_lists[i]);
     pgw_conf_free(h->conf);
     pgw__mem_free(h);
 }

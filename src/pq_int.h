@@ -88,6 +88,8 @@ typedef struct pgw__op {
     pgw__fault fault;
 } pgw__op;
 
+#define PGW__HOST_LISTS 3 /* host, hostaddr, port */
+
 struct pgw {
     PGconn *conn; /* NULL: not connected */
     pgw_conf *conf;
@@ -107,6 +109,7 @@ struct pgw {
     int64_t timeout_ms; /* 0: call.timeout_ms */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
+    char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
     int hosts,
         silent_hosts; /* how many of them let an attempt run out: the next one begins behind */
     int64_t server_time;

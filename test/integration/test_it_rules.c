@@ -354,21 +354,49 @@ void test_R12_durability_does_not_hang_on_the_role(void)
     pgtemp_exec(sql);
 }
 
-/* libpq alone would begin each attempt with it. */
-void test_R13_a_host_that_says_nothing_is_passed_over(void)
+/* A host that accepts and says nothing. libpq alone would begin each attempt with it. */
+static int silent_host(int *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(at);
-    char dsn[600];
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     TEST_ASSERT_EQUAL_INT(0, bind(fd, (struct sockaddr *)&at, size));
     TEST_ASSERT_EQUAL_INT(0, listen(fd, 5));
     TEST_ASSERT_EQUAL_INT(0, getsockname(fd, (struct sockaddr *)&at, &size));
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+void test_R13_a_host_that_says_nothing_is_passed_over(void)
+{
+    char dsn[600];
+    int port, fd = silent_host(&port);
+
     snprintf(dsn, sizeof(dsn), "%s host=127.0.0.1,%s port=%d,%s", pgtemp_dsn(), getenv("PGHOST"),
-             ntohs(at.sin_port), getenv("PGPORT"));
+             port, getenv("PGPORT"));
     TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
     TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
+    close(fd);
+}
+
+/* The library has no word of these hosts but from libpq. */
+void test_R13_a_silent_host_of_a_service_is_passed_over_too(void)
+{
+    char file[] = "/tmp/pgw_service.XXXXXX", dsn[200];
+    int port, fd = silent_host(&port), services = mkstemp(file);
+
+    TEST_ASSERT_TRUE(services >= 0);
+    dprintf(services, "[pgw]\nhost=127.0.0.1,%s\nport=%d,%s\n", getenv("PGHOST"), port,
+            getenv("PGPORT"));
+    close(services);
+    setenv("PGSERVICEFILE", file, 1);
+    snprintf(dsn, sizeof(dsn), "service=pgw dbname='%s'",
+             pgtemp_value("SELECT current_database()"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
+    TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
+    unsetenv("PGSERVICEFILE");
+    unlink(file);
     close(fd);
 }
 
