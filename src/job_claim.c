@@ -86,7 +86,10 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
         const pgw_status st =
             pgw__job_verdict(h, in->verdicts, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
 
-        if (st == PGW_EPROTO) return st;
+        if (st == PGW_EPROTO) {
+            pgw__job_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            return st;
+        }
     }
     return claim_read_jobs(h, in, rows, row);
 }

@@ -903,6 +903,31 @@ void test_complete_and_claim(void)
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
 }
 
+/* The answer comes when both are committed. */
+void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
+{
+    static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
+    static const fake_cell nonsense[] = {REFUSED_ROW(1, "?")};
+    const pgw_ref refs[] = {ref(10), ref(11)};
+    const pgw_claim_opts o = claim_opts();
+    pgw_status verdicts[2];
+    pgw_batch *batch;
+
+    FAKE_ROWS(answer, 20);
+    oom_begin();
+    oom_fail(2); /* after the columns of what is sent */
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    oom_end();
+    TEST_ASSERT_NULL(batch);
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
+
+    FAKE_ROWS(nonsense, 20);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
+}
+
 void test_what_complete_and_claim_refuses(void)
 {
     const pgw_ref refs[] = {ref(10)};
