@@ -254,8 +254,10 @@ PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, v
  *     pgw_stop_free(end);
  */
 
-/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned).
- * PGW_ENOMEM: no memory, or no descriptors left. */
+/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned). Made
+ * by each process for itself: after fork() the descriptor is one for all, the count is not, and who
+ * is not the one that was notified finds nothing to heed, and no sleep. PGW_ENOMEM: no memory, or
+ * no descriptors left. */
 PGW_API pgw_status pgw_stop_new(pgw_stop **stop);
 /** Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
  * Any thread, any signal handler; keeps errno. */
