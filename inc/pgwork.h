@@ -996,10 +996,11 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * Works until @p stop is notified (or, with `worker.drain` on, until nothing is left; or after
  * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an
  * attempt, waits for the running ones (their leases go on), returns PGW_OK. Second: raises
- * PGW_STOPPING, reports each result at once and waits for the handlers at most `worker.stop_ms`;
- * what still runs then is not released (its lease will expire), and PGW_ETIMEDOUT says that
- * handlers are still in the program's code: their threads end when they return, and until then what
- * `arg` points to must stay.
+ * PGW_STOPPING, reports each result at once and waits for the handlers at most `worker.stop_ms`,
+ * and some seconds more for a server that is slow to take what they said; what still runs then is
+ * not released (its lease will expire), and PGW_ETIMEDOUT says that handlers are still in the
+ * program's code: their threads end when they return, and until then what `arg` points to must
+ * stay.
  *
  * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_LOST before
  * anybody else can have its job, by the monotonic clock, even when the whole process was frozen, or

@@ -14,9 +14,8 @@
 #include "pq.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX    64
-#define WORKER_ROOM          "worker"
-#define WORKER_LEAST_CALL_MS 1000
+#define WORKER_QUEUES_MAX 64
+#define WORKER_ROOM       "worker"
 
 /* ---- birth and death ---- */
 
@@ -224,21 +223,23 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 
 /* ---- trouble ---- */
 
-/* What a failed call means for the loop: wait before the next one, or give up. */
+/* What a failed call means for the loop: wait before the next one, or give up. Who has given up
+ * still has handlers to wait for, and their results to tell, and so calls again as well. */
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
     int64_t pause;
 
     if (st == PGW_ECANCELED) return; /* the loop sees the stop by itself */
     snprintf(w->error, sizeof(w->error), "%s", story);
-    if (pgw__status_is_hopeless(st)) {
-        PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
-        if (w->fatal == PGW_OK) w->fatal = st;
-        return;
-    }
-    w->down = st == PGW_ECONN || st == PGW_EUNKNOWN;
     pause = pgw__backoff_next_ms(&w->trouble);
     w->call_at = pgw__clock_ms() + pause;
+    if (!pgw__status_is_hopeless(st)) {
+        w->down = st == PGW_ECONN || st == PGW_EUNKNOWN;
+    } else if (w->fatal == PGW_OK) {
+        w->fatal = st;
+        PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
+        return;
+    }
     PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s; next try in %lld ms", story, (long long)pause);
 }
 
@@ -396,10 +397,9 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     }
 }
 
-/* While the worker is to end, no call takes much longer than there is time. */
-static void worker_limit_calls(pgw_worker *w, int64_t ms)
+void pgw__worker_limit_calls(pgw_worker *w, int64_t ms)
 {
-    if (ms < WORKER_LEAST_CALL_MS) ms = WORKER_LEAST_CALL_MS;
+    if (ms < PGW__WORKER_LEAST_CALL_MS) ms = PGW__WORKER_LEAST_CALL_MS;
     pgw_set_timeout(w->h, ms < w->call_ms ? ms : w->call_ms);
 }
 
@@ -416,7 +416,6 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     pgw__claim claim = {PGW_CLAIM_OPTS_INIT, NULL, 0, false};
     pgw_status st = PGW_OK;
 
-    if (w->stops > 1) worker_limit_calls(w, w->end_at - pgw__clock_ms());
     claim.opts.queues = (const char *const *)w->queues;
     claim.opts.queues_count = w->queues_count;
     claim.opts.max = plan->claim;
@@ -433,6 +432,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     }
     worker_well(w);
     if (!claim.done) return;
+    w->claims_fail = false;
     atomic_fetch_add(&w->n.claims, 1);
     worker_tell_ready(w);
     if (st == PGW_EMPTY)
@@ -488,7 +488,7 @@ static void worker_heed_stop(pgw_worker *w)
         pgw__pq_heed_stop(w->h);
     else
         pgw_set_stop(w->h, NULL);
-    worker_limit_calls(w, w->stop_ms);
+    pgw__worker_limit_calls(w, w->stop_ms);
     if (stops < 2) return;
     w->end_at = pgw__clock_ms() + w->stop_ms;
     atomic_store(&w->stopping, 2);
@@ -534,7 +534,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 
 static void worker_reconnect(pgw_worker *w)
 {
-    const int64_t most_ms = w->stops > 1 ? WORKER_LEAST_CALL_MS : w->connect_ms;
+    const int64_t most_ms = w->stops > 1 ? PGW__WORKER_LEAST_CALL_MS : w->connect_ms;
     const pgw_status st = pgw__pq_connect(w->h, most_ms < w->connect_ms ? most_ms : w->connect_ms);
 
     if (st < 0)
@@ -622,7 +622,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->stops = 0;
     w->fatal = PGW_OK;
     w->error[0] = '\0';
-    w->down = w->signed_up = w->fell_short = w->found_none = false;
+    w->down = w->signed_up = w->fell_short = w->found_none = w->claims_fail = false;
     w->deaf = !w->notify;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = false;

@@ -129,7 +129,9 @@ struct pgw_worker {
     bool deaf;      /* it cannot be notified */
     bool signed_up; /* the sleeping sign is out */
     bool fell_short, found_none;       /* of the last claim; as in the view */
+    bool claims_fail;                  /* the last one did, with results in the same call */
     int64_t claim_at, call_at, end_at; /* as in the view */
+    int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
     bool told_ready;                   /* in this run */
@@ -177,7 +179,10 @@ struct pgw_worker {
 };
 
 /* ---- worker.c ---- */
+#define PGW__WORKER_LEAST_CALL_MS 1000 /* however late it is */
 void pgw__worker_destroy(pgw_worker *w);
+/* While the worker is to end, no call takes much longer than there is time. */
+void pgw__worker_limit_calls(pgw_worker *w, int64_t ms);
 
 /* ---- worker_pool.c ---- */
 /* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a

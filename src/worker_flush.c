@@ -91,6 +91,19 @@ size_t pgw__worker_group(pgw_task *const *tasks, size_t n)
 
 /* ---- sending ---- */
 
+/* While the worker is to end, all that it still has to tell shares the time that is left. */
+static pgw_status flush_hurry(pgw_worker *w)
+{
+    int64_t left_ms;
+
+    if (w->stops < 2) return PGW_OK;
+    left_ms = w->flush_until - pgw__clock_ms();
+    if (left_ms <= 0)
+        return pgw__pq_fail(w->h, PGW_ETIMEDOUT, "no time was left for results", NULL);
+    pgw__worker_limit_calls(w, left_ms);
+    return PGW_OK;
+}
+
 static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 {
     const pgw_task *t = w->out[from];
@@ -99,7 +112,9 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
     pgw_status *verdicts = w->verdicts + from;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
     int64_t delay_ms = t->delay_ms;
+    const pgw_status st = flush_hurry(w);
 
+    if (st != PGW_OK) return st;
     switch (t->verdict) {
     case PGW_DONE:
         return pgw_complete(w->h, verdicts, queue, refs,
@@ -159,7 +174,7 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
     PGW__LOG(&w->log, PGW_ERROR, "worker", "result of job %lld refused: %s", (long long)t->ref.id,
              pgw_error_message(w->h));
     snprintf(error, sizeof(error), "the result was refused: %.300s", pgw_error_message(w->h));
-    if (t->verdict == PGW_DONE) t->verdict = PGW_RETRY;
+    if (t->verdict != PGW_DEAD) t->verdict = PGW_RETRY;
     t->delay_ms = -1;
     pgw__mem_free(t->error);
     t->error = pgw__mem_dup(error);
@@ -271,13 +286,14 @@ static size_t flush_take(pgw_worker *w, bool all)
     return n;
 }
 
-/* How many plain completions at the front can travel with the claim. One that has been refused
- * before goes on its own way: it would hold the claim up. */
+/* How many plain completions at the front can travel with the claim: they share its transaction.
+ * One that has been refused before goes on its own way, for it would hold the claim up; and all do
+ * while claims fail, which would hold them up. */
 static size_t flush_plain(const pgw_worker *w, size_t n)
 {
     size_t plain, i;
 
-    if (n == 0 || w->queues_count != 1 || w->out[0]->verdict != PGW_DONE ||
+    if (n == 0 || w->claims_fail || w->queues_count != 1 || w->out[0]->verdict != PGW_DONE ||
         w->out[0]->output != NULL)
         return 0;
     plain = pgw__worker_group(w->out, n);
@@ -291,9 +307,11 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
     const size_t n = flush_take(w, all);
     const size_t plain = claim != NULL ? flush_plain(w, n) : 0;
     pgw_status st = PGW_OK, first = PGW_OK;
+    const int64_t least = pgw__clock_ms() + PGW__WORKER_LEAST_CALL_MS;
     size_t i, size;
     pgw__story story;
 
+    w->flush_until = w->end_at > least ? w->end_at : least;
     for (i = plain; i < n; i += size) {
         size = pgw__worker_group(w->out + i, n - i);
         if (pgw__worker_goes_on(st))
@@ -309,7 +327,8 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         claim->sent_us = pgw__clock_us();
         st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, plain, &claim->batch, &claim->opts);
         claim->done = st >= 0;
-        if (st < 0) flush_decided(w, st, 0, plain);
+        w->claims_fail = st < 0;
+        if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) flush_decided(w, st, 0, plain);
     } else {
         flush_fill(w, 0, plain, PGW_ECONN);
     }

@@ -823,6 +823,41 @@ void test_a_report_that_always_fails_holds_nobody_up(void)
     TEST_ASSERT_EQUAL_STRING("delayed", state_of(id));
 }
 
+static pgw_verdict when_told(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    await(&seen, 1);
+    return PGW_DONE;
+}
+
+/* As with a full disk: a claim has to write more than a completion, and undoes it when they go
+ * together. */
+void test_what_is_done_is_told_though_claims_fail(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    enqueue(100);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "50"); /* so many take a pack */
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "20");
+    w = start(when_told, &thread);
+    await(&called, 1);
+    pgtemp_exec("CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
+                "EXCEPTION ''no space left'' USING ERRCODE = ''53100''; END';"
+                "CREATE TRIGGER full_disk BEFORE INSERT ON pgwork.pack FOR EACH ROW EXECUTE "
+                "FUNCTION full_disk()");
+    atomic_store(&seen, 1);
+    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 50; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(50, jobs_in("done"));
+    pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
+    TEST_ASSERT_EQUAL_INT64(100, finish(w, thread, PGW_OK).completed);
+    all_done_once(100);
+}
+
 void test_a_cancel_reaches_a_running_handler(void)
 {
     const int64_t id = only_job();

@@ -63,7 +63,7 @@ static struct {
     } fails[FAKE_VERBS];
     char poison[128];
     bool read_only;
-    int64_t late_ms;
+    int64_t late_ms, slow_ms;
     atomic_bool hangs;
     void (*on_complete)(void);
     _Atomic int64_t frozen_us;
@@ -90,7 +90,7 @@ void fake_reset(void)
     srv.first_ready = 1;
     srv.poison[0] = '\0';
     srv.read_only = false;
-    srv.late_ms = 0;
+    srv.late_ms = srv.slow_ms = 0;
     atomic_store(&srv.hangs, false);
     srv.on_complete = NULL;
     atomic_store(&srv.frozen_us, 0);
@@ -141,6 +141,11 @@ void fake_hangs(bool hangs)
 void fake_claims_late(int64_t ms)
 {
     srv.late_ms = ms;
+}
+
+void fake_finishes_late(int64_t ms)
+{
+    srv.slow_ms = ms;
 }
 
 void fake_turns_read_only(void)
@@ -278,7 +283,9 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     size_t i;
 
     if (verb == FAKE_COMPLETE && srv.on_complete != NULL) srv.on_complete();
+    fake_freezes_for(srv.slow_ms);
     pthread_mutex_lock(&srv.lock);
+    for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
     st = fake_enter(h, verb, &after);
     for (i = 0; st == PGW_AGAIN && outputs != NULL && i < n; i++)
         if (outputs[i] != NULL && srv.poison[0] != '\0' && strcmp(outputs[i], srv.poison) == 0)
@@ -305,6 +312,7 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
             if (srv.open[srv.jobs[refs[i].id].claim] > 0) break;
         srv.parts += i < n;
         if (after != PGW_OK) st = after;
+        for (i = 0; i < n && after != PGW_OK; i++) verdicts[i] = PGW_EUNKNOWN;
     }
     pthread_mutex_unlock(&srv.lock);
     return st;
@@ -471,14 +479,24 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
                                   pgw_batch **batch, const pgw_claim_opts *o)
 {
-    pgw_status st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, n);
+    pgw_status after = PGW_OK, st = PGW_AGAIN;
+    size_t i;
 
     *batch = NULL;
+    for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
+    pthread_mutex_lock(&srv.lock);
+    if (srv.fails[FAKE_CLAIM].times > 0) st = fake_enter(h, FAKE_CLAIM, &after);
+    pthread_mutex_unlock(&srv.lock);
+    if (st != PGW_AGAIN) return st; /* one transaction: nothing is finished either */
+    st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, n);
     if (st < 0 && st != PGW_ELEASE) return st;
     pthread_mutex_lock(&srv.lock);
     st = fake_claim(o, batch);
     pthread_mutex_unlock(&srv.lock);
-    return st;
+    if (after == PGW_OK) return st;
+    pgw_batch_free(*batch); /* it came, and there was no room for it here */
+    *batch = NULL;
+    return fake_say(h, after, "the test wants it so", "");
 }
 
 /* ---- jobs ---- */
@@ -579,6 +597,11 @@ void pgw__pq_keep_story(const pgw *h, pgw__story *story)
     story->fault.status = h->status;
     snprintf(story->fault.message, sizeof(story->fault.message), "%s", h->message);
     snprintf(story->fault.sqlstate, sizeof(story->fault.sqlstate), "%s", h->sqlstate);
+}
+pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint)
+{
+    (void)hint;
+    return fake_say(h, st, message, "");
 }
 pgw_status pgw__pq_tell(pgw *h, const pgw__story *story)
 {

@@ -41,6 +41,7 @@ void fake_hangs(bool hangs);             /* no extend is answered meanwhile */
 void fake_cancels(int64_t id);           /* the next extend says so */
 void fake_claims_late(
     int64_t ms); /* each claim waits so long at the server, by a clock that jumps */
+void fake_finishes_late(int64_t ms); /* each finishing verb takes so long, by the same clock */
 void fake_refuses_output(const char *output);
 void fake_freezes_for(int64_t ms); /* the clock jumps, as after SIGSTOP */
 

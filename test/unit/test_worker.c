@@ -427,6 +427,23 @@ void test_groups_are_by_queue_verb_and_arguments(void)
     pgw_close(h);
 }
 
+static pgw_verdict snooze(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    return PGW_SNOOZE;
+}
+
+void test_a_refused_snooze_is_told_as_a_failure(void)
+{
+    fake_jobs("q", 1, 60000);
+    fake_fails(FAKE_SNOOZE, PGW_EDB, 1000, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, snooze, NULL));
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1));
+    TEST_ASSERT_NOT_NULL(strstr(fake_error_of(1), "the test wants it so"));
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+    TEST_ASSERT_EQUAL_INT64(0, stats.snoozed + stats.refused + stats.lost);
+}
+
 /* ---- trouble with the server ---- */
 
 void test_a_lost_answer_is_asked_for_again(void)
@@ -455,6 +472,86 @@ void test_a_deadlock_or_a_timeout_is_tried_again(void)
     fake_fails(FAKE_COMPLETE, PGW_ETIMEDOUT, 2, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     all_done_once(100);
+}
+
+static pgw_verdict no_claim_goes_well(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    if (atomic_fetch_add(&called, 1) == 0) fake_fails(FAKE_CLAIM, PGW_ERETRY, 50, 0);
+    return PGW_DONE;
+}
+
+static void note_claims(void)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_CLAIM));
+}
+
+/* A claim needs room on the server's disk, a completion makes some. */
+void test_what_is_done_is_told_though_claims_fail(void)
+{
+    fake_jobs("q", 10, 60000);
+    fake_on_complete(note_claims);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, no_claim_goes_well, NULL));
+    all_done_once(10);
+    TEST_ASSERT_EQUAL_INT(2, atomic_load(&seen)); /* the first one, and one that failed */
+}
+
+static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    if (atomic_fetch_add(&called, 1) == 0) fake_fails(FAKE_CLAIM, PGW_ENOMEM, 1, 1);
+    return PGW_DONE;
+}
+
+void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(void)
+{
+    fake_jobs("q", 20, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_ENOMEM, run(one, 1, no_room_for_the_next_claim, NULL));
+    TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_LEASED));
+    TEST_ASSERT_EQUAL_INT64(10, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+}
+
+static atomic_int given_up, next_tries;
+
+static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
+    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
+}
+
+/* Its handlers may run for hours yet. */
+void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
+{
+    pthread_t thread;
+    void *st;
+
+    atomic_store(&given_up, 0);
+    atomic_store(&next_tries, 0);
+    fake_jobs("q", 1, 60000);
+    set("worker.drain", "off");
+    set("worker.prefetch", "2");
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 1);
+    fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
+    fake_fails(FAKE_CLAIM, PGW_ECONN, 1, 0);
+    await(&next_tries, 5);
+    atomic_store(&phase, 1);
+    pthread_join(thread, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&given_up));
+    TEST_ASSERT_EQUAL_INT(5, atomic_load(&next_tries)); /* the lost claim, and all but the first */
+    TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
 }
 
 void test_what_no_repetition_cures_ends_the_run(void)
@@ -902,6 +999,49 @@ void test_what_was_not_started_goes_back_though_there_is_no_time_left(void)
     TEST_ASSERT_EQUAL_INT(0, fake_attempt_of(2)); /* not charged */
     atomic_store(&phase, 1);
     await_running(0);
+}
+
+static void all_fail_apart(pgw_task *const *tasks, size_t n, void *arg)
+{
+    char error[32];
+    size_t i;
+
+    (void)arg;
+    for (i = 0; i < n; i++) {
+        snprintf(error, sizeof(error), "error %zu", i);
+        pgw_task_set_error(tasks[i], error);
+        pgw_task_set_verdict(tasks[i], PGW_RETRY);
+    }
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+}
+
+static void stop_with_twenty_results(int64_t ms_each)
+{
+    fake_jobs("q", 20, 60000);
+    fake_finishes_late(ms_each);
+    set("reconnect.base_ms", "60000");
+    set("reconnect.cap_ms", "60000");
+    set("worker.stop_ms", "0");
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "20");
+    set("worker.batch", "20");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, NULL, all_fail_apart));
+}
+
+void test_after_the_second_stop_there_is_a_second_for_all_results_not_for_each(void)
+{
+    stop_with_twenty_results(1500);
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_FAIL));
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+    TEST_ASSERT_EQUAL_INT64(19, stats.lost);
+}
+
+void test_after_the_second_stop_a_server_that_answers_is_told_everything(void)
+{
+    stop_with_twenty_results(0);
+    TEST_ASSERT_EQUAL_INT(20, fake_calls(FAKE_FAIL));
+    TEST_ASSERT_EQUAL_INT64(20, stats.failed);
 }
 
 /* The same, and no server to tell: a leak checker tells if anything is left. */
