@@ -196,7 +196,8 @@ int child_run(child *c)
     size_t fed = 0;
     int64_t kill_at = 0;
     int nap = 1;
-    c->status = c->signaled = 0;
+    pid_t ended;
+    c->status = c->unknown = c->signaled = 0;
     c->output = c->keep ? cli_alloc(1) : NULL;
     c->output_size = 0;
     c->truncated = false;
@@ -204,7 +205,7 @@ int child_run(child *c)
     int failed = child_start(c, &p, &pid);
     if (failed) return failed;
     child_feed(c, &p.in[1], &fed);
-    while (waitpid(pid, &c->status, WNOHANG) == 0) {
+    while ((ended = waitpid(pid, &c->status, WNOHANG)) == 0) {
         struct pollfd fds[] = {{.fd = p.err[0], .events = POLLIN},
                                {.fd = p.out[0], .events = POLLIN},
                                {.fd = p.in[1], .events = POLLOUT},
@@ -220,6 +221,7 @@ int child_run(child *c)
         if (!kill_at) c->signaled = c->signals(c->arg);
         if (c->signaled) child_end(c, pid, &kill_at);
     }
+    if (ended < 0) c->unknown = errno;
     /* the last words; whoever still holds the other ends is not waited for */
     child_read_output(c, &p.out[0]);
     child_read_error(c, &p.err[0]);

@@ -24,6 +24,7 @@ typedef struct child {
     int64_t grace_ms; /* between TERM and KILL */
     /* filled by child_run() */
     int status;   /* as of waitpid() */
+    int unknown;  /* errno of waitpid(): how it ended nobody knows */
     int signaled; /* what signals() said; 0: the child ended by itself */
     char *output; /* caller frees; NULL unless keep */
     size_t output_size;

@@ -130,6 +130,10 @@ static void work_keep(const work *w, pgw_task *task, const child *ch)
 static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
 {
     char what[64];
+    if (ch->unknown) {
+        snprintf(what, sizeof what, "how it ended is not known (errno %d)", ch->unknown);
+        return work_failed(w, task, PGW_RETRY, what, ch->error);
+    }
     if (WIFSIGNALED(ch->status)) {
         snprintf(what, sizeof what, "killed by signal %d", WTERMSIG(ch->status));
         return work_failed(w, task, PGW_RETRY, what, ch->error);

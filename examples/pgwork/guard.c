@@ -46,6 +46,10 @@ int guard_run(guard *g)
         return cli_fail(CLI_LOST, "somebody else may hold it by now",
                         "the %s was lost: %s was ended", g->what, g->command[0]);
     }
+    if (ch.unknown) {
+        return cli_fail(CLI_OTHER, NULL, "how %s ended is not known: %s", g->command[0],
+                        strerror(ch.unknown));
+    }
     return WIFEXITED(ch.status) ? WEXITSTATUS(ch.status) : 128 + WTERMSIG(ch.status);
 }
 

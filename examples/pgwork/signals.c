@@ -51,6 +51,8 @@ int signals_install(cli *c)
     signals_set(SIGINT, signals_handle);
     /* what cannot be written is an error of that write, not the end of the program */
     signals_set(SIGPIPE, SIG_IGN);
+    /* who ignores it, as the one who started us may have, is not told how a command ended */
+    signals_set(SIGCHLD, SIG_DFL);
     return CLI_DONE;
 }
 

@@ -58,6 +58,10 @@ fresh f --max-attempts 1
 pgwork enqueue f x >/dev/null
 code 'a command that is killed' 0 pgwork work f --drain -- sh -c 'kill -SEGV $$'
 is 'has failed' "$(state f) $(error f)" 'dead 1 killed by signal 11'
+fresh f2
+pgwork enqueue f2 x >/dev/null
+code 'a command that fails, where SIGCHLD was ignored' 1 env --ignore-signal=CHLD pgwork work f2 --once -- sh -c 'exit 3'
+is 'has failed, too' "$(state f2) $(error f2)" 'delayed 1 exit 3'
 fresh g
 pgwork enqueue g -J '{"a": 1}' '[1]' >/dev/null
 code 'a member that is not there' 0 pgwork work g --drain -- echo '{file}'

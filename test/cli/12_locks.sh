@@ -16,6 +16,7 @@ out_of() { [ "$(pgwork --json sem list | sed -n "s/.*\"semaphore\":\"$1\".*\"tak
 
 code 'the exit code is the command'"'"'s' 7 pgwork lock a -- sh -c 'exit 7'
 code 'a signal is 128 and its number' 143 pgwork lock a -- sh -c 'kill -TERM $$'
+code 'the exit code, where SIGCHLD was ignored' 5 env --ignore-signal=CHLD pgwork lock a -- sh -c 'exit 5'
 is 'stdin and stdout are ours' "$(echo hello | pgwork lock a -- cat)" hello
 is 'the lock and its fence are in the environment' "$(pgwork lock a -- sh -c 'test "$PGWORK_FENCE" -gt 1 && echo "$PGWORK_LOCK"')" a
 one=$(pgwork lock a -- printenv PGWORK_FENCE)
