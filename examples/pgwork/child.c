@@ -11,12 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "text.h"
+
+/* Bytes that are read before somebody asks whether to go on: a flood has no end of its own. */
+#define CHILD_TURN 65536
 
 /* Our ends of the pipes, the child's ends beside them. */
 typedef struct pipes {
@@ -122,13 +126,21 @@ static void child_feed(const child *c, int *fd, size_t *fed)
     pipes_close(fd);
 }
 
-static void child_read_output(child *c, int *fd)
+/* Reads at most so much: n > 0, it is in @p bytes; else there is no more now. */
+static ssize_t child_read(int *fd, char *bytes, size_t size, size_t *most)
+{
+    if (*fd < 0 || *most == 0) return 0;
+    ssize_t n = read(*fd, bytes, *most < size ? *most : size);
+    if (n > 0) *most -= (size_t)n;
+    if (n <= 0 && !child_later(n)) pipes_close(fd);
+    return n;
+}
+
+static void child_read_output(child *c, int *fd, size_t most)
 {
     char bytes[8192];
     ssize_t n;
-    while (*fd >= 0 && (n = read(*fd, bytes, sizeof bytes)) != 0) {
-        if (child_later(n)) return;
-        if (n < 0) break;
+    while ((n = child_read(fd, bytes, sizeof bytes, &most)) > 0) {
         size_t room = c->keep - c->output_size;
         size_t take = (size_t)n < room ? (size_t)n : room;
         c->output = cli_realloc(c->output, c->output_size + take + 1);
@@ -136,17 +148,14 @@ static void child_read_output(child *c, int *fd)
         c->output_size += take;
         c->truncated = c->truncated || take < (size_t)n;
     }
-    pipes_close(fd);
 }
 
 /* It goes on to our own stderr, and its end is kept. */
-static void child_read_error(child *c, int *fd)
+static void child_read_error(child *c, int *fd, size_t most)
 {
     char bytes[8192];
     ssize_t n;
-    while (*fd >= 0 && (n = read(*fd, bytes, sizeof bytes)) != 0) {
-        if (child_later(n)) return;
-        if (n < 0) break;
+    while ((n = child_read(fd, bytes, sizeof bytes, &most)) > 0) {
         size_t got = (size_t)n, kept = strlen(c->error);
         for (size_t i = 0; i < got; i++) {
             if (bytes[i] == '\0') bytes[i] = ' ';
@@ -162,7 +171,13 @@ static void child_read_error(child *c, int *fd)
         memcpy(c->error + kept, from, got);
         c->error[kept + got] = '\0';
     }
-    pipes_close(fd);
+}
+
+/* What is in the pipe now. */
+static size_t child_left(int fd)
+{
+    int n;
+    return ioctl(fd, FIONREAD, &n) == 0 && n >= 0 ? (size_t)n : CHILD_TURN;
 }
 
 /* Cut in the middle of a character, or never UTF-8 at all: it has to be. */
@@ -215,16 +230,16 @@ int child_run(child *c)
         int wait_ms = 100;
         if (p.err[0] < 0) wait_ms = nap, nap = nap < 50 ? nap * 2 : 50;
         poll(fds, 4, wait_ms);
-        if (fds[0].revents) child_read_error(c, &p.err[0]);
-        if (fds[1].revents) child_read_output(c, &p.out[0]);
+        if (fds[0].revents) child_read_error(c, &p.err[0], CHILD_TURN);
+        if (fds[1].revents) child_read_output(c, &p.out[0], CHILD_TURN);
         if (fds[2].revents) child_feed(c, &p.in[1], &fed);
         if (!kill_at) c->signaled = c->signals(c->arg);
         if (c->signaled) child_end(c, pid, &kill_at);
     }
     if (ended < 0) c->unknown = errno;
-    /* the last words; whoever still holds the other ends is not waited for */
-    child_read_output(c, &p.out[0]);
-    child_read_error(c, &p.err[0]);
+    /* the last words; whoever still holds the other ends is not waited for, nor heard out */
+    child_read_output(c, &p.out[0], child_left(p.out[0]));
+    child_read_error(c, &p.err[0], child_left(p.err[0]));
     pipes_close_all(&p);
     child_mend_error(c);
     if (c->signaled && child_has_group(c)) kill(-pid, SIGKILL); /* what is left of the family */

@@ -74,6 +74,17 @@ fresh i
 pgwork enqueue i x >/dev/null
 yes 'a grandchild that stays' sh -c 'timeout 20 pgwork -q work i --drain -- sh -c "sleep 30 & exit 0"'
 is 'is not waited for' "$(state i)" 'done 1'
+# flood QUEUE ARG...: work, whose stderr is read more slowly than a flood comes; says how it ended
+flood() {
+    { timeout -k 1 20 pgwork work "$@" 2>&1; echo $? >"$tmp/code"; } | while read -r _; do :; done
+    cat "$tmp/code"
+}
+fresh i2
+pgwork enqueue i2 x >/dev/null
+is 'a flood on stderr does not keep --timeout from it' "$(flood i2 --once --timeout 1s --grace 1s -- sh -c 'exec yes >&2') $(state i2) $(error i2 | tail -n 1)" '1 delayed 1 took too long, the command was ended'
+fresh i3
+pgwork enqueue i3 x >/dev/null
+is 'nor does that of a grandchild keep anybody' "$(flood i3 --once -- sh -c 'yes >&2 & exit 0') $(state i3)" '0 done 1'
 
 fresh j
 seq 1 200 | pgwork -q enqueue j
