@@ -11,6 +11,7 @@ WITH pin AS (
       FROM pg_stat_activity a
      WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
        AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = a.pid) -- its snapshot holds nothing back; that of VACUUM FULL does, which is not in there
     UNION ALL
     SELECT format('prepared transaction %L of %s is left since %s', p.gid, p.owner, date_trunc('second', clock_timestamp() - p.prepared)),
            CASE WHEN p.prepared < clock_timestamp() - interval '1 min' THEN 2 ELSE 1 END,

@@ -4,6 +4,8 @@
 #include "pgtemp.h"
 #include "itpgw.h"
 
+#include <time.h>
+
 enum { PACKED = 33 }; /* so many claimed together go into a pack */
 
 static pgw *h;
@@ -228,30 +230,73 @@ void test_roles_that_lost_a_grant_and_functions_open_to_all(void)
     ASSERT_HAS("good roles: ", visit(h)->text);
 }
 
+/* All that is bad for vacuum, in one line. A transaction cannot be made old, so the statement is
+ * asked for younger ones. */
+static const char *pins(void)
+{
+    char sql[8000];
+    const char *text = pgw__sql_text(PGW__SQL_DOCTOR_HORIZON),
+               *at = strstr(text, "interval '10 min'"), *found;
+
+    TEST_ASSERT_NOT_NULL(at);
+    snprintf(sql, sizeof(sql),
+             "SELECT string_agg(finding || ' | ' || advice, ' ') FROM (%.*sinterval '0 s'%s) x "
+             "(grade, check_name, finding, advice) WHERE grade = 2",
+             (int)(at - text), text, at + strlen("interval '10 min'"));
+    found = pgtemp_value(sql);
+    return found != NULL ? found : "";
+}
+
+static const char *end_of(PGconn *conn)
+{
+    static char word[64];
+
+    snprintf(word, sizeof(word), "pg_terminate_backend(%d)", PQbackendPID(conn));
+    return word;
+}
+
 void test_who_holds_vacuum_back(void)
 {
-    char word[64];
     PGconn *conn = pgtemp_connect();
 
-    /* a transaction cannot be made old, so the statement is asked for younger ones */
     PQclear(PQexec(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
     PQclear(PQexec(conn, "SELECT 1"));
-    {
-        char sql[8000];
-        const char *text = pgw__sql_text(PGW__SQL_DOCTOR_HORIZON),
-                   *at = strstr(text, "interval '10 min'");
-
-        TEST_ASSERT_NOT_NULL(at);
-        snprintf(sql, sizeof(sql),
-                 "SELECT finding || ' | ' || advice FROM (%.*sinterval '0 s'%s) x (grade, "
-                 "check_name, finding, advice) WHERE grade = 2",
-                 (int)(at - text), text, at + strlen("interval '10 min'"));
-        snprintf(word, sizeof(word), "pg_terminate_backend(%d)", PQbackendPID(conn));
-        ASSERT_HAS(word, pgtemp_value(sql));
-    }
+    ASSERT_HAS(end_of(conn), pins());
     ASSERT_HAS("good vacuum horizon: ", visit(h)->text);
     PQclear(PQexec(conn, "ROLLBACK"));
     PQfinish(conn);
+}
+
+/* It reads for minutes where it is to be gentle, and has a snapshot, but none that others heed. */
+void test_a_vacuum_at_work_holds_no_other_back(void)
+{
+    enum { PATIENCE_MS = 10000, LOOK_MS = 10 };
+    char sql[100], error[256];
+    PGconn *conn = pgtemp_connect(), *idle = pgtemp_connect();
+    PGcancel *cancel = PQgetCancel(conn);
+    const char *found;
+    int left;
+
+    pgtemp_exec("CREATE TABLE wide (n) WITH (autovacuum_enabled = off) AS"
+                " SELECT repeat('x', 900) FROM generate_series(1, 4000)");
+    PQclear(PQexec(conn, "SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1"));
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(conn, "VACUUM wide"));
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pg_stat_progress_vacuum WHERE pid = %d",
+             PQbackendPID(conn));
+    for (left = PATIENCE_MS; left > 0 && pgtemp_number(sql) == 0; left -= LOOK_MS)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    TEST_ASSERT_GREATER_THAN_INT(0, left);
+    PQclear(PQexec(idle, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
+    PQclear(PQexec(idle, "SELECT 1"));
+    found = pins();
+    TEST_ASSERT_EQUAL_INT(1, pgtemp_number(sql)); /* still */
+    ASSERT_HAS(end_of(idle), found);
+    TEST_ASSERT_NULL_MESSAGE(strstr(found, end_of(conn)), found);
+    TEST_ASSERT_EQUAL_INT(1, PQcancel(cancel, error, sizeof(error)));
+    PQfreeCancel(cancel);
+    PQfinish(idle);
+    PQfinish(conn);
+    pgtemp_exec("DROP TABLE wide");
 }
 
 /* A replica takes long to make, so the statement is given the view's row. */
