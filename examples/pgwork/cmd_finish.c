@@ -123,6 +123,14 @@ static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref 
     return code;
 }
 
+/* Which of two codes is told: an error, which also ends it, before a refusal before a cancel. */
+enum { FINISH_ERROR = 3 };
+
+static int finish_rank(int code)
+{
+    return code == CLI_DONE ? 0 : code == CLI_CANCEL ? 1 : code == CLI_NOTHING ? 2 : FINISH_ERROR;
+}
+
 static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use, int argc,
                       char **argv)
 {
@@ -141,10 +149,13 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
         code = cli_fail(CLI_NOTHING, "ID TOKEN on each line", "%s: no jobs on stdin", c->command);
     }
     if (code == CLI_DONE) code = cli_open(c, false);
-    for (size_t i = 0; i < r.count && c->h && code <= CLI_NOTHING; i += FINISH_LOT) {
-        size_t n = r.count - i < FINISH_LOT ? r.count - i : FINISH_LOT;
+    for (size_t i = 0; i < r.count && c->h && finish_rank(code) < FINISH_ERROR; i += FINISH_LOT) {
+        size_t left = r.count - i, n = left < FINISH_LOT ? left : FINISH_LOT;
         int lot = finish_lot(c, f, a.at[0], r.at + i, n, &refused);
-        if (lot != CLI_DONE) code = lot;
+        if (finish_rank(lot) > finish_rank(code)) code = lot;
+        if (finish_rank(code) == FINISH_ERROR && left > n) {
+            cli_fail(code, NULL, "jobs that were not tried: %zu", left - n);
+        }
     }
     free(r.at);
     if (refused && !c->json && !c->quiet) {

@@ -85,6 +85,24 @@ pgwork -q cancel q "$id"
 refused 'extend tells of a cancel' 7 'cancelled' pgwork extend q "$id" "$token"
 code 'and the job can be finished' 0 pgwork complete q "$id" "$token"
 
+# more than go to the server at once
+pgwork queue create many
+seq 10001 | pgwork -q enqueue many >/dev/null
+{ pgwork claim many -n 10000; pgwork claim many; } | cut -f1,2 >"$tmp/lines"
+first=$(head -n 1 "$tmp/lines" | cut -f1) last=$(tail -n 1 "$tmp/lines" | cut -f1)
+pgwork -q cancel many "$first"
+pgwork extend many --lease 1h --json <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
+is 'a cancel among many: extend tells of it' "$? $(grep -c '"cancel"' "$tmp/out")" '7 1'
+is 'and goes on' "$(wc -l <"$tmp/out") $(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $last")" '10001 t'
+pgwork -q cancel many "$last"
+{ echo "$first $other"; sed 1d "$tmp/lines"; } >"$tmp/some"
+pgwork extend many --json <"$tmp/some" >"$tmp/out" 2>"$tmp/err"
+is 'a refusal is told before a cancel' "$? $(grep -c '"stale"' "$tmp/out") $(grep -c '"cancel"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1 1 10001'
+sql 'CREATE ROLE pgw_cli_producer LOGIN IN ROLE pgwork_producer' 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" pgwork extend many <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
+is 'an error ends it, and says of how many' "$? $(grep -c '^pgwork: jobs that were not tried: 1$' "$tmp/err")" '5 1'
+sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
+
 refused 'an id without token' 2 'has no token' pgwork complete q 1
 refused 'an id that is none' 2 'no job id' pgwork complete q x $other
 refused 'a negative id' 2 'no job id' pgwork complete q -- -1 $other
