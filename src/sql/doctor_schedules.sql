@@ -13,11 +13,11 @@ WITH found AS (
      WHERE s.error IS NULL AND NOT s.paused AND s.slot IS NULL AND s.next_at < clock_timestamp() - interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s has ticks noted up to %s, which is still to come', quote_literal(s.name), s.base),
-           format('The server''s clock was set back. Until that time nothing is due; `pgwork cron pause %1$s`, then resume, plans it afresh.', s.name)
+           format('The server''s clock was set back. Until that time nothing is due; `pgwork cron pause %1$s`, then resume, plans it afresh.', quote_literal(s.name))
       FROM pgwork.schedules s WHERE NOT s.paused AND s.base > clock_timestamp() + interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s is paused', quote_literal(s.name)),
-           format('When that is over: `pgwork cron resume %s`.', s.name)
+           format('When that is over: `pgwork cron resume %s`.', quote_literal(s.name))
       FROM pgwork.schedules s WHERE s.paused
 )
 SELECT grade, check_name, finding, advice FROM found

@@ -142,6 +142,22 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_HAS("good queues: ", visit(h)->text);
 }
 
+void test_schedules_are_named_so_that_a_shell_can_take_it(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "reports";
+    ASSERT_ST(PGW_OK, pgw_cron_create(h, NULL, "daily report", "0 6 * * *", &o), h);
+    ASSERT_HAS("good schedules: ", visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.schedule SET base = now() + interval '1 h'");
+    ASSERT_HAS("note schedules: schedule 'daily report' has ticks noted up to ", visit(h)->text);
+    ASSERT_HAS("`pgwork cron pause 'daily report'`", visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_cron_pause(h, "daily report"), h);
+    ASSERT_HAS("note schedules: schedule 'daily report' is paused", visit(h)->text);
+    ASSERT_HAS("`pgwork cron resume 'daily report'`", visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_cron_drop(h, "daily report"), h);
+}
+
 void test_jobs_that_nobody_claims(void)
 {
     it_enqueue(h, "left", NULL);
