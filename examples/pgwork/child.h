@@ -19,13 +19,13 @@ typedef struct child {
     bool plain;                /* stdin, stdout and stderr are ours: nothing is fed or read */
     size_t keep;               /* bytes kept of the begin of stdout; 0: stdout is ours */
     int wake_fd;               /* readable: ask signals(); -1: ask now and then */
-    int (*signals)(void *arg); /* not 0: end the child */
+    int (*signals)(void *arg); /* not 0: end the child; asked until it has ended */
     void *arg;
     int64_t grace_ms; /* between TERM and KILL */
     /* filled by child_run() */
     int status;   /* as of waitpid() */
     int unknown;  /* errno of waitpid(): how it ended nobody knows */
-    int signaled; /* what signals() said; 0: the child ended by itself */
+    int signaled; /* what signals() said first; 0: the child ended by itself */
     char *output; /* caller frees; NULL unless keep */
     size_t output_size;
     bool truncated;

@@ -2,6 +2,7 @@
  *
  * pgwork sem: at most so many at a time, over all machines.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +97,11 @@ typedef struct sem {
     const char *name;
     pgw_sema_opts o;
     pgw_token token;
-    int64_t extend_at; /* on the clock that is never set */
     bool no_wait;
+    /* of run; times are on the clock that is never set */
+    int64_t extend_at, asked_at;
+    int64_t until; /* ours for so long, whatever becomes of the server */
+    bool asking, lost;
 } sem;
 
 static int sem_open(sem *s)
@@ -112,8 +116,12 @@ static int sem_open(sem *s)
 static pgw_status sem_take(sem *s)
 {
     if (s->no_wait) s->o.timeout_ms = 0;
+    int64_t asked_at = text_tick_ms();
     pgw_status st = pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
-    s->extend_at = text_tick_ms() + s->o.ttl_ms / 3;
+    int64_t now = text_tick_ms();
+    /* after a wait nobody knows how long ago they were granted, so they are extended at once */
+    s->extend_at = asked_at + s->o.ttl_ms / 3;
+    s->until = (now < s->extend_at ? asked_at : now) + s->o.ttl_ms;
     return st;
 }
 
@@ -202,14 +210,75 @@ static int sem_release(cli *c, int argc, char **argv)
 
 /* -- run ------------------------------------------------------------------------------------ */
 
-/* Extended at a third of the time, so that two failures in a row do no harm. */
+#define SEM_LOOK_MS 50 /* for an answer; meanwhile nobody looks after the command */
+
+static void sem_answered(pgw *h, pgw_status st, void *arg)
+{
+    sem *s = arg;
+    (void)h;
+    s->asking = false;
+    s->extend_at = text_tick_ms() + s->o.ttl_ms / 12;
+    if (st == PGW_OK) {
+        s->extend_at = s->asked_at + s->o.ttl_ms / 3;
+        s->until = s->asked_at + s->o.ttl_ms;
+    } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
+        s->lost = true;
+    }
+}
+
+static void sem_ask(sem *s)
+{
+    s->asking = true;
+    s->asked_at = text_tick_ms();
+    pgw_set_timeout(s->c->h, s->o.ttl_ms / 3);
+    pgw_async(s->c->h, sem_answered, s);
+    pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
+    if (st != PGW_AGAIN) sem_answered(s->c->h, st, s);
+}
+
+static void sem_listen(sem *s)
+{
+    pgw *h = s->c->h;
+    int64_t end = text_tick_ms() + SEM_LOOK_MS, left = SEM_LOOK_MS;
+    while (pgw_step(h, 0) == PGW_AGAIN && left > 0) {
+        int events = pgw_events(h);
+        int64_t timer = pgw_timeout_ms(h);
+        struct pollfd p = {.fd = events ? pgw_fd(h) : -1};
+        if (events & PGW_READ) p.events |= POLLIN;
+        if (events & PGW_WRITE) p.events |= POLLOUT;
+        poll(&p, 1, (int)(timer >= 0 && timer < left ? timer : left));
+        left = end - text_tick_ms();
+    }
+}
+
+/* Extended at a third of the time, so that two failures in a row do no harm. Who cannot reach the
+ * server until the time is over has lost them: it gives them to others then. */
 static bool sem_holds(void *arg)
 {
     sem *s = arg;
-    if (text_tick_ms() < s->extend_at) return true;
-    pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
-    s->extend_at = text_tick_ms() + s->o.ttl_ms / (st == PGW_OK ? 3 : 12);
-    return st != PGW_ELEASE && st != PGW_ENOTFOUND;
+    if (s->lost) return false;
+    if (!s->asking && text_tick_ms() >= s->extend_at) sem_ask(s);
+    if (s->asking) sem_listen(s);
+    if (text_tick_ms() >= s->until) s->lost = true;
+    return !s->lost;
+}
+
+/* The command has ended with @p code. */
+static int sem_return(sem *s, const char *command, int code)
+{
+    pgw *h = s->c->h;
+    if (s->lost) {
+        return code == CLI_LOST ? code
+                                : cli_fail(CLI_LOST, "it may not have been alone",
+                                           "the permit was lost while %s ran", command);
+    }
+    while (s->asking && text_tick_ms() < s->until) sem_listen(s);
+    if (s->asking) return code; /* their time is over as well */
+    pgw_set_timeout(h, 0);
+    pgw_status st = pgw_sema_release(h, s->name, s->token);
+    if (st == PGW_OK || code == CLI_LOST) return code;
+    cli_fail_at(h);
+    return st == PGW_ELEASE || st == PGW_ENOTFOUND ? CLI_LOST : code;
 }
 
 static int sem_run(cli *c, int argc, char **argv)
@@ -263,12 +332,8 @@ static int sem_run(cli *c, int argc, char **argv)
                .holds = sem_holds,
                .arg = &s,
                .grace_ms = grace_ms};
-    code = guard_run(&g);
-    pgw_set_stop(c->h, NULL);
-    st = pgw_sema_release(c->h, s.name, s.token);
-    if (st == PGW_OK || code == CLI_LOST) return code;
-    cli_fail_at(c->h);
-    return st == PGW_ELEASE || st == PGW_ENOTFOUND ? CLI_LOST : code;
+    pgw_set_stop(c->h, NULL); /* from here on it is for the command */
+    return sem_return(&s, a.command[0], guard_run(&g));
 }
 
 /* -- list ----------------------------------------------------------------------------------- */

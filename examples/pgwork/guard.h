@@ -13,7 +13,7 @@ typedef struct guard {
     char **command;
     const char *what;         /* is held: "lock" */
     int wake_fd;              /* readable: ask holds(); -1: ask now and then (each 50 ms) */
-    bool (*holds)(void *arg); /* is it still ours? */
+    bool (*holds)(void *arg); /* is it still ours? Asked until the command has ended */
     void *arg;
     int64_t grace_ms; /* between TERM and KILL */
 } guard;

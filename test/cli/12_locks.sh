@@ -88,6 +88,39 @@ yes 'sem run holds' eventually out_of s 2
 kill -KILL $holder
 wait $holder 2>/dev/null
 yes 'a killed holder gives it back at once' eventually out_of s 1
+
+# a server that says nothing any more: one process of it stands still, and has to go on whatever happens
+ends() { pgwork --json sem list alone | sed -n 's/.*"until":"\([^"]*\)".*/\1/p'; }
+extended() { [ "$(ends)" != "$first" ]; }
+frozen=
+thaw() {
+    was=$?
+    [ -z "$frozen" ] || kill -CONT "$frozen" 2>/dev/null || :
+    frozen=
+    return "$was"
+}
+trap 'thaw; leave' EXIT
+code 'a semaphore for one' 0 pgwork sem create alone 1
+timeout -k 1 20 pgwork sem run alone --ttl 1s --grace 300ms -- sleep 60 2>"$tmp/lost" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+yes 'it is taken' eventually out_of alone 1
+first=$(ends)
+yes 'and extended' eventually extended # before its first extend it would connect anew, in time
+frozen=$(pgwork --json sem list alone | sed -n 's/.*"pid":\([0-9]*\).*/\1/p')
+kill -STOP "$frozen"
+wait $holder
+is 'without a word of the server the command is ended' $? 74
+thaw
+yes 'and it says so' grep -q 'the permit was lost' "$tmp/lost"
+yes 'the permit is back' eventually out_of alone 0
+pgwork sem run alone --ttl 1s --grace 1m -- sh -c 'trap "sleep 3; pgwork sem run -n alone -- true; exit \$?" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/ready" 2>"$tmp/err" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+until_true 20 test -s "$tmp/ready"
+kill -TERM $holder
+wait $holder
+is 'in its grace the command has its permit: nobody else gets it' $? 75
+code 'and for one no more' 0 pgwork sem drop alone
+
 code 'sem resize' 0 pgwork sem resize s 1
 refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
