@@ -204,6 +204,15 @@ static void child_end(child *c, pid_t pid, int64_t *kill_at)
     if (now >= *kill_at) kill(whom, SIGKILL);
 }
 
+/* The command is gone: is somebody that it started still there, with time left to end well? Where
+ * we are process 1 the dead among them are ours to bury. */
+static bool child_family_lives(const child *c, pid_t pid, int64_t kill_at)
+{
+    if (!c->signaled || !child_has_group(c) || text_tick_ms() >= kill_at) return false;
+    while (waitpid(-pid, NULL, WNOHANG) > 0) continue;
+    return kill(-pid, 0) == 0;
+}
+
 int child_run(child *c)
 {
     pipes p = {{-1, -1}, {-1, -1}, {-1, -1}};
@@ -211,7 +220,7 @@ int child_run(child *c)
     size_t fed = 0;
     int64_t kill_at = 0;
     int nap = 1;
-    pid_t ended;
+    pid_t ended = 0;
     c->status = c->unknown = c->signaled = 0;
     c->output = c->keep ? cli_alloc(1) : NULL;
     c->output_size = 0;
@@ -220,7 +229,9 @@ int child_run(child *c)
     int failed = child_start(c, &p, &pid);
     if (failed) return failed;
     child_feed(c, &p.in[1], &fed);
-    while ((ended = waitpid(pid, &c->status, WNOHANG)) == 0) {
+    for (;;) {
+        if (ended == 0 && (ended = waitpid(pid, &c->status, WNOHANG)) < 0) c->unknown = errno;
+        if (ended != 0 && !child_family_lives(c, pid, kill_at)) break;
         struct pollfd fds[] = {{.fd = p.err[0], .events = POLLIN},
                                {.fd = p.out[0], .events = POLLIN},
                                {.fd = p.in[1], .events = POLLOUT},
@@ -237,7 +248,6 @@ int child_run(child *c)
         if (!c->signaled) c->signaled = why;
         if (c->signaled) child_end(c, pid, &kill_at);
     }
-    if (ended < 0) c->unknown = errno;
     /* the last words; whoever still holds the other ends is not waited for, nor heard out */
     child_read_output(c, &p.out[0], child_left(p.out[0]));
     child_read_error(c, &p.err[0], child_left(p.err[0]));

@@ -144,6 +144,20 @@ term_twice
 is 'TERM twice, with a long grace: ends by the signal, too' $? 143
 is 'when the command was killed' "$(kill -0 "$(cat "$tmp/started")" 2>&1 | grep -c 'No such process')" 1
 is 'and reported' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND (attempt > 0 OR state = 'leased')")" 0
+: >"$tmp/started"
+# shellcheck disable=SC2016  # for the shell that works
+pgwork -v work l --grace 1m -- sh -c '(trap "sleep 0.5; echo clean >\"$0\"; exit" TERM; echo started >"$0"; while :; do sleep 0.1; done) & wait' "$tmp/started" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+term_twice
+is 'what the command started has its grace, too' "$(cat "$tmp/started")" clean
+: >"$tmp/started"
+mkfifo "$tmp/alive"
+{ cat "$tmp/alive"; echo all gone; } >"$tmp/eof" &
+jobs_of_ours="$jobs_of_ours $!"
+pgwork -v work l --grace 300ms -- sh -c '(trap "" TERM; echo started >"$0"; while :; do sleep 0.1; done) >"$1" & wait' "$tmp/started" "$tmp/alive" 2>"$tmp/err" &
+p=$! jobs_of_ours="$jobs_of_ours $!"
+term_twice
+yes 'and none beyond it' until_true 20 grep -q gone "$tmp/eof"
 refused 'a grace of more than a day' 2 'to 1d00h' pgwork work l --grace 2d -- true
 
 fresh m

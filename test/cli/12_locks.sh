@@ -45,6 +45,15 @@ wait $holder
 is 'TERM ends the command as well' $? 143
 yes 'and the lock is free' eventually pgwork lock -n a -- true
 
+# shellcheck disable=SC2016  # for the shell that holds
+pgwork lock --grace 1m family -- sh -c '(trap "sleep 0.5; pgwork locks family >\"$0\"; exit" TERM; echo ready >"$0"; while :; do sleep 0.1; done) & wait' "$tmp/family" 2>"$tmp/err" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+until_true 20 test -s "$tmp/family"
+kill -TERM $holder
+wait $holder
+is 'TERM ends what the command started' $? 143
+yes 'and the lock is held until it has ended' grep -q '^family  *held' "$tmp/family"
+
 pgwork lock lost -- sleep 60 2>"$tmp/lost" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'held once more' eventually held lost
