@@ -151,8 +151,28 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
     return work_failed(w, task, code == WORK_DEAD ? PGW_DEAD : PGW_RETRY, what, ch->error);
 }
 
+/* Is the command's name the job's choice? */
+static bool work_is_chosen(const work *w)
+{
+    return !w->literal && template_has_place(w->command[0]);
+}
+
+/* The name is the payload's: what it has of control characters is not for a log. */
+static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *name, int failed)
+{
+    char reason[128], what[512];
+    if (strerror_r(failed, reason, sizeof reason) != 0) {
+        snprintf(reason, sizeof reason, "errno %d", failed);
+    }
+    snprintf(what, sizeof what, "cannot start %.300s: %s", name, reason);
+    for (char *at = what; *at; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+    }
+    return work_failed(w, task, PGW_RETRY, what, NULL);
+}
+
 /* The command did not start: because of this job, or of the moment, or for good. */
-static pgw_verdict work_unstarted(work *w, pgw_task *task, int failed)
+static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int failed)
 {
     if (failed == E2BIG) {
         return work_failed(w, task, PGW_DEAD, "too long for the command's arguments", NULL);
@@ -163,6 +183,7 @@ static pgw_verdict work_unstarted(work *w, pgw_task *task, int failed)
         pgw_task_set_delay(task, 1000);
         return work_failed(w, task, PGW_SNOOZE, what, NULL);
     }
+    if (work_is_chosen(w)) return work_ill_chosen(w, task, name, failed);
     w->broken = failed;
     pgw_stop_notify(w->c->stop); /* the next job would fare no better */
     return PGW_RELEASE;
@@ -197,7 +218,7 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
                 .arg = task,
                 .grace_ms = w->grace_ms};
     int failed = child_run(&ch);
-    pgw_verdict verdict = failed        ? work_unstarted(w, task, failed)
+    pgw_verdict verdict = failed        ? work_unstarted(w, task, ch.argv[0], failed)
                           : ch.signaled ? work_interrupted(w, task, &ch)
                                         : work_ended(w, task, &ch);
     free(ch.output);
@@ -310,7 +331,7 @@ static int work_check(cli *c, const work *w)
 
 static int work_find(const work *w)
 {
-    if (!w->literal && template_has_place(w->command[0])) return CLI_DONE;
+    if (work_is_chosen(w)) return CLI_DONE;
     int missing = child_find(w->command[0]);
     if (!missing) return CLI_DONE;
     return cli_fail(missing == ENOENT ? 127 : 126, NULL, "cannot start %s: %s", w->command[0],

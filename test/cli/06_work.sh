@@ -181,10 +181,17 @@ refused 'a place in a shell script' 2 'argument' pgwork work a -- sh -c 'echo {f
 refused 'in any shell' 2 'argument' pgwork work a -- /bin/bash -ec 'echo {file}'
 refused 'no jobs at a time' 2 '1 to 1024' pgwork work a -j0 -- true
 refused 'a queue name that is none' 2 . pgwork work '' --drain -- true
-pgwork queue create n
-id=$(pgwork enqueue n -J '{"c": "no-such-command"}')
-code 'a command that is not there, by its payload' 127 pgwork work n -- '{c}'
-is 'hands its job back' "$(state n)" 'ready 0'
+pgwork queue create n --retention 1d --backoff 1h
+pgwork enqueue n -J '{"c": "no-such\ncommand"}' '{"c": "/etc/passwd"}' '{"c": "true"}' >/dev/null
+code 'commands that cannot be started, by their payload' 0 timeout -k 1 20 pgwork work n --drain -- '{c}'
+is 'have failed, and keep no other from its turn' "$(state n)" 'delayed 1, delayed 1, done 1'
+is 'with their names' "$(sql "SELECT string_agg(error, '|' ORDER BY id) FROM pgwork.job WHERE queue = 'n'")" 'cannot start no-such?command: No such file or directory|cannot start /etc/passwd: Permission denied'
+fresh n2
+pgwork enqueue n2 1 2 >/dev/null
+printf '#!/bin/sh\nrm "$0"\n' >"$tmp/gone"
+chmod +x "$tmp/gone"
+refused 'a command that is not there any more' 127 'cannot start' timeout -k 1 20 pgwork work n2 --drain -- "$tmp/gone"
+is 'hands its job back' "$(state n2)" 'done 1, ready 0'
 
 pgwork queue create stopped
 seq 40 | pgwork -q enqueue stopped >/dev/null
