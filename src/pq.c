@@ -81,7 +81,7 @@ void pgw__pq_reset(pgw *h, const char *name)
     op->flags = 0;
     op->read = NULL;
     op->halting = PGW_OK;
-    op->deadline = pgw__deadline_in(h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms);
+    op->deadline = pgw__deadline_in(pgw__pq_call_ms(h));
     op->done = h->armed;
     op->done_arg = h->armed_arg;
     h->armed = NULL;

@@ -207,6 +207,7 @@ void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 void pgw__pq_heed_stop(pgw *h);
 bool pgw__pq_stopped(const pgw *h); /* there was such a request */
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);
+int64_t pgw__pq_call_ms(const pgw *h); /* how long each call may take; < 0: for ever */
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled);
 
 /* ---- the caller's event loop: see pgwork.h ---- */

@@ -31,7 +31,7 @@ static pgw_status copy_enter(pgw *h)
     h->status = pgw__pq_enter(h);
     h->phase = PGW__COPY;
     if (h->status != PGW_OK) return h->status;
-    h->op.deadline = pgw__deadline_in(h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms);
+    h->op.deadline = pgw__deadline_in(pgw__pq_call_ms(h));
     h->op.halting = PGW_OK; /* if something was, the COPY began all the same */
     return PGW_OK;
 }

@@ -178,7 +178,7 @@ static pgw_status ddl_turn(pgw *h, const pgw_table *t, pgw__sql sql, bool *ours)
  * a statement is waited for, too. A pooler has no sessions to take turns: there it goes without. */
 static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
 {
-    const int64_t deadline = pgw__deadline_in(pgw__pq_timeout_ms(h));
+    const int64_t deadline = pgw__deadline_in(pgw__pq_call_ms(h));
     pgw_status st;
 
     *ours = false;

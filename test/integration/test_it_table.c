@@ -425,6 +425,24 @@ void test_init_is_not_for_transactions(void)
     pgw_table_free(t);
 }
 
+/* The other one may be at an index of hours. */
+void test_who_waits_in_vain_for_another_process_is_told(void)
+{
+    pgw_table_spec s = leased("t");
+    pgw_table *t;
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY)");
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+    pgtemp_exec("SELECT pg_advisory_lock(hashtextextended('pgwork.table public.t', 0))");
+    pgw_set_timeout(h, 500);
+    TEST_ASSERT_EQUAL_STRING("PGW_ELOCKED", pgw_status_name(pgw_table_init(h, t)));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "another process is adding"));
+    pgtemp_exec("SELECT pg_advisory_unlock_all()");
+    pgw_set_timeout(h, 0);
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
+    pgw_table_free(t);
+}
+
 /* ---- hostile names ---- */
 
 static const char *const hostile[] = {
