@@ -548,10 +548,12 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
 /** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what
  * only the server finds (a number in the payload that it has no room for) spoils the load: a later
- * call tells, within 16 MB of jobs or at the end, and every call after it says the same. */
+ * call tells, within 16 MB of jobs or at the end, and every call after it says the same. When armed
+ * PGW_EMISUSE: the job is not taken, and the load goes on. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
- * NULL) says how many jobs were added. A spoiled load returns what spoiled it. NULL is fine. */
+ * NULL) says how many jobs were added. A spoiled load returns what spoiled it. When armed
+ * PGW_EMISUSE (not with @p keep false): nothing more is committed. NULL is fine. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**

@@ -338,9 +338,11 @@ static void load_undo(pgw_load *l)
     (void)undone;
 }
 
-/* What the load itself does in a call of its caller's. A COPY has the session for itself. */
+/* What the load itself does in a call of its caller's: it waits for each answer, whatever was
+ * armed. A COPY has the session for itself. */
 static void load_enter(pgw_load *l)
 {
+    pgw__pq_arm(l->h, NULL, NULL);
     pgw__pq_alone(l->h, false);
 }
 
@@ -403,7 +405,8 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
     if (load == NULL) return PGW_EINVAL;
     if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
     if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->story);
-    st = pgw__check_new(load->h, &j, job, -1, load->room);
+    st = pgw__check_unarmed(load->h, NULL);
+    if (st == PGW_OK) st = pgw__check_new(load->h, &j, job, -1, load->room);
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
@@ -433,9 +436,10 @@ static pgw_status load_close(pgw_load *l, bool keep)
     pgw_status st = PGW_OK;
 
     if (l->h == NULL) return keep ? PGW_ECONN : PGW_OK;
+    if (l->failed == PGW_OK && keep) st = pgw__check_unarmed(l->h, NULL);
     load_enter(l);
     if (l->failed == PGW_OK && keep) {
-        st = l->copying ? load_close_copy(l) : load_flush_jobs(l);
+        if (st == PGW_OK) st = l->copying ? load_close_copy(l) : load_flush_jobs(l);
         if (st != PGW_OK) load_fail(l, st);
     }
     if (!keep || l->failed != PGW_OK) load_undo(l);

@@ -238,6 +238,11 @@ void test_jobs_for_now_and_for_later_may_alternate(void)
     it_enqueue(h, "turns", NULL);
 }
 
+static void never(pgw *handle, pgw_status st, void *arg)
+{
+    TEST_FAIL_MESSAGE("done was called");
+}
+
 void test_a_failed_load_goes_on_failing(void)
 {
     static char payload[300 * 1024];
@@ -256,6 +261,7 @@ void test_a_failed_load_goes_on_failing(void)
     job.payload = NULL;
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
     ASSERT_HAS("22003", pgw_error_message(h)); /* the same story */
+    pgw_async(h, never, NULL);
     ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
     ASSERT_HAS("22003", pgw_error_message(h));
     it_enqueue(h, "failing", NULL);
@@ -306,11 +312,6 @@ void test_limits_and_the_state_of_the_queue(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_load_end(NULL, true, NULL));
 }
 
-static void never(pgw *handle, pgw_status st, void *arg)
-{
-    TEST_FAIL_MESSAGE("done was called");
-}
-
 void test_a_load_cannot_be_armed(void)
 {
     pgw_load *load;
@@ -319,6 +320,48 @@ void test_a_load_cannot_be_armed(void)
     ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, &load, "armed"), h);
     TEST_ASSERT_NULL(load);
     it_enqueue(h, "armed", NULL);
+}
+
+/* What it sends would be told to be done while it is under way. By COPY and, attached, by batches.
+ */
+TEST_CASE(false)
+TEST_CASE(true)
+void test_nor_can_one_that_has_begun(bool attached)
+{
+    static char payload[10 * 1024];
+    pgw_new job = PGW_NEW_INIT;
+    const char *queue = attached ? "late batches" : "late copy";
+    PGconn *conn = pgtemp_connect();
+    char asked[100];
+    pgw *a = h;
+    pgw_load *load;
+    int64_t added = 7;
+
+    snprintf(asked, sizeof(asked), "SELECT count(*) FROM pgwork.job WHERE queue = '%s'", queue);
+    memset(payload, ' ', sizeof(payload) - 1);
+    payload[0] = '1';
+    job.payload = payload;
+    if (attached) ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, queue), a);
+    for (int i = 0; i < 40; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+    pgw_async(a, never, NULL);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_add(load, &job), a);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a); /* that one alone was refused */
+    pgw_async(a, never, NULL);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, &added), a);
+    ASSERT_HAS("cannot be armed", pgw_error_message(a));
+    TEST_ASSERT_EQUAL_INT64(0, added);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(asked));
+    it_enqueue(a, queue, NULL);
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, queue), a);
+    for (int i = 0; i < 40; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+    pgw_async(a, never, NULL);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, false, &added), a);
+    it_enqueue(a, queue, NULL);
+    TEST_ASSERT_EQUAL_INT64(2, pgtemp_number(asked));
+    if (attached) pgw_close(a);
+    PQfinish(conn);
 }
 
 /* What would be in the load's transaction, and undone with it, is refused; also before anything was
