@@ -1415,7 +1415,7 @@ PGW_API const char *pgw_edit_get(const pgw_edit *edit, const char *column);
 PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value);
 /**
  * Looks at the row and sets what should change. May be called several times: it decides from what
- * it reads there, and has no other effect. An error ends the processing.
+ * it reads there, and has no other effect. An error, whichever it is, ends the processing.
  */
 typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
 
@@ -1435,7 +1435,8 @@ typedef struct pgw_process_opts {
  * only what is there already, nothing is written. PGW_ECONFLICT: given up after `tries`.
  * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
  * lost, and what came of it could not be looked up, or it may still be under way while a later one
- * ended with an error, of @p fn, too. Else what @p fn returned.
+ * ended with an error, of @p fn, too. Else what @p fn returned; PGW_OK when its write had
+ * to be looked up.
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the

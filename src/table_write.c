@@ -266,6 +266,7 @@ typedef struct process {
     const write_op *op; /* NULL: none can be kept */
     bool unknown;       /* a try may have been applied, and may still be */
     bool written;       /* the last try wrote */
+    bool refused;       /* the last try was ended by fn, whose status means what fn says */
 } process;
 
 static pgw_status process_applied(process *p, bool *applied)
@@ -280,17 +281,19 @@ static pgw_status process_try(process *p)
 {
     pgw_edit edit = {.h = p->h, .t = p->t};
     pgw_rows *rows = NULL;
-    pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count);
+    pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count), said;
 
     if (st != PGW_OK) return st;
     edit.rows = rows;
-    st = p->fn(&edit, p->arg);
-    if (st >= PGW_OK) {
+    st = said = p->fn(&edit, p->arg);
+    p->refused = said < PGW_OK;
+    if (!p->refused) {
         edit_trim(&edit);
         if (edit.n > 0) {
             st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
                               edit.n, p->op);
             p->written = st == PGW_OK;
+            if (p->written) st = said;
         }
     } else if (pgw__pq_error_status(p->h) != st) {
         pgw__pq_fail(p->h, st, "the function that edits the row returned an error", NULL);
@@ -306,11 +309,12 @@ static pgw_status process_once(process *p)
     bool applied = false;
     pgw_status st = PGW_OK;
 
+    p->refused = false;
     if (p->unknown || p->o.op != NULL) st = process_applied(p, &applied);
     if (st != PGW_OK) return st;
     if (applied) return p->unknown ? PGW_OK : PGW_REPEATED;
     st = process_try(p);
-    if (st == PGW_EEXISTS && p->op != NULL && !pgw__pq_in_txn(p->h)) {
+    if (st == PGW_EEXISTS && !p->refused && p->op != NULL && !pgw__pq_in_txn(p->h)) {
         /* the operation's own key? then it is applied since we asked */
         pgw__story story;
 
@@ -324,6 +328,7 @@ static pgw_status process_once(process *p)
 
 static bool process_again(const process *p, pgw_status st, bool in_txn)
 {
+    if (p->refused) return false;
     if (st == PGW_ECONFLICT) return true;
     if (in_txn) return false;
     if (st == PGW_ERETRY) return true;

@@ -318,6 +318,42 @@ void test_process_writes_nothing_when_nothing_changed(void)
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
 }
 
+static pgw_status set_and_say(pgw_edit *e, void *arg)
+{
+    calls++;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_edit_set(e, "n", "7"));
+    return *(const pgw_status *)arg;
+}
+
+/* Also those with which process itself starts over. */
+void test_an_error_of_the_function_ends_it_whichever_it_is(void)
+{
+    static const pgw_status errors[] = {PGW_ECONFLICT, PGW_ERETRY, PGW_EUNKNOWN, PGW_ECONN,
+                                        PGW_EEXISTS};
+
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        pgw_status said = errors[i];
+
+        calls = 0;
+        TEST_ASSERT_EQUAL_STRING(
+            pgw_status_name(said),
+            pgw_status_name(pgw_table_process(h, t, key, set_and_say, &said, NULL)));
+        TEST_ASSERT_EQUAL(1, calls);
+        TEST_ASSERT_EQUAL_STRING("the function that edits the row returned an error",
+                                 pgw_error_message(h));
+    }
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
+}
+
+void test_what_the_function_says_beside_ok_is_returned_with_its_write(void)
+{
+    pgw_status said = PGW_EXISTS;
+
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EXISTS", pgw_status_name(pgw_table_process(h, t, key, set_and_say, &said, NULL)));
+    TEST_ASSERT_EQUAL_INT64(7, pgtemp_number("SELECT n FROM counter"));
+}
+
 void test_process_starts_over_and_gives_up_after_a_bound(void)
 {
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;

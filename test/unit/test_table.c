@@ -389,6 +389,22 @@ void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
     TEST_ASSERT_EQUAL(PGW_EEXISTS, processed(own, NULL));
 }
 
+static pgw_status exists_elsewhere(pgw_edit *e, void *arg)
+{
+    return fake_fail(FAKE_H, PGW_EEXISTS, "such a name is taken", NULL, 0);
+}
+
+void test_an_error_of_the_function_is_not_looked_up(void)
+{
+    const step steps[] = {READ};
+
+    fake.on_call = answer_the_look_up, looked_up = yes;
+    script = steps;
+    TEST_ASSERT_EQUAL(PGW_EEXISTS,
+                      pgw_table_process(FAKE_H, &t, key, exists_elsewhere, NULL, NULL));
+    ASSERT_SAYS("such a name is taken");
+}
+
 void test_errors_are_repeated_only_outside_of_a_transaction(void)
 {
     const step deadlock[] = {READ, {PGW_ERETRY, NULL, 0, 0}, READ, WRITTEN},
