@@ -1386,8 +1386,10 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
 /**
  * Writes @p cells (1 .. 32) if the row still has @p version, as pgw_rows_version() told it, and
  * tells the next one in @p next (or NULL). PGW_ECONFLICT: somebody else wrote, or deleted the row,
- * since it was read; read it again. PGW_ENOTFOUND: there is no such row. PGW_EINVAL: a column that
- * is not there, is generated, or has a role. PGW_EEXISTS: a unique key of the table.
+ * since it was read; read it again. A trigger or a policy of the table that keeps the row from
+ * being written looks the same from here: pgw_table_process() tells the difference. PGW_ENOTFOUND:
+ * there is no such row. PGW_EINVAL: a column that is not there, is generated, or has a role.
+ * PGW_EEXISTS: a unique key of the table.
  *
  * With the role `version` the version is that column, which must be changed by every writer. A
  * number counts up: after a failover to an asynchronous standby a number that was given out and
@@ -1433,6 +1435,8 @@ typedef struct pgw_process_opts {
  * Reads the row, calls @p fn, writes what it set if the row is still as it was read, else starts
  * over, with jitter; also after deadlocks and serialization failures. When @p fn set nothing, or
  * only what is there already, nothing is written. PGW_ECONFLICT: given up after `tries`.
+ * PGW_EPERM: the row could not be written twice running, and had the same version both times: a
+ * trigger or a policy of the table keeps it as it is, as long as every writer changes the version.
  * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
  * lost, and what came of it could not be looked up, or it may still be under way while a later one
  * ended with an error, of @p fn, too. Else what @p fn returned; PGW_OK when its write had

@@ -263,10 +263,11 @@ typedef struct process {
     pgw_edit_fn *fn;
     void *arg;
     pgw_process_opts o;
-    const write_op *op; /* NULL: none can be kept */
-    bool unknown;       /* a try may have been applied, and may still be */
-    bool written;       /* the last try wrote */
-    bool refused;       /* the last try was ended by fn, whose status means what fn says */
+    const write_op *op;         /* NULL: none can be kept */
+    bool unknown;               /* a try may have been applied, and may still be */
+    bool written;               /* the last try wrote */
+    bool refused;               /* the last try was ended by fn, whose status means what fn says */
+    char kept[PGW_ROW_VERSION]; /* the version for which the last try could not write, or "" */
 } process;
 
 static pgw_status process_applied(process *p, bool *applied)
@@ -277,12 +278,42 @@ static pgw_status process_applied(process *p, bool *applied)
     return pgw__ask_flag(p->h, applied, PGW__SQL_TABLE_APPLIED, params, 0);
 }
 
+/* Of the same state of a row? The third part of a version made of xmin is when it was read. */
+static bool process_same(const char *a, const char *b)
+{
+    for (int part = 1;; part++) {
+        const size_t n = strcspn(a, "/"), m = strcspn(b, "/");
+
+        if (part != 3 && (n != m || memcmp(a, b, n) != 0)) return false;
+        if (a[n] == '\0' || b[m] == '\0') return a[n] == b[m];
+        a += n + 1;
+        b += m + 1;
+    }
+}
+
+/* Who writes changes the version. So when the row cannot be written twice in a row, and had the
+ * same version both times, nobody did. A snapshot that stays does not deceive: what others wrote
+ * since is an error of the server's then (40001). */
+static pgw_status process_conflict(process *p, const char *before, const char *version)
+{
+    if (version == NULL || pgw__pq_sqlstate(p->h)[0] != '\0') return PGW_ECONFLICT;
+    snprintf(p->kept, sizeof(p->kept), "%s", version);
+    if (!process_same(before, version)) return PGW_ECONFLICT;
+    return pgw__pq_fail(p->h, PGW_EPERM,
+                        "nobody else wrote the row, but a trigger or a policy of the table keeps "
+                        "it from being written",
+                        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
+}
+
 static pgw_status process_try(process *p)
 {
     pgw_edit edit = {.h = p->h, .t = p->t};
     pgw_rows *rows = NULL;
     pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count), said;
+    char before[PGW_ROW_VERSION];
 
+    memcpy(before, p->kept, sizeof(before));
+    p->kept[0] = '\0';
     if (st != PGW_OK) return st;
     edit.rows = rows;
     st = said = p->fn(&edit, p->arg);
@@ -294,6 +325,7 @@ static pgw_status process_try(process *p)
                               edit.n, p->op);
             p->written = st == PGW_OK;
             if (p->written) st = said;
+            if (st == PGW_ECONFLICT) st = process_conflict(p, before, pgw_rows_version(rows, 0));
         }
     } else if (pgw__pq_error_status(p->h) != st) {
         pgw__pq_fail(p->h, st, "the function that edits the row returned an error", NULL);

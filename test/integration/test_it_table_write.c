@@ -335,9 +335,8 @@ void test_an_error_of_the_function_ends_it_whichever_it_is(void)
         pgw_status said = errors[i];
 
         calls = 0;
-        TEST_ASSERT_EQUAL_STRING(
-            pgw_status_name(said),
-            pgw_status_name(pgw_table_process(h, t, key, set_and_say, &said, NULL)));
+        TEST_ASSERT_EQUAL_STRING(pgw_status_name(said), pgw_status_name(pgw_table_process(
+                                                            h, t, key, set_and_say, &said, NULL)));
         TEST_ASSERT_EQUAL(1, calls);
         TEST_ASSERT_EQUAL_STRING("the function that edits the row returned an error",
                                  pgw_error_message(h));
@@ -369,6 +368,71 @@ void test_process_starts_over_and_gives_up_after_a_bound(void)
                              pgw_error_message(h));
     TEST_ASSERT_EQUAL(5, calls);
     TEST_ASSERT_EQUAL_INT64(801, pgtemp_number("SELECT n FROM counter"));
+}
+
+/* Of the row's own versions each is told anew when it is read. */
+void test_a_row_that_a_trigger_keeps_as_it_is_was_not_written_by_others(void)
+{
+    const pgw_table *const modes[] = {t, by_xmin, by_uuid};
+    int times = 3;
+
+    pgtemp_exec("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; "
+                "END $$;"
+                "CREATE TRIGGER keep BEFORE UPDATE ON counter FOR EACH ROW WHEN (new.n < 50) "
+                "EXECUTE FUNCTION keep()");
+    for (size_t m = 0; m < 3; m++) {
+        calls = 0;
+        TEST_ASSERT_EQUAL_STRING(
+            "PGW_EPERM", pgw_status_name(pgw_table_process(h, modes[m], key, add_one, NULL, NULL)));
+        TEST_ASSERT_EQUAL(2, calls);
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger or a policy"));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "BEFORE UPDATE"));
+    }
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
+    /* others who do get by it are a conflict as ever */
+    must(pgw_table_process(h, t, key, interfere, &times, NULL));
+    TEST_ASSERT_EQUAL_INT64(301, pgtemp_number("SELECT n FROM counter"));
+}
+
+void test_a_row_that_a_policy_keeps_as_it_is_was_not_written_by_others(void)
+{
+    pgw_table *mine;
+
+    pgtemp_exec("DROP ROLE IF EXISTS reader; CREATE ROLE reader; GRANT USAGE ON SCHEMA public TO "
+                "reader; GRANT SELECT, UPDATE ON counter TO reader;"
+                "ALTER TABLE counter ENABLE ROW LEVEL SECURITY;"
+                "CREATE POLICY look ON counter FOR SELECT TO reader USING (true);"
+                "CREATE POLICY change ON counter FOR UPDATE TO reader USING (n > 5)");
+    must(pgw__pq_text(h, "role", "SET ROLE reader", &(pgw__call){0}));
+    mine = described(h, "v");
+    TEST_ASSERT_EQUAL_STRING("PGW_EPERM",
+                             pgw_status_name(pgw_table_process(h, mine, key, add_one, NULL, NULL)));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger or a policy"));
+    pgtemp_exec("UPDATE counter SET n = 6");
+    must(pgw_table_process(h, mine, key, add_one, NULL, NULL));
+    must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
+    pgtemp_exec("DROP OWNED BY reader; DROP ROLE reader");
+    pgw_table_free(mine);
+}
+
+/* Where the snapshot stays, the version stays with it, whoever has written. */
+void test_in_a_snapshot_that_stays_a_write_of_others_is_an_error_of_the_server(void)
+{
+    struct pg_conn *conn = pgtemp_connect();
+    const pgw_table *const modes[] = {t, by_xmin, by_uuid};
+    pgw *a;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&a, conn, NULL));
+    for (size_t m = 0; m < 3; m++) {
+        int times = 1000;
+
+        PQclear(PQexec(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
+        TEST_ASSERT_EQUAL_STRING("PGW_ERETRY", pgw_status_name(pgw_table_process(
+                                                   a, modes[m], key, interfere, &times, NULL)));
+        PQclear(PQexec(conn, "ROLLBACK"));
+    }
+    pgw_close(a);
+    PQfinish(conn);
 }
 
 static pgw_status misuse(pgw_edit *e, void *arg)

@@ -84,6 +84,11 @@ static pgw_status last_status(const pgw *h, int n)
     return fake.error;
 }
 
+static const char *no_sqlstate(const pgw *h, int n)
+{
+    return "";
+}
+
 static unsigned char *kept_id(pgw *h, int n)
 {
     static unsigned char id[16];
@@ -104,6 +109,7 @@ void setUp(void)
     pgw__pq_wait_Stub(wait_a_little);
     pgw__pq_error_message_Stub(last_message);
     pgw__pq_error_status_Stub(last_status);
+    pgw__pq_sqlstate_Stub(no_sqlstate);
     pgw__pq_arm_Stub(disarm);
     pgw__pq_spent_Stub(kept_id);
     in_txn = false, pauses = 0, pause_ends = PGW_EMPTY;
@@ -354,6 +360,44 @@ void test_what_stays_unknown_is_said_to_be(void)
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, &o));
     TEST_ASSERT_EQUAL(1, edits);
     TEST_ASSERT_NULL(strstr(sent, "table_operation"));
+}
+
+static const fake_cell row_as_written[] = {F_TEXT("1"), F_TEXT("7"), F_TEXT("7"), F_TEXT("1"),
+                                           F_NULL,      F_NULL,      F_NULL,      F_TEXT("1")};
+#define READ_ANEW                    \
+    {                                \
+        PGW_OK, row_as_written, 8, 1 \
+    }
+
+/* Only two conflicts running, and nothing between them, say that nobody wrote. */
+void test_a_row_that_cannot_be_written_is_told_from_one_that_others_write(void)
+{
+    const step kept[] = {READ, CONFLICT, READ, CONFLICT},
+               others[] = {READ, CONFLICT, READ_ANEW, CONFLICT, READ, CONFLICT, READ, WRITTEN},
+               between[] = {READ,
+                            CONFLICT,
+                            READ,
+                            {PGW_ERETRY, NULL, 0, 0},
+                            READ,
+                            CONFLICT,
+                            READ,
+                            {PGW_ERETRY, NULL, 0, 0},
+                            {PGW_ERETRY, NULL, 0, 0},
+                            READ,
+                            CONFLICT,
+                            READ,
+                            WRITTEN};
+    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+
+    TEST_ASSERT_EQUAL(PGW_EPERM, processed(kept, NULL));
+    ASSERT_SAYS("a trigger or a policy");
+    TEST_ASSERT_EQUAL(2, edits);
+    TEST_ASSERT_EQUAL(PGW_OK, processed(others, NULL));
+    TEST_ASSERT_EQUAL(4, edits);
+    TEST_ASSERT_EQUAL(PGW_OK, processed(between, NULL));
+    TEST_ASSERT_EQUAL(6, edits);
+    o.tries = 1;
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT, processed(kept, &o));
 }
 
 static pgw_status refuse_the_second_time(pgw_edit *e, void *arg)
