@@ -1913,8 +1913,8 @@ PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
  *         printf("%s is lost\n", pgw_lock_name(lock));
  */
 PGW_API int pgw_lock_watch(const pgw_lock *lock);
-/** Is it still ours, as far as this end can know? Reads what came, never waits.
- * PGW_ELEASE: lost. */
+/** Is it still ours, as far as this end can know? Reads what came, never waits, and is no verb to
+ * pgw_async(): what is armed stays so. PGW_ELEASE: lost. */
 PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
 /** The same as yes or no. */
 PGW_API bool pgw_lock_is_held(pgw_lock *lock);

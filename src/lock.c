@@ -239,11 +239,15 @@ int64_t pgw_lock_fence(const pgw_lock *lock)
     return lock != NULL ? lock->fence : 0;
 }
 
-static pgw_status lock_lost(const pgw_lock *l)
+/* To a verb, or to who only asks. */
+static pgw_status lock_lost(const pgw_lock *l, bool verb)
 {
+    static const char what[] = "the lock was lost with the session that held it",
+                      hint[] = "stop the work: somebody else may hold the lock by now";
+
     if (l->h == NULL) return PGW_ELEASE;
-    return pgw__pq_fail(l->h, PGW_ELEASE, "the lock was lost with the session that held it",
-                        "stop the work: somebody else may hold the lock by now");
+    return verb ? pgw__pq_fail(l->h, PGW_ELEASE, what, hint)
+                : pgw__pq_remark(l->h, PGW_ELEASE, what, hint);
 }
 
 pgw_status pgw_lock_check(pgw_lock *lock)
@@ -254,7 +258,7 @@ pgw_status pgw_lock_check(pgw_lock *lock)
     if (lock->h == NULL) return PGW_ELEASE;
     st = pgw__pq_look(lock->h);
     if (st == PGW_OK && lock->epoch == pgw__pq_epoch(lock->h)) return PGW_OK;
-    return st == PGW_EMISUSE ? st : lock_lost(lock);
+    return st == PGW_EMISUSE ? st : lock_lost(lock, false);
 }
 
 bool pgw_lock_is_held(pgw_lock *lock)
@@ -279,7 +283,7 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
         /* a notification that somebody listens to wakes as well */
         if (st == PGW_OK) st = pgw_lock_check(lock);
     }
-    return st == PGW_ECONN ? lock_lost(lock) : st;
+    return st == PGW_ECONN || st == PGW_ELEASE ? lock_lost(lock, true) : st;
 }
 
 /* ---- releasing ---- */
@@ -293,7 +297,7 @@ static pgw_status lock_unlock(pgw_lock *l)
 
     if (st == PGW_EMISUSE || (st == PGW_OK && released)) return st;
     pgw__pq_drop(l->h);
-    return lock_lost(l);
+    return lock_lost(l, true);
 }
 
 pgw_status pgw_lock_release(pgw_lock *lock)
@@ -302,6 +306,7 @@ pgw_status pgw_lock_release(pgw_lock *lock)
 
     if (lock == NULL) return PGW_OK;
     st = pgw_lock_check(lock);
+    if (st == PGW_ELEASE) st = lock_lost(lock, true);
     if (st == PGW_OK) st = lock_check_armed(lock->h);
     if (st == PGW_OK && pgw__pq_in_txn(lock->h))
         st = pgw__pq_fail(lock->h, PGW_EMISUSE,

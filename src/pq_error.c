@@ -133,12 +133,17 @@ bool pgw__fault_is_passing(const pgw__fault *f)
 
 /* ---- what other rooms say ---- */
 
+pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint)
+{
+    if (message == NULL && st < 0) message = pgw_status_text(st);
+    return pgw__fault_set(&h->fault, st, message, hint);
+}
+
 /* A verb that fails at once was the one that pgw_async() armed; the next one blocks again. */
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint)
 {
     h->armed = NULL;
-    if (message == NULL && st < 0) message = pgw_status_text(st);
-    return pgw__fault_set(&h->fault, st, message, hint);
+    return pgw__pq_remark(h, st, message, hint);
 }
 
 void pgw__pq_keep_story(const pgw *h, pgw__story *story)

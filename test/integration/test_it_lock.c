@@ -538,6 +538,39 @@ void test_a_lock_whose_session_was_ended_is_lost_and_known_to_be(void)
     pgw_close(h);
 }
 
+static void count_done(pgw *h, pgw_status st, void *arg)
+{
+    expect(h, PGW_OK, st);
+    ++*(int *)arg;
+}
+
+/* Between the arming and the verb one may well ask. */
+void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
+{
+    pgw *h = opened();
+    pgw_lock *l = acquired(h, "asked", PGW_EXCLUSIVE, 0);
+    pgw_new job = PGW_NEW_INIT;
+    int done = 0;
+
+    terminate(ask(h, session_pid));
+    pgw_async(h, count_done, &done);
+    expect(h, PGW_ELEASE, pgw_lock_check(l));
+    TEST_ASSERT_FALSE(pgw_lock_is_held(l));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "the lock was lost"));
+    expect(h, PGW_AGAIN, pgw_enqueue(h, NULL, "asked", &job, NULL));
+    while (done == 0) {
+        struct pollfd p = {.fd = pgw_fd(h)};
+
+        if ((pgw_events(h) & PGW_READ) != 0) p.events |= POLLIN;
+        if ((pgw_events(h) & PGW_WRITE) != 0) p.events |= POLLOUT;
+        poll(&p, 1, (int)pgw_timeout_ms(h));
+        pgw_step(h, 0);
+    }
+    TEST_ASSERT_EQUAL_INT(1, done);
+    expect(h, PGW_ELEASE, pgw_lock_release(l));
+    pgw_close(h);
+}
+
 void test_guard_wakes_for_a_descriptor(void)
 {
     pgw *h = opened();

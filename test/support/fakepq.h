@@ -70,6 +70,15 @@ static pgw_status fake_fail(pgw *h, pgw_status st, const char *message, const ch
     return st;
 }
 
+static pgw_status fake_remark(pgw *h, pgw_status st, const char *message, const char *hint, int n)
+{
+    const bool armed = fake.armed;
+
+    fake_fail(h, st, message, hint, n);
+    fake.armed = armed;
+    return st;
+}
+
 static pgw_status fake_refuse(pgw *h, const char *argument, const char *value, const char *allowed,
                               int n)
 {
@@ -253,6 +262,7 @@ static inline void fake_begin(void)
 {
     memset(&fake, 0, sizeof(fake));
     pgw__pq_fail_Stub(fake_fail);
+    pgw__pq_remark_Stub(fake_remark);
     pgw__pq_refuse_Stub(fake_refuse);
     pgw__pq_refuse_int_Stub(fake_refuse_int);
     pgw__rows_count_Stub(fake_count);

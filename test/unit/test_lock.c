@@ -197,6 +197,23 @@ void test_a_release_without_an_answer_ends_the_session(void)
     TEST_ASSERT_EQUAL_INT(1, session.drops);
 }
 
+void test_to_ask_is_no_verb_and_to_release_is_one(void)
+{
+    pgw_lock *l = taken("a");
+
+    session.epoch++; /* lost */
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_check(l));
+    TEST_ASSERT_FALSE(pgw_lock_is_held(l));
+    ASSERT_SAYS("the lock was lost");
+    TEST_ASSERT_TRUE(fake.armed);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_guard(l, -1, 0));
+    TEST_ASSERT_FALSE(fake.armed);
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(l));
+    TEST_ASSERT_FALSE(fake.armed);
+}
+
 void test_a_release_out_of_place_changes_nothing(void)
 {
     pgw_lock *l = taken("a");
