@@ -255,7 +255,8 @@ static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
     return table_fail(
         h, t, PGW_EINVAL, text,
         "a primary key or unique index on exactly these columns is needed: valid, not "
-        "deferrable, not partial, without expressions, with the collations of the columns");
+        "deferrable, not partial, without expressions or WITHOUT OVERLAPS, with the collations of "
+        "the columns");
 }
 
 static pgw_status table_query(pgw *h, pgw__sql sql, const pgw__param *params, pgw__reader *read,

@@ -1,11 +1,14 @@
 -- How the columns of a key are compared, in the order given: the operators of a unique index on
 -- exactly these columns, in any order, that holds every row at any time. With the collations of the
 -- columns, because statements compare by these: what is unique by another one may be several rows
--- to them. No row: no such index.
+-- to them. A btree: elsewhere the numbers of the operators mean others, and WITHOUT OVERLAPS is not
+-- equality. No row: no such index.
 -- params: oid bigint, columns text[]
 -- returns: equal_schema text, equal text, less_schema text, less text
 SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text
   FROM (SELECT i.* FROM pg_catalog.pg_index i
+          JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+          JOIN pg_catalog.pg_am m ON m.oid = x.relam AND m.amname = 'btree'
          WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indimmediate
            AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = cardinality($2)
            AND NOT EXISTS (SELECT FROM unnest($2) u (name)

@@ -175,6 +175,18 @@ void test_an_invalid_unique_index_is_no_key(void)
     must_refuse(&s, PGW_EINVAL, "no unique key");
 }
 
+/* As PRIMARY KEY (id WITHOUT OVERLAPS) of PostgreSQL 18 would have it: compared by &&. */
+void test_a_unique_index_that_is_no_btree_is_no_key(void)
+{
+    const pgw_table_spec s = described("t");
+
+    pgtemp_exec("CREATE TABLE t (id int4range NOT NULL); CREATE INDEX t_id ON t USING gist (id);"
+                "UPDATE pg_index SET indisunique = true WHERE indexrelid = 't_id'::regclass");
+    must_refuse(&s, PGW_EINVAL, "no unique key over (`id`)");
+    pgtemp_exec("CREATE UNIQUE INDEX ON t (id)");
+    must_open(&s);
+}
+
 void test_the_columns_of_a_composite_key_may_come_in_any_order(void)
 {
     static const char *const ba[] = {"b", "a"}, *const aab[] = {"a", "a"},
