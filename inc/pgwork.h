@@ -1200,8 +1200,9 @@ typedef struct pgw_table_spec {
 
 /**
  * Looks the table up and holds it against the description. The result belongs to no handle and does
- * not change: any handle on the same database, in any thread, may use it. Caller owns it (free with
- * pgw_table_free). Takes several round trips, and cannot be armed.
+ * not change: any handle on the same database, in any thread, may use it; in pgw_table_process()
+ * any with the same property `schema`, whose role has the same rights there. Caller owns it (free
+ * with pgw_table_free). Takes several round trips, and cannot be armed.
  *
  * Every mistake is found here and named: PGW_EINVAL (a name that is none, a column of the wrong
  * type, no unique key over these columns, a kind of table that will not do), PGW_ENOTFOUND (no such
