@@ -466,6 +466,9 @@ BEGIN
         END LOOP;
         IF status = 'cancelled' THEN
             DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id AND u.free_after IS NULL;
+            IF gone.key IS NOT NULL AND NOT FOUND THEN
+                PERFORM pgwork._refuse_outdated(); -- as in _free()
+            END IF;
             IF q.retention_ms > 0 THEN
                 INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
                 VALUES (gone.id, gone.created_at, q.id, gone.priority, gone.attempt, true, gone.kind, gone.key, gone.tags, gone.payload)

@@ -152,10 +152,12 @@ BEGIN
 END $$;
 
 -- Frees unique keys of finished jobs. Never waits: who has the row of a key locked is a producer that takes it
--- over (scope ready), or rolls back, and the next one does.
+-- over (scope ready), or rolls back, and the next one does. But a key that was only moved, by a new file, would stay taken for good.
 CREATE FUNCTION pgwork._free(queue integer, ids bigint[], keys text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_tidscan = on SET enable_nestloop = on SET jit = off AS $$
+DECLARE
+    freed integer;
 BEGIN
     WITH f AS MATERIALIZED (
         SELECT u.ctid AS at FROM unnest(ids, keys) k (id, key)
@@ -164,6 +166,10 @@ BEGIN
                                 FOR UPDATE SKIP LOCKED) u
     )
     DELETE FROM pgwork.unique_key u USING f WHERE u.ctid = f.at;
+    GET DIAGNOSTICS freed = ROW_COUNT;
+    IF freed < cardinality(ids) THEN
+        PERFORM pgwork._refuse_outdated();
+    END IF;
 END $$;
 
 -- Completes and keeps, for queues with a retention.

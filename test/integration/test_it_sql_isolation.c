@@ -334,6 +334,36 @@ void test_a_taken_key_is_not_free_to_a_snapshot_from_before_a_new_file(void)
                  "SELECT outcome FROM pgwork.enqueue('q', '2', key => 'k', key_scope => 'ready')"));
 }
 
+/* A key that was only moved would stay taken for good, by a job that is gone. */
+void test_a_key_is_not_left_behind_by_a_snapshot_from_before_a_new_file(void)
+{
+    static const char *const ends[] = {
+        "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
+        "SELECT pgwork.fail('q', '{%lld}', '{%s}', 'boom', 0, true)",
+        "SELECT * FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')",
+        "SELECT pgwork.cancel('q', '{%lld}')",
+    };
+    PGconn *b = kit_open();
+
+    for (int i = 0; i < 8; i++) {
+        struct took job = {0};
+
+        kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => %d)", i / 4 * 60000);
+        job.id = kit_number(a, "SELECT id FROM pgwork.enqueue('q', key => 'k')");
+        if (i % 4 < 3) TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+        kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+        kit_renew(b, "unique_key", false);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("40001", kit_state(a, ends[i % 4], job.id, job.token),
+                                         ends[i % 4]);
+        kit_do(a, "ROLLBACK");
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("", kit_state(a, ends[i % 4], job.id, job.token),
+                                         kit_why());
+        TEST_ASSERT_EQUAL_STRING(
+            "new", kit_text(a, "SELECT outcome FROM pgwork.enqueue('q', key => 'k')"));
+        kit_do(a, "SELECT pgwork.queue_purge('q', 'all')");
+    }
+}
+
 /* A shared holder's fence is above that of any exclusive holder before, whatever the snapshot. */
 void test_a_shared_lock_never_has_a_fence_from_before_an_exclusive_one(void)
 {
