@@ -177,6 +177,7 @@ BEGIN
     -- prepare each of its expressions, costs more than a job does. What it does not do is left to the long way below: jobs that leave
     -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago. What has been completed is noted
     -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
+    -- Leases begin when the fence is through (`since`): it may have waited.
     IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 1200 THEN -- the rest of this would cost the others as much as a job, only to be prepared
         small := n > 0 AND cardinality(queues) = 1 AND NOT wrote
                  AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
@@ -191,12 +192,12 @@ BEGIN
                  WHERE t.id = short[2] AND t.name = queues[1] AND t.retention_ms = 0 -- the fence of _take()
                    AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
                    AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
-                RETURNING t.lease_ms, t.max_attempts, set_config('pgwork.accepted', stamp, true),
+                RETURNING t.lease_ms, t.max_attempts, clock_timestamp() AS since, set_config('pgwork.accepted', stamp, true),
                           CASE WHEN NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
                SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
-                   lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, d.lease_ms) * interval '1 ms'
+                   lease_until = d.since + coalesce(j.lease_ms, claim_batch.lease_ms, d.lease_ms) * interval '1 ms'
               FROM d
              WHERE j.token IS NULL
                AND j.ctid = (SELECT j.ctid FROM unnest(d.marks) AS l (mark)
@@ -207,7 +208,7 @@ BEGIN
                                                    ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                               LIMIT 1)
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
-                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until,
+                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, d.since,
                       NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[];
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = 1 THEN
@@ -229,8 +230,8 @@ BEGIN
                    AND j.flags & 4 = 0
                 RETURNING coalesce(j.id, j.pos) AS id
             ), p AS MATERIALIZED ( -- picked under the limit first: no plan takes more
-                SELECT j.ctid AS at, l.lease_ms, l.max_attempts
-                  FROM (SELECT set_config('pgwork.accepted', stamp || coalesce(array_agg(d.id), '{}')::text, true) AS ids,
+                SELECT j.ctid AS at, l.lease_ms, l.max_attempts, a.since
+                  FROM (SELECT set_config('pgwork.accepted', stamp || coalesce(array_agg(d.id), '{}')::text, true) AS ids, clock_timestamp() AS since,
                                CASE WHEN count(*) = coalesce(cardinality(done_ids), 0) THEN short[2] END AS queue FROM d) a
                  CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
                                       WHERE t.id = a.queue AND t.name = queues[1] AND NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3]
@@ -245,11 +246,11 @@ BEGIN
             )
             UPDATE pgwork.live_job j
                SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
-                   lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, p.lease_ms) * interval '1 ms'
+                   lease_until = p.since + coalesce(j.lease_ms, claim_batch.lease_ms, p.lease_ms) * interval '1 ms'
               FROM p
              WHERE j.ctid = p.at AND j.token IS NULL
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, p.max_attempts)::integer, j.lane / 2,
-                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until,
+                      j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, p.since,
                       NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[];
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = n THEN
@@ -284,11 +285,11 @@ BEGIN
                 through := pgwork._turn(queues[1], n, until, NULL);
             END IF;
         END IF;
-        IF crowded OR done_ids <> '{}' THEN -- either may have waited
-            until := clock_timestamp();
-            now_ms := date_part('epoch', until) * 1000;
-        END IF;
         wanted := n;
+    END IF;
+    IF crowded OR done_ids <> '{}' THEN -- either may have waited
+        until := clock_timestamp();
+        now_ms := date_part('epoch', until) * 1000;
     END IF;
     few := coalesce(nullif(current_setting('pgwork.few', true), ''), '32'); -- another value is for tests: packs of two
     IF done_ids <> '{}' AND cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN

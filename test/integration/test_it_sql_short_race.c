@@ -227,6 +227,37 @@ void test_of_two_who_complete_the_same_jobs_one_is_refused(int n)
     check_places(n, 3 * n); /* with those that b took first */
 }
 
+/* Nor is a lease shorter for it that what is done had to be waited for: in one statement; or when
+ * that leaves it to the others, since the queue keeps what is done. */
+TEST_CASE(1, 0)
+TEST_CASE(5, 0)
+TEST_CASE(1, 600000)
+TEST_CASE(5, 600000)
+void test_a_claim_that_had_to_wait_hands_out_whole_leases(int n, int retention_ms)
+{
+    char done[1000];
+
+    fill(3 * n);
+    take(a, n, mine);
+    kit_do(watch, "SELECT pgwork.queue_set('q', retention_ms => %d)", retention_ms);
+    snprintf(done, sizeof(done), "%s",
+             kit_text(watch, "SELECT format('%%L, %%L', array_agg(pos ORDER BY pos),"
+                             " array_agg(token ORDER BY pos))"
+                             " FROM pgwork.live_job WHERE token IS NOT NULL"));
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT pgwork.cancel('q', '{%lld}')", mine[0].id);
+    kit_send(a,
+             "SELECT count(*) FROM pgwork.claim('{q}', %d, 'w', 60000, %s)"
+             " WHERE attempt = 1 AND lease_until = server_time + interval '60 s'"
+             " AND server_time > clock_timestamp() - interval '1 s'",
+             n, done);
+    kit_blocked(a, watch);
+    kit_sleep_ms(1500);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING(kit_text(watch, "SELECT %d", n), kit_answer(a));
+    WENT(a, retention_ms > 0 ? "both" : "short");
+}
+
 TEST_CASE(1)
 TEST_CASE(10)
 void test_a_rollback_takes_all_of_it_back(int n)
