@@ -123,6 +123,17 @@ BEGIN
                   ORDER BY i);
 END $$;
 
+-- Are there jobs whose holder died, above these places, one for each lane (NULL: from the start), and up to `high`?
+CREATE FUNCTION pgwork._suspects(queue integer, lows bigint[], high bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM generate_series(0, 18, 2) l
+                    CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+                                         WHERE j.queue = _suspects.queue AND j.lane = l AND j.pos > coalesce(lows[l + 1], 0) AND j.pos <= high
+                                           AND j.token IS NULL AND j.flags & 2 <> 0
+                                         LIMIT 1) j);
+END $$;
+
 -- What lies behind is not found, or late: a lease behind a long stretch of ready rows, when a great batch of lower places committed after it was
 -- claimed; and below the marks, which a session remembers where looks took long (a setting for each queue), to spare itself the remains of
 -- all jobs before while vacuum is held back. So a session looks at everything once a second, if that costs less than a twentieth of
@@ -196,6 +207,11 @@ BEGIN
                     lows := array_fill(low, ARRAY[21]);
                 END IF;
                 SELECT * INTO lot FROM pgwork._reap(q, lows, high, batch - returned - died, true);
+                -- What has come to lie below the marks, see below.
+                IF NOT q.suspects AND array_remove(lot.firsts, NULL) <> '{}' AND pgwork._suspects(q.id, lows, high) THEN
+                    UPDATE pgwork.queue t SET suspects = true
+                     WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND NOT s.suspects FOR NO KEY UPDATE SKIP LOCKED);
+                END IF;
                 most := greatest(most, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - cost);
                 returned := returned + lot.returned;
                 died := died + lot.died;
@@ -264,15 +280,16 @@ BEGIN
                             FROM unnest(lows, lot.firsts, behind) WITH ORDINALITY u (low, first, behind, i) ORDER BY u.i)::text, false);
             END IF;
         END IF;
-        -- Claims that find anything else take a job of a dead holder only where this says that there are some.
-        any_suspect := EXISTS (SELECT FROM generate_series(0, 18, 2) l
-                             CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                                                  WHERE j.queue = q.id AND j.lane = l AND j.pos > coalesce(noted[l + 1], 0) AND j.token IS NULL AND j.flags & 2 <> 0
-                                                  LIMIT 1) j);
+        -- Claims that find anything else take a job of a dead holder only where this says that there are some. One may lie below the marks, of a
+        -- reaper that has committed late. So it is not taken back before all is looked at, nor if it has only come to be said since we began; and
+        -- who finds it said does not say it again, though it is just being taken back: for that one there are the looks at everything.
+        any_suspect := pgwork._suspects(q.id, noted, everywhere) OR q.suspects AND noted IS NOT NULL AND pgwork._suspects(q.id, NULL, everywhere);
         any_bundle := q.bulk OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL);
         -- Not to wait for who holds the queue's row; the next round comes soon.
-        UPDATE pgwork.queue t SET suspects = any_suspect, bundles = any_bundle OR t.bulk
-         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND (s.suspects <> any_suspect OR s.bundles <> any_bundle) FOR NO KEY UPDATE SKIP LOCKED);
+        UPDATE pgwork.queue t SET suspects = any_suspect OR t.suspects AND NOT q.suspects, bundles = any_bundle OR t.bulk
+         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s
+                          WHERE s.id = q.id AND (s.suspects <> any_suspect AND (any_suspect OR q.suspects) OR s.bundles <> any_bundle)
+                            FOR NO KEY UPDATE SKIP LOCKED);
     END LOOP;
     IF queue IS NULL THEN
         PERFORM set_config('pgwork.reap', last::text, false);

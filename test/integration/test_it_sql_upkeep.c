@@ -329,6 +329,65 @@ void test_a_lease_behind_many_jobs_that_are_ready_is_reaped(void)
     TEST_ASSERT_EQUAL_INT64(1, reap_one(b));
 }
 
+static const char *suspects(void)
+{
+    return kit_text(a, "SELECT suspects FROM pgwork.queue WHERE name = 'q'");
+}
+
+/* Though others are ready: for as long as there is one, the queue's row says so. */
+static void check_a_suspect_comes(PGconn *reaper)
+{
+    for (int i = 0; i < 2; i++) {
+        kit_do(reaper, "SELECT pgwork.reap()");
+        TEST_ASSERT_EQUAL_STRING("t", suspects());
+    }
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(job.id, jobs[0].id);
+    kit_do(reaper, "SELECT pgwork.reap()");
+    TEST_ASSERT_EQUAL_STRING("f", suspects());
+}
+
+/* Marks are a second behind what has been drawn; a reaper may take longer to commit. */
+void test_a_job_taken_back_below_a_reaper_s_marks_is_claimed(void)
+{
+    PGconn *c = kit_open();
+    long long place;
+
+    fill("q", 3);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_do(c, "SELECT pgwork.reap()"); /* and had that taken long */
+    kit_do(c, "SELECT set_config('pgwork.reap_' || id, array_fill(0, ARRAY[21])::text, false)"
+              " FROM pgwork.queue");
+    kit_expire(a, "q");
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT returned FROM pgwork.reap('q')"));
+    place = kit_number(b, "SELECT pos FROM pgwork.live_job WHERE id = %lld", job.id);
+    kit_put(a, "q");
+    for (int i = 0; i < 2; i++) /* a second later each */
+        kit_do(c, "SELECT set_config('pgwork.reap', (l[1:2] || 0::bigint || l[4:])::text, false)"
+                  " FROM (SELECT current_setting('pgwork.reap')::bigint[]) r (l);"
+                  "SELECT pgwork.reap()");
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(
+        place, kit_number(c, "SELECT (current_setting('pgwork.reap_' || id)::bigint[])[1]"
+                             " FROM pgwork.queue"));
+    kit_do(b, "COMMIT");
+    check_a_suspect_comes(c);
+}
+
+/* Another reaper may take back what the queue's row says, just when there is one more. */
+void test_a_suspect_that_nobody_speaks_of_is_found_by_a_look_at_everything(void)
+{
+    fill("q", 3);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
+    expect_nothing(b);
+    kit_do(a, "UPDATE pgwork.queue SET suspects = false");
+    for (long long end = kit_ms() + 60000; *suspects() == 'f' && kit_ms() < end; kit_sleep_ms(50))
+        kit_do(b, "SELECT pgwork.reap()");
+    check_a_suspect_comes(b);
+}
+
 /* As when each part of the upkeep took so long in vain, two seconds ago. */
 static long long maintain_after(int cost_ms)
 {
