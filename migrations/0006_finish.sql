@@ -201,6 +201,7 @@ DECLARE
     keyed bigint[];
     keys text[];
     gone record;
+    whole bigint[];
 BEGIN
     IF number & 31 = 31 THEN
         one_pack := outputs IS NULL AND ids <> '{}' AND tokens[1] = ALL (tokens) AND cardinality(tokens) IN (1, cardinality(ids));
@@ -247,12 +248,16 @@ BEGIN
             SELECT array_agg(t.id), array_agg(t.id) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)
               INTO accepted, keyed, keys FROM t;
             IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
-                -- Rows first, then packs: the order of extend() and _take(), else they could deadlock.
+                -- Rows first, then packs, those of which it is a part, too: the order of cancel(), extend() and _take(), else they could deadlock.
                 FOR gone IN
                     SELECT u.token, array_agg(u.id ORDER BY u.id) AS ids FROM unnest(ids, tokens) u (id, token)
                      WHERE pgwork._packed(u.token) GROUP BY u.token ORDER BY u.token
                 LOOP
-                    accepted := accepted || pgwork._finish_pack(queue, gone.ids, gone.token);
+                    whole := pgwork._finish_pack(queue, gone.ids, gone.token);
+                    IF whole IS NULL THEN -- for _leave()
+                        PERFORM FROM pgwork.pack p WHERE p.queue = q.id AND p.number = pgwork.token_number(gone.token) >> 5 FOR KEY SHARE;
+                    END IF;
+                    accepted := accepted || whole;
                 END LOOP;
             END IF;
         END IF;

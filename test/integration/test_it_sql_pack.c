@@ -490,6 +490,25 @@ void test_a_mixed_call_takes_its_locks_in_the_order_of_the_others(void)
     check_no_packs();
 }
 
+/* Of one a part, of the next all: by their numbers, whatever is done with each. */
+void test_packs_are_locked_in_one_order_whether_a_part_is_finished_or_all(void)
+{
+    fill(4);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs + 2));
+    hasty(b);
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT pgwork.cancel('q', '{%lld}')", jobs[0].id);
+    kit_send(a, "SELECT count(*) FROM pgwork.complete('q', '{%lld,%lld,%lld}', '{%s,%s,%s}')",
+             jobs[1].id, jobs[2].id, jobs[3].id, jobs[1].token, jobs[2].token, jobs[3].token);
+    kit_blocked(a, watch);
+    TEST_ASSERT_EQUAL_STRING(
+        "requested", kit_text(b, "SELECT status FROM pgwork.cancel('q', '{%lld}')", jobs[2].id));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("0", kit_answer(a));
+    TEST_ASSERT_EQUAL_STRING("leased 1", states());
+}
+
 void test_jobs_of_several_packs_are_finished_in_one_call(void)
 {
     fill(7);
