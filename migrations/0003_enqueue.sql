@@ -421,6 +421,9 @@ BEGIN
             IF FOUND AND place.lane = 31 THEN
                 -- Waits for those who are just taking jobs out: for theirs the request would come too late.
                 PERFORM FROM pgwork.pack p WHERE p.queue = q.id AND p.number = place.pos FOR UPDATE;
+                IF current_setting('transaction_isolation') <> 'read committed' THEN
+                    PERFORM pgwork._still_in(q.id, place.pos, ARRAY[one]);
+                END IF;
                 UPDATE pgwork.pack p SET cancelled = array_append(array_remove(p.cancelled, one), one)
                  WHERE p.queue = q.id AND p.number = place.pos
                    AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = one);

@@ -103,6 +103,23 @@ BEGIN
     RETURN there;
 END $$;
 
+-- To an old snapshot a job is in its pack though it has left it since, which changes nothing in the pack's row. At REPEATABLE READ and above this
+-- finds out: nobody leaves twice, so to try it is refused with 40001; and it is undone. False: somebody is just leaving.
+CREATE FUNCTION pgwork._still_in(queue integer, number bigint, ids bigint[]) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    settled boolean;
+BEGIN
+    PERFORM FROM pgwork.pack p WHERE p.queue = _still_in.queue AND p.number = _still_in.number FOR UPDATE SKIP LOCKED;
+    settled := FOUND;
+    IF settled THEN
+        INSERT INTO pgwork.pack_out (queue, number, id) SELECT _still_in.queue, _still_in.number, u FROM unnest(ids) u ON CONFLICT DO NOTHING;
+    END IF;
+    RAISE EXCEPTION 'undone';
+EXCEPTION WHEN raise_exception THEN
+    RETURN settled;
+END $$;
+
 -- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. (Joined as in _find().)
 CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork.live_job
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -341,7 +358,8 @@ BEGIN
                   FROM unnest(pack.ids) WITH ORDINALITY i (id, i)
                   LEFT JOIN (SELECT DISTINCT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = pack.token) t ON t.id = i.id
                   LEFT JOIN (SELECT o.id FROM pgwork.pack_out o WHERE o.queue = q.id AND o.number = pack.number) o ON o.id = i.id) u;
-        CONTINUE WHEN mine IS NULL;
+        CONTINUE WHEN mine IS NULL
+                   OR current_setting('transaction_isolation') <> 'read committed' AND NOT pgwork._still_in(q.id, pack.number, mine);
         UPDATE pgwork.pack p SET lease_until = first_end, ends = new_ends WHERE p.queue = q.id AND p.number = pack.number;
         accepted := accepted || mine;
         RETURN QUERY

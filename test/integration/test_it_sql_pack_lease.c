@@ -382,10 +382,10 @@ void test_under_other_isolation_levels_a_pack_is_worked_as_ever(void)
 void test_a_stale_snapshot_finishes_no_packed_job_twice(void)
 {
     static const char *const verbs[][2] = {
-        {"complete", ""}, {"fail", ", 'boom', 0"}, {"release", ""}};
+        {"complete", ""}, {"fail", ", 'boom', 0"}, {"release", ""}, {"extend", ""}};
 
     for (int l = 0; l < 2; l++)
-        for (int v = 0; v < 3; v++)
+        for (int v = 0; v < 4; v++)
             for (int how = 0; how < 4; how++) {
                 take(3);
                 kit_do(a, "BEGIN ISOLATION LEVEL %s", levels[l]);
@@ -402,6 +402,42 @@ void test_a_stale_snapshot_finishes_no_packed_job_twice(void)
                 kit_do(a, "ROLLBACK");
                 kit_do(a, "SELECT pgwork.queue_drop('q', true), pgwork.queue_create('q')");
             }
+}
+
+void test_a_stale_snapshot_cancels_no_packed_job_that_has_left(void)
+{
+    for (int i = 0; i < 4; i++) {
+        take(3);
+        kit_do(a, "BEGIN ISOLATION LEVEL %s", levels[i / 2]);
+        kit_do(a, "SELECT count(*) FROM pgwork.queue");
+        TEST_ASSERT_EQUAL_STRING("", say(b, i % 2 ? "release" : "complete", 0, 1, ""));
+        TEST_ASSERT_EQUAL_STRING("40001",
+                                 kit_state(a, "SELECT pgwork.cancel('q', '{%lld}')", jobs[0].id));
+        kit_do(a, "ROLLBACK");
+        kit_do(a, "SELECT pgwork.queue_drop('q', true), pgwork.queue_create('q')");
+    }
+}
+
+/* What it locks to find out who has left, it lets go. */
+void test_under_other_isolation_levels_an_extend_neither_waits_nor_keeps_others_waiting(void)
+{
+    hasty(a);
+    hasty(b);
+    for (int l = 0; l < 2; l++) {
+        take(3);
+        kit_do(b, "BEGIN");
+        TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 0, 1, ""));
+        kit_do(a, "BEGIN ISOLATION LEVEL %s", levels[l]);
+        TEST_ASSERT_EQUAL_STRING("0 locked,1 locked,2 locked", say(a, "extend", 0, 3, ""));
+        kit_do(a, "COMMIT");
+        kit_do(b, "ROLLBACK");
+        kit_do(a, "BEGIN ISOLATION LEVEL %s", levels[l]);
+        TEST_ASSERT_EQUAL_STRING("0 ok,1 ok,2 ok", say(a, "extend", 0, 3, ""));
+        TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 0, 1, ""));
+        kit_do(a, "COMMIT");
+        TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 1, 2, ""));
+        check_no_packs();
+    }
 }
 
 /* -- races ---------------------------------------------------------------------------------------
