@@ -41,7 +41,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL; -- the snapshot is older than what is issued: nothing is learnt from it
     END IF;
-    IF now_ms >= hint[9] + 50 OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= hint[8] THEN
+    IF issued IS NOT NULL AND (now_ms >= hint[9] + 50 OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= hint[8]) THEN
         hint[6] := hint[7];
         hint[7] := issued;
         hint[8] := pg_current_xact_id()::text::bigint; -- which this claim has drawn after `issued` was read

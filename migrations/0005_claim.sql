@@ -145,7 +145,7 @@ DECLARE
     few integer; -- up to so many jobs are leased in their rows; more go into a pack
     current_name text;
     q record;
-    issued bigint;
+    issued bigint; -- NULL: by way of the short one
     hint bigint[];
     marks bigint[];
     taken boolean; -- by another queue's hint
@@ -279,6 +279,7 @@ BEGIN
         IF crowded THEN
             through := pgwork._turn(queues[1], n, until, done_tokens);
         END IF;
+        issued := coalesce(pg_sequence_last_value('pgwork.place'), 0); -- before this transaction can have an id, see _advance()
         IF done_ids <> '{}' THEN
             accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
             IF crowded AND through IS NULL THEN -- what is done cannot expire now
@@ -305,7 +306,6 @@ BEGIN
     FOREACH current_name IN ARRAY queues LOOP
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.bundles, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
-        issued := coalesce(pg_sequence_last_value('pgwork.place'), 0);
         hint := nullif(current_setting(pgwork._hint(q.id), true), '');
         surveyed := false;
         sure := false;

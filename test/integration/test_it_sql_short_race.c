@@ -258,6 +258,37 @@ void test_a_claim_that_had_to_wait_hands_out_whole_leases(int n, int retention_m
     WENT(a, retention_ms > 0 ? "both" : "short");
 }
 
+/* Who enqueues meanwhile has an id behind that of the transaction that waits, and must not be taken
+ * to be through when that one is. */
+TEST_CASE(0)
+TEST_CASE(600000)
+void test_a_claim_that_had_to_wait_passes_no_place_that_was_drawn_meanwhile(int retention_ms)
+{
+    PGconn *late = kit_open();
+    long long id, xid;
+
+    fill(3);
+    take(a, 1, mine);
+    kit_do(watch, "SELECT pgwork.queue_set('q', retention_ms => %d)", retention_ms);
+    if (retention_ms == 0) kit_set_short(a, "NULL"); /* else it goes both ways */
+    kit_set_hint(a, "ARRAY[h[1], 0, h[3], " NOW " + 60000] || h[5:8] || 0::bigint || h[10:]");
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT pgwork.cancel('q', '{%lld}')", mine[0].id);
+    ask(a, 1, mine, 1);
+    kit_blocked(a, watch);
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    xid = kit_number(late, "SELECT pg_current_xact_id()");
+    kit_put(watch, "q");
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_INT(1, answer(a, 1, mine, 1, more));
+    TEST_ASSERT_EQUAL_STRING(
+        "t f", kit_text(a,
+                        "SELECT concat_ws(' ', h[2] > 0, h[7] >= %lld AND h[8] <= %lld)"
+                        " FROM (SELECT current_setting(pgwork._hint(" QUEUE "))::bigint[]) m (h)",
+                        id, xid));
+}
+
 TEST_CASE(1)
 TEST_CASE(10)
 void test_a_rollback_takes_all_of_it_back(int n)
