@@ -323,6 +323,21 @@ BEGIN
     own_id := pg_current_xact_id(); -- before the first place, see _put
     SELECT array_agg(nextval('pgwork.place')) INTO new_ids FROM generate_series(1, n);
     IF keys IS NOT NULL THEN
+        IF key_policy = 'replace' THEN
+            -- What is about to be replaced is locked in the order of cancel(), else they could deadlock.
+            PERFORM FROM (SELECT q.id AS queue, f.lane, f.pos
+                            FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)
+                           CROSS JOIN LATERAL (SELECT u.id FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = k.key OFFSET 0) u
+                           CROSS JOIN LATERAL pgwork._find(q.id, u.id) f
+                           WHERE NOT f.leased ORDER BY f.pos, f.lane OFFSET 0) f
+             CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+                                  WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.token IS NULL FOR NO KEY UPDATE) j;
+            PERFORM FROM (SELECT q.id AS queue, u.id
+                            FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)
+                           CROSS JOIN LATERAL (SELECT u.id FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = k.key OFFSET 0) u
+                           ORDER BY u.id OFFSET 0) u
+             CROSS JOIN LATERAL (SELECT FROM pgwork.delayed_job j WHERE j.queue = ANY (ARRAY[u.queue]) AND j.id = u.id FOR NO KEY UPDATE) j;
+        END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
         new_outcomes := array_fill(NULL::text, ARRAY[n]);
         FOR one IN

@@ -820,3 +820,29 @@ void test_cancels_of_the_same_jobs_do_not_deadlock(void)
              jobs[2].id);
     cancels_meet(lock, jobs[2].id, jobs[0].id, "requested,requested");
 }
+
+/* It goes by keys, but locks what it replaces as a cancel does; ready, and delayed. */
+void test_a_batch_that_replaces_and_a_cancel_do_not_deadlock(void)
+{
+    PGconn *c = kit_open();
+
+    kit_do(b, "SET lock_timeout = '200ms'");
+    for (int delay_ms = 0; delay_ms <= 60000; delay_ms += 60000) {
+        long long first, second;
+
+        first = kit_number(a, "SELECT id FROM pgwork.enqueue('q', key => 'l', delay_ms => %d)",
+                           delay_ms);
+        second = kit_number(a, "SELECT id FROM pgwork.enqueue('q', key => 'k', delay_ms => %d)",
+                            delay_ms);
+        kit_do(b, "BEGIN");
+        kit_do(b, "SELECT pgwork.cancel('q', '{%lld}')", first);
+        kit_send(a, "SELECT string_agg(outcome, ',') FROM pgwork.enqueue_many('q', '{1,2}',"
+                    " keys => '{k,l}', key_policy => 'replace')");
+        kit_blocked(a, c);
+        TEST_ASSERT_EQUAL_STRING(
+            "cancelled", kit_text(b, "SELECT status FROM pgwork.cancel('q', '{%lld}')", second));
+        kit_do(b, "COMMIT");
+        TEST_ASSERT_EQUAL_STRING("new,new", kit_answer(a));
+        kit_do(a, "SELECT pgwork.queue_purge('q')");
+    }
+}
