@@ -1440,8 +1440,8 @@ typedef struct pgw_process_opts {
  * trigger or a policy of the table keeps it as it is, as long as every writer changes the version.
  * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
  * lost, and what came of it could not be looked up, or it may still be under way while a later one
- * ended with an error, of @p fn, too. Else what @p fn returned; PGW_OK when its write had
- * to be looked up.
+ * ended with an error, of @p fn, too. Else what @p fn returned; PGW_OK when its write had to be
+ * looked up.
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the

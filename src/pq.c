@@ -66,6 +66,11 @@ void pgw__pq_rewind(pgw *h)
     pgw__fault_clear(&op->fault);
 }
 
+int64_t pgw__pq_call_ms(const pgw *h)
+{
+    return h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms;
+}
+
 void pgw__pq_reset(pgw *h, const char *name)
 {
     pgw__op *op = &h->op;

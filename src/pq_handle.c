@@ -308,11 +308,6 @@ void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms)
     h->timeout_ms = timeout_ms;
 }
 
-int64_t pgw__pq_call_ms(const pgw *h)
-{
-    return h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms;
-}
-
 int64_t pgw__pq_server_time(const pgw *h)
 {
     return h->server_time;
