@@ -494,6 +494,20 @@ static pid_t waiting_process(const char *name)
     return pid;
 }
 
+/* Has the server answered all that the head of the queue has asked? Before that it might yet be
+ * given a permit, which it would keep although it is frozen. */
+static bool is_answered(pgw *h)
+{
+    for (int i = 0; i < LONG_MS / 10; i++) {
+        if (i > 0) (void)poll(NULL, 0, 10);
+        if (ask(h, "SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE "
+                   "a.datname = current_database() AND a.state = 'idle' AND l.locktype = "
+                   "'advisory' AND l.mode = 'ExclusiveLock' AND l.granted") == 1)
+            return true;
+    }
+    return false;
+}
+
 /* Nobody else would get a permit until it thaws. */
 void test_a_frozen_head_of_the_queue_is_passed(void)
 {
@@ -507,6 +521,8 @@ void test_a_frozen_head_of_the_queue_is_passed(void)
     pid = waiting_process("frozen");
     TEST_ASSERT_TRUE(are_waiting(h, "frozen", 1));
     kill(pid, SIGSTOP);
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, NULL, WUNTRACED));
+    TEST_ASSERT_TRUE(is_answered(h));
     expect(h, PGW_OK, pgw_sema_release(h, "frozen", token));
     st = take(h, &token, "frozen", 1, LONG_MS, 3600000, false);
     kill(pid, SIGCONT); /* it has lost its session, and queues anew */
