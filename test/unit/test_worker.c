@@ -83,6 +83,12 @@ static void *run_in_thread(void *arg)
     return (void *)(intptr_t)pgw_worker_run(w, stop);
 }
 
+static void start(pgw_handler_fn *fn, pthread_t *thread)
+{
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_in_thread, NULL));
+}
+
 static void nap(int ms)
 {
     poll(NULL, 0, ms);
@@ -262,8 +268,7 @@ static void run_until_done(int done)
     pthread_t thread;
     int i;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, first_is_held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(first_is_held, &thread);
     for (i = 0; i < 20000 && fake_count(FAKE_DONE) < done; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(done, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(1));
@@ -540,8 +545,7 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     set("worker.drain", "off");
     set("worker.prefetch", "2");
     pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(held, &thread);
     await(&called, 1);
     fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
     fake_fails(FAKE_CLAIM, PGW_ECONN, 1, 0);
@@ -590,8 +594,7 @@ void test_a_long_job_keeps_its_lease(void)
     int i;
 
     fake_jobs("q", 1, 2000);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(held, &thread);
     await(&called, 1);
     for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) <= 3; i++) nap(1); /* longer than a lease */
     atomic_store(&phase, 1);
@@ -663,8 +666,7 @@ void test_a_job_that_is_locked_is_asked_for_again(void)
     set("worker.concurrency", "2");
     set("reconnect.base_ms", "60000"); /* it is no failure, after which there is a pause */
     set("reconnect.cap_ms", "60000");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(held, &thread);
     await(&called, 2);
     for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
     atomic_store(&phase, 1);
@@ -743,8 +745,7 @@ void test_a_cancel_before_the_start_hands_the_job_back(void)
 
     fake_jobs("q", 2, 300);
     set("worker.concurrency", "1");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(held, &thread);
     await(&called, 1);
     fake_cancels(2);
     beats = fake_calls(FAKE_EXTEND) + 3; /* one was under way, one says so, and that was read */
@@ -861,8 +862,7 @@ void test_the_first_stop_finishes_what_runs_and_hands_back_the_rest(void)
     set("worker.drain", "off");
     set("worker.concurrency", "2");
     set("worker.prefetch", "10");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(held, &thread);
     await(&called, 2);
     pgw_stop_notify(stop);
     nap(100);
@@ -888,8 +888,7 @@ void test_the_second_stop_is_told_to_handlers(void)
     pthread_t thread;
 
     fake_jobs("q", 1, 60000);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, until_stopping, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(until_stopping, &thread);
     await(&called, 1);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
@@ -920,8 +919,7 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
         pthread_t thread;
         void *st;
 
-        TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, deaf, NULL, NULL));
-        TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+        start(deaf, &thread);
         await(&called, 1);
         pgw_stop_notify(stop);
         pgw_stop_notify(stop);
@@ -966,8 +964,7 @@ void test_results_go_before_the_end_though_their_claim_is_not_whole(void)
     set("worker.flush_ms", "10000");
     set("worker.concurrency", "2");
     set("worker.prefetch", "8");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, last_is_held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(last_is_held, &thread);
     await(&called, 8);
     await_running(1);
     TEST_ASSERT_EQUAL_INT(0, fake_count(FAKE_DONE));
@@ -1069,8 +1066,7 @@ void test_it_runs_again_when_who_was_left_behind_is_back(void)
     fake_jobs("q", 1, 60000);
     set("worker.stop_ms", "20");
     set("worker.concurrency", "1");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, held, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(held, &thread);
     await(&called, 1);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
@@ -1108,8 +1104,7 @@ void test_without_a_server_a_stop_ends_the_attempts(void)
     void *st;
 
     fake_fails(FAKE_OPEN, PGW_ECONN, 1000000, 0);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    start(noop, &thread);
     while (fake_calls(FAKE_OPEN) < 3) nap(1);
     pgw_stop_notify(stop);
     pthread_join(thread, &st);
