@@ -1,15 +1,15 @@
 #!/bin/sh
-# bench.sh [--quick | --smoke] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]:
+# bench.sh [--quick | --smoke] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]:
 # run by `./run bench` beside a private server.
 # --smoke only sees to it that every question can be asked: a few transactions each. --append: one more part of a run, beside what the last
-# one has measured: a question after the other, each with rounds as long as it needs. --clients: of claim, not all. See README.md.
+# one has measured: a question after the other, each with rounds as long as it needs. --clients: of claim, not all; --pins: of pin. See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' append='' clients='' questions='' out="$top/build/bench"
+seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' append='' clients='' pins='' questions='' out="$top/build/bench"
 there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
-usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
+usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -21,6 +21,7 @@ while [ $# -gt 0 ]; do
     --rounds) number "${2:-}"; rounds=$2 rounds_asked=1; shift ;;
     --steady) number "${2:-}"; steady_seconds=$2; shift ;;
     --pin) number "${2:-}"; pin_seconds=$2; shift ;;
+    --pins) pins=${2:-}; shift ;;
     --backlog) number "${2:-}"; backlog=$2; shift ;;
     -*) usage "unknown option $1" ;;
     *) [ -f "$here/ask/$1.sh" ] || usage "no question $1"; questions="$questions $1" ;;
@@ -28,7 +29,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog queues reap worker client pickup pooler'
-export PATH here top out clients seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke
+export PATH here top out clients pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke
 mkdir -p "$out"
 . "$here/lib.sh"
 

@@ -101,24 +101,27 @@ pin_pass() {
         while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
 }
 
-for who in pgwork pgwork-bulk onetable; do
-    pins='no snapshot writer'
-    if [ -n "$quick" ] && [ $who = onetable ]; then pins='no snapshot'; fi
-    if [ -n "$smoke" ]; then pins=$(case $who in pgwork) echo no writer ;; *) echo snapshot ;; esac); fi
-    for pin in $pins; do
-        calm pin_pass $who $pin
-        cat "$out/pin-pass.tsv" >>"$out/pin-time.tsv"
-        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" $who "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
-        if [ -s "$out/latency" ]; then
-            result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" $who "$(percentile 99 "$out/latency")" ms
-        else
-            say "bench: $who ended no claim in the last fifth, held: $pin"
-        fi
-        result pin "size at the end of $pin_seconds s, held: $pin" $who "$size_end" MB
-        if [ $pin = writer ]; then
-            result pin "its own jobs claimed after the commit, within, held: $pin" $who "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
-        fi
-        result pin "size after $rest s of rest, held: $pin" $who "$size_rest" MB
-    done
+if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-bulk/snapshot onetable/snapshot'; else
+    all='pgwork/no pgwork/snapshot pgwork/writer pgwork-bulk/no pgwork-bulk/snapshot pgwork-bulk/writer onetable/no onetable/snapshot'
+    if [ -z "$quick" ]; then all="$all onetable/writer"; fi
+fi
+for pass in $pins; do
+    case " $all " in *" $pass "*) ;; *) say "bench: --pins: '$pass' is none of $all"; exit 2 ;; esac
+done
+for pass in ${pins:-$all}; do
+    who=${pass%/*} pin=${pass#*/}
+    calm pin_pass "$who" "$pin"
+    cat "$out/pin-pass.tsv" >>"$out/pin-time.tsv"
+    result pin "throughput in the last fifth of $pin_seconds s, held: $pin" "$who" "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
+    if [ -s "$out/latency" ]; then
+        result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" "$who" "$(percentile 99 "$out/latency")" ms
+    else
+        say "bench: $who ended no claim in the last fifth, held: $pin"
+    fi
+    result pin "size at the end of $pin_seconds s, held: $pin" "$who" "$size_end" MB
+    if [ "$pin" = writer ]; then
+        result pin "its own jobs claimed after the commit, within, held: $pin" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
+    fi
+    result pin "size after $rest s of rest, held: $pin" "$who" "$size_rest" MB
 done
 rm -f "$out"/log.* "$out/claims" "$out/latency" "$out/pin.held" "$out/pin-pass.tsv"
