@@ -531,7 +531,9 @@ END $$;
 CREATE UNLOGGED SEQUENCE pgwork.compact_pause AS bigint MINVALUE 0;
 
 -- One table at most, the largest that nobody stays in: its lock lasts until the transaction ends. To read 4 GB takes too long, so what has come to
--- that, while somebody stayed in it, is left to vacuum first: then little is to be read, however large the file.
+-- that, while somebody stayed in it, is left to vacuum first: then little is to be read, however large the file. Up to there the file grows as long
+-- as it is not had, and with it the time that the next look takes. So who came in vain comes again soon, when little is new to look at, and looks
+-- for longer.
 CREATE FUNCTION pgwork.compact(mb integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -540,8 +542,9 @@ DECLARE
     now_ms CONSTANT bigint := extract(epoch FROM began) * 1000;
     from_mb CONSTANT bigint := coalesce(mb, (SELECT nullif(s.value, '0')::bigint FROM pgwork.setting s WHERE s.name = 'compact_mb'));
     pause CONSTANT bigint := coalesce(pg_sequence_last_value('pgwork.compact_pause'), 0);
-    again_ms bigint := 2000 << (pause & 7)::integer;
-    vain CONSTANT bigint := least((pause & 7) + 1, 5); -- if it is once more
+    times CONSTANT integer := pause & 7; -- that it came in vain since the last time that it did not
+    again_ms bigint := 2000 << times;
+    vain CONSTANT bigint := least(times + 1, 5); -- if it is once more
     place regclass;
     bytes bigint;
     swept boolean; -- vacuum has been through
@@ -570,7 +573,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     ELSIF stays THEN -- nobody was disturbed, so it comes soon again: when a long transaction ends, its remains go
-        PERFORM setval('pgwork.compact_pause', (now_ms + 4000 << 3) + (pause & 7));
+        PERFORM setval('pgwork.compact_pause', (now_ms + 4000 << 3) + times);
         RETURN 0;
     ELSIF pgwork._dumped() THEN
         RETURN 0;
@@ -578,11 +581,11 @@ BEGIN
     PERFORM pgwork._take_vacuums_lock(place); -- who waits for this one waits alone; behind that of _renew() everybody does
     PERFORM set_config('lock_timeout', '100', true);
     EXECUTE format('SELECT pgwork._renew($1, NULL::%s[], $2, 67108864, $3, $4)', place)
-      USING place, most, CASE WHEN mb IS NULL THEN 2000 END, swept;
+      USING place, most, CASE WHEN mb IS NULL THEN 2000 << least(times, 2) END, swept;
     PERFORM setval('pgwork.compact_pause', now_ms + least(greatest(1000, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000)::bigint << 3);
     RETURN greatest(bytes - pg_total_relation_size(place), 0);
 EXCEPTION WHEN lock_not_available OR deadlock_detected OR object_in_use OR program_limit_exceeded THEN -- in use: by a cursor of this session
-    again_ms := least(greatest(again_ms, 20 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000);
+    again_ms := least(greatest(again_ms, 5 * extract(epoch FROM clock_timestamp() - began) * 1000), 600000);
     PERFORM setval('pgwork.compact_pause', (now_ms + again_ms << 3) + vain);
     RETURN 0;
 END $$;

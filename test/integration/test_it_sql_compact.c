@@ -328,6 +328,30 @@ void test_upkeep_does_not_insist(void)
     TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
 }
 
+/* What a look that took too long leaves grows on, and takes longer still. */
+void test_after_a_look_that_took_too_long_it_looks_for_longer(void)
+{
+    static const int most_ms[] = {2000, 4000, 8000, 8000};
+
+    leave_remains(20000);
+    kit_do(a, "SELECT pgwork.setting('compact_mb', '1')");
+    kit_do(a, "BEGIN; CREATE TEMP SEQUENCE look");
+    kit_do(a,
+           "CREATE OR REPLACE FUNCTION pgwork._renew(place regclass, kept anyarray, most bigint, "
+           "most_bytes bigint, most_ms bigint, by_index boolean) RETURNS void LANGUAGE plpgsql "
+           "AS 'BEGIN PERFORM setval(''pg_temp.look'', most_ms); RAISE "
+           "program_limit_exceeded; END'");
+    for (int i = 0; i < 4; i++) {
+        pass_the_pause();
+        TEST_ASSERT_EQUAL_STRING("0", kit_text(a, "SELECT pgwork.compact()"));
+        TEST_ASSERT_EQUAL_INT64(most_ms[i], kit_number(a, "SELECT last_value FROM look"));
+    }
+    kit_do(a, "ROLLBACK");
+    pass_the_pause();
+    TEST_ASSERT_GREATER_THAN_INT64(1000000, kit_number(a, "SELECT pgwork.compact()"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT last_value & 7 FROM pgwork.compact_pause"));
+}
+
 /* It disturbs nobody while it only looks who is in there. */
 void test_it_comes_soon_again_while_somebody_stays(void)
 {
