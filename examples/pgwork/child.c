@@ -79,6 +79,7 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
      * family can be ended at once */
     sigemptyset(&none);
     sigfillset(&all);
+    sigdelset(&all, SIGHUP); /* what nohup has had ignored, for the command, too */
     posix_spawnattr_setflags(&attr, (short)((child_has_group(c) ? POSIX_SPAWN_SETPGROUP : 0) |
                                             POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
     posix_spawnattr_setpgroup(&attr, 0);

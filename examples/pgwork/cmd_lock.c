@@ -54,9 +54,12 @@ int cmd_lock(cli *c, int argc, char **argv)
         .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] NAME -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
-            "a file. The lock is free when the command ends, and when this process, its machine\n"
-            "or its connection dies; then the command is ended, too. It finds the lock's name\n"
-            "in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
+            "a file. The lock is free when the command ends. The command is ended when the lock "
+            "is\n"
+            "lost with its connection, and by TERM, INT, HUP or QUIT to this process. It cannot "
+            "be\n"
+            "when this process is killed: then the lock is free, while the command runs on. It\n"
+            "finds the lock's name in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
         .more = "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
                 "126, 127: the command cannot be started, is not there.",
         .min = 1,

@@ -302,9 +302,10 @@ static int sem_run(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "sem run NAME [OPTIONS] -- COMMAND [ARG...]",
         .about =
-            "Runs a command while holding permits, which come back when it ends, and when this\n"
-            "process or its connection dies; then the command is ended, too. It finds the\n"
-            "token in PGWORK_TOKEN.",
+            "Runs a command while holding permits, which come back when it ends. It is ended when\n"
+            "they are lost, and by TERM, INT, HUP or QUIT to this process. It cannot be when this\n"
+            "process is killed: then the permits come back, while the command runs on. It finds\n"
+            "the token in PGWORK_TOKEN.",
         .more = "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
                 "126, 127: the command cannot be started, is not there.",
         .min = 1,

@@ -407,12 +407,14 @@ int cmd_work(cli *c, int argc, char **argv)
             "  75       not now: again after --later, no attempt charged\n"
             "  others   failed: again as the queue's backoff says, dead letter at the last "
             "attempt\n\n"
-            "The end of its stderr is kept as the job's error. TERM or INT: nothing new is taken, "
-            "running\n"
-            "commands end; a second one ends them; a third one ends pgwork at once: commands run "
-            "on, and a\n"
-            "reaper returns their jobs when the leases end. --once ends with 1 when no job was "
-            "completed.\n\n"
+            "The end of its stderr is kept as the job's error. TERM, INT, QUIT or HUP: nothing new "
+            "is taken,\n"
+            "running commands end; a second one, but for HUP, ends them; a third one ends pgwork "
+            "at "
+            "once, as\n"
+            "KILL does: commands run on, and a reaper returns their jobs when the leases end. "
+            "--once ends\n"
+            "with 1 when no job was completed.\n\n"
             "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
         .max = 64,

@@ -23,7 +23,13 @@ static void signals_handle(int number)
     errno = saved;
 }
 
-static void signals_handle_hup(int number)
+/* Asks once, and only who was not asked yet: a terminal that goes may say so several times. */
+static void signals_handle_hang_up(int number)
+{
+    if (signals_seen == 0) signals_handle(number);
+}
+
+static void signals_handle_reload(int number)
 {
     (void)number;
     pgw_reaper_reload(signals_reaper);
@@ -39,7 +45,17 @@ static void signals_set(int number, void (*handler)(int))
     /* one after the other, so that the count is exact */
     sigaddset(&action.sa_mask, SIGTERM);
     sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGHUP);
+    sigaddset(&action.sa_mask, SIGQUIT);
     sigaction(number, &action, NULL);
+}
+
+/* What nohup or a shell has had ignored stays so. */
+static void signals_set_unless_ignored(int number, void (*handler)(int))
+{
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
+    signals_set(number, handler);
 }
 
 int signals_install(cli *c)
@@ -49,6 +65,8 @@ int signals_install(cli *c)
     signals_stop = c->stop;
     signals_set(SIGTERM, signals_handle);
     signals_set(SIGINT, signals_handle);
+    signals_set_unless_ignored(SIGHUP, signals_handle_hang_up);
+    signals_set_unless_ignored(SIGQUIT, signals_handle);
     /* what cannot be written is an error of that write, not the end of the program */
     signals_set(SIGPIPE, SIG_IGN);
     /* who ignores it, as the one who started us may have, is not told how a command ended */
@@ -59,7 +77,7 @@ int signals_install(cli *c)
 void signals_on_reload(pgw_reaper *r)
 {
     signals_reaper = r;
-    signals_set(SIGHUP, r ? signals_handle_hup : SIG_DFL);
+    signals_set(SIGHUP, r ? signals_handle_reload : signals_handle_hang_up);
 }
 
 int signals_code(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * signals: TERM and INT ask once to stop and twice to hurry; the third ends the program at once.
+ * signals: TERM, INT and QUIT ask once to stop and twice to hurry; the third ends the program at
+ * once. HUP asks to stop, however often it comes.
  */
 #ifndef SIGNALS_H
 #define SIGNALS_H
@@ -9,7 +10,7 @@
 
 /** Makes c->stop and points the signals at it. CLI_DONE or an exit code, told. */
 int signals_install(cli *c);
-/** HUP, for the reaper. */
+/** What HUP is for instead: @p r is to read its configuration again. NULL: no more. */
 void signals_on_reload(pgw_reaper *r);
 /** The exit code of a command that was interrupted: 128 and the signal; 0: none came. */
 int signals_code(void);

@@ -123,6 +123,24 @@ wait $p
 is 'TERM: ends well' $? 0
 is 'the running one is done, the others are back' "$(state l)" 'done 1, ready 0, ready 0'
 : >"$tmp/started"
+for signals in HUP QUIT 'TERM HUP'; do
+    fresh "l $signals"
+    : >"$tmp/started"
+    : >"$tmp/err"
+    pgwork enqueue "l $signals" 1 2 3 >/dev/null
+    # a shell's background jobs ignore QUIT from their start on, so env gives it back
+    env --default-signal=QUIT pgwork -v work "l $signals" -j1 -- sh -c 'echo started >>"$0"; sleep 1' "$tmp/started" 2>"$tmp/err" &
+    p=$! jobs_of_ours=$!
+    until_true 20 test -s "$tmp/started"
+    for signal in $signals; do
+        kill -s "$signal" $p
+        until_true 20 grep -q 'stopping: ' "$tmp/err"
+    done
+    wait $p
+    is "$signals: ends well, too" $? 0
+    is 'the running one is done, the others are back' "$(state "l $signals")" 'done 1, ready 0, ready 0'
+done
+: >"$tmp/started"
 # term_twice: ends $p, once its command has started, and returns as it does. Two signals of a kind that
 # come at once may be one: the second is sent when -v has told of the first.
 term_twice() {

@@ -45,6 +45,22 @@ wait $holder
 is 'TERM ends the command as well' $? 143
 yes 'and the lock is free' eventually pgwork lock -n a -- true
 
+for signal in HUP QUIT; do
+    rm -f "$tmp/pid"
+    # a shell's background jobs ignore QUIT from their start on, so env gives it back
+    # shellcheck disable=SC2016  # for the shell that holds
+    env --default-signal=QUIT pgwork lock a -- sh -c 'echo $$ >"$0"; exec sleep 60' "$tmp/pid" </dev/null &
+    holder=$! jobs_of_ours="$jobs_of_ours $holder"
+    until_true 20 test -s "$tmp/pid"
+    kill -s $signal $holder
+    wait $holder
+    is "$signal ends the command as well" $? 143
+    yes 'it is gone' sh -c "! kill -0 $(cat "$tmp/pid")"
+    yes 'and the lock is free' eventually pgwork lock -n a -- true
+done
+# shellcheck disable=SC2016  # for the shell that holds
+code 'an ignored HUP, as of nohup, stays so, for the command, too' 4 env --ignore-signal=HUP pgwork lock a -- sh -c 'kill -HUP $PPID $$; sleep 0.3; exit 4'
+
 # shellcheck disable=SC2016  # for the shell that holds
 pgwork lock --grace 1m family -- sh -c '(trap "sleep 0.5; pgwork locks family >\"$0\"; exit" TERM; echo ready >"$0"; while :; do sleep 0.1; done) & wait' "$tmp/family" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
