@@ -115,14 +115,17 @@ static int dead_redrive(cli *c, int argc, char **argv)
 static int dead_purge(cli *c, int argc, char **argv)
 {
     const char *kind = NULL;
-    int64_t older_ms = 0, deleted = 0, *ids;
+    bool all = false;
+    int64_t older_ms = -1, deleted = 0, *ids;
     const opt opts[] = {
         {'k', "kind", "KIND", "only of this kind", .text = &kind},
-        {0, "older-than", "TIME", "only those that died before (0: all)", .ms = &older_ms},
+        {0, "older-than", "TIME", "only those that died longer ago", .ms = &older_ms},
+        {0, "all", NULL, "all of the queue", .flag = &all},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]",
-        .about = "Deletes dead letters for good, all or single ones.",
+        .synopsis = "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
+                    "dead purge QUEUE --all",
+        .about = "Deletes dead letters for good: single ones, those of a kind, old ones, or all.",
         .more = "Ends with 1 when there are none.",
         .min = 1,
         .max = -1,
@@ -132,10 +135,17 @@ static int dead_purge(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     size_t n = (size_t)a.count - 1;
+    /* a list of ids that came out empty is not all of them */
+    if (all == (n > 0 || kind || older_ms >= 0)) {
+        return cli_fail(CLI_USAGE, "pgwork dead purge --help",
+                        "%s: which ones? ID, -k or --older-than, or --all without these",
+                        c->command);
+    }
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
     code = cli_open(c, false);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], ids, n, kind, older_ms);
+        pgw_status st =
+            pgw_dead_purge(c->h, &deleted, a.at[0], ids, n, kind, older_ms < 0 ? 0 : older_ms);
         code = dead_tell(c, st, "deleted", deleted);
     }
     free(ids);
@@ -150,7 +160,8 @@ int cmd_dead(cli *c, int argc, char **argv)
                                  {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "dead list [QUEUE] [-k KIND] [-n N]\ndead redrive QUEUE [-k KIND] [-n N]\n"
-                    "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]",
+                    "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
+                    "dead purge QUEUE --all",
         .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
                  "  list      what died, and why\n"
                  "  redrive   back to ready, with a fresh count of attempts\n"

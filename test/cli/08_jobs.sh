@@ -74,8 +74,16 @@ pgwork claim r -n 1 --lease 10m >"$tmp/one"
 pgwork -q fail r --dead <"$tmp/one"
 code 'dead purge of one' 0 pgwork dead purge r --json "$(cut -f 1 "$tmp/one")"
 is 'deletes that' "$(cat "$tmp/out")" '{"deleted":1}'
-code 'dead purge' 0 pgwork dead purge r --json
+# shellcheck disable=SC2046  # words, of which there are none
+refused 'dead purge of an empty list' 2 'which ones' pgwork dead purge r $(true)
+refused 'dead purge of all, but not all' 2 'which ones' pgwork dead purge r --all -k k3
+is 'deletes nothing' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'r' AND state = 'dead'")" 1
+code 'dead purge --all' 0 pgwork dead purge r --all --json
 is 'deletes the last' "$(cat "$tmp/out")" '{"deleted":1}'
+pgwork enqueue r 5 >/dev/null
+pgwork claim r -n 1 --lease 10m | pgwork -q fail r --dead
+code 'dead purge --older-than 0' 0 pgwork dead purge r --older-than 0 --json
+is 'deletes all, too' "$(cat "$tmp/out")" '{"deleted":1}'
 code 'dead redrive of nothing' 1 pgwork dead redrive r
 refused 'dead redrive of no queue' 1 . pgwork dead redrive none_such
 

@@ -78,7 +78,7 @@ _pgwork() {
         verbs="list redrive purge"
         case $verb in
         list | redrive) own="-k --kind -n --limit" ;;
-        purge) own="-k --kind --older-than" ;;
+        purge) own="-k --kind --older-than --all" ;;
         esac
         ;;
     cron)
