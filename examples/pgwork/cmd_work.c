@@ -81,21 +81,40 @@ static void work_environment_free(char **env)
 
 /* -- what an end means ---------------------------------------------------------------------- */
 
-static pgw_verdict work_failed(const work *w, pgw_task *task, pgw_verdict verdict, const char *what,
-                               const char *error)
+/* The job's error: @p first and @p last, each of which may be empty. The last line says most. */
+static void work_set_error(pgw_task *task, const char *first, const char *last)
 {
-    const pgw_job *job = pgw_task_job(task);
     buf t = {0};
-    if (error && *error) {
-        buf_puts(&t, error);
-        buf_puts(&t, "\n");
-    }
-    buf_puts(&t, what);
+    buf_puts(&t, first);
+    if (*first && *last) buf_puts(&t, "\n");
+    buf_puts(&t, last);
     pgw_task_set_error(task, t.at);
     buf_free(&t);
+}
+
+static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
+{
+    const pgw_job *job = pgw_task_job(task);
     cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), pgw_job_attempt(job),
             pgw_job_max_attempts(job), what, verdict == PGW_DEAD ? ", to the dead letters" : "");
     return verdict;
+}
+
+/* What happened says more than the words before it. */
+static pgw_verdict work_failed(const work *w, pgw_task *task, pgw_verdict verdict, const char *what,
+                               const char *words)
+{
+    work_set_error(task, words ? words : "", what);
+    return work_tell(w, task, verdict, what);
+}
+
+/* An exit code says less. */
+static pgw_verdict work_exited(const work *w, pgw_task *task, int code, const char *words)
+{
+    char what[64];
+    snprintf(what, sizeof what, "exit %d", code);
+    work_set_error(task, what, words);
+    return work_tell(w, task, code == WORK_DEAD ? PGW_DEAD : PGW_RETRY, what);
 }
 
 static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *ch)
@@ -147,8 +166,7 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
         pgw_task_set_delay(task, w->later_ms);
         return PGW_SNOOZE;
     }
-    snprintf(what, sizeof what, "exit %d", code);
-    return work_failed(w, task, code == WORK_DEAD ? PGW_DEAD : PGW_RETRY, what, ch->error);
+    return work_exited(w, task, code, ch->error);
 }
 
 /* Is the command's name the job's choice? */
@@ -407,14 +425,15 @@ int cmd_work(cli *c, int argc, char **argv)
             "  75       not now: again after --later, no attempt charged\n"
             "  others   failed: again as the queue's backoff says, dead letter at the last "
             "attempt\n\n"
-            "The end of its stderr is kept as the job's error. TERM, INT, QUIT or HUP: nothing new "
-            "is taken,\n"
-            "running commands end; a second one, but for HUP, ends them; a third one ends pgwork "
-            "at "
-            "once, as\n"
-            "KILL does: commands run on, and a reaper returns their jobs when the leases end. "
-            "--once ends\n"
-            "with 1 when no job was completed.\n\n"
+            "Its end and the last of its stderr are kept as the job's error. TERM, INT, QUIT or "
+            "HUP: "
+            "nothing\n"
+            "new is taken, running commands end; a second one, but for HUP, ends them; a third one "
+            "ends pgwork\n"
+            "at once, as KILL does: commands run on, and a reaper returns their jobs when the "
+            "leases "
+            "end.\n"
+            "--once ends with 1 when no job was completed.\n\n"
             "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
         .max = 64,

@@ -45,7 +45,8 @@ pgwork enqueue c x >/dev/null
 code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
 yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
-is 'with its words' "$(error c | tr '\n' '|')" 'first|why|exit 3|'
+is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
+yes 'the last of which the list shows' sh -c 'pgwork dead list c | grep -q "  why$"'
 fresh d
 pgwork enqueue d x >/dev/null
 code 'exit 65' 0 pgwork work d --drain -- sh -c 'exit 65'
@@ -58,6 +59,10 @@ fresh f --max-attempts 1
 pgwork enqueue f x >/dev/null
 code 'a command that is killed' 0 pgwork work f --drain -- sh -c 'kill -SEGV $$'
 is 'has failed' "$(state f) $(error f)" 'dead 1 killed by signal 11'
+fresh f3 --max-attempts 1
+pgwork enqueue f3 x >/dev/null
+pgwork -q work f3 --drain -- sh -c 'echo at work >&2; kill -SEGV $$' 2>/dev/null
+yes 'the list tells that, not its last words' sh -c 'pgwork dead list f3 | grep -q "  killed by signal 11$"'
 fresh f2
 pgwork enqueue f2 x >/dev/null
 code 'a command that fails, where SIGCHLD was ignored' 1 env --ignore-signal=CHLD pgwork work f2 --once -- sh -c 'exit 3'
