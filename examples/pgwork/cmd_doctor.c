@@ -4,43 +4,75 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "opts.h"
 #include "out.h"
 #include "term.h"
 
 typedef struct visit {
+    const char *schema; /* NULL: the commands of an advice need not name it */
     bool json, quiet;
     int bad;
 } visit;
 
-static int doctor_each(const pgw_finding *f, void *arg)
+/* The commands in @p advice as they have to be typed. The caller's. */
+static char *doctor_advice(const visit *v, const char *advice)
+{
+    static const char command[] = "`pgwork ";
+    buf t = {0};
+    const char *at;
+    while (v->schema && (at = strstr(advice, command))) {
+        buf_add(&t, advice, (size_t)(at - advice));
+        buf_puts(&t, command);
+        buf_puts(&t, "--schema ");
+        buf_puts(&t, v->schema);
+        buf_puts(&t, " ");
+        advice = at + sizeof command - 1;
+    }
+    buf_puts(&t, advice);
+    return t.at;
+}
+
+static void doctor_json(const pgw_finding *f, const char *advice)
 {
     static const char *const words[] = {"good", "note", "bad"};
+    out o;
+    out_begin(&o);
+    out_text(&o, "grade", words[f->grade]);
+    out_text(&o, "check", f->check);
+    out_text(&o, "text", f->text);
+    out_text(&o, "advice", advice);
+    out_end(&o);
+}
+
+static void doctor_print(const pgw_finding *f, const char *advice)
+{
     static const char *const marks[] = {"ok  ", "note", "BAD "};
     static const term_kind colors[] = {TERM_GREEN, TERM_YELLOW, TERM_RED};
-    visit *v = arg;
-    v->bad += f->grade == PGW_BAD;
-    if (v->json) {
-        out o;
-        out_begin(&o);
-        out_text(&o, "grade", words[f->grade]);
-        out_text(&o, "check", f->check);
-        out_text(&o, "text", f->text);
-        out_text(&o, "advice", f->advice && *f->advice ? f->advice : NULL);
-        out_end(&o);
-        return 0;
-    }
-    if (v->quiet && f->grade == PGW_GOOD) return 0;
     char *said = out_visible(f->text);
     printf("%s%s%s  %-12s %s\n", term_style(colors[f->grade]), marks[f->grade],
            term_style(TERM_PLAIN), f->check, said);
     free(said);
-    if (f->grade != PGW_GOOD && f->advice && *f->advice) {
-        char *advice = out_visible(f->advice);
-        printf("      %-12s -> %s\n", "", advice);
-        free(advice);
+    if (f->grade != PGW_GOOD && advice) {
+        said = out_visible(advice);
+        printf("      %-12s -> %s\n", "", said);
+        free(said);
     }
+}
+
+static int doctor_each(const pgw_finding *f, void *arg)
+{
+    visit *v = arg;
+    v->bad += f->grade == PGW_BAD;
+    if (v->quiet && !v->json && f->grade == PGW_GOOD) return 0;
+    char *advice = f->advice && *f->advice ? doctor_advice(v, f->advice) : NULL;
+    if (v->json) {
+        doctor_json(f, advice);
+    } else {
+        doctor_print(f, advice);
+    }
+    free(advice);
     return 0;
 }
 
@@ -60,7 +92,9 @@ int cmd_doctor(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, true)) != CLI_DONE) return code;
-    visit v = {.json = c->json, .quiet = c->quiet};
+    const char *schema = pgw_conf_get(c->conf, "schema");
+    bool usual = strcmp(schema, "pgwork") == 0 && !getenv("PGWORK_SCHEMA");
+    visit v = {.schema = usual ? NULL : schema, .json = c->json, .quiet = c->quiet};
     if (pgw_doctor(c->h, doctor_each, &v) < 0) return cli_fail_at(c->h);
     return cli_finish(v.bad ? CLI_NOTHING : CLI_DONE);
 }

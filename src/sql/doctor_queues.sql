@@ -4,15 +4,16 @@
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH d AS MATERIALIZED (
-    SELECT q.name, q.paused, q.draining, d.ready, d.leased, d.dead, d.oldest_ms * interval '1 ms' AS oldest
+    SELECT q.name, q.paused, q.draining, d.ready, d.leased, d.dead, d.oldest_ms * interval '1 ms' AS oldest,
+           CASE WHEN q.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.name, '''', '''"''"''') || '''' AS typed -- for a shell
       FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000) d
 ), found AS (
     SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(d.name)) AS finding,
-           format('When that is over: `pgwork queue resume %s`.', quote_literal(d.name)) AS advice
+           format('When that is over: `pgwork queue resume %s`.', d.typed) AS advice
       FROM d WHERE d.paused
     UNION ALL
     SELECT 1, 'queues', format('queue %s is being drained: it takes no jobs', quote_literal(d.name)),
-           format('When that is over: `pgwork queue resume %s`.', quote_literal(d.name))
+           format('When that is over: `pgwork queue resume %s`.', d.typed)
       FROM d WHERE d.draining
     UNION ALL
     SELECT CASE WHEN d.leased = 0 AND d.oldest > interval '1 hour' THEN 2 ELSE 1 END, 'ready jobs',
@@ -20,13 +21,13 @@ WITH d AS MATERIALIZED (
                   CASE WHEN d.leased > 0 THEN format('%s leased, so somebody claims from it', d.leased || CASE WHEN d.leased = 1000 THEN ' or more are' WHEN d.leased = 1 THEN ' is' ELSE ' are' END)
                        WHEN d.ready < 1000 THEN 'nothing is leased: no worker claims from it'
                        ELSE 'none of the first 1000 is leased: no worker claims from it' END),
-           CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more; `pgwork ls -s leased %s` shows who has what, and who hangs.', quote_literal(d.name))
-                ELSE format('See that workers run, for a queue of this very name; if it is to wait: `pgwork queue pause %s`.', quote_literal(d.name)) END
+           CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more; `pgwork ls -s leased %s` shows who has what, and who hangs.', d.typed)
+                ELSE format('See that workers run, for a queue of this very name; if it is to wait: `pgwork queue pause %s`.', d.typed) END
       FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
     UNION ALL
     SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.name), d.dead || CASE WHEN d.dead = 1000 THEN ' or more' ELSE '' END,
                                      coalesce(date_trunc('second', clock_timestamp() - l.last)::text, 'more than a day')),
-           format('Read why with `pgwork dead list %s`; then redrive or purge them.', quote_literal(d.name))
+           format('Read why with `pgwork dead list %s`; then redrive or purge them.', d.typed)
       FROM d CROSS JOIN LATERAL (SELECT max(j.finished_at) AS last FROM pgwork.job j -- max_attempts: other parts of the view are not looked at
                                   WHERE j.queue = d.name AND j.state = 'dead' AND j.max_attempts IS NOT NULL
                                     AND j.finished_at > CASE WHEN d.dead < 1000 THEN '-infinity' ELSE now() - interval '1 day' END) l

@@ -1,7 +1,9 @@
 -- Schedules that do not run as they should.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
-WITH found AS (
+WITH word AS ( -- for a shell
+    SELECT s.name, CASE WHEN s.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(s.name, '''', '''"''"''') || '''' AS typed FROM pgwork.schedules s
+), found AS (
     SELECT 2 AS grade, 'schedules' AS check_name, format('schedule %s does not run: %s', quote_literal(s.name), s.error) AS finding,
            format('Since %s. Mend the cause, it is tried again by itself; or define the schedule anew.', date_trunc('second', s.error_at)) AS advice
       FROM pgwork.schedules s WHERE s.error IS NOT NULL AND NOT s.paused
@@ -13,12 +15,12 @@ WITH found AS (
      WHERE s.error IS NULL AND NOT s.paused AND s.slot IS NULL AND s.next_at < clock_timestamp() - interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s has ticks noted up to %s, which is still to come', quote_literal(s.name), s.base),
-           format('The server''s clock was set back. Until that time nothing is due; `pgwork cron pause %1$s`, then resume, plans it afresh.', quote_literal(s.name))
-      FROM pgwork.schedules s WHERE NOT s.paused AND s.base > clock_timestamp() + interval '1 min'
+           format('The server''s clock was set back. Until that time nothing is due; `pgwork cron pause %s`, then resume, plans it afresh.', w.typed)
+      FROM pgwork.schedules s JOIN word w USING (name) WHERE NOT s.paused AND s.base > clock_timestamp() + interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s is paused', quote_literal(s.name)),
-           format('When that is over: `pgwork cron resume %s`.', quote_literal(s.name))
-      FROM pgwork.schedules s WHERE s.paused
+           format('When that is over: `pgwork cron resume %s`.', w.typed)
+      FROM pgwork.schedules s JOIN word w USING (name) WHERE s.paused
 )
 SELECT grade, check_name, finding, advice FROM found
 UNION ALL
