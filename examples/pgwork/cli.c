@@ -193,10 +193,12 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
 static void cli_log(void *arg, pgw_level level, const char *room, const char *message)
 {
     const cli *c = arg;
+    /* what a loop survives is an error, too; that of a statement is told by whoever made it */
+    if (c->quiet && (level > PGW_WARN || strcmp(room, "pq") == 0)) return;
     if (c->verbose > 0) {
-        cli_say(c, "%s: %s", room, message);
+        cli_fail(0, NULL, "%s: %s", room, message);
     } else {
-        cli_say(c, "%s%s", level == PGW_WARN ? "warning: " : "", message);
+        cli_fail(0, NULL, "%s%s", level == PGW_WARN ? "warning: " : "", message);
     }
 }
 

@@ -195,6 +195,13 @@ is 'a cancelled job is ended' "$(state m)" 'cancelled 1'
 kill -TERM $p
 wait $p
 
+sql "ALTER TABLE pgwork.done_job ADD CONSTRAINT no_poison CHECK (kind <> 'poison')" >/dev/null
+fresh m2
+pgwork enqueue m2 x -k poison >/dev/null
+code 'a result that the server refuses' 1 timeout -k 1 20 pgwork -q work m2 --once -- true
+yes 'is told under -q, too' grep -q '^pgwork: result of job .* refused: .*no_poison' "$tmp/err"
+sql 'ALTER TABLE pgwork.done_job DROP CONSTRAINT no_poison' >/dev/null
+
 refused 'no command' 2 'which command' pgwork work a
 refused 'nothing after --' 2 'which command' pgwork work a --
 refused 'an empty command' 2 'which command' pgwork work a -- ''

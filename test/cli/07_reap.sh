@@ -85,4 +85,9 @@ for way in '-d nobody|next try in|STOPPING=1' '|working on q, 1 at a time|READY=
     wait $l
     is "and systemd hears: ${rest#*|}" "$(sed 1d "$tmp/heard" | tr '\n' ' ')" "${rest#*|} "
 done
+(cd "$tmp" && exec pgwork -q -d nobody reap) 2>"$tmp/reap.err" &
+p=$! jobs_of_ours=$!
+yes 'a reaper tells under -q, too, of a server that it cannot reach' until_true 20 grep -q "^pgwork: warning: .*nowhere" "$tmp/reap.err"
+kill -TERM $p
+wait $p
 exit 0
