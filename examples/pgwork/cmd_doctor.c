@@ -65,7 +65,7 @@ static int doctor_each(const pgw_finding *f, void *arg)
 {
     visit *v = arg;
     v->bad += f->grade == PGW_BAD;
-    if (v->quiet && !v->json && f->grade == PGW_GOOD) return 0;
+    if (v->quiet && f->grade == PGW_GOOD) return 0;
     char *advice = f->advice && *f->advice ? doctor_advice(v, f->advice) : NULL;
     if (v->json) {
         doctor_json(f, advice);

@@ -141,4 +141,6 @@ is 'both are open' "$(sql 'SELECT count(*) FROM (SELECT paused FROM jobs.queues 
 sql 'DROP SCHEMA jobs CASCADE' >/dev/null 2>&1
 pgwork doctor -q >"$tmp/out" 2>"$tmp/err"
 is 'doctor -q leaves out what is well' "$(grep -c '^ok ' "$tmp/out")" 0
+pgwork doctor -q --json >"$tmp/out" 2>"$tmp/err"
+is 'with --json, too' "$(grep -c '"grade":"good"' "$tmp/out")" 0
 exit 0
