@@ -724,8 +724,8 @@ PGW_API const char *pgw_job_kind(const pgw_job *job);
 PGW_API const char *pgw_job_payload(const pgw_job *job); /* JSON text */
 PGW_API const void *pgw_job_body(const pgw_job *job, size_t *size);
 PGW_API int pgw_job_priority(const pgw_job *job);
-PGW_API int pgw_job_attempt(const pgw_job *job); /* 1 at the first claim */
-PGW_API int pgw_job_max_attempts(const pgw_job *job);
+PGW_API int pgw_job_attempt(const pgw_job *job);      /* 1 at the first claim */
+PGW_API int pgw_job_max_attempts(const pgw_job *job); /* 0: done or cancelled */
 PGW_API size_t pgw_job_tags_count(const pgw_job *job);
 PGW_API const char *pgw_job_tag(const pgw_job *job, size_t i);
 PGW_API int64_t pgw_job_created_us(const pgw_job *job);

@@ -172,7 +172,11 @@ void out_job(const pgw_job *job, bool claimed)
     out_text(&o, "kind", pgw_job_kind(job));
     out_int(&o, "priority", pgw_job_priority(job));
     out_int(&o, "attempt", pgw_job_attempt(job));
-    out_int(&o, "max_attempts", pgw_job_max_attempts(job));
+    if (pgw_job_max_attempts(job)) {
+        out_int(&o, "max_attempts", pgw_job_max_attempts(job));
+    } else {
+        out_text(&o, "max_attempts", NULL);
+    }
     out_time(&o, "created_at", pgw_job_created_us(job));
     out_time(&o, "lease_until", pgw_job_lease_until_us(job));
     out_tags(&o, job);

@@ -199,5 +199,6 @@ int64_t text_tick_ms(void)
 
 void text_ratio(char *buf, size_t size, int part, int whole)
 {
-    snprintf(buf, size, "%d/%d", part, whole);
+    int used = snprintf(buf, size, "%d", part);
+    if (whole) snprintf(buf + used, size - (size_t)used, "/%d", whole);
 }

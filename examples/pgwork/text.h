@@ -21,7 +21,7 @@ char *text_age(char buf[TEXT_AGE], int64_t ms);
 /** 2030-01-31T12:00:00.000000Z. Returns @p buf. */
 char *text_time(char buf[TEXT_TIME], int64_t us);
 
-/** "2/10". */
+/** "2/10"; "2" where @p whole is not known, 0. */
 void text_ratio(char *buf, size_t size, int part, int whole);
 
 /** The length of the UTF-8 character at @p s, of which @p n bytes are there; 0: it is none. */

@@ -45,6 +45,11 @@ is 'prints line by line' "$(sed -n '/^error/,/ \.$/p' "$tmp/out" | sed 's/ *$//'
              state        done\x1b[31m
              .'
 pgwork -q queue drop lines --force
+pgwork queue create kept --retention 1d
+id=$(pgwork enqueue kept x)
+pgwork -q work kept --once -- true
+is 'of a finished job the attempts, not how many it might have had' "$(pgwork ls kept | awk 'NR == 2 { print $6 }') $(pgwork show "$id" | grep -c '^attempt  *1$') $(pgwork show "$id" --json | grep -c '"attempt":1,"max_attempts":null,')" '1 1 1'
+pgwork -q queue drop kept --force
 refused 'show of none' 1 'no job 999999' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999
 refused 'show of no id' 2 'no job id' pgwork show 0
