@@ -251,9 +251,11 @@ static int enqueue_run(enqueue *e, const args *a)
     if (code == CLI_DONE) {
         enqueue_summary(e, added);
         if (added + e->exists + e->replaced + e->repeated == 0) code = CLI_NOTHING;
+    } else if (added) {
+        cli_say(c, "%" PRId64 " jobs before it were enqueued%s", added,
+                code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
     } else if (code != CLI_UNKNOWN) {
-        cli_say(c, added ? "%" PRId64 " jobs before it were enqueued" : "nothing was enqueued",
-                added);
+        cli_say(c, "nothing was enqueued");
     }
     return cli_finish(code);
 }

@@ -106,5 +106,12 @@ refused 'a bad line behind many: the owner' 2 'nothing was enqueued' pgwork enqu
 sql 'CREATE ROLE pgw_cli_producer LOGIN IN ROLE pgwork_producer' 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'others send lots' 2 '10000 jobs before it' pgwork enqueue lots -f "$tmp/lines"
 is 'which are in' "$(jobs lots)" 10000
+sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'not known' USING ERRCODE = '40003'; END \$\$;
+     CREATE TRIGGER unsure BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = '10001') EXECUTE FUNCTION unsure()" >/dev/null
+seq 1 10001 >"$tmp/lines"
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a lot of which nobody knows' 6 '^pgwork: 10000 jobs before it were enqueued, the next lot: unknown$' pgwork enqueue lots -f "$tmp/lines"
+code 'nor of one job' 6 pgwork enqueue lots 10001
+is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
+sql 'DROP FUNCTION unsure() CASCADE' >/dev/null 2>&1
 sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 exit 0
