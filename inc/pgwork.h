@@ -1393,8 +1393,10 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * PGW_EEXISTS: a unique key of the table.
  *
  * With the role `version` the version is that column, which must be changed by every writer. A
- * number counts up: after a failover to an asynchronous standby a number that was given out and
- * lost is given out again, for another state of the row. Use a uuid where that matters.
+ * number counts up, and at the end of its type begins again at the other end: a version fits again
+ * after 2^16 writes of a smallint, 2^32 of an integer. After a failover to an asynchronous standby
+ * a number that was given out and lost is given out again, for another state of the row. Use a uuid
+ * where that matters.
  *
  * Without the role it is the row's place and writing transaction (xmin and ctid), with the number
  * of transactions and the timeline at the time of reading. No column is needed and every write

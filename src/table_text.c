@@ -237,16 +237,32 @@ void pgw__put_version_is(pgw__buf *b, const pgw_table *t, int param)
     put_part(b, param, "4)");
 }
 
+/* A number at the end of its type begins again at the other end: else the row could not be written
+ * any more. */
 void pgw__put_next_version(pgw__buf *b, const pgw_table *t)
 {
+    static const char *const ends[][3] = {
+        {"int2", "32767", "-32768"},
+        {"int4", "2147483647", "-2147483648"},
+        {"int8", "9223372036854775807", "-9223372036854775808"},
+    };
+    size_t i = 0;
+
     pgw__put_ident(b, t->version->name);
     if (t->random_version) {
         pgw__buf_text(b, " = pg_catalog.gen_random_uuid()");
         return;
     }
-    pgw__buf_text(b, " = ");
+    while (i < 2 && strcmp(t->version->type, ends[i][0]) != 0) i++;
+    pgw__buf_text(b, " = CASE WHEN ");
     pgw__put_column(b, t->version);
-    pgw__buf_text(b, " + 1");
+    pgw__buf_text(b, " = '");
+    pgw__buf_text(b, ends[i][1]);
+    pgw__buf_text(b, "' THEN '");
+    pgw__buf_text(b, ends[i][2]);
+    pgw__buf_text(b, "' ELSE ");
+    pgw__put_column(b, t->version);
+    pgw__buf_text(b, " + 1 END");
 }
 
 /* ---- sending ---- */

@@ -697,6 +697,26 @@ void test_finish_writes_what_the_caller_says_and_moves_the_version(void)
     pgw_rows_free(rows);
 }
 
+void test_a_finish_at_the_end_of_the_versions_begins_again(void)
+{
+    pgw_table_spec s = spec_of(by_id, 1);
+    pgw_rows *rows;
+    pgw_row_ref ref;
+
+    s.version = "v";
+    pgtemp_exec(
+        "CREATE TABLE t (id int PRIMARY KEY, a int, v smallint NOT NULL DEFAULT 32767, " LEASE
+        "); INSERT INTO t (id) VALUES (1)");
+    must(pgw_table_open(h, &t, &s));
+    rows = claimed(1, "anna");
+    ref = pgw_rows_ref(rows, 0);
+    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    TEST_ASSERT_EQUAL_STRING("1|-32768",
+                             pgtemp_value("SELECT concat_ws('|', a, v) FROM t WHERE token IS NOT "
+                                          "NULL AND locked_by IS NULL"));
+    pgw_rows_free(rows);
+}
+
 void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
 {
     pgw_status verdicts[2];

@@ -104,6 +104,31 @@ void test_an_update_needs_the_version_that_was_read(void)
     }
 }
 
+void test_a_number_at_the_end_of_its_type_begins_again(void)
+{
+    static const char *const ends[][4] = {
+        {"smallint", "32767", "-32768", "-32767"},
+        {"integer", "2147483647", "-2147483648", "-2147483647"},
+        {"bigint", "9223372036854775807", "-9223372036854775808", "-9223372036854775807"},
+    };
+
+    for (size_t i = 0; i < 3; i++) {
+        const pgw_cell cell = {"n", "1"};
+        char sql[128], next[PGW_ROW_VERSION];
+        pgw_table *narrow;
+
+        snprintf(sql, sizeof(sql), "ALTER TABLE counter ALTER v TYPE %s USING %s", ends[i][0],
+                 ends[i][1]);
+        pgtemp_exec(sql);
+        narrow = described(h, "v");
+        must(pgw_table_update(h, next, narrow, key, ends[i][1], &cell, 1));
+        TEST_ASSERT_EQUAL_STRING(ends[i][2], next);
+        must(pgw_table_update(h, next, narrow, key, ends[i][2], &cell, 1));
+        TEST_ASSERT_EQUAL_STRING(ends[i][3], next);
+        pgw_table_free(narrow);
+    }
+}
+
 void test_a_conflict_and_a_missing_row_are_told_apart(void)
 {
     static const char *const nobody[] = {"nobody"};
