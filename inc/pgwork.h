@@ -1162,7 +1162,9 @@ PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
  *
  *   Rows.        A row is named by the values of its key, in the order of the description. Values
  *                are text in both directions, NULL is SQL NULL, and the server converts them to and
- *                from the type of the column: any type will do.
+ *                from the type of the column: any type will do. On an attached handle the settings
+ *                of the session count: with an extra_float_digits below 1 the text of a float is
+ *                not its value, and such a key names no row.
  *   Names.       Schema, table and column names are taken literally and always quoted: Article and
  *                article are two tables. Up to 63 bytes.
  *   Fragments.   claimable, where, order and set are SQL that becomes part of a statement as it

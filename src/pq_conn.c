@@ -27,6 +27,8 @@
     XX("DateStyle", "ISO")                         \
     XX("IntervalStyle", "postgres")                \
     XX("TimeZone", "UTC")                          \
+    XX("extra_float_digits", "1")                  \
+    XX("array_nulls", "on")                        \
     XX("standard_conforming_strings", "on")        \
     XX("row_security", "on")                       \
     XX("client_min_messages", "warning")           \

@@ -760,6 +760,8 @@ void test_R24_hostile_settings_change_nothing(void)
         {"DateStyle", "German", "ISO, DMY"},
         {"IntervalStyle", "sql_standard", "postgres"},
         {"TimeZone", "Asia/Kathmandu", "UTC"},
+        {"extra_float_digits", "-15", "1"},
+        {"array_nulls", "off", "on"},
         {"standard_conforming_strings", "off", "on"},
         {"synchronous_commit", "off", "on"},
         {"row_security", "off", "on"},

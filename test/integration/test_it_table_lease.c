@@ -577,6 +577,42 @@ void test_keys_are_compared_by_the_operator_of_their_index(void)
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP SCHEMA ext CASCADE");
 }
 
+static void set_for_all(const char *what)
+{
+    char sql[256];
+
+    snprintf(sql, sizeof(sql),
+             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I %s', current_database()); END $$",
+             what);
+    pgtemp_exec(sql);
+}
+
+/* The key goes out as text and comes back as text. */
+void test_the_text_of_a_key_names_its_row_whatever_the_database_has_set(void)
+{
+    static const char *const key[] = {"id", "names"};
+    const pgw_table_spec s = spec_of(key, 2);
+    pgw_rows *rows;
+    pgw_row_ref ref;
+
+    set_for_all("SET extra_float_digits = 0");
+    set_for_all("SET array_nulls = off");
+    pgw_close(h);
+    h = opened();
+    set_for_all("RESET ALL");
+    pgtemp_exec("CREATE TABLE t (id double precision, names text[], a int, " LEASE
+                ", PRIMARY KEY (id, names)); INSERT INTO t VALUES "
+                "(0.1::double precision + 0.2::double precision, ARRAY['a', NULL])");
+    must(pgw_table_open(h, &t, &s));
+    rows = claimed(1, "anna");
+    ref = pgw_rows_ref(rows, 0);
+    TEST_ASSERT_EQUAL_STRING("0.30000000000000004", ref.key[0]);
+    TEST_ASSERT_EQUAL_STRING("{a,NULL}", ref.key[1]);
+    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
+    pgw_rows_free(rows);
+}
+
 /* To the column 'a' and 'A' are one, to the index they are two: what names a row would name both,
  * and a claim of one take the other from its holder. */
 void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
