@@ -98,6 +98,16 @@ BEGIN
     RETURN true;
 END $$;
 
+-- What is handed out must not be forgotten by a crash of the server, which would hand it out again: the transaction waits
+-- for the disk, whatever its session has set.
+CREATE FUNCTION pgwork._wait_for_disk() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $$;
+
 -- The number of an acquisition, by whoever holds the advisory lock. Waits at most so many ms (0: without limit) for
 -- those who hold an older number in place by fence_ok(); not limited are the short waits for room in the table. For a
 -- name without a row the limit holds on, because somebody may be making its row in a transaction that stays open; but it
@@ -123,7 +133,8 @@ BEGIN
     IF number IS NOT NULL THEN
         RETURN number;
     END IF;
-    PERFORM set_config('lock_timeout', CASE WHEN FOUND OR patience_ms = 0 THEN '0' ELSE greatest(patience_ms, 1000)::text END, true);
+    PERFORM set_config('lock_timeout', CASE WHEN FOUND OR patience_ms = 0 THEN '0' ELSE greatest(patience_ms, 1000)::text END, true),
+            pgwork._wait_for_disk();
     INSERT INTO pgwork.named_lock AS t (key, fence, taken_at, pid, shared, name)
     VALUES (_lock_stamp.key, nextval('pgwork.lock_fence'), clock_timestamp(), pg_backend_pid(), _lock_stamp.shared, _lock_stamp.name)
     ON CONFLICT (key) DO UPDATE

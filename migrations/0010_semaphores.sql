@@ -181,6 +181,7 @@ BEGIN
         END IF;
     END IF;
     IF cardinality(slots) = n THEN
+        PERFORM pgwork._wait_for_disk();
         fresh := nextval('pgwork.semaphore_grant') * 16384 + slots[1];
         ends := clock_timestamp() + ttl_ms * interval '1 ms';
         UPDATE pgwork.permit p
@@ -340,6 +341,7 @@ BEGIN
     slots := pgwork._permits_of(s.id, token);
     IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1] AND p.until > clock_timestamp()
                   AND (p.session IS NULL OR pgwork._grant_lives(p.number))) THEN
+        PERFORM pgwork._wait_for_disk();
         ends := clock_timestamp() + ttl_ms * interval '1 ms';
         UPDATE pgwork.permit p SET until = ends WHERE p.semaphore = s.id AND p.slot = ANY (slots);
     ELSE

@@ -1013,6 +1013,24 @@ void test_no_number_of_before_is_had_again(void)
     pgw_close(h);
 }
 
+/* A number that a crash forgets would be drawn again. The session goes on as it was. */
+void test_a_number_waits_for_the_disk_whatever_its_session_has_set(void)
+{
+    static const char setting[] = "SELECT current_setting('synchronous_commit')";
+    static const char *const said[][2] = {{"off", "on"}, {"local", "local"}};
+    char sql[80];
+
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(sql, sizeof(sql), "SET synchronous_commit = %s; BEGIN", said[i][0]);
+        pgtemp_exec(sql);
+        TEST_ASSERT_GREATER_THAN_INT64(0, pgtemp_number("SELECT pgwork.lock_acquire_xact('kept')"));
+        TEST_ASSERT_EQUAL_STRING(said[i][1], pgtemp_value(setting));
+        pgtemp_exec("COMMIT");
+        TEST_ASSERT_EQUAL_STRING(said[i][0], pgtemp_value(setting));
+    }
+    pgtemp_exec("RESET synchronous_commit");
+}
+
 /* The release would never end. */
 void test_without_a_name_nothing_is_taken_or_released(void)
 {

@@ -730,6 +730,32 @@ void test_a_grant_that_failed_leaves_no_lock_behind(void)
     pgw_close(h);
 }
 
+/* A permit that a crash forgets would be out twice, and so would one whose extension it forgets. */
+void test_permits_wait_for_the_disk_whatever_their_session_has_set(void)
+{
+    static const char setting[] = "SELECT current_setting('synchronous_commit')";
+    pgw *h = opened();
+    char token[40], sql[120];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "kept", 1));
+    pgtemp_exec("SET synchronous_commit = off; BEGIN");
+    snprintf(token, sizeof(token), "%s",
+             pgtemp_value("SELECT token FROM pgwork.sema_acquire('kept')"));
+    TEST_ASSERT_EQUAL_STRING("on", pgtemp_value(setting));
+    pgtemp_exec("COMMIT; BEGIN");
+    TEST_ASSERT_EQUAL_STRING("off", pgtemp_value(setting));
+    snprintf(sql, sizeof(sql), "SELECT pgwork.sema_extend('kept', '%s') IS NOT NULL", token);
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value(sql));
+    TEST_ASSERT_EQUAL_STRING("on", pgtemp_value(setting));
+    pgtemp_exec("COMMIT; BEGIN");
+    snprintf(sql, sizeof(sql), "SELECT pgwork.sema_release('kept', '%s')", token);
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value(sql));
+    TEST_ASSERT_EQUAL_STRING("off", pgtemp_value(setting)); /* that may be forgotten */
+    pgtemp_exec("COMMIT; RESET synchronous_commit");
+    expect(h, PGW_OK, pgw_sema_drop(h, "kept", false));
+    pgw_close(h);
+}
+
 void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
 {
     pgw *h = opened();
