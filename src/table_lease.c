@@ -114,9 +114,14 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_key_join(b, t, "c");
     pgw__buf_text(b, "\nRETURNING c.pgw_i, ");
     pgw__put_rows(b, ctx);
-    /* rows that were taken, but not written, show as one without a position */
-    pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT FROM pgw_taken LIMIT 1) one "
-                     "LEFT JOIN pgw_done d ON true ORDER BY d.pgw_i");
+    /* rows that were taken, but not written, show as one without a position. Not those that got
+     * another key since our snapshot: they were locked as they are now, and the key that they have
+     * now cannot be found in it. */
+    pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT FROM pgw_taken c JOIN ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t ON ");
+    pgw__put_key_join(b, t, "c");
+    pgw__buf_text(b, " LIMIT 1) one LEFT JOIN pgw_done d ON true ORDER BY d.pgw_i");
 }
 
 /* "Nothing to do" would be said for ever: the next claim would find the same rows. */

@@ -5,6 +5,7 @@
 #include "pgtemp.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -952,6 +953,40 @@ static void wait_for(const char *sql, long long number)
 {
     for (int i = 0; i < 3000 && pgtemp_number(sql) != number; i++) poll(NULL, 0, 10);
     TEST_ASSERT_EQUAL_INT64(number, pgtemp_number(sql));
+}
+
+/* Chooses its rows, and locks them when nobody holds 7 any more. */
+static void *claim_late(void *arg)
+{
+    pgw_table_claim_opts o = asking(1, "anna");
+    pgw_rows *rows;
+
+    o.where = "pg_advisory_xact_lock_shared(7) IS NOT NULL";
+    *(pgw_status *)arg = pgw_table_claim(h, &rows, t, &o);
+    pgw_rows_free(rows);
+    return NULL;
+}
+
+/* Its snapshot knows no row of the new key, and no trigger kept it from being written. */
+void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(void)
+{
+    pgw_status late = PGW_AGAIN;
+    pthread_t thread;
+    pgw_rows *rows;
+
+    articles(1);
+    pgtemp_exec("SELECT pg_advisory_lock(7)");
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, claim_late, &late));
+    wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "
+             "database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+             1);
+    pgtemp_exec("UPDATE t SET id = 2");
+    pgtemp_exec("SELECT pg_advisory_unlock(7)");
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_STRING("PGW_EMPTY", pgw_status_name(late));
+    rows = claimed(1, "anna");
+    TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
+    pgw_rows_free(rows);
 }
 
 void test_the_rows_of_killed_holders_come_back(void)
