@@ -210,18 +210,20 @@ static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
     if (t->columns == NULL) return table_nomem(h);
     for (int row = 0; row < count; row++) {
         pgw__column *c = &t->columns[row];
-        const char **const to[] = {&c->name, &c->type_schema, &c->type};
+        const char **const to[] = {&c->name, &c->type_schema, &c->type, &c->collation_schema,
+                                   &c->collation};
 
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 5; i++) {
             const char *text = pgw__rows_text(rows, row, i, NULL);
 
+            if (text == NULL && i > 2) continue;
             *to[i] = pgw__table_keep(t, text != NULL ? text : "");
             if (*to[i] == NULL) return table_nomem(h);
         }
-        c->builtin = pgw__rows_int(rows, row, 3) != 0;
-        c->not_null = pgw__rows_int(rows, row, 4) != 0;
-        c->generated = pgw__rows_int(rows, row, 5) != 0;
-        c->readable = pgw__rows_int(rows, row, 6) != 0;
+        c->builtin = pgw__rows_int(rows, row, 5) != 0;
+        c->not_null = pgw__rows_int(rows, row, 6) != 0;
+        c->generated = pgw__rows_int(rows, row, 7) != 0;
+        c->readable = pgw__rows_int(rows, row, 8) != 0;
     }
     t->columns_count = (size_t)count;
     return PGW_OK;

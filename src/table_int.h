@@ -20,7 +20,8 @@
 
 typedef struct pgw__column {
     const char *name, *type_schema, *type;
-    bool builtin; /* the type is one of pg_catalog */
+    const char *collation_schema, *collation; /* by which texts that differ may be equal; or NULL */
+    bool builtin;                             /* the type is one of pg_catalog */
     bool not_null, generated;
     bool readable; /* by this role */
 } pgw__column;
@@ -78,9 +79,10 @@ void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const pgw_table_spec *s
 void pgw__put_ident(pgw__buf *b, const char *name);
 const char *pgw__ident_fault(const char *name); /* NULL, or what is wrong, as in name.h */
 void pgw__put_table(pgw__buf *b, const pgw_table *t);
-void pgw__put_column(pgw__buf *b, const pgw__column *column);           /* t."name" */
-void pgw__put_type(pgw__buf *b, const pgw__column *column);             /* "schema"."type" */
-void pgw__put_param(pgw__buf *b, int number);                           /* $number */
+void pgw__put_column(pgw__buf *b, const pgw__column *column);    /* t."name" */
+void pgw__put_type(pgw__buf *b, const pgw__column *column);      /* "schema"."type" */
+void pgw__put_collation(pgw__buf *b, const pgw__column *column); /* COLLATE ..., or nothing */
+void pgw__put_param(pgw__buf *b, int number);                    /* $number */
 void pgw__put_cast(pgw__buf *b, int number, const pgw__column *column); /* $number::type */
 void pgw__put_fragment(pgw__buf *b, const char *before, const char *fragment, const char *after);
 void pgw__put_key(pgw__buf *b, const pgw_table *t);      /* t."a" AS pgw_k1, ... */

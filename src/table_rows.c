@@ -249,7 +249,8 @@ int pgw__keys_params(const pgw__keys *k, const pgw_table *t, pgw__param *params,
     return at;
 }
 
-/* A key that is named twice counts once: the others point to the first. */
+/* A key that is named twice counts once: the others point to the first. What is twice is for the
+ * collation of the column to say. */
 void pgw__put_keys(pgw__buf *b, const pgw_table *t, int first, bool tokens)
 {
     const size_t n = t->key_count;
@@ -266,6 +267,7 @@ void pgw__put_keys(pgw__buf *b, const pgw_table *t, int first, bool tokens)
         pgw__buf_int(b, (int64_t)c + 1);
         pgw__buf_text(b, "::");
         pgw__put_type(b, t->key[c].column);
+        pgw__put_collation(b, t->key[c].column);
         pgw__buf_text(b, " AS pgw_k");
         pgw__buf_int(b, (int64_t)c + 1);
     }

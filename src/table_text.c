@@ -47,6 +47,15 @@ void pgw__put_type(pgw__buf *b, const pgw__column *column)
     pgw__put_ident(b, column->type);
 }
 
+void pgw__put_collation(pgw__buf *b, const pgw__column *column)
+{
+    if (column->collation == NULL) return;
+    pgw__buf_text(b, " COLLATE ");
+    pgw__put_ident(b, column->collation_schema);
+    pgw__buf_text(b, ".");
+    pgw__put_ident(b, column->collation);
+}
+
 void pgw__put_param(pgw__buf *b, int number)
 {
     pgw__buf_text(b, "$");

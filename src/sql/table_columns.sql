@@ -1,10 +1,12 @@
--- The columns of a table, in their order.
+-- The columns of a table, in their order. With a collation, where texts that differ may be equal by it.
 -- params: oid bigint
--- returns: name text, type_schema text, type text, pg_type boolean, not_null boolean, generated boolean, readable boolean
-SELECT a.attname::text, n.nspname::text, y.typname::text, n.nspname = 'pg_catalog', a.attnotnull,
+-- returns: name text, type_schema text, type text, collation_schema text, collation text, pg_type boolean, not_null boolean, generated boolean, readable boolean
+SELECT a.attname::text, n.nspname::text, y.typname::text, m.nspname::text, c.collname::text, n.nspname = 'pg_catalog', a.attnotnull,
        a.attgenerated <> '' OR a.attidentity = 'a', has_column_privilege(a.attrelid, a.attnum, 'SELECT')
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
   JOIN pg_catalog.pg_namespace n ON n.oid = y.typnamespace
+  LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND NOT c.collisdeterministic
+  LEFT JOIN pg_catalog.pg_namespace m ON m.oid = c.collnamespace
  WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attnum

@@ -614,6 +614,14 @@ void test_the_text_of_a_key_names_its_row_whatever_the_database_has_set(void)
     pgw_rows_free(rows);
 }
 
+static void must_have_nocase(void)
+{
+    if (pgtemp_number("SELECT count(*) FROM pg_collation WHERE collprovider = 'i'") == 0)
+        TEST_IGNORE_MESSAGE("this server was built without ICU");
+    pgtemp_exec("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', "
+                "deterministic = false)");
+}
+
 /* To the column 'a' and 'A' are one, to the index they are two: what names a row would name both,
  * and a claim of one take the other from its holder. */
 void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
@@ -621,11 +629,8 @@ void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
     const pgw_table_spec s = spec_of(by_id, 1);
     pgw_rows *rows;
 
-    if (pgtemp_number("SELECT count(*) FROM pg_collation WHERE collprovider = 'i'") == 0)
-        TEST_IGNORE_MESSAGE("this server was built without ICU");
-    pgtemp_exec("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', "
-                "deterministic = false);"
-                "CREATE TABLE t (id text COLLATE nocase NOT NULL, " LEASE ");"
+    must_have_nocase();
+    pgtemp_exec("CREATE TABLE t (id text COLLATE nocase NOT NULL, " LEASE ");"
                 "CREATE UNIQUE INDEX ON t (id COLLATE \"C\"); INSERT INTO t VALUES ('a'), ('A')");
     TEST_ASSERT_EQUAL_STRING("PGW_EINVAL", pgw_status_name(pgw_table_open(h, &t, &s)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "no unique key over (`id`)"));
@@ -636,6 +641,34 @@ void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
     rows = claimed(2, "anna");
     TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL_STRING("a", pgw_rows_key(rows, 0)[0]);
+    pgw_rows_free(rows);
+}
+
+void test_a_row_that_is_named_twice_in_different_spelling_counts_once(void)
+{
+    static const char *const both[] = {"a", "A"};
+    pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
+    const pgw_table_spec s = spec_of(by_id, 1);
+    pgw_status verdicts[2];
+    pgw_row_ref refs[2];
+    pgw_rows *rows, *locked;
+
+    must_have_nocase();
+    pgtemp_exec("CREATE TABLE t (id text COLLATE nocase PRIMARY KEY, a int DEFAULT 0, " LEASE "); "
+                "INSERT INTO t VALUES ('a')");
+    must(pgw_table_open(h, &t, &s));
+    rows = claimed(1, "anna");
+    o.keys = both, o.keys_count = 2;
+    must(pgw_txn_begin(h));
+    must(pgw_table_lock(h, &locked, t, &o));
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(locked));
+    pgw_rows_free(locked);
+    must(pgw_txn_commit(h));
+    for (int i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, 0), refs[i].key = &both[i];
+    must(pgw_table_finish(h, verdicts, t, refs, 2, "a = t.a + 1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
     pgw_rows_free(rows);
 }
 

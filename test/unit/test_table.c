@@ -26,12 +26,12 @@ TEST_SOURCE_FILE("src/table_text.c")
 TEST_SOURCE_FILE("src/table_write.c")
 
 static pgw__column columns[] = {
-    {"id", "pg_catalog", "int4", true, true, false, true},
-    {"n", "pg_catalog", "int4", true, false, false, true},
-    {"who", "pg_catalog", "text", true, false, false, true},
-    {"until", "pg_catalog", "timestamptz", true, false, false, true},
-    {"token", "pg_catalog", "uuid", true, false, false, true},
-    {"v", "pg_catalog", "int8", true, true, false, true},
+    {"id", "pg_catalog", "int4", NULL, NULL, true, true, false, true},
+    {"n", "pg_catalog", "int4", NULL, NULL, true, false, false, true},
+    {"who", "pg_catalog", "text", NULL, NULL, true, false, false, true},
+    {"until", "pg_catalog", "timestamptz", NULL, NULL, true, false, false, true},
+    {"token", "pg_catalog", "uuid", NULL, NULL, true, false, false, true},
+    {"v", "pg_catalog", "int8", NULL, NULL, true, true, false, true},
 };
 static pgw_table t;
 static const char *const key[] = {"7"};
