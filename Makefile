@@ -71,7 +71,7 @@ HARDEN := $(HARDEN)
 HARDEN_LD ?= -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed
 
 # The same bytes wherever the tree stands.
-REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
+REPRODUCIBLE := '-ffile-prefix-map=$(CURDIR)=.'
 
 # A broken invariant must not abort somebody's program; the tests are built with assertions, as is
 # whatever says CPPFLAGS=-UNDEBUG.
@@ -262,19 +262,19 @@ FILES = inc/pgwork.h:$(includedir):644 \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(datadir)/bash-completion/completions:644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(datadir)/zsh/site-functions:644,$(wildcard examples/pgwork/completion/_*))
-EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d=$(DESTDIR)$${f\#*:}; f=$${f%%:*};
+EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDIR)$${f\#*:}"; f=$${f%%:*};
 
 install: lib cli $(B)/pgwork.pc $(UNITS)
-	@$(EACH_FILE) mkdir -p $$d; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f $$d/; done
-	ln -sf $(SO_REAL) $(DESTDIR)$(libdir)/$(SO_NAME)
-	ln -sf $(SO_NAME) $(DESTDIR)$(libdir)/libpgwork.so
+	@$(EACH_FILE) mkdir -p "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
+	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
+	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
 	@test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 uninstall:
-	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f $$d/$${f##*/}; done
-	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(SO_NAME) libpgwork.so)
-	@rmdir $(addprefix $(DESTDIR)$(datadir)/pgwork,/migrations '') \
-	  $(addprefix $(DESTDIR)$(docdir),/examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
+	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
+	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
+	  $(addprefix "$(DESTDIR)$(docdir)",/examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
 # root's after `sudo make install`.

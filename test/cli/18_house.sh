@@ -9,6 +9,10 @@ is 'is asked' "$(head -n 1 "$tmp/out")" 42
 yes 'its directory was where temporary things are' grep -q "^$tmp/pgwork\." "$tmp/out"
 is 'and is gone' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
 code 'its exit code is the command'\''s' 7 env TMPDIR="$tmp" "$with_pg" sh -c 'exit 7'
+mkdir -m 755 "$tmp/a b"
+code 'where a connection string would need quotes, a server stands in /tmp' 0 \
+    env TMPDIR="$tmp/a b" "$with_pg" sh -c 'psql -XAtq "$PGWORK_DSN" -c "SELECT 42"'
+is 'and is asked' "$(cat "$tmp/out")" 42
 
 for signal in INT TERM HUP; do
     rm -f "$tmp/started"

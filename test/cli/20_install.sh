@@ -2,7 +2,7 @@
 . "$(dirname "$0")/tap"
 unset MAKEFLAGS MAKELEVEL
 ours() { make -s -C "$top" "$@"; }
-root=$tmp/root
+root="$tmp/a root"
 : "of all compilations the words of one"
 words() { make -n -C "$top" B="$tmp/b" "$@" "$tmp/b/obj/conf.o" 2>/dev/null | grep -e ' -c src/conf.c ' >"$tmp/words"; }
 
@@ -21,6 +21,9 @@ for level in 3 '*'; do # a C library that warns of it
 done | grep -oe '-D_FORTIFY_SOURCE=.' >"$tmp/levels"
 is 'what this C library has not is left out' "$(cat "$tmp/levels")" '-D_FORTIFY_SOURCE=2'
 
+mkdir -p "$tmp/a tree/test/support"
+cp -R "$top/Makefile" "$top/inc" "$top/src" "$top/migrations" "$tmp/a tree"
+code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/conf.o
 code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
 is 'elsewhere the cache of libraries is left alone' "$(ls "$tmp/cached" 2>/dev/null)" ''
 cd "$root/opt/pgwork" || exit 1

@@ -38,10 +38,11 @@ pg_as() (
     exec su "$pg_u" -s /bin/sh -c 'exec "$@"' -- sh "$@"
 )
 
-# A fresh directory for a server. A socket's path has room for 107 bytes and the server's user must
-# reach it, hence /tmp where TMPDIR will not do.
+# A fresh directory for a server. A socket's path has room for 107 bytes, stands in a connection string
+# without quotes, and the server's user must reach it, hence /tmp where TMPDIR will not do.
 pg_mkdir() {
     pg_tmp=${TMPDIR:-/tmp}
+    case $pg_tmp in *[!A-Za-z0-9/._-]*) pg_tmp=/tmp ;; esac
     if [ ${#pg_tmp} -gt 60 ] || ! pg_as test -x "$pg_tmp"; then pg_tmp=/tmp; fi
     pg_dir=$(mktemp -d "$pg_tmp/pgwork.XXXXXX")
     if [ "$(id -u)" = 0 ]; then chown "$(pg_user):$(id -g "$(pg_user)")" "$pg_dir"; fi
