@@ -264,8 +264,9 @@ FILES = inc/pgwork.h:$(includedir):644 \
   $(patsubst %,%:$(datadir)/zsh/site-functions:644,$(wildcard examples/pgwork/completion/_*))
 EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDIR)$${f\#*:}"; f=$${f%%:*};
 
+# Others are to read it, whatever the umask; a directory that is there already is left as it is.
 install: lib cli $(B)/pgwork.pc $(UNITS)
-	@$(EACH_FILE) mkdir -p "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
+	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
 	@test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :

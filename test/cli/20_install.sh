@@ -24,7 +24,10 @@ is 'what this C library has not is left out' "$(cat "$tmp/levels")" '-D_FORTIFY_
 mkdir -p "$tmp/a tree/test/support"
 cp -R "$top/Makefile" "$top/inc" "$top/src" "$top/migrations" "$tmp/a tree"
 code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/conf.o
+umask 077
 code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
+umask 022
+is 'whoever may read it, whatever the umask' "$(find "$root"/* ! -perm -004 -o -type d ! -perm -005)" ''
 is 'elsewhere the cache of libraries is left alone' "$(ls "$tmp/cached" 2>/dev/null)" ''
 cd "$root/opt/pgwork" || exit 1
 is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
