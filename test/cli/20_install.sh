@@ -31,6 +31,7 @@ is 'whoever may read it, whatever the umask' "$(find "$root"/* ! -perm -004 -o -
 is 'elsewhere the cache of libraries is left alone' "$(ls "$tmp/cached" 2>/dev/null)" ''
 cd "$root/opt/pgwork" || exit 1
 is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
+is 'for the queue as it is called' "$(cat lib/systemd/system/*.service | grep -c %I)" 0
 is 'and leave nothing to fill in' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
 version=$(sed -n 's/^Version: //p' lib/pkgconfig/pgwork.pc)
 so=libpgwork.so.${version%.*}
