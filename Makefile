@@ -251,13 +251,13 @@ format-check:
 
 # -- installing ------------------------------------------------------------------------------------
 
-# file:directory:mode, for install and uninstall alike
+# file:directory:mode, for install and uninstall alike; the header also where README has its link
 FILES = inc/pgwork.h:$(includedir):644 \
   $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(libdir)/pkgconfig:644 \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 \
   $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(datadir)/bash-completion/completions:644,$(wildcard examples/pgwork/completion/*.bash)) \
@@ -275,7 +275,7 @@ uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
-	  $(addprefix "$(DESTDIR)$(docdir)",/examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	  $(addprefix "$(DESTDIR)$(docdir)",/inc /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
 # root's after `sudo make install`.

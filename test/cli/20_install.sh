@@ -33,13 +33,21 @@ cd "$root/opt/pgwork" || exit 1
 is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
 is 'for the queue as it is called' "$(cat lib/systemd/system/*.service | grep -c %I)" 0
 is 'and leave nothing to fill in' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
+yes 'its license is there' test -s share/doc/pgwork/LICENSE
+cd share/doc/pgwork || exit 1
+find . -name '*.md' | while read -r page; do
+    grep -o '](\([^)#:]*\)[^):]*)' "$page" | sed 's/^](//; s/[#)].*//' |
+        while read -r link; do test -e "${page%/*}/$link" || echo "$page: $link"; done
+done >"$tmp/dead"
+is 'the links of what is written lead somewhere' "$(cat "$tmp/dead")" ''
+cd "$root/opt/pgwork" || exit 1
 version=$(sed -n 's/^Version: //p' lib/pkgconfig/pgwork.pc)
 so=libpgwork.so.${version%.*}
 is 'the library goes by major and minor version' "$(readlink lib/libpgwork.so) $(readlink "lib/$so")" "$so libpgwork.so.$version"
 yes 'as it says itself' sh -c "objdump -p 'lib/$so' | grep -q 'SONAME *$so\$'"
 yes 'its names too' sh -c "objdump -T 'lib/$so' | grep -q 'PGW_${version%.*} .*pgw_open\$'"
 code 'uninstall' 0 ours uninstall DESTDIR="$root" PREFIX=/opt/pgwork
-is 'leaves nothing' "$(find "$root" ! -type d)" ''
+is 'leaves nothing' "$(find "$root" ! -type d -o -path '*/pgwork/share/*' -name pgwork)" ''
 code 'install in place' 0 ours install PREFIX="$tmp/place" LDCONFIG="touch $tmp/cached"
 yes 'the cache of libraries is renewed' test -e "$tmp/cached"
 exit 0
