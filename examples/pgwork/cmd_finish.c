@@ -247,7 +247,9 @@ int cmd_extend(cli *c, int argc, char **argv)
         .about =
             "Makes the leases of claimed jobs longer. Ends with 7 when all were extended, but\n"
             "somebody asked to cancel one of them: stop, and finish it.",
-        .more = FINISH_MORE,
+        .more = FINISH_MORE "\nAlso locked: another transaction holds it just now, try again (this "
+                            "ends with 1, too);\n"
+                            "cancel: extended, but somebody cancelled it.",
         .min = 1,
         .max = -1,
         .missing = "QUEUE",

@@ -59,6 +59,13 @@ for page in doc/man/pgwork-*.1; do
     done
 done
 
+# what becomes of each job, in --json: extend alone says locked and cancel
+for command in complete fail extend release snooze; do
+    words='stale, gone'
+    if [ "$command" = extend ]; then words='locked, stale, gone, cancel'; fi
+    grep -q "^(or $words)\.\$" "doc/man/pgwork-$command.1" || complain "pgwork-$command.1: not the words of --json: $words"
+done
+
 if command -v man >/dev/null && man --version 2>/dev/null | grep -q man; then
     for page in doc/man/*.1; do
         said=$(man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null) || :
