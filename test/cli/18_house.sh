@@ -1,4 +1,5 @@
-# The private servers of `run`: gone when interrupted, and a count even where none starts.
+# The private servers of `run`: gone when interrupted, and a count even where none starts. What it
+# installs.
 . "$(dirname "$0")/tap"
 with_pg=$top/test/support/with_pg.sh
 chmod 755 "$tmp"
@@ -35,4 +36,41 @@ code 'a server that does not start' 1 env TMPDIR="$tmp" PG_BINDIR="$tmp/bin" WIT
 is 'has a last line too' "$(tail -n 1 "$tmp/out")" '0 passed, 1 failed'
 yes 'and a word on what happened' grep -q 'does not start' "$tmp/err"
 is 'and leaves nothing' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+
+# The functions of `run` that install, with an apt-get that only looks at the files of the system's (here
+# they are ours), and then ends as it is told, or ends its caller.
+mkdir -p "$tmp/house/test/support"
+cp "$top/test/support/pg.sh" "$tmp/house/test/support"
+sed "s|/usr/sbin/policy-rc.d|$tmp/policy|; s|/etc/postgresql-common/createcluster.conf|$tmp/conf|; /^command=/,\$d" \
+    "$top/run" >"$tmp/house/run"
+echo 'quietly apt "$1"' >>"$tmp/house/run"
+printf '#!/bin/sh\nexec "$@"\n' >"$tmp/bin/sudo"
+cat >"$tmp/bin/apt-get" <<END
+#!/bin/sh
+case "\$*" in *postgresql-common) exit ;; esac
+cat "$tmp/conf" "$tmp/policy" >"$tmp/seen" 2>/dev/null
+case \$ENDS in [0-9]*) exit \$ENDS ;; esac
+kill -s \$ENDS \$PPID
+exit 100
+END
+chmod 755 "$tmp/bin/"*
+installs() { env --default-signal=INT PATH="$tmp/bin:$PATH" ENDS="$2" sh "$tmp/house/run" "$1"; } # installs WHAT ENDS
+files() { cat "$tmp/conf" "$tmp/policy" 2>/dev/null; }
+
+echo '#create_main_cluster = true' >"$tmp/conf"
+before=$(files)
+for end in '0 0' '100 1' 'INT 130' 'TERM 143' 'HUP 129' 'KILL 137' '0 0'; do
+    code "the server: apt ends with $end" "${end#* }" installs apt_postgresql "${end% *}"
+    is 'no cluster came with it' "$(grep -c '^create_main_cluster = false' "$tmp/seen")" 1
+    code "the pooler: apt ends with $end" "${end#* }" installs apt_pgbouncer "${end% *}"
+    is 'no service started' "$(grep -cx 'exit 101' "$tmp/seen")" 1
+    case $end in KILL*) continue ;; esac # what is left then, the next one undoes
+    is 'and all is as before' "$(files)" "$before"
+done
+echo 'create_main_cluster = false' >>"$tmp/conf"
+echo 'exit 101' >"$tmp/policy"
+before=$(files)
+code 'the server, where nobody wants clusters' 0 installs apt_postgresql 0
+code 'the pooler, where nobody wants services' 0 installs apt_pgbouncer 0
+is 'they are still not wanted' "$(files)" "$before"
 exit 0
