@@ -9,7 +9,7 @@
 
 #include <pgwork.h>
 
-static const char *const queues[] = {"default"};
+static const char *const queues[] = {"poll_loop"};
 static int over;
 
 /* Out-parameters are filled when the answer comes, so they outlive the call. */
@@ -39,6 +39,14 @@ static void on_complete(pgw *h, pgw_status st, void *arg)
     if (!failed(h, st)) puts("completed");
 }
 
+static void on_release(pgw *h, pgw_status st, void *arg)
+{
+    (void)arg;
+    over = 1;
+    if (!failed(h, st)) puts("of somebody else: handed back");
+}
+
+/* A claim takes the oldest job: only ours has been done here. */
 static void on_claim(pgw *h, pgw_status st, void *arg)
 {
     pgw_ref ref;
@@ -52,8 +60,13 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     }
     ref = pgw_job_ref(pgw_batch_job(batch, 0));
     printf("claimed %lld\n", (long long)ref.id);
-    pgw_async(h, on_complete, NULL);
-    started(h, pgw_complete(h, &verdict, queues[0], &ref, NULL, 1));
+    if (ref.id == id) {
+        pgw_async(h, on_complete, NULL);
+        started(h, pgw_complete(h, &verdict, queues[0], &ref, NULL, 1));
+    } else {
+        pgw_async(h, on_release, NULL);
+        started(h, pgw_release(h, &verdict, queues[0], &ref, 1));
+    }
     pgw_batch_free(batch);
 }
 

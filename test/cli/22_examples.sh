@@ -8,12 +8,18 @@ code 'enqueue_in_tx, too' 1 "$in_tx"
 yes 'and what is missing' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
 pgwork -q migrate
 
-pgwork queue create default --retention 1d
+pgwork queue create poll_loop --retention 1d
+other=$(pgwork enqueue default 1)
 code 'poll_loop' 0 "$poll_loop"
-id=$(sql 'SELECT id FROM pgwork.job')
+id=$(sql "SELECT id FROM pgwork.job WHERE queue = 'poll_loop'")
 is 'its job goes all the way' "$(grep -v '^other things' "$tmp/out" | tr '\n' '|')" "enqueued $id|claimed $id|completed|"
 yes 'while other things happen' grep -q '^other things' "$tmp/out"
-is 'and is done' "$(sql "SELECT queue || ' ' || state || ' ' || attempt FROM pgwork.job")" 'default done 1'
+is 'and is done' "$(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id")" 'done 1'
+other="$other $(pgwork enqueue poll_loop 1)"
+code 'poll_loop: where the job of another comes first' 0 "$poll_loop"
+yes 'it says so' grep -q '^of somebody else: handed back$' "$tmp/out"
+is 'that is as it was, as is the one of another queue' \
+    "$(sql "SELECT state, attempt FROM pgwork.job WHERE id IN ($(echo "$other" | tr ' ' ,))" | tr '\n' ' ')" 'ready|0 ready|0 '
 
 both() { sql "SELECT (SELECT count(*) FROM orders) || ' ' || count(*) FROM pgwork.job WHERE queue = 'mail'"; }
 code 'enqueue_in_tx: rolled back' 0 "$in_tx" back
