@@ -14,6 +14,14 @@ mkdir -m 755 "$tmp/a b"
 code 'where a connection string would need quotes, a server stands in /tmp' 0 \
     env TMPDIR="$tmp/a b" "$with_pg" sh -c 'psql -XAtq "$PGWORK_DSN" -c "SELECT 42"'
 is 'and is asked' "$(cat "$tmp/out")" 42
+env PGHOST=far PGHOSTADDR=::1 PGPORT=1 PGUSER=u PGDATABASE=d PGSERVICE=s PGGSSENCMODE=require PGSSLMODE=require PGSSLCERT=c \
+    PGSSLNEGOTIATION=direct PGCONNECT_TIMEOUT=1 PGCLUSTER=9/far PGOPTIONS=-cx=y PGWORK_SCHEMA=w PGWORK_DSN=dsn \
+    sh -euc '. "$0"; pg_env /near; env' "$top/test/support/pg.sh" | grep '^PG[A-Z]' | grep -v '^PGW_' | sort >"$tmp/env"
+is 'what points elsewhere is not heeded' "$(cat "$tmp/env")" 'PGDATABASE=postgres
+PGHOST=/near
+PGPORT=5432
+PGUSER=postgres
+PGWORK_DSN=host=/near port=5432 user=postgres dbname=postgres'
 
 for signal in INT TERM HUP; do
     rm -f "$tmp/started"

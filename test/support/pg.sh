@@ -78,11 +78,11 @@ pg_stop() {
     fi
 }
 
-# pg_env DIR: point every client at this server, whatever the caller's environment says.
+# pg_env DIR: point every client at this server, whatever the caller's environment says: of libpq, of
+# Debian's wrappers (PGCLUSTER), of pgwork.
 pg_env() {
-    unset PGHOSTADDR PGSERVICE PGSERVICEFILE PGPASSWORD PGPASSFILE PGOPTIONS PGSSLMODE PGREQUIRESSL \
-        PGREQUIREPEER PGREQUIREAUTH PGCHANNELBINDING PGTARGETSESSIONATTRS PGCLIENTENCODING PGTZ \
-        PGDATESTYLE PGCONNECT_TIMEOUT PGAPPNAME
+    # shellcheck disable=SC2046  # a list of words
+    unset PGWORK_SCHEMA $(env | sed -n 's/^\(PG[A-VX-Z][A-Z_]*\)=.*/\1/p')
     export PGHOST="$1" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
     export PGWORK_DSN="host=$1 port=5432 user=postgres dbname=postgres"
 }
