@@ -45,6 +45,13 @@ is 'has a last line too' "$(tail -n 1 "$tmp/out")" '0 passed, 1 failed'
 yes 'and a word on what happened' grep -q 'does not start' "$tmp/err"
 is 'and leaves nothing' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
 
+mkdir -p "$tmp/there/files"
+echo 'SELECT 40 + 2' >"$tmp/there/files/asks.sql"
+code 'psql takes files from where it is called' 0 env -C "$tmp/there/files" "$top/run" psql -XAtqf asks.sql
+is 'and is answered' "$(cat "$tmp/out")" 42
+code 'so does the demo' 0 env -C "$tmp/there" "$top/run" demo files
+yes 'and says so' grep -q "^1. Enqueue every file under $(cd "$tmp/there/files" && pwd -P)\$" "$tmp/out"
+
 # The functions of `run` that install, with an apt-get that only looks at the files of the system's (here
 # they are ours), and then ends as it is told, or ends its caller.
 mkdir -p "$tmp/house/test/support"
