@@ -25,32 +25,36 @@ static void on_signal(int number)
     pgw_stop_notify(stop);
 }
 
-static bool run(PGconn *conn, const char *sql, const char *value)
+/* What fails here tells the task why. */
+static bool run(pgw_task *task, PGconn *conn, const char *sql, const char *value)
 {
     PGresult *res = PQexecParams(conn, sql, value != NULL, NULL, &value, NULL, NULL, 0);
     const bool done = PQresultStatus(res) == PGRES_COMMAND_OK;
 
+    if (!done) pgw_task_set_error(task, PQerrorMessage(conn));
     PQclear(res);
     return done;
 }
 
-static bool pay(PGconn *conn, const pgw_job *job)
+static bool pay(pgw_task *task, PGconn *conn)
 {
     return run(
-        conn,
+        task, conn,
         "INSERT INTO account SELECT p->>'to', (p->>'amount')::bigint FROM CAST($1 AS jsonb) p"
         " ON CONFLICT (name) DO UPDATE SET balance = account.balance + excluded.balance",
-        pgw_job_payload(job));
+        pgw_job_payload(pgw_task_job(task)));
 }
 
-/* False: another claim has the job by now. Then nothing of ours may stay. */
-static bool finish(PGconn *conn, const pgw_job *job)
+/* False: most likely another claim has the job by now. Then nothing of ours may stay. */
+static bool finish(pgw_task *task, PGconn *conn)
 {
+    const pgw_job *job = pgw_task_job(task);
     const pgw_ref ref = pgw_job_ref(job);
     pgw *h;
     bool ours = pgw_attach(&h, conn, NULL) == PGW_OK &&
                 pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1) == PGW_OK;
 
+    if (!ours) pgw_task_set_error(task, pgw_error_message(h));
     pgw_close(h);
     return ours;
 }
@@ -59,30 +63,29 @@ static bool finish(PGconn *conn, const pgw_job *job)
  * same: when it is gone, the server refuses that. */
 static pgw_verdict settle(pgw_task *task, void *arg)
 {
-    const pgw_job *job = pgw_task_job(task);
     PGconn *conn = arg;
 
     if (PQstatus(conn) != CONNECTION_OK) PQreset(conn);
-    if (run(conn, "BEGIN", NULL) && pay(conn, job) && finish(conn, job) &&
-        run(conn, "COMMIT", NULL))
+    if (run(task, conn, "BEGIN", NULL) && pay(task, conn) && finish(task, conn) &&
+        run(task, conn, "COMMIT", NULL))
         return PGW_SETTLED;
-    pgw_task_set_error(task, PQerrorMessage(conn));
-    run(conn, "ROLLBACK", NULL);
+    PQclear(PQexec(conn, "ROLLBACK"));
     return PGW_RETRY;
 }
 
 int main(int argc, char **argv)
 {
     const char *queues[] = {argc > 1 ? argv[1] : "payments"};
-    const char *dsn = getenv("PGWORK_DSN");
-    PGconn *conn = PQconnectdb(dsn != NULL ? dsn : ""); /* like the worker's own */
+    /* like the worker's own; in UTF-8, as pgw_attach() wants it, also after PQreset() */
+    const char *const names[] = {"dbname", "client_encoding", NULL};
+    const char *const values[] = {getenv("PGWORK_DSN"), "UTF8", NULL};
+    PGconn *conn = PQconnectdbParams(names, values, 1);
     struct sigaction action = {.sa_handler = on_signal};
     pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
     pgw_conf *conf = NULL;
     pgw_worker *w = NULL;
     pgw_status st;
 
-    PQsetClientEncoding(conn, "UTF8");
     if (pgw_stop_new(&stop) != PGW_OK || pgw_conf_new(&conf) != PGW_OK) return 1;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);

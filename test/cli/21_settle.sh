@@ -8,7 +8,7 @@ seq 1 2000 | sed 's/.*/{"to": "ada", "amount": &}/' | pgwork -q enqueue payments
 
 workers=
 for w in 1 2 3; do
-    "$settle" payments >"$tmp/$w" 2>"$tmp/$w.err" &
+    PGCLIENTENCODING=LATIN1 "$settle" payments >"$tmp/$w" 2>"$tmp/$w.err" &
     workers="$workers $!"
 done
 "$settle" payments >"$tmp/killed" 2>&1 &
@@ -35,4 +35,17 @@ is 'each took effect once' "$(sql 'SELECT balance FROM account')" 2001000
     all_well 'the workers end well' $workers
 }
 yes 'and say what they settled' grep -q '^[1-9][0-9]* settled, ' "$tmp/1"
+
+sql "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM set_config(''client_encoding'', ''LATIN1'', true); RETURN NEW; END';
+     CREATE TRIGGER odd BEFORE INSERT ON account FOR EACH ROW EXECUTE FUNCTION odd()" >/dev/null
+pgwork -q queue create refused --max-attempts 1
+pgwork -q enqueue refused -J '{"to": "bob", "amount": 1}' >/dev/null
+"$settle" refused >"$tmp/out" 2>"$tmp/err" &
+settler=$!
+jobs_of_ours="$jobs_of_ours $settler"
+yes 'a job that cannot be completed' until_true 60 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'refused' AND state = 'dead'" 1
+is 'says why, in words of the library' "$(sql "SELECT error FROM pgwork.job WHERE queue = 'refused'" | grep -c client_encoding)" 1
+is 'and had no effect' "$(sql "SELECT count(*) FROM account WHERE name = 'bob'")" 0
+kill -TERM $settler
+all_well 'that worker ends well' $settler
 exit 0
