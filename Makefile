@@ -221,8 +221,9 @@ lint-shell:
 	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning run bench/*.sh bench/ask/*.sh test/support/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
-# the public header stands alone, in C and in C++
+# the public header stands alone, in C and in C++; what may grow in it can
 check-header:
+	awk -f test/lint/header.awk inc/pgwork.h
 	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c inc/pgwork.h
 	@if command -v $(CXX) >/dev/null; then \
 	  $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ inc/pgwork.h; \

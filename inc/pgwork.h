@@ -28,8 +28,8 @@
  *                newer library of the same soname.
  *                @p opts may be NULL where nothing else is said: the defaults.
  *   Lists.       An _each function calls @p fn for each item until it returns non-zero. Item and
- *                strings are borrowed until @p fn returns; in it no verb may be called on the same
- *                handle. PGW_EMPTY: there is none.
+ *                what it points to are borrowed until @p fn returns; in it no verb may be called on
+ *                the same handle. PGW_EMPTY: there is none.
  *   Transaction. A verb is a function that speaks to the server. On a handle from pgw_open() each
  *                verb is a transaction of its own, committed when the call returns PGW_OK, unless
  *                pgw_txn_begin() opened one. On a handle from pgw_attach() each verb runs in
@@ -875,15 +875,15 @@ typedef struct pgw_queue_info {
     size_t struct_size;
     const char *name;
     bool paused, draining;
-    pgw_queue_opts opts;
-    pgw_depth depth;
+    const pgw_queue_opts *opts; /* all are set */
+    const pgw_depth *depth;
 } pgw_queue_info;
 /**
  * Queues by name, with counts as pgw_queue_depth() makes them.
  *
  *     static int show(const pgw_queue_info *q, void *arg)
  *     {
- *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth.ready) < 0;
+ *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth->ready) < 0;
  *     }
  *
  *     if (pgw_queues_each(h, 1000, show, stdout) == PGW_EMPTY) puts("no queues");

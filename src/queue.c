@@ -177,21 +177,22 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)h;
     for (row = 0; row < count && stop == 0; row++) {
-        pgw_queue_info info = {
-            .struct_size = sizeof(info), .opts = PGW_QUEUE_OPTS_INIT, .depth = PGW_DEPTH_INIT};
+        pgw_queue_opts opts = PGW_QUEUE_OPTS_INIT;
+        pgw_depth depth = PGW_DEPTH_INIT;
+        pgw_queue_info info = {.struct_size = sizeof(info), .opts = &opts, .depth = &depth};
 
         info.name = pgw__rows_text(rows, row, 0, NULL);
         info.paused = pgw__rows_int(rows, row, 1) != 0;
         info.draining = pgw__rows_int(rows, row, 2) != 0;
-        info.opts.lease_ms = pgw__rows_int(rows, row, 3);
-        info.opts.backoff_ms = pgw__rows_int(rows, row, 4);
-        info.opts.backoff_cap_ms = pgw__rows_int(rows, row, 5);
-        info.opts.retention_ms = pgw__rows_int(rows, row, 6);
-        info.opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
-        info.opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
-        info.opts.notify = (int)pgw__rows_int(rows, row, 9);
-        info.opts.bulk = (int)pgw__rows_int(rows, row, 10);
-        queue_depth_from(&info.depth, rows, row, 11);
+        opts.lease_ms = pgw__rows_int(rows, row, 3);
+        opts.backoff_ms = pgw__rows_int(rows, row, 4);
+        opts.backoff_cap_ms = pgw__rows_int(rows, row, 5);
+        opts.retention_ms = pgw__rows_int(rows, row, 6);
+        opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
+        opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
+        opts.notify = (int)pgw__rows_int(rows, row, 9);
+        opts.bulk = (int)pgw__rows_int(rows, row, 10);
+        queue_depth_from(&depth, rows, row, 11);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_EMPTY;

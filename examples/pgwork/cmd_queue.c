@@ -40,28 +40,28 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_text(&o, "queue", q->name);
         out_bool(&o, "paused", q->paused);
         out_bool(&o, "draining", q->draining);
-        queue_out_depth(&o, &q->depth);
-        out_int(&o, "lease_ms", q->opts.lease_ms);
-        out_int(&o, "max_attempts", q->opts.max_attempts);
-        out_int(&o, "backoff_ms", q->opts.backoff_ms);
-        out_int(&o, "backoff_cap_ms", q->opts.backoff_cap_ms);
-        out_int(&o, "retention_ms", q->opts.retention_ms);
-        out_int(&o, "max_bytes", q->opts.max_bytes);
-        out_bool(&o, "notify", q->opts.notify != 0);
-        out_bool(&o, "bulk", q->opts.bulk != 0);
+        queue_out_depth(&o, q->depth);
+        out_int(&o, "lease_ms", q->opts->lease_ms);
+        out_int(&o, "max_attempts", q->opts->max_attempts);
+        out_int(&o, "backoff_ms", q->opts->backoff_ms);
+        out_int(&o, "backoff_cap_ms", q->opts->backoff_cap_ms);
+        out_int(&o, "retention_ms", q->opts->retention_ms);
+        out_int(&o, "max_bytes", q->opts->max_bytes);
+        out_bool(&o, "notify", q->opts->notify != 0);
+        out_bool(&o, "bulk", q->opts->bulk != 0);
         out_end(&o);
         return 0;
     }
     table_text(&l->rows, q->name);
     table_text(&l->rows, doors);
-    table_int(&l->rows, q->depth.ready);
-    table_int(&l->rows, q->depth.leased);
-    table_int(&l->rows, q->depth.delayed);
-    table_int(&l->rows, q->depth.dead);
-    table_age(&l->rows, q->depth.oldest_ms ? q->depth.oldest_ms : -1);
-    table_age(&l->rows, q->opts.lease_ms);
-    table_int(&l->rows, q->opts.max_attempts);
-    table_age(&l->rows, q->opts.retention_ms ? q->opts.retention_ms : -1);
+    table_int(&l->rows, q->depth->ready);
+    table_int(&l->rows, q->depth->leased);
+    table_int(&l->rows, q->depth->delayed);
+    table_int(&l->rows, q->depth->dead);
+    table_age(&l->rows, q->depth->oldest_ms ? q->depth->oldest_ms : -1);
+    table_age(&l->rows, q->opts->lease_ms);
+    table_int(&l->rows, q->opts->max_attempts);
+    table_age(&l->rows, q->opts->retention_ms ? q->opts->retention_ms : -1);
     return 0;
 }
 

@@ -22,7 +22,7 @@ typedef struct sample {
 static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
-    const pgw_depth *d = &q->depth;
+    const pgw_depth *d = q->depth;
     bool wanted = s->only->count == 0;
     for (int i = 0; i < s->only->count; i++) {
         if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;

@@ -18,7 +18,8 @@ void tearDown(void)
 
 typedef struct found {
     const char *name;
-    pgw_queue_info info;
+    pgw_queue_info info; /* but for what it points to, which was borrowed */
+    pgw_queue_opts opts;
     int count;
 } found;
 
@@ -27,23 +28,23 @@ static int find(const pgw_queue_info *info, void *arg)
     found *f = arg;
 
     f->count++;
-    if (strcmp(info->name, f->name) == 0) f->info = *info;
+    if (strcmp(info->name, f->name) == 0) f->info = *info, f->opts = *info->opts;
     return 0;
 }
 
-static pgw_queue_info queue_info(const char *name)
+static found queue_info(const char *name)
 {
     found f = {.name = name};
 
     ASSERT_ST(PGW_OK, pgw_queues_each(h, 0, find, &f), h);
     TEST_ASSERT_EQUAL_MESSAGE(sizeof(f.info), f.info.struct_size, name);
-    return f.info;
+    return f;
 }
 
 void test_a_queue_is_created_with_the_defaults_and_set(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_queue_info q;
+    found q;
 
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "plain", NULL), h);
     q = queue_info("plain");
@@ -96,19 +97,19 @@ void test_pause_stops_claims_and_drain_stops_enqueues(void)
 
     it_enqueue(h, "shut", "1");
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "shut"), h);
-    TEST_ASSERT_TRUE(queue_info("shut").paused);
+    TEST_ASSERT_TRUE(queue_info("shut").info.paused);
     ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "shut", 1), h);
     it_enqueue(h, "shut", "2");
 
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "shut"), h);
-    TEST_ASSERT_TRUE(queue_info("shut").draining);
+    TEST_ASSERT_TRUE(queue_info("shut").info.draining);
     ASSERT_ST(PGW_EPAUSED, pgw_enqueue(h, NULL, "shut", &job, NULL), h);
     ASSERT_ST(PGW_EPAUSED, pgw_enqueue_many(h, NULL, NULL, "shut", &job, 1, NULL), h);
     it_claim_one(h, "shut");
 
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
-    TEST_ASSERT_FALSE(queue_info("shut").draining);
+    TEST_ASSERT_FALSE(queue_info("shut").info.draining);
     it_enqueue(h, "shut", "3");
 }
 

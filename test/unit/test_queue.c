@@ -214,17 +214,18 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_STRING("q", q->name);
     TEST_ASSERT_TRUE(q->paused);
     TEST_ASSERT_FALSE(q->draining);
-    TEST_ASSERT_EQUAL(sizeof(q->opts), q->opts.struct_size);
-    TEST_ASSERT_EQUAL_INT64(3, q->opts.lease_ms);
-    TEST_ASSERT_EQUAL_INT64(4, q->opts.backoff_ms);
-    TEST_ASSERT_EQUAL_INT64(5, q->opts.backoff_cap_ms);
-    TEST_ASSERT_EQUAL_INT64(6, q->opts.retention_ms);
-    TEST_ASSERT_EQUAL_INT(7, q->opts.max_attempts);
-    TEST_ASSERT_EQUAL_INT(8, q->opts.max_bytes);
-    TEST_ASSERT_EQUAL_INT(1, q->opts.notify);
-    TEST_ASSERT_EQUAL_INT(0, q->opts.bulk);
-    TEST_ASSERT_EQUAL_INT64(10, q->depth.ready);
-    TEST_ASSERT_EQUAL_INT64(15, q->depth.oldest_ms);
+    TEST_ASSERT_EQUAL(sizeof(*q->opts), q->opts->struct_size);
+    TEST_ASSERT_EQUAL(sizeof(*q->depth), q->depth->struct_size);
+    TEST_ASSERT_EQUAL_INT64(3, q->opts->lease_ms);
+    TEST_ASSERT_EQUAL_INT64(4, q->opts->backoff_ms);
+    TEST_ASSERT_EQUAL_INT64(5, q->opts->backoff_cap_ms);
+    TEST_ASSERT_EQUAL_INT64(6, q->opts->retention_ms);
+    TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
+    TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
+    TEST_ASSERT_EQUAL_INT(1, q->opts->notify);
+    TEST_ASSERT_EQUAL_INT(0, q->opts->bulk);
+    TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
+    TEST_ASSERT_EQUAL_INT64(15, q->depth->oldest_ms);
     return --*seen == 0;
 }
 
