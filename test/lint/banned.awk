@@ -27,6 +27,7 @@ FNR == 1 { room = FILENAME; sub(/.*\//, "", room); sub(/[_.].*/, "", room); comm
 {
     line = $0
     gsub(/\\./, "", line)
+    gsub(/'"'/, "' '", line)    # which opens no string
     gsub(/"[^"]*"/, "\"\"", line)
     if (comment) { if (!sub(/^.*\*\//, "", line)) next; comment = 0 }
     while (match(line, /\/\*/)) {
