@@ -1775,7 +1775,7 @@ PGW_API void pgw_tick_free(pgw_tick *tick);
 /* clang-format off */
 typedef struct pgw_migration {
     int number;        /* 1, 2, ... without gaps */
-    const char *name;  /* "0001_init.sql" */
+    const char *name;  /* "0001_tables.sql" */
     const char *sql;   /* as it would run, the schema's name in place; "" when unknown */
     const char *state; /* applied, pending, changed (checksum differs), unknown (newer than this library) */
 } pgw_migration;
