@@ -12,6 +12,7 @@ if command -v bash >/dev/null; then
     is 'verbs' "$(offer queue cr)" create
     is 'options' "$(offer enqueue thumbs --key-s)" --key-scope
     is 'words of an option' "$(offer enqueue thumbs --key-scope re)" ready
+    is 'words of switches' "$(offer queue set thumbs --notify of) $(offer queue set thumbs --bulk of)" 'off off'
     is 'queues' "$(offer claim th)" thumbs
 fi
 exit 0

@@ -31,7 +31,7 @@ _pgwork() {
     case $prev in
     -d | --dsn-file | -f | --file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return ;;
-    --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --notify | --bulk) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
     --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
