@@ -217,8 +217,11 @@ lint-cppcheck:
 	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingInclude -Iinc -Isrc src; \
 	else echo "cppcheck: not here, left out"; fi
+# in the command line tests what is not quoted is to be words
 lint-shell:
-	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning run bench/*.sh bench/ask/*.sh test/support/*.sh; \
+	@if command -v shellcheck >/dev/null; then \
+	  shellcheck -x -S warning run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh examples/demo/*.sh && \
+	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
 # the public header stands alone, in C and in C++; what may grow in it can

@@ -57,7 +57,7 @@ claim
 code 'fail --dead' 0 pgwork fail q "$id" "$token" --dead --json
 is 'tells' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"ok\"}"
 is 'is dead at once' "$(state "$id")" 'dead 1'
-id=$(pgwork enqueue q done)
+id=$(pgwork enqueue q 'done')
 claim
 refused 'an output that is no JSON' 2 'no JSON' pgwork complete q "$id" "$token" --output '{'
 code 'complete with output' 0 pgwork complete q "$id" "$token" --output '{"a": "\u00e9"}'
