@@ -775,9 +775,10 @@ typedef struct pgw_jobs_opts {
 PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                                  int (*fn)(const pgw_job *job, void *arg), void *arg);
 /**
- * Dead letters back to ready with a fresh count of attempts: @p ids (@p n of them, up to 10,000),
- * or (n = 0) those of @p kind (NULL: all), at most @p limit (0: all). Their unique keys stay free.
- * @p moved may be NULL. Piece by piece as pgw_queue_purge(). PGW_ENOTFOUND: no such queue.
+ * Dead letters back to ready with a fresh count of attempts: @p ids (@p n of them, up to 10,000;
+ * an empty list names none), or (@p ids NULL, @p n 0) those of @p kind (NULL: all), at most @p
+ * limit (0: all). Their unique keys stay free. @p moved may be NULL. Piece by piece as
+ * pgw_queue_purge(). PGW_ENOTFOUND: no such queue.
  *
  *     st = pgw_redrive(h, &n, "mail", NULL, 0, "newsletter", 1000);
  *     if (st == PGW_OK) st = pgw_dead_purge(h, &n, "mail", NULL, 0, NULL, 2592000000); // 30 days

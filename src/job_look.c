@@ -81,7 +81,7 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 
 /* ---- dead letters ---- */
 
-/* Of a queue: those of ids, or (n = 0) of a kind. */
+/* Of a queue: those of ids, or (NULL) of a kind. A list that came out empty is not all of them. */
 static pgw_status dead_check(pgw *h, const char *queue, const int64_t *ids, size_t n,
                              const char *kind)
 {
@@ -97,8 +97,7 @@ static pgw_status dead_check(pgw *h, const char *queue, const int64_t *ids, size
 pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n,
                        const char *kind, int64_t limit)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, n > 0 ? ids : NULL, n), P_TEXT(kind),
-                                 P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_TEXT(kind), P_END};
     pgw_status st;
 
     if (moved != NULL) *moved = 0;
@@ -111,7 +110,7 @@ pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t 
 pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, const int64_t *ids, size_t n,
                           const char *kind, int64_t older_than_ms)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, n > 0 ? ids : NULL, n), P_TEXT(kind),
+    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_TEXT(kind),
                                  P_INT8(older_than_ms), P_END};
     pgw_status st;
 

@@ -144,8 +144,8 @@ static int dead_purge(cli *c, int argc, char **argv)
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
     code = cli_open(c, false);
     if (code == CLI_DONE) {
-        pgw_status st =
-            pgw_dead_purge(c->h, &deleted, a.at[0], ids, n, kind, older_ms < 0 ? 0 : older_ms);
+        pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], n ? ids : NULL, n, kind,
+                                       older_ms < 0 ? 0 : older_ms);
         code = dead_tell(c, st, "deleted", deleted);
     }
     free(ids);

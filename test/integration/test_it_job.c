@@ -423,6 +423,10 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
 
     ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", NULL, 0, "nothing of it", 0), h);
     TEST_ASSERT_EQUAL_INT64(0, n);
+    ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", &id, 0, NULL, 0), h);
+    TEST_ASSERT_EQUAL_INT64(0, n); /* an empty list is not all of them */
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", &id, 0, NULL, 0), h);
+    TEST_ASSERT_EQUAL_INT64(0, n);
     ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", &id, 1, NULL, 0), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     TEST_ASSERT_EQUAL_INT64(id, it_claim_one(h, "dying").id);
