@@ -130,6 +130,8 @@ BEGIN
         PERFORM pgwork._refuse('lease_ms', lease_ms::text, '100 .. 86400000');
     ELSIF cardinality(tags) > 32 THEN
         PERFORM pgwork._refuse('tags', cardinality(tags) || ' tags', 'up to 32');
+    ELSIF array_ndims(tags) > 1 THEN
+        PERFORM pgwork._refuse('tags', 'an array with the bounds ' || array_dims(tags), 'one dimension');
     ELSIF tags IS NOT NULL AND EXISTS (SELECT FROM unnest(tags) t WHERE octet_length(t) > 255) THEN
         PERFORM pgwork._refuse('tags', tags::text, 'up to 255 bytes each');
     ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN

@@ -88,8 +88,8 @@ const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size);
 void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16]);
 /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
 int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
-/* An array of any length, an element at a time: returns how many there are, 0 for NULL. Elements
- * are borrowed and not NUL-terminated; p is NULL for NULL; of jsonb the text. */
+/* An array of any length and shape, an element at a time: returns how many there are, 0 for NULL.
+ * Elements are borrowed and not NUL-terminated; p is NULL for NULL; of jsonb the text. */
 typedef struct pgw__items {
     const unsigned char *at;
     int left;

@@ -124,24 +124,31 @@ void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16])
     }
 }
 
-/* See param_array() in pq_param.c for the layout. All of it is checked here, so that next() need
- * not. */
+/* See param_array() in pq_param.c for the layout. The elements of all dimensions, as unnest() gives
+ * them: what somebody has stored is read, whatever its shape. All of it is checked here, so that
+ * next() need not. */
 int pgw__rows_items(const pgw__rows *r, int row, int col, pgw__items *items)
 {
     size_t size;
     const unsigned char *p = rows_bytes(r, row, col, &size), *end;
-    int64_t count;
+    int64_t count = 1, dimensions;
 
     *items = (pgw__items){NULL, 0, false};
     if (p == NULL) return 0;
     end = p + size;
     if (size < 12) goto misread;
-    if (rows_number(p, 4) == 0) return 0;
-    if (rows_number(p, 4) != 1 || size < 20) goto misread;
-    count = rows_number(p + 12, 4);
-    if (count < 0) goto misread;
-    *items = (pgw__items){p + 20, (int)count, rows_number(p + 8, 4) == ROWS_JSONB};
-    p += 20;
+    dimensions = rows_number(p, 4);
+    if (dimensions == 0) return 0;
+    if (dimensions < 0 || dimensions > (int64_t)(size - 12) / 8) goto misread;
+    for (int64_t d = 0; d < dimensions; d++) {
+        int64_t n = rows_number(p + 12 + 8 * d, 4);
+
+        if (n < 0 || (uint64_t)n > size) goto misread;
+        count *= n;
+        if ((uint64_t)count > size) goto misread; /* an element takes 4 bytes at least */
+    }
+    *items = (pgw__items){p + 12 + 8 * dimensions, (int)count, rows_number(p + 8, 4) == ROWS_JSONB};
+    p += 12 + 8 * dimensions;
     for (int64_t i = 0; i < count; i++) {
         int64_t n;
 

@@ -820,6 +820,42 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
 }
 
+static int keep_tags(const pgw_job *job, void *arg)
+{
+    char *text = arg;
+
+    for (size_t i = 0; i < pgw_job_tags_count(job); i++) {
+        strcat(text, pgw_job_tag(job, i));
+        strcat(text, ";");
+    }
+    return 0;
+}
+
+/* As they were taken once: who is sent such a job must not fail for all that come after it. */
+void test_tags_of_a_shape_that_nobody_sends_are_read(void)
+{
+    static const char *const tags[] = {"a"};
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    pgw_batch *batch;
+    char text[64] = "";
+    int64_t id;
+
+    job.tags = tags, job.tags_count = 1;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "shapes", &job, NULL), h);
+    sql("UPDATE pgwork.live_job SET tags = '[0:1][7:8]={{a,b},{NULL,d}}'"
+        " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = 'shapes')");
+    o.queue = "shapes";
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_tags, text), h);
+    TEST_ASSERT_EQUAL_STRING("a;b;;d;", text);
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "shapes", 2), h);
+    TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
+    text[0] = '\0';
+    keep_tags(pgw_batch_job(batch, 0), text);
+    TEST_ASSERT_EQUAL_STRING("a;b;;d;", text);
+    pgw_batch_free(batch);
+}
+
 /* ---- memory ---- */
 
 /* Fails each allocation in turn: nothing leaks, nothing is half done, the handle stays usable. */

@@ -756,6 +756,12 @@ void test_arrays_of_other_shapes_are_refused(void)
                 "SELECT pgwork.enqueue_many('q', '{1,2,3}', keys => '{{k}}')");
     kit_refused(a, "PW001", "delays_ms|[2:4]",
                 "SELECT pgwork.enqueue_many('q', '{1,2,3}', delays_ms => '[2:4]={1,2,3}')");
+    kit_refused(a, "PW001", "tags|[1:1][1:2]",
+                "SELECT pgwork.enqueue('q', tags => ARRAY[['a','b']])");
+    kit_refused(a, "PW001", "tags|[1:2][1:1]",
+                "SELECT pgwork.enqueue_many('q', '{1,2}', tags => ARRAY['{a}', '{{a},{b}}'])");
+    kit_refused(a, "PW001", "tags|[1:1][1:1]",
+                "SELECT pgwork.cron_create('s', '* * * * *', queue => 'q', tags => '{{a}}')");
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
 
