@@ -414,8 +414,8 @@ static pgw_status pq_ended_badly(pgw *h)
         st = op->fault.status == PGW_EPROTO ? PGW_EPROTO : PGW_ECONN;
         if (pq_open_outcome(h)) st = PGW_EUNKNOWN;
     } else {
-        st = pgw__status_from_sqlstate(op->fault.sqlstate, op->commits && op->sent,
-                                       (op->flags & PGW__WRITES) != 0);
+        st = pgw__status_in_session(op->fault.sqlstate, op->commits && op->sent,
+                                    (op->flags & PGW__WRITES) != 0);
         if (st == PGW_ECANCELED && op->halting != PGW_OK) st = op->halting;
     }
     if (op->ending == PGW__COMMITTED && (op->dead || PQtransactionStatus(h->conn) == PQTRANS_IDLE))

@@ -168,6 +168,14 @@ pgw_status pgw__status_from_sqlstate(const char *sqlstate, bool commit_in_flight
     return commit_in_flight && writes ? row->in_flight : row->status;
 }
 
+pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, bool writes)
+{
+    const bool lost = pgw__status_from_sqlstate(sqlstate, false, false) == PGW_ECONN;
+
+    if (lost && strcmp(sqlstate, "40003") != 0) return PGW_EDB;
+    return pgw__status_from_sqlstate(sqlstate, commit_in_flight, writes);
+}
+
 pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate)
 {
     return st == PGW_EPERM && strcmp(sqlstate, "25006") == 0 ? PGW_ECONN : st;

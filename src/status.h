@@ -12,6 +12,10 @@
  * looked at: FATAL and PANIC are the end of the session whatever the code says, and pq knows. */
 pgw_status pgw__status_from_sqlstate(const char *sqlstate, bool commit_in_flight, bool writes);
 
+/* The same of an error that the session has survived: one that tells of a lost session means
+ * another, of a trigger that asks another server for example, and the statement is rolled back. */
+pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, bool writes);
+
 /* The same to a loop that goes on for ever: a server that is read-only just now may have been the
  * primary a moment ago, and the next session finds the new one, so that it counts as PGW_ECONN. */
 pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate);

@@ -203,7 +203,8 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     *freed = 0;
     if (st == PGW_OK) st = registry_reap_briefly(h, t, batch, freed);
     pgw_table_free(t);
-    if (st == PGW_ECONN || st == PGW_ECANCELED || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
+    if (st == PGW_ECONN || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
+    if (st == PGW_ECANCELED && pgw__pq_stopped(h)) return st; /* else by its trigger */
     if (st != PGW_OK) pgw__text_copy(error, sizeof(error), pgw__pq_error_message(h));
     {
         const pgw__param params[] = {P_TEXT(e->spec.schema),

@@ -224,6 +224,26 @@ void test_a_long_story_of_a_table_is_cut_between_letters(void)
     }
 }
 
+/* It speaks of another session, and nobody has asked us to stop. */
+void test_a_trigger_with_the_codes_of_a_lost_session_or_a_stop_stops_nobody(void)
+{
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+                "EXCEPTION 'lost' USING ERRCODE = '08006'; END $$;"
+                "CREATE FUNCTION cancel() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+                "EXCEPTION 'cancelled' USING ERRCODE = '57014'; END $$;"
+                "CREATE TRIGGER r BEFORE UPDATE ON \"Two \"\"2\"\"\" FOR EACH ROW EXECUTE FUNCTION "
+                "lose();"
+                "CREATE TRIGGER r BEFORE UPDATE ON one FOR EACH ROW EXECUTE FUNCTION cancel()");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(5, freed); /* of the last */
+    TEST_ASSERT_EQUAL_STRING("lost (SQLSTATE 08006); cancelled (SQLSTATE 57014)",
+                             pgtemp_value("SELECT string_agg(error, '; ' ORDER BY table_name) FROM "
+                                          "pgwork.leased_table WHERE error <> ''"));
+}
+
 /* As under ALTER TABLE: the queues would wait for the table. */
 void test_a_table_under_lock_is_left_alone_for_a_while(void)
 {

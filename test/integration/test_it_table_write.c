@@ -419,6 +419,29 @@ void test_a_row_that_a_trigger_keeps_as_it_is_was_not_written_by_others(void)
     TEST_ASSERT_EQUAL_INT64(301, pgtemp_number("SELECT n FROM counter"));
 }
 
+/* As of a foreign table whose server is away: this session stands, and nothing was written. */
+void test_a_session_that_a_trigger_has_lost_is_not_ours(void)
+{
+    const int64_t epoch = pgw__pq_epoch(h);
+    pgw_rows *rows = got(t);
+
+    pgtemp_exec("CREATE FUNCTION ask() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+                "EXCEPTION 'could not connect to server \"other\"' USING ERRCODE = '08001'; END "
+                "$$; CREATE TRIGGER ask BEFORE UPDATE ON counter FOR EACH ROW EXECUTE FUNCTION "
+                "ask()");
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EDB", pgw_status_name(pgw_table_update(h, NULL, t, key, pgw_rows_version(rows, 0),
+                                                    &(pgw_cell){"n", "1"}, 1)));
+    TEST_ASSERT_EQUAL_STRING("08001", pgw_error_sqlstate(h));
+    pgw_rows_free(rows);
+    calls = 0;
+    TEST_ASSERT_EQUAL_STRING("PGW_EDB",
+                             pgw_status_name(pgw_table_process(h, t, key, add_one, NULL, NULL)));
+    TEST_ASSERT_EQUAL(1, calls);
+    TEST_ASSERT_EQUAL_INT64(epoch, pgw__pq_epoch(h));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
+}
+
 void test_a_row_that_a_policy_keeps_as_it_is_was_not_written_by_others(void)
 {
     pgw_table *mine;

@@ -231,6 +231,22 @@ void test_a_lost_answer_to_a_write_is_never_called_not_applied(void)
         TEST_ASSERT_TRUE(pgw_is_unknown(pgw__status_from_sqlstate(ends[i], true, true)));
 }
 
+/* It is lost to somebody else: a trigger's foreign table, for example. */
+void test_an_error_in_a_living_session_is_no_lost_session(void)
+{
+    static const char *const others[] = {"08001", "08006", "08P01", "57P01", "25P03", "53300"};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_session(others[i], true, true));
+        TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_session(others[i], false, false));
+    }
+    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, pgw__status_in_session("40003", true, true));
+    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, pgw__status_in_session("58030", true, true));
+    TEST_ASSERT_EQUAL_INT(PGW_ECANCELED, pgw__status_in_session("57014", true, true));
+    TEST_ASSERT_EQUAL_INT(PGW_ERETRY, pgw__status_in_session("40001", true, true));
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_session("P0001", false, true));
+}
+
 void test_no_sqlstate_becomes_success(void)
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
