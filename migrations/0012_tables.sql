@@ -61,7 +61,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text;
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(cardinality(key), 0) BETWEEN 1 AND 8, 'key', key::text, '1 to 8 columns');
+    PERFORM pgwork._refuse_unless(array_ndims(key) = 1 AND cardinality(key) <= 8, 'key', key::text, '1 to 8 columns, in one dimension');
     FOREACH name IN ARRAY ARRAY[schema_name, table_name, locked_by, expires_at, token] || key LOOP
         PERFORM pgwork._refuse_unless(coalesce(octet_length(name), 0) BETWEEN 1 AND 63, 'name', name, '1 to 63 bytes');
     END LOOP;

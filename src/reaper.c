@@ -165,7 +165,8 @@ static int64_t reaper_work(const pgw_reap_stats *s)
 }
 
 /* Rows of the users' tables. There is no hurry: a claim takes what has expired without us. A schema
- * that is older than these tables, or a role that may not see them, leaves the queues served. */
+ * that is older than these tables, a role that may not see them, or a list of them that cannot be
+ * read leaves the queues served. */
 static pgw_status reaper_tables(pgw_reaper *r)
 {
     int64_t freed = 0, batch = pgw__conf_int(r->conf, "reaper.batch");
@@ -176,7 +177,7 @@ static pgw_status reaper_tables(pgw_reaper *r)
     st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
     r->stats.freed += freed;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
-    return st == PGW_ESCHEMA || st == PGW_EPERM ? PGW_OK : st;
+    return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EPROTO ? PGW_OK : st;
 }
 
 /* One tick. *wait_ms says when to come back. */

@@ -313,6 +313,10 @@ void test_hostile_registrations_do_nothing(void)
                  "SELECT pgwork.table_register('public', repeat('x', 64), '{a}', 'a', 'b', 'c')");
     TEST_ASSERT_EQUAL(PGRES_FATAL_ERROR, PQresultStatus(res));
     PQclear(res);
+    res = PQexec(pgtemp_conn(),
+                 "SELECT pgwork.table_register('public', 't', '{{a,b}}', 'a', 'b', 'c')");
+    TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(res, PG_DIAG_SQLSTATE));
+    PQclear(res);
 }
 
 void test_old_operation_ids_are_forgotten(void)
@@ -338,6 +342,50 @@ void test_it_is_not_for_transactions_and_attached_handles(void)
 }
 
 static pgw_stop *stop;
+
+static void stop_at_once_more(const pgw_reap_stats *stats, void *arg)
+{
+    if (++*(int *)arg == 2) pgw_stop_notify(stop);
+}
+
+static pgw_status ran_twice(void)
+{
+    pgw_conf *conf = conf_of();
+    pgw_reaper *reaper;
+    pgw_status st;
+    int ticks = 0;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "reaper.max_wait_ms", "10"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(&reaper, conf));
+    pgw_reaper_on_tick(reaper, stop_at_once_more, &ticks);
+    st = pgw_reaper_run(reaper, stop);
+    pgw_reaper_free(reaper);
+    pgw_stop_free(stop);
+    pgw_conf_free(conf);
+    return st;
+}
+
+/* Whoever may register a table could end every reaper, and with them what the queues need. */
+void test_no_registration_ends_a_reaper(void)
+{
+    tables();
+    pgtemp_exec("INSERT INTO pgwork.leased_table VALUES ('public', 'a', "
+                "'{{a,b,c},{d,e,f},{g,h,i}}', 'who', 'until', 'token'), "
+                "('public', 'b', '{}', 'who', 'until', 'token'); "
+                "UPDATE pgwork.leased_table SET key = '{{k2,k 1}}' WHERE table_name = 'one'");
+    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(ran_twice()));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM one WHERE who IS NOT NULL"));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM three WHERE who IS NOT NULL"));
+    TEST_ASSERT_EQUAL_STRING("a b",
+                             pgtemp_value("SELECT string_agg(table_name, ' ' ORDER BY table_name) "
+                                          "FROM pgwork.leased_table WHERE error <> ''"));
+    /* nor does a list that is none */
+    pgtemp_exec("ALTER TABLE pgwork.leased_table ALTER reaped_at TYPE text");
+    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(ran_twice()));
+    pgtemp_exec("ALTER TABLE pgwork.leased_table ALTER reaped_at TYPE timestamptz USING "
+                "reaped_at::timestamptz");
+}
 
 static void *reap(void *reaper)
 {
