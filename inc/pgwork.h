@@ -1787,8 +1787,8 @@ PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, vo
                                     void *arg);
 /** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless
  * when repeated or run by two at once. *applied may be NULL. Each statement, and the wait for
- * another migrator, has the deadline of pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, or an
- * applied file was changed. */
+ * another migrator, has the deadline of pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, an
+ * applied file was changed, or the database is not encoded in UTF8. */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 /** @} */
 

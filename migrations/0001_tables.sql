@@ -18,6 +18,15 @@
 -- In a queue with `bulk`, plain jobs that are enqueued together share a row from the beginning: a bundle, at the place of its first
 -- job. A claim that wants them all moves it into a pack as it is. One that wants fewer opens it: its jobs become rows that are handed back.
 
+-- Every client speaks UTF8. In a database of another encoding a text can lie that no client can be sent, and each claim would meet it.
+DO $$
+BEGIN
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION 'database % is encoded in %: pgwork needs UTF8', quote_ident(current_database()), current_setting('server_encoding')
+            USING ERRCODE = 'PW007', HINT = 'make another one: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0';
+    END IF;
+END $$;
+
 DO $$
 DECLARE
     name text := split_part('pgwork.', '.', 1);

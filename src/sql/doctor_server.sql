@@ -16,6 +16,11 @@ SELECT CASE WHEN major BETWEEN 15 AND 18 THEN 0 WHEN major < 15 THEN 2 ELSE 1 EN
        CASE WHEN major BETWEEN 15 AND 18 THEN '' ELSE 'Use PostgreSQL 15 to 18: this library is tested with no other.' END
   FROM s
 UNION ALL
+SELECT CASE WHEN current_setting('server_encoding') = 'UTF8' THEN 0 ELSE 2 END, 'encoding',
+       format('this database is encoded in %s', current_setting('server_encoding')),
+       CASE WHEN current_setting('server_encoding') = 'UTF8' THEN ''
+            ELSE 'Use another database: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0. In this one a text can stop every claim.' END
+UNION ALL
 SELECT CASE WHEN standby THEN 2 ELSE 0 END, 'primary',
        CASE WHEN standby THEN 'this server is a standby: nothing can be enqueued or claimed' ELSE 'this server takes writes' END,
        CASE WHEN standby THEN 'Connect to the primary: list all hosts in `dsn` and add target_session_attrs=read-write.' ELSE '' END

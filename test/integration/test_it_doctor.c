@@ -61,6 +61,7 @@ void test_a_server_in_order(void)
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
     s = visit(h);
     ASSERT_HAS("good server version: PostgreSQL 1", s->text);
+    ASSERT_HAS("good encoding: ", s->text);
     ASSERT_HAS("good primary: ", s->text);
     ASSERT_HAS("good autovacuum: ", s->text);
     ASSERT_HAS("good connections: ", s->text);

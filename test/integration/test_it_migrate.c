@@ -213,6 +213,38 @@ void test_who_may_not_create_is_told_so(void)
     pgtemp_exec("DROP ROLE pgw_it_no_creator");
 }
 
+static int about_encoding(const pgw_finding *f, void *arg)
+{
+    if (strcmp(f->check, "encoding") == 0) snprintf(arg, 200, "%d %s", (int)f->grade, f->text);
+    return 0;
+}
+
+/* A text that cannot be sent to a client would be met by every claim. */
+TEST_CASE("SQL_ASCII")
+TEST_CASE("LATIN1")
+void test_a_database_of_another_encoding_is_refused(const char *encoding)
+{
+    char sql[200], dsn[1200], found[200] = "";
+    const char *const pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
+    pgw *h;
+
+    snprintf(sql, sizeof(sql),
+             "CREATE DATABASE pgw_it_other ENCODING '%s' LOCALE 'C' TEMPLATE template0", encoding);
+    pgtemp_exec("DROP DATABASE IF EXISTS pgw_it_other");
+    pgtemp_exec(sql);
+    snprintf(dsn, sizeof(dsn), "%s dbname=pgw_it_other", pgtemp_dsn());
+    h = it_open_with(pairs);
+    ASSERT_ST(PGW_ESCHEMA, pgw_migrate_up(h, NULL), h);
+    ASSERT_HAS(encoding, pgw_error_message(h));
+    ASSERT_HAS("CREATE DATABASE name ENCODING 'UTF8'", pgw_error_hint(h));
+    TEST_ASSERT_EQUAL(0, look(h).applied);
+    ASSERT_ST(PGW_OK, pgw_doctor(h, about_encoding, found), h);
+    snprintf(sql, sizeof(sql), "%d this database is encoded in %s", (int)PGW_BAD, encoding);
+    TEST_ASSERT_EQUAL_STRING(sql, found);
+    pgw_close(h);
+    pgtemp_exec("DROP DATABASE pgw_it_other");
+}
+
 static void never(pgw *h, pgw_status st, void *arg)
 {
     TEST_FAIL_MESSAGE("done was called");
