@@ -16,11 +16,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- All grants, from nothing: after a restore into another cluster, or when a role was made later, it is called once more.
+-- All grants, from nothing: after a restore into another cluster, or when a role was made later, it is called once more. From nothing,
+-- because whoever makes the schema may have default privileges, by which others can do there what nobody is to do.
 CREATE FUNCTION pgwork._grant() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s CONSTANT text := split_part('pgwork.', '.', 1);
+    given record;
     f record;
     who text;
     -- operators may call whatever has no underscore in front
@@ -34,8 +36,20 @@ DECLARE
         'cron_next', 'cron_times', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release',
         'table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped'];
 BEGIN
+    FOR given IN
+        SELECT DISTINCT o.name AS what, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS to_whom
+          FROM (SELECT 'SCHEMA ' || n.oid::regnamespace, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.oid = s::regnamespace
+                UNION ALL
+                SELECT 'TABLE ' || c.oid::regclass, c.relowner, c.relacl FROM pg_class c WHERE c.relnamespace = s::regnamespace
+                UNION ALL
+                SELECT 'FUNCTION ' || p.oid::regprocedure, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+                  FROM pg_proc p WHERE p.pronamespace = s::regnamespace) o (name, owner, acl)
+         CROSS JOIN LATERAL aclexplode(o.acl) a
+         WHERE a.grantee <> o.owner
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %s CASCADE', given.what, given.to_whom);
+    END LOOP;
     FOR f IN SELECT p.oid::regprocedure AS call, p.proname AS name FROM pg_proc p WHERE p.pronamespace = s::regnamespace LOOP
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.call);
         FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
             IF to_regrole(who) IS NOT NULL AND NOT starts_with(f.name, '_')
                AND (who = 'pgwork_operator' OR f.name = ANY (everybody || CASE who WHEN 'pgwork_worker' THEN workers ELSE producers END)) THEN

@@ -1,8 +1,10 @@
 -- Are the roles there, may they call what they are for, and nobody else?
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
-WITH f AS (
-    SELECT p.oid, p.proname FROM pg_proc p WHERE p.pronamespace = split_part('pgwork.', '.', 1)::regnamespace
+WITH s AS (
+    SELECT split_part('pgwork.', '.', 1)::regnamespace AS oid
+), f AS (
+    SELECT p.* FROM s JOIN pg_proc p ON p.pronamespace = s.oid
 ), need (role, proname) AS (
     VALUES ('pgwork_producer', 'enqueue'), ('pgwork_producer', 'enqueue_many'), ('pgwork_producer', 'cancel'), ('pgwork_producer', 'table_operation'),
            ('pgwork_worker', 'claim'), ('pgwork_worker', 'extend'), ('pgwork_worker', 'complete'), ('pgwork_worker', 'fail'),
@@ -17,8 +19,21 @@ WITH f AS (
      GROUP BY n.role
 ), missing AS (
     SELECT DISTINCT n.role FROM need n WHERE to_regrole(n.role) IS NULL
-), open AS (
-    SELECT count(*) AS n, min(f.proname) AS one FROM f WHERE has_function_privilege('public', f.oid, 'EXECUTE')
+), object (name, owner, acl, fine) AS ( -- and the right on it that is of no harm
+    SELECT f.proname || '()', f.proowner, coalesce(f.proacl, acldefault('f', f.proowner)), CASE WHEN starts_with(f.proname, '_') THEN '' ELSE 'EXECUTE' END FROM f
+    UNION ALL
+    SELECT c.relname, c.relowner, c.relacl, CASE c.relkind WHEN 'v' THEN 'SELECT' ELSE '' END FROM s JOIN pg_class c ON c.relnamespace = s.oid
+    UNION ALL
+    SELECT 'the schema', n.nspowner, n.nspacl, 'USAGE' FROM s JOIN pg_namespace n ON n.oid = s.oid
+), given AS (
+    SELECT CASE a.grantee WHEN 0 THEN 'everybody' ELSE 'role ' || a.grantee::regrole END AS who,
+           a.privilege_type || ' on ' || o.name AS may, a.grantee = 0 OR a.privilege_type <> o.fine AS bad
+      FROM object o
+     CROSS JOIN LATERAL aclexplode(o.acl) a
+     WHERE a.grantee <> o.owner
+       AND NOT (a.privilege_type = o.fine AND EXISTS (SELECT FROM need n WHERE to_regrole(n.role) = a.grantee))
+), beyond AS (
+    SELECT who, count(*) AS n, bool_or(bad) AS bad, (array_agg(may ORDER BY bad DESC, may))[1] AS one FROM given GROUP BY who
 )
 SELECT 1, 'roles', format('role %s is missing', role),
        format('As a superuser: CREATE ROLE %s NOLOGIN; then as the owner of the schema: SELECT pgwork._grant();', role)
@@ -27,8 +42,9 @@ UNION ALL
 SELECT 2, 'roles', format('role %s may not call %s', role, calls), 'As the owner of the schema: SELECT pgwork._grant();'
   FROM lacks
 UNION ALL
-SELECT 2, 'roles', format('everybody may call %s functions, for example %s()', n, one), 'As the owner of the schema: SELECT pgwork._grant();'
-  FROM open WHERE n > 0
+SELECT CASE WHEN bad THEN 2 ELSE 1 END, 'roles', format('%s has %s rights that pgwork does not give, for example %s', who, n, one),
+       'As the owner of the schema: SELECT pgwork._grant(); it takes all these away. Grant one of the three roles instead.'
+  FROM beyond
 UNION ALL
 SELECT 0, 'roles', 'pgwork_producer, pgwork_worker and pgwork_operator may call what they are for', ''
- WHERE NOT EXISTS (SELECT FROM missing) AND NOT EXISTS (SELECT FROM lacks) AND (SELECT n = 0 FROM open)
+ WHERE NOT EXISTS (SELECT FROM missing) AND NOT EXISTS (SELECT FROM lacks) AND NOT EXISTS (SELECT FROM beyond)

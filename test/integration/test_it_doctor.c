@@ -242,9 +242,43 @@ void test_roles_that_lost_a_grant_and_functions_open_to_all(void)
     pgtemp_exec("REVOKE EXECUTE ON FUNCTION pgwork.claim FROM pgwork_worker");
     ASSERT_HAS("bad roles: role pgwork_worker may not call claim()", visit(h)->text);
     pgtemp_exec("GRANT EXECUTE ON FUNCTION pgwork.claim TO PUBLIC");
-    ASSERT_HAS("bad roles: everybody may call 1 functions, for example claim()", visit(h)->text);
+    ASSERT_HAS("bad roles: everybody has 1 rights that pgwork does not give, for example EXECUTE "
+               "on claim()",
+               visit(h)->text);
     pgtemp_exec("SELECT pgwork._grant()"); /* the advice */
     ASSERT_HAS("good roles: ", visit(h)->text);
+}
+
+/* What was given by hand, or by default privileges: some of it may be meant. */
+void test_rights_beyond_those_of_the_roles(void)
+{
+    static const struct {
+        const char *given, *found;
+    } cases[] = {
+        {"SELECT ON pgwork.live_job TO pgw_it_app", "bad roles: role pgw_it_app has 1 rights that "
+                                                    "pgwork does not give, for example SELECT on "
+                                                    "live_job |"},
+        {"USAGE ON SEQUENCE pgwork.place TO pgw_it_app", "for example USAGE on place |"},
+        {"EXECUTE ON ALL FUNCTIONS IN SCHEMA pgwork TO pgw_it_app", "for example EXECUTE on _"},
+        {"CREATE ON SCHEMA pgwork TO pgw_it_app", "for example CREATE on the schema |"},
+        {"DELETE ON pgwork.queues TO pgwork_operator",
+         "bad roles: role pgwork_operator has 1 rights that pgwork does not give, for example "
+         "DELETE on queues |"},
+        {"USAGE ON SCHEMA pgwork TO PUBLIC", "bad roles: everybody has 1 rights "},
+        {"SELECT ON pgwork.queues TO pgw_it_app", "note roles: role pgw_it_app has 1 rights "},
+        {"EXECUTE ON FUNCTION pgwork.depth TO pgw_it_app", "note roles: role pgw_it_app has 1 "}};
+    char sql[200];
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_app; CREATE ROLE pgw_it_app");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(sql, sizeof(sql), "GRANT %s WITH GRANT OPTION", cases[i].given);
+        if (strstr(sql, "PUBLIC") != NULL) *strstr(sql, " WITH") = '\0';
+        pgtemp_exec(sql);
+        ASSERT_HAS(cases[i].found, visit(h)->text);
+        pgtemp_exec("SELECT pgwork._grant()");
+        ASSERT_HAS("good roles: ", visit(h)->text);
+    }
+    pgtemp_exec("DROP ROLE pgw_it_app");
 }
 
 /* All that is bad for vacuum, in one line. A transaction cannot be made old, so the statement is

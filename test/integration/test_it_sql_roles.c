@@ -319,3 +319,44 @@ void test_another_schema_lives_beside_it(void)
     kit_do(a, "DROP SCHEMA other_work CASCADE");
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(b, "q"));
 }
+
+/* The rights of each role but the owner in a schema, in their order. */
+#define RIGHTS_IN(schema)                                                                          \
+    "SELECT string_agg(a.grantee || ' ' || a.privilege_type || ' ' || name, '; ' ORDER BY "        \
+    "a.grantee, name, a.privilege_type) FROM (SELECT proname || ' ' || pronargs AS name, "         \
+    "proowner AS owner, proacl AS acl FROM pg_proc WHERE pronamespace = '" schema                  \
+    "'::regnamespace UNION ALL SELECT relname, relowner, relacl FROM pg_class WHERE relnamespace"  \
+    " = '" schema "'::regnamespace UNION ALL SELECT '', nspowner, nspacl FROM pg_namespace WHERE " \
+    "nspname = '" schema "') o, aclexplode(acl) a WHERE grantee <> owner"
+
+/* Whoever makes the schema may give others by default what is his; not what is here. */
+void test_default_privileges_give_nothing_here(void)
+{
+    static const char *const kinds[] = {"TABLES", "SEQUENCES", "FUNCTIONS", "SCHEMAS"};
+
+    kit_do(a, "DROP ROLE IF EXISTS pgw_it_given; CREATE ROLE pgw_it_given");
+    for (int k = 0; k < 4; k++)
+        kit_do(a, "ALTER DEFAULT PRIVILEGES GRANT ALL ON %s TO pgw_it_given, pgwork_producer",
+               kinds[k]);
+    for (int number = 1; number <= pgw__sql_migrations(); number++) {
+        char *text = pgw__sql_in_schema(pgw__sql_migration_text(number), "given_work");
+
+        PQclear(PQexec(a, text));
+        TEST_ASSERT_EQUAL_STRING("", PQerrorMessage(a));
+        pgw__mem_free(text);
+        if (number == 1)
+            TEST_ASSERT_EQUAL_STRING(
+                "t",
+                kit_text(a, "SELECT has_table_privilege('pgw_it_given', 'given_work.live_job', "
+                            "'SELECT')")); /* the test is one */
+    }
+    for (int k = 0; k < 4; k++)
+        kit_do(a, "ALTER DEFAULT PRIVILEGES REVOKE ALL ON %s FROM pgw_it_given, pgwork_producer",
+               kinds[k]);
+    TEST_ASSERT_EQUAL_STRING(
+        "f", kit_text(a, "SELECT has_table_privilege('pgw_it_given', 'given_work.live_job', "
+                         "'SELECT')"));
+    TEST_ASSERT_EQUAL_STRING(
+        "t", kit_text(a, "SELECT (" RIGHTS_IN("given_work") ") = (" RIGHTS_IN("pgwork") ")"));
+    kit_do(a, "DROP SCHEMA given_work CASCADE; DROP ROLE pgw_it_given");
+}
