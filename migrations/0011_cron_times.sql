@@ -326,11 +326,27 @@ BEGIN
     PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
 END $$;
 
+-- Is the name of a zone an abbreviation besides, and another time by that? AT TIME ZONE takes it for the abbreviation: so CET is an hour
+-- ahead all the year, where the zone CET has its summer. The setting takes it for the zone.
+CREATE FUNCTION pgwork._zone_shadowed(zone text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+BEGIN
+    IF zone COLLATE "C" LIKE '%/%' OR NOT EXISTS (SELECT FROM pg_timezone_abbrevs a WHERE a.abbrev = upper(zone COLLATE "C")) THEN
+        RETURN false;
+    END IF;
+    PERFORM set_config('timezone', zone, true);
+    RETURN EXISTS (SELECT FROM unnest('{2026-01-01 12:00+00,2026-07-01 12:00+00}'::timestamptz[]) t WHERE t::timestamp <> t AT TIME ZONE zone);
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN false; -- there is no zone of this name
+END $$;
+
 -- Whether there is such a zone, the server says.
 CREATE FUNCTION pgwork._check_zone(zone text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(zone IS NOT NULL, 'zone', zone, 'a time zone, for example Europe/Berlin');
+    PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(zone), 'zone', zone,
+                                  'one by the name of a place, for example Europe/Berlin: this one is also an abbreviation, which has no summer time');
 END $$;
 
 CREATE FUNCTION pgwork.cron_next(expression text, zone text DEFAULT 'UTC', after timestamptz DEFAULT clock_timestamp(),

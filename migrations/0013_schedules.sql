@@ -190,6 +190,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._check_schedule_name('name', name);
     PERFORM pgwork._refuse_unless(zone_is IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
+    PERFORM pgwork._check_zone(zone_is);
     IF queue IS NOT NULL THEN
         PERFORM pgwork._check_queue_name(queue);
     END IF;

@@ -473,6 +473,48 @@ void test_what_is_refused(void)
     create("s", "* * * * *", &o);
 }
 
+static int ignore_time(int64_t at_us, const char *local, void *arg)
+{
+    return 0;
+}
+
+/* The server computes by the abbreviation, which has no summer time; its setting knows better. */
+void test_a_zone_that_is_taken_for_an_abbreviation_is_refused(void)
+{
+    static const char *const zones[] = {"CET", "eet", "MET", "WET",           "EST",
+                                        "GMT", "utc", "UCT", "Europe/Berlin", "Asia/Tokyo"};
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    for (size_t i = 0; i < sizeof(zones) / sizeof(zones[0]); i++) {
+        pgw_status expected;
+        char sql[300];
+
+        snprintf(sql, sizeof(sql),
+                 "SELECT count(*) FROM pg_timezone_names WHERE lower(name) = lower('%s')",
+                 zones[i]);
+        if (pgtemp_number(sql) == 0) continue; /* tzdata without the old names */
+        snprintf(sql, sizeof(sql), "SET timezone = '%s'", zones[i]);
+        pgtemp_exec(sql);
+        snprintf(sql, sizeof(sql),
+                 "SELECT count(*) FROM unnest('{2026-01-10 12:00+00,2026-07-10 12:00+00}'"
+                 "::timestamptz[]) t WHERE t::timestamp <> t AT TIME ZONE '%s'",
+                 zones[i]);
+        expected = pgtemp_number(sql) > 0 ? PGW_EINVAL : PGW_OK;
+        pgtemp_exec("RESET timezone");
+        TEST_ASSERT_EQUAL_MESSAGE(strstr("CET eet MET WET", zones[i]) != NULL ? PGW_EINVAL : PGW_OK,
+                                  expected, zones[i]);
+        o.zone = zones[i];
+        TEST_ASSERT_EQUAL_MESSAGE(expected, pgw_cron_create(h, NULL, "s", "0 0 * * *", &o),
+                                  zones[i]);
+        TEST_ASSERT_EQUAL_MESSAGE(
+            expected, pgw_cron_next(h, "0 0 * * *", zones[i], 0, 1, ignore_time, NULL), zones[i]);
+        if (expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
+    }
+    /* it is not asked of what is no name of a zone */
+    OK(pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));
+    OK(pgw_cron_next(h, "0 0 * * *", "CET-1CEST", 0, 1, ignore_time, NULL));
+}
+
 /* ---- one fails alone ---- */
 
 void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
