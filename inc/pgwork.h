@@ -1511,7 +1511,8 @@ PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
  * a second) free its expired rows. Registering grants nothing on the table: the reaper's role needs
  * SELECT and UPDATE there. But the table's triggers, and functions in its indexes and constraints,
  * run with the reaper's rights: register only tables whose owner may have them, and grant
- * pgwork_operator, which may register, only to who may have them. Repeating it is harmless.
+ * pgwork_operator, which may register, only to who may have them. A table that has another owner
+ * since is left alone until it is registered again. Repeating it is harmless.
  *
  *     static int show(const pgw_table_info *i, void *arg)
  *     {

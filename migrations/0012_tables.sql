@@ -9,6 +9,7 @@ CREATE TABLE pgwork.leased_table (
     locked_by   text NOT NULL,
     expires_at  text NOT NULL,
     token       text NOT NULL,
+    owner       text, -- whose it was when it was registered, and is to be; by name, so that a dump can be restored elsewhere
     reaped_at   timestamptz, -- rows were freed
     error       text NOT NULL DEFAULT '',
     rests_until timestamptz, -- it kept a reaper waiting: none looks at it before
@@ -65,10 +66,13 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[schema_name, table_name, locked_by, expires_at, token] || key LOOP
         PERFORM pgwork._refuse_unless(coalesce(octet_length(name), 0) BETWEEN 1 AND 63, 'name', name, '1 to 63 bytes');
     END LOOP;
-    INSERT INTO pgwork.leased_table AS t VALUES (schema_name, table_name, key, locked_by, expires_at, token)
+    INSERT INTO pgwork.leased_table AS t
+    VALUES (schema_name, table_name, key, locked_by, expires_at, token,
+            (SELECT pg_get_userbyid(c.relowner) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE n.nspname = schema_name AND c.relname = table_name))
         ON CONFLICT ON CONSTRAINT leased_table_pkey DO UPDATE
-       SET key = excluded.key, locked_by = excluded.locked_by, expires_at = excluded.expires_at, token = excluded.token, error = '',
-           rests_until = NULL;
+       SET key = excluded.key, locked_by = excluded.locked_by, expires_at = excluded.expires_at, token = excluded.token,
+           owner = excluded.owner, error = '', rests_until = NULL;
 END $$;
 
 CREATE FUNCTION pgwork.table_unregister(schema_name text, table_name text) RETURNS boolean
@@ -99,7 +103,7 @@ COMMENT ON TABLE pgwork.table_operation IS 'Operation ids of optimistic writes, 
 COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already. With spent it is one that nobody will come back with, and the one of these named by spent (which need not be there) is forgotten.';
 COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Has the transaction that noted this operation id committed?';
 COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that are no longer kept; how many.';
-COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. Whoever may call this can get the reapers'' rights, by a table of his own.';
+COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. They leave it alone once it has another one. Whoever may call this can get the reapers'' rights, by a table of his own.';
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
 COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, boolean) IS 'What a reaper notes after its pass over a table. busy: none comes back to it for ten seconds.';

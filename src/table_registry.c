@@ -1,4 +1,4 @@
-/* table_registry: tables that a reaper looks after. What is registered are names only; the work is
+/* table_registry: tables that a reaper looks after. What is registered are names; the work is
  * done here, with the rights of the reaper's session and by the same statements that everybody
  * uses. So nothing is written that the reaper itself may not write. But what hangs on a table comes
  * along, triggers and functions in its indexes and constraints: they run with the reaper's rights,
@@ -175,9 +175,33 @@ static void registry_free(registry *r)
     pgw__mem_free(r->entries);
 }
 
+static pgw_status registry_read_owned(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    (void)ctx;
+    if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
+    return pgw__pq_fail(h, PGW_EPERM,
+                        "it has another owner than when it was registered: register it again if "
+                        "that one may have the reapers' rights",
+                        NULL);
+}
+
+/* What is registered is a name. Somebody else may have made a table of that name since, with
+ * triggers for which nobody has vouched. */
+static pgw_status registry_check_owner(pgw *h, const registry_entry *e)
+{
+    const pgw__param params[] = {P_TEXT(e->spec.schema), P_TEXT(e->spec.table), P_END};
+    const pgw__call call = {
+        .sql = PGW__SQL_TABLE_OWNED, .params = params, .read = registry_read_owned};
+
+    return pgw__pq_call(h, &call);
+}
+
 /* The queues wait meanwhile, so who has the table under lock is not waited for long. A limit for
  * the lock alone: a large table without an index may take its time. */
-static pgw_status registry_reap_briefly(pgw *h, const pgw_table *t, int batch, int64_t *freed)
+static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const pgw_table *t,
+                                        int batch, int64_t *freed)
 {
     const pgw__param params[] = {P_INT8(REGISTRY_LOCK_MS), P_END};
     const pgw__call call = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
@@ -185,6 +209,7 @@ static pgw_status registry_reap_briefly(pgw *h, const pgw_table *t, int batch, i
 
     if (st != PGW_OK) return st;
     st = pgw__pq_call(h, &call);
+    if (st == PGW_OK) st = registry_check_owner(h, e);
     if (st == PGW_OK) st = pgw_table_reap(h, freed, t, batch);
     if (st == PGW_OK) st = pgw__pq_commit(h);
     if (st == PGW_OK) return st;
@@ -201,7 +226,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     pgw_status st = pgw_table_open(h, &t, &e->spec);
 
     *freed = 0;
-    if (st == PGW_OK) st = registry_reap_briefly(h, t, batch, freed);
+    if (st == PGW_OK) st = registry_reap_briefly(h, e, t, batch, freed);
     pgw_table_free(t);
     if (st == PGW_ECONN || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
     if (st == PGW_ECANCELED && pgw__pq_stopped(h)) return st; /* else by its trigger */

@@ -295,6 +295,41 @@ void test_a_reaper_without_rights_on_the_table_says_so(void)
     pgtemp_exec("DROP OWNED BY plain_reaper; DROP ROLE plain_reaper");
 }
 
+/* Whoever takes the name of a table that is gone does not take the trust in it. */
+void test_a_table_of_another_owner_is_left_alone_until_it_is_registered_again(void)
+{
+    pgw_table *t;
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_mallory; CREATE ROLE pgw_it_mallory;"
+                "GRANT USAGE, CREATE ON SCHEMA public TO pgw_it_mallory;"
+                "CREATE TABLE canary (who text); GRANT INSERT ON canary TO PUBLIC;"
+                "DROP TABLE one; SET ROLE pgw_it_mallory;"
+                "CREATE TABLE one (\"k 1\" int, k2 text, who text, until timestamptz, token uuid, "
+                "PRIMARY KEY (k2, \"k 1\"));"
+                "INSERT INTO one VALUES (1, 'x', 'anna', clock_timestamp() - interval '1 s', "
+                "gen_random_uuid());"
+                "CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO "
+                "public.canary VALUES (current_user); RETURN new; END $$;"
+                "CREATE TRIGGER spy BEFORE UPDATE ON one FOR EACH ROW EXECUTE FUNCTION spy();"
+                "GRANT ALL ON one TO PUBLIC; RESET ROLE");
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(10, freed);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
+    TEST_ASSERT_EQUAL_STRING("one", pgtemp_value("SELECT table_name FROM pgwork.leased_table WHERE "
+                                                 "error ~ 'another owner'"));
+    t = described("one");
+    must(pgw_table_register(h, t));
+    pgw_table_free(t);
+    must(pgw_tables_reap(h, &freed, 100));
+    TEST_ASSERT_EQUAL_INT64(1, freed);
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM canary"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error <> ''"));
+    pgtemp_exec("DROP OWNED BY pgw_it_mallory; DROP ROLE pgw_it_mallory");
+}
+
 /* Whoever registers by SQL can name anything: it is a name to us, and nothing else. */
 void test_hostile_registrations_do_nothing(void)
 {
