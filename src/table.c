@@ -224,6 +224,7 @@ static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
         c->not_null = pgw__rows_int(rows, row, 6) != 0;
         c->generated = pgw__rows_int(rows, row, 7) != 0;
         c->readable = pgw__rows_int(rows, row, 8) != 0;
+        c->filled = pgw__rows_int(rows, row, 9) != 0;
     }
     t->columns_count = (size_t)count;
     return PGW_OK;
@@ -296,7 +297,7 @@ static pgw_status table_find_key(pgw *h, table_look *look)
     st = table_query(h, PGW__SQL_TABLE_KEY, params, table_read_key, look);
     if (st != PGW_OK) return st;
     for (size_t k = 0; k < s->key_count; k++)
-        if (!t->key[k].column->not_null)
+        if (!t->key[k].column->filled)
             return table_fail_column(h, t, PGW_EINVAL, s->key[k],
                                      "of the key may be NULL, so it names no row",
                                      "ALTER TABLE ... ALTER COLUMN ... SET NOT NULL");
@@ -351,7 +352,7 @@ static pgw_status table_find_role(pgw *h, pgw_table *t, const table_role *role, 
         return table_fail_column(h, t, PGW_EINVAL, name, "has a role and is NOT NULL",
                                  "in a free row the columns of the lease are NULL: ALTER TABLE ... "
                                  "ALTER COLUMN ... DROP NOT NULL");
-    if (!c->not_null && role->not_null)
+    if (!c->filled && role->not_null)
         return table_fail_column(h, t, PGW_EINVAL, name, "is the version and may be NULL",
                                  "UPDATE what is NULL, then ALTER TABLE ... ALTER COLUMN ... SET "
                                  "NOT NULL");

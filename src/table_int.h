@@ -24,6 +24,7 @@ typedef struct pgw__column {
     bool builtin;                             /* the type is one of pg_catalog */
     bool not_null, generated;
     bool readable; /* by this role */
+    bool filled;   /* no row holds NULL */
 } pgw__column;
 
 /* An operator of the key's index: the type's own one, whatever the search path says. */

@@ -175,6 +175,23 @@ void test_an_invalid_unique_index_is_no_key(void)
     must_refuse(&s, PGW_EINVAL, "no unique key");
 }
 
+/* As PostgreSQL 18 has it: of a row with NULL it is said all the same that the column is NOT NULL.
+ */
+void test_a_not_null_that_is_not_valid_is_none(void)
+{
+    pgw_table_spec s = described("t");
+
+    pgtemp_exec("CREATE TABLE t (id int NOT NULL UNIQUE, v int NOT NULL, u int NOT NULL UNIQUE);"
+                "ALTER TABLE t ADD CONSTRAINT c CHECK (id + v > 0) NOT VALID;"
+                "UPDATE pg_constraint SET contype = 'n' WHERE conname = 'c'");
+    must_refuse(&s, PGW_EINVAL, "column `id` of the key may be NULL");
+    s.key = &(const char *){"u"}, s.version = "v";
+    must_refuse(&s, PGW_EINVAL, "column `v` is the version and may be NULL");
+    s.version = NULL;
+    must_open(&s);
+    pgtemp_exec("UPDATE pg_constraint SET contype = 'c' WHERE conname = 'c'");
+}
+
 /* As PRIMARY KEY (id WITHOUT OVERLAPS) of PostgreSQL 18 would have it: compared by &&. */
 void test_a_unique_index_that_is_no_btree_is_no_key(void)
 {
