@@ -281,8 +281,8 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * the schema's version unless `schema.check` is off. Lost connections are opened again by the next
  * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
  * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
- * the library's own, whatever role and database say; `options` in the connection string may set
- * others.
+ * the library's own, whatever role and database say; `options` (of the connection string, a
+ * service file or PGOPTIONS, as in libpq) may set others.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
  * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed.

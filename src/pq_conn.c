@@ -74,17 +74,32 @@ static void conn_make_options(pgw *h, pgw__buf *b, const char *users)
 }
 
 /* libpq's own words about a connection string quote it, so they are not repeated (R19). */
-static bool conn_parse(pgw *h, const char *dsn, PQconninfoOption **options)
+static bool conn_check(pgw *h, const char *dsn)
 {
     char *error = NULL;
+    PQconninfoOption *options = PQconninfoParse(dsn, &error);
+    const bool parsed = options != NULL;
 
-    *options = PQconninfoParse(dsn, &error);
-    if (*options != NULL) return true;
+    PQconninfoFree(options);
+    if (parsed) return true;
     pgw__fault_set(&h->op.fault, error != NULL ? PGW_EINVAL : PGW_ENOMEM,
                    error != NULL ? "the connection string cannot be parsed" : NULL,
                    error != NULL ? "see property `dsn`, or variable " CONN_DSN_VARIABLE : NULL);
     PQfreemem(error);
     return false;
+}
+
+/* What libpq makes of the string, a service file and the environment. It is told of two ports for
+ * one host, so it goes no further, and connects to nobody. */
+static PQconninfoOption *conn_resolve(const char *dsn)
+{
+    static const char *const keys[] = {"dbname", "host", "port", NULL};
+    const char *const values[] = {dsn, "nobody", "1,2", NULL};
+    PGconn *conn = PQconnectStartParams(keys, values, 1);
+    PQconninfoOption *found = PQconninfo(conn);
+
+    PQfinish(conn);
+    return found;
 }
 
 /* Where several hosts are given, whoever gave them: the string, a service, the environment. libpq
@@ -167,24 +182,23 @@ static PGconn *conn_begin(pgw *h, const char *dsn, pgw__buf *hosts, const char *
 
 static bool conn_open(pgw *h)
 {
-    const char *dsn = pgw__conf_text(h->conf, "dsn"), *users = getenv("PGOPTIONS");
-    PQconninfoOption *parsed = NULL;
+    const char *dsn = pgw__conf_text(h->conf, "dsn"), *users = "";
+    PQconninfoOption *found;
     pgw__buf options, hosts[PGW__HOST_LISTS];
 
     if (dsn[0] == '\0') dsn = getenv(CONN_DSN_VARIABLE);
     if (dsn == NULL) dsn = "";
-    if (dsn[0] != '\0') {
-        if (!conn_parse(h, dsn, &parsed)) return false;
-        for (PQconninfoOption *o = parsed; o->keyword != NULL; o++)
-            if (strcmp(o->keyword, "options") == 0 && o->val != NULL) users = o->val;
-    }
+    if (dsn[0] != '\0' && !conn_check(h, dsn)) return false;
+    found = conn_resolve(dsn);
+    for (const PQconninfoOption *o = found; o != NULL && o->keyword != NULL; o++)
+        if (strcmp(o->keyword, "options") == 0 && o->val != NULL) users = o->val;
     pgw__buf_init(&options, CONN_OPTIONS_MAX);
-    conn_make_options(h, &options, users != NULL ? users : "");
+    conn_make_options(h, &options, users);
     for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
         pgw__buf_init(&hosts[i], CONN_OPTIONS_MAX);
         conn_rotate(h, &hosts[i], h->host_lists[i]);
     }
-    if (options.failed == 0)
+    if (options.failed == 0 && found != NULL)
         h->conn = conn_begin(h, dsn, hosts, h->plain ? NULL : pgw__buf_str(&options));
     if (h->conn == NULL) {
         pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
@@ -195,7 +209,7 @@ static bool conn_open(pgw *h)
     if (h->conn != NULL && h->silent_hosts == 0) conn_keep_hosts(h);
     for (size_t i = 0; i < PGW__HOST_LISTS; i++) pgw__buf_free(&hosts[i]);
     pgw__buf_free(&options);
-    PQconninfoFree(parsed);
+    PQconninfoFree(found);
     return h->conn != NULL;
 }
 

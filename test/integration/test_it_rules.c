@@ -812,6 +812,42 @@ void test_R24_the_users_own_options_are_kept(void)
     TEST_ASSERT_EQUAL_STRING("from conf", answer("SELECT current_setting('application_name')"));
 }
 
+/* Where the string names a service, libpq would keep ours and pass over these. */
+void test_R24_options_of_a_service_are_kept(void)
+{
+    char file[] = "/tmp/pgw_service.XXXXXX", dsn[200];
+    int services = mkstemp(file);
+
+    TEST_ASSERT_TRUE(services >= 0);
+    dprintf(services, "[pgw]\nhost=%s\nport=%s\noptions=-c work_mem=7MB -c role=pg_monitor\n",
+            getenv("PGHOST"), getenv("PGPORT"));
+    close(services);
+    setenv("PGSERVICEFILE", file, 1);
+    setenv("PGOPTIONS", "-c work_mem=9MB", 1);
+    snprintf(dsn, sizeof(dsn), "dbname='%s' service=pgw",
+             pgtemp_value("SELECT current_database()"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("7MB pg_monitor UTC",
+                             answer("SELECT current_setting('work_mem') || ' ' || current_user || "
+                                    "' ' || current_setting('TimeZone')"));
+    pgw_close(h);
+    strcat(dsn, " options='-c work_mem=8MB'"); /* the string's own come before */
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("8MB", answer("SELECT current_setting('work_mem')"));
+    pgw_close(h);
+    *strstr(dsn, " service") = '\0';
+    setenv("PGSERVICE", "pgw", 1);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("7MB", answer("SELECT current_setting('work_mem')"));
+    pgw_close(h);
+    unsetenv("PGSERVICE");
+    unsetenv("PGSERVICEFILE");
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(pgtemp_dsn(), NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("9MB", answer("SELECT current_setting('work_mem')"));
+    unsetenv("PGOPTIONS");
+    unlink(file);
+}
+
 void test_R25_poison_is_refused_and_the_session_goes_on(void)
 {
     static char deep[40001], loud[8001];
