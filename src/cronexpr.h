@@ -1,6 +1,6 @@
 /* cronexpr: a cron expression as sets of bits, or the exact place where it is wrong. Pure. It only
  * reads: when a schedule comes next is computed by the server, which has the zones (migration
- * 0010, whose parser gives the same answers; a test holds them against each other).
+ * 0011, whose parser gives the same answers; a test holds them against each other).
  *
  *     [second] minute hour day month weekday      each * or a list of n, n-n, with /step
  *     @yearly @annually @monthly @weekly @daily @midnight @hourly

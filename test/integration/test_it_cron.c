@@ -292,6 +292,9 @@ void test_what_was_missed_follows_the_policy(void)
     outage("* * * * * *", PGW_MISFIRE_ONCE, 1, "2027-01-01 00:00:00.5 UTC", "2027-01-01T00:00:00Z");
     outage("@every 1h1m", PGW_MISFIRE_ALL, 2, "2027-01-01 00:00:00 UTC",
            "2026-12-31T22:35:00Z 2026-12-31T23:36:00Z");
+    outage("30 2 * * *", PGW_MISFIRE_SKIP, 1, "2027-01-01 00:00 UTC", NULL);
+    outage("*/30 * * * * *", PGW_MISFIRE_SKIP, 1, "2027-01-01 00:01:10 UTC",
+           "2027-01-01T00:00:30Z 2027-01-01T00:01:00Z");
     outage("* * * * * mon", PGW_MISFIRE_ONCE, 1, "2026-12-31 00:00:00 UTC", "2026-12-28T23:59:59Z");
     outage("0 0 29 2 *", PGW_MISFIRE_ALL, 5, "2037-01-01 00:00:00 UTC",
            "2028-02-29T00:00:00Z 2032-02-29T00:00:00Z 2036-02-29T00:00:00Z");

@@ -57,6 +57,12 @@ void test_defaults(void)
     TEST_ASSERT_EQUAL_INT64(77, next);
 }
 
+static int see_time(int64_t at_us, const char *local, void *arg)
+{
+    (void)at_us, (void)local, (void)arg;
+    return 0;
+}
+
 void test_what_is_refused_is_not_sent(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
@@ -97,7 +103,10 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     REFUSED(pgw_cron_rename(FAKE_H, "s", ""));
     REFUSED(pgw_cron_pause(FAKE_H, NULL));
-    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 10001, NULL, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 1, NULL, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 0, see_time, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 10001, see_time, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@dail", NULL, 0, 10000, see_time, NULL));
     REFUSED(pgw_crons_each(FAKE_H, NULL, NULL, NULL));
     REFUSED(pgw_cron_claim_due(FAKE_H, NULL, NULL, "n", NULL, 0));
     REFUSED(pgw_cron_claim_due(FAKE_H, &tick, &next, "n", NULL, 1));
