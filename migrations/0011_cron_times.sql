@@ -63,7 +63,7 @@ BEGIN
         ELSE
             LOOP
                 word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
-                range := range || coalesce(least_is - 1 + array_position(names, lower(word)),
+                range := range || coalesce(least_is - 1 + array_position(names, lower(word COLLATE "C")),
                                            CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer END, -1);
                 IF range[cardinality(range)] NOT BETWEEN least_is AND most THEN
                     PERFORM pgwork._cron_fault(expression, i, field, CASE cardinality(range) WHEN 1 THEN '* or ' ELSE '' END || allowed);
@@ -109,7 +109,7 @@ BEGIN
         IF part IS NULL THEN
             PERFORM pgwork._cron_fault(expression, i, NULL, 'a time such as 90s, 1h30m or 2d');
         END IF;
-        total := total + part[1]::bigint * CASE lower(part[2]) WHEN 's' THEN 1 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 WHEN 'd' THEN 86400 ELSE 604800 END;
+        total := total + part[1]::bigint * CASE lower(part[2] COLLATE "C") WHEN 's' THEN 1 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 WHEN 'd' THEN 86400 ELSE 604800 END;
         i := i + length(part[1]) + 1;
         EXIT WHEN substr(expression, i, 1) IN ('', ' ', E'\t');
     END LOOP;
@@ -140,11 +140,11 @@ BEGIN
         PERFORM pgwork._cron_fault(expression, 256, NULL, 'the end: 255 bytes are the limit');
     END IF;
     IF substr(expression, i, 1) = '@' THEN
-        name := substring(substr(expression, i + 1) FROM '^[A-Za-z0-9]*' COLLATE "C");
-        text_is := CASE lower(name) WHEN 'yearly' THEN '0 0 1 1 *' WHEN 'annually' THEN '0 0 1 1 *' WHEN 'monthly' THEN '0 0 1 * *'
-                                    WHEN 'weekly' THEN '0 0 * * 0' WHEN 'daily' THEN '0 0 * * *' WHEN 'midnight' THEN '0 0 * * *'
-                                    WHEN 'hourly' THEN '0 * * * *' END;
-        IF text_is IS NULL AND lower(name) <> 'every' THEN
+        name := lower(substring(substr(expression, i + 1) FROM '^[A-Za-z0-9]*' COLLATE "C") COLLATE "C");
+        text_is := CASE name WHEN 'yearly' THEN '0 0 1 1 *' WHEN 'annually' THEN '0 0 1 1 *' WHEN 'monthly' THEN '0 0 1 * *'
+                             WHEN 'weekly' THEN '0 0 * * 0' WHEN 'daily' THEN '0 0 * * *' WHEN 'midnight' THEN '0 0 * * *'
+                             WHEN 'hourly' THEN '0 * * * *' END;
+        IF text_is IS NULL AND name <> 'every' THEN
             PERFORM pgwork._cron_fault(expression, i, NULL, '@yearly @monthly @weekly @daily @hourly or @every');
         END IF;
         i := i + 1 + length(name);

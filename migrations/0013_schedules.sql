@@ -185,8 +185,8 @@ DECLARE
     s pgwork.schedule;
     at timestamptz := clock_timestamp();
     -- The list of all zones takes the server a tenth of a second: not for one that is known.
-    zone_is text := coalesce((SELECT t.zone FROM pgwork.schedule t WHERE lower(t.zone) = lower(cron_create.zone) LIMIT 1),
-                             (SELECT z.name FROM pg_timezone_names z WHERE lower(z.name) = lower(cron_create.zone) LIMIT 1));
+    zone_is text := coalesce((SELECT t.zone FROM pgwork.schedule t WHERE lower(t.zone COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1),
+                             (SELECT z.name FROM pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1));
 BEGIN
     PERFORM pgwork._check_schedule_name('name', name);
     PERFORM pgwork._refuse_unless(zone_is IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');

@@ -479,6 +479,26 @@ void test_both_parsers_agree(void)
     TEST_ASSERT_TRUE(read > 3000 && refused > 3000);
 }
 
+/* In Turkish, a capital I is that of another letter. */
+void test_no_collation_changes_what_capitals_mean(void)
+{
+    static const char *const texts[] = {"0 0 * * FRI", "0 0 * APR-DEC SUN,SAT", "@DAILY",
+                                        "@MIDNIGHT", "@EVERY 1H30M"};
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char sql[300];
+
+        snprintf(sql, sizeof(sql),
+                 "SELECT (pgwork._cron_parse('%s' COLLATE \"tr-x-icu\") = "
+                 "pgwork._cron_parse(lower('%s' COLLATE \"C\")))::int",
+                 texts[i], texts[i]);
+        TEST_ASSERT_EQUAL_INT64_MESSAGE(1, pgtemp_number(sql), texts[i]);
+    }
+    pgtemp_exec("SELECT pgwork.cron_create('s', '@daily', 'EUROPE/ISTANBUL' COLLATE \"tr-x-icu\")");
+    TEST_ASSERT_EQUAL_STRING("Europe/Istanbul", pgtemp_value("SELECT zone FROM pgwork.schedule"));
+    pgtemp_exec("SELECT pgwork.cron_drop('s')");
+}
+
 static void refused_for_its_zone(const char *sql)
 {
     PGresult *r;
