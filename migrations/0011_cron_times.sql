@@ -137,7 +137,8 @@ BEGIN
     IF expression IS NULL THEN
         PERFORM pgwork._refuse('expression', NULL, 'a cron expression');
     ELSIF octet_length(expression) > 255 THEN
-        PERFORM pgwork._cron_fault(expression, 256, NULL, 'the end: 255 bytes are the limit');
+        SELECT min(k) INTO n FROM generate_series(1, 256) k WHERE octet_length(left(expression, k)) > 255; -- the first that is too much
+        PERFORM pgwork._cron_fault(expression, n, NULL, 'the end: 255 bytes are the limit');
     END IF;
     IF substr(expression, i, 1) = '@' THEN
         name := lower(substring(substr(expression, i + 1) FROM '^[A-Za-z0-9]*' COLLATE "C") COLLATE "C");

@@ -59,6 +59,12 @@ static size_t cronexpr_word(const char *p)
     return n;
 }
 
+/* A byte of a UTF-8 character that is not its first. */
+static bool cronexpr_continues(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
 /* ---- faults ---- */
 
 /* What stands at p, for humans; at most 20 characters of a word. */
@@ -93,7 +99,7 @@ static void cronexpr_expect(cronexpr_reader *r, const char *at, const char *fmt,
     va_end(args);
     cronexpr_found(found, at);
     f->at = 1;
-    for (const char *p = r->text; p < at; p++) f->at += ((unsigned char)*p & 0xc0) != 0x80;
+    for (const char *p = r->text; p < at; p++) f->at += !cronexpr_continues(*p);
     if (r->where != NULL) {
         snprintf(f->text, sizeof(f->text), "at %d (%s) stands %s, expected %s", f->at, r->where,
                  found, expected);
@@ -334,8 +340,10 @@ bool pgw__cronexpr_parse(pgw__cronexpr *out, const char *text, pgw__cronexpr_fau
     memset(out, 0, sizeof(*out));
     memset(fault, 0, sizeof(*fault));
     if (strnlen(text, PGW__CRONEXPR_MAX + 1) > PGW__CRONEXPR_MAX) {
-        cronexpr_expect(&r, text + PGW__CRONEXPR_MAX, "the end: %d bytes are the limit",
-                        PGW__CRONEXPR_MAX);
+        const char *at = text + PGW__CRONEXPR_MAX;
+
+        while (at > text && cronexpr_continues(*at)) at--; /* the first that is too much */
+        cronexpr_expect(&r, at, "the end: %d bytes are the limit", PGW__CRONEXPR_MAX);
     } else {
         while (cronexpr_is_blank(*r.p)) r.p++;
         if (*r.p == '@')

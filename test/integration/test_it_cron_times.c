@@ -406,6 +406,13 @@ static void draw_text(char *out)
     size_t n = 0;
 
     out[0] = '\0';
+    if (draw(0, 19) == 0) { /* around the limit, which may be within a character */
+        const char *piece = pieces[draw(0, (int)(sizeof(pieces) / sizeof(pieces[0])) - 1)];
+
+        for (const size_t most = (size_t)draw(250, 260); n < most;)
+            n += (size_t)sprintf(out + n, "%s", piece);
+        return;
+    }
     if (draw(0, 1) == 0) {
         const int fields = draw(0, 9) == 0 ? draw(1, 8) : draw(5, 6);
 

@@ -287,4 +287,7 @@ void test_255_bytes_are_the_limit(void)
     text[255] = ' ';
     text[256] = '\0';
     refused(text, "at 256 stands \" \", expected the end: 255 bytes are the limit");
+    for (size_t i = 0; i < 256; i += 2) memcpy(text + i, "\xc3\xa9", 2);
+    refused(text, "at 128 stands a character beyond ASCII, expected the end: 255 bytes are the "
+                  "limit"); /* it begins within the limit, and ends beyond */
 }
