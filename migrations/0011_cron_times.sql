@@ -323,7 +323,7 @@ END $$;
 CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Half of what a timestamp can hold: nothing computed from it is out of range.
+    -- A timestamp can hold the year 294276: the next time after one of these is not out of range.
     PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
 END $$;
 
@@ -370,6 +370,7 @@ BEGIN
     at := after;
     FOR i IN 1 .. n LOOP
         at := pgwork._cron_after(e, zone, at, anchor);
+        PERFORM pgwork._refuse_unless(at < '30000-01-01 UTC', 'n', n::text, '1 .. ' || (i - 1) || ': later ones are beyond the year 30000');
         ahead := (at AT TIME ZONE zone) - (at AT TIME ZONE 'UTC');
         local := to_char(at AT TIME ZONE zone, 'Dy YYYY-MM-DD HH24:MI:SS')
                  || CASE WHEN ahead < interval '0' THEN ' -' ELSE ' +' END

@@ -506,20 +506,30 @@ void test_no_collation_changes_what_capitals_mean(void)
     pgtemp_exec("SELECT pgwork.cron_drop('s')");
 }
 
-static void refused_for_its_zone(const char *sql)
+static void refused(const char *word, const char *sql)
 {
     PGresult *r;
 
     PQclear(PQexec(pgtemp_conn(), "SET statement_timeout = '10s'"));
     r = PQexec(pgtemp_conn(), sql);
     TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
-    TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), "zone"));
+    TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), word));
     PQclear(r);
     PQclear(PQexec(pgtemp_conn(), "RESET statement_timeout"));
 }
 
 void test_no_zone_is_refused(void)
 {
-    refused_for_its_zone("SELECT pgwork.cron_next('0 0 * * *', NULL)");
-    refused_for_its_zone("SELECT * FROM pgwork.cron_times('0 0 * * *', NULL)");
+    refused("zone", "SELECT pgwork.cron_next('0 0 * * *', NULL)");
+    refused("zone", "SELECT * FROM pgwork.cron_times('0 0 * * *', NULL)");
+}
+
+/* 29 February on a Sunday, ten thousand times. */
+void test_times_end_before_those_of_the_server(void)
+{
+    TEST_ASSERT_EQUAL_INT64(
+        100, pgtemp_number("SELECT count(DISTINCT at) FROM pgwork.cron_times('0 0 29 2 */7', "
+                           "'UTC', 100, '9999-12-31 UTC')"));
+    refused("beyond the year 30000",
+            "SELECT * FROM pgwork.cron_times('0 0 29 2 */7', 'UTC', 10000, '9999-12-31 UTC')");
 }
