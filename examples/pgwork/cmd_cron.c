@@ -22,7 +22,7 @@ static const char *cron_time(char text[TEXT_TIME], int64_t us)
 {
     if (us == 0) return NULL;
     text_time(text, us);
-    memcpy(text + 19, "Z", 2);
+    memcpy(strchr(text, '.'), "Z", 2);
     return text;
 }
 

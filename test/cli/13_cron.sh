@@ -13,6 +13,7 @@ code 'next' 0 pgwork cron next '30 2 * * *' --tz Europe/Berlin -n 3 --after 2026
 is 'a gap: right after it' "$(cat "$tmp/out")" '2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 +01:00
 2026-03-29T01:00:00Z  Sun 2026-03-29 03:00:00 +02:00
 2026-03-30T00:30:00Z  Mon 2026-03-30 02:30:00 +02:00'
+is 'a year of five digits' "$(pgwork cron next @yearly --after 9999-06-01T00:00:00Z)" '10000-01-01T00:00:00Z  Sat 10000-01-01 00:00:00 +00:00'
 code 'next --json' 0 pgwork cron next @hourly --json
 json 'next --json is JSON' "$tmp/out"
 
