@@ -414,7 +414,7 @@ BEGIN
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN
-            UPDATE pgwork.tick t SET finished_at = at, error = format('given up: %s holders ran out of time', s.attempt)
+            UPDATE pgwork.tick t SET finished_at = _cron_claim.at, error = format('given up: %s holders ran out of time', s.attempt)
              WHERE t.schedule = s.id AND t.slot = s.slot;
             UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,
                                          error = format('the tick of %s was given up: %s holders ran out of time', s.slot, s.attempt), error_at = at

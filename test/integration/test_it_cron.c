@@ -889,6 +889,7 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
     }
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.tick"), "given up"));
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT finished_at > at FROM pgwork.tick"));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.schedule"), "given up"));
     OK(pgw_cron_run(h, NULL, "s")); /* the schedule goes on */
     tick = claimed("n");
