@@ -95,10 +95,15 @@ BEGIN
                                   '1 to 200 bytes without control characters');
 END $$;
 
--- next_slot and next_at from base. The jitter of a slot is always the same.
+-- next_slot and next_at from base. The jitter of a slot is always the same. What kept it from being planned, or its jobs
+-- from being enqueued, is over; that a tick of a node was given up is not.
 CREATE FUNCTION pgwork._cron_plan(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF s.next_slot IS NULL OR s.queue IS NOT NULL THEN
+        s.error := NULL;
+        s.error_at := NULL;
+    END IF;
     s.next_slot := pgwork._cron_after(e, s.zone, s.base, s.anchor);
     s.next_at := s.next_slot + CASE WHEN s.jitter_ms > 0
         THEN (hashtextextended(s.id || ':' || extract(epoch FROM s.next_slot)::bigint, 0) & 9223372036854775807) % (s.jitter_ms + 1) * interval '1 ms'
@@ -225,7 +230,7 @@ BEGIN
            jitter_ms = cron_create.jitter_ms, timeout_ms = cron_create.timeout_ms, queue = cron_create.queue, kind = coalesce(cron_create.kind, ''),
            payload = cron_create.payload, body = cron_create.body, priority = coalesce(cron_create.priority, 0),
            max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key,
-           error = NULL, error_at = NULL
+           error = CASE WHEN cron_create.queue IS NULL THEN s.error END, error_at = CASE WHEN cron_create.queue IS NULL THEN s.error_at END
      WHERE t.id = s.id;
     RETURN s.next_slot;
 END $$;
@@ -247,7 +252,7 @@ BEGIN
         s.base := clock_timestamp(); -- what fell into the pause was not wanted
         s := pgwork._cron_plan(s, pgwork._cron_parse(s.expression), s.base);
         UPDATE pgwork.schedule t SET paused = false, base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
-                                     error = NULL, error_at = NULL
+                                     error = s.error, error_at = s.error_at
          WHERE t.id = s.id;
     END IF;
 END $$;
@@ -321,9 +326,7 @@ BEGIN
         s := pgwork._cron_plan(s, e, at);
     END LOOP;
     UPDATE pgwork.schedule t SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
-                                 last_slot = s.last_slot, last_at = s.last_at,
-                                 error = CASE WHEN t.queue IS NULL AND t.next_slot IS NOT NULL THEN t.error END,
-                                 error_at = CASE WHEN t.queue IS NULL AND t.next_slot IS NOT NULL THEN t.error_at END
+                                 last_slot = s.last_slot, last_at = s.last_at, error = s.error, error_at = s.error_at
      WHERE t.id = s.id;
     IF fired > 0 THEN
         PERFORM pgwork._cron_trim(s.id);
@@ -423,9 +426,6 @@ BEGIN
         ELSIF s.slot IS NULL THEN
             BEGIN
                 e := pgwork._cron_parse(s.expression);
-                IF s.next_slot IS NULL THEN
-                    s.error := NULL; -- unless it fails again
-                END IF;
                 IF s.asked <= at THEN
                     s.slot := s.asked;
                     s.asked := NULL;
@@ -458,8 +458,8 @@ BEGIN
         END IF;
         UPDATE pgwork.schedule t
            SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at, asked = s.asked, error = s.error,
-               error_at = CASE WHEN s.error IS NOT NULL THEN t.error_at END, last_slot = s.last_slot, last_at = s.last_at, slot = s.slot,
-               token = s.token, holder = CASE WHEN s.slot IS NOT NULL THEN node END, since = CASE WHEN s.slot IS NOT NULL THEN at END,
+               error_at = s.error_at, last_slot = s.last_slot, last_at = s.last_at, slot = s.slot, token = s.token,
+               holder = CASE WHEN s.slot IS NOT NULL THEN node END, since = CASE WHEN s.slot IS NOT NULL THEN at END,
                until = s.until, attempt = s.attempt, fence = s.fence
          WHERE t.id = s.id;
         IF s.slot IS NOT NULL THEN

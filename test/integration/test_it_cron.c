@@ -890,12 +890,20 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.tick"), "given up"));
     TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT finished_at > at FROM pgwork.tick"));
+    create("s", "@every 1h", &o); /* its node begins again: it may fare no better */
+    OK(pgw_cron_pause(h, "s"));
+    OK(pgw_cron_resume(h, "s"));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.schedule"), "given up"));
+    TEST_ASSERT_NOT_NULL(pgtemp_value("SELECT error_at FROM pgwork.schedule"));
     OK(pgw_cron_run(h, NULL, "s")); /* the schedule goes on */
     tick = claimed("n");
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     pgw_tick_free(tick);
     TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
+    pgtemp_exec("UPDATE pgwork.schedule SET error = 'given up', error_at = clock_timestamp()");
+    o.queue = "q"; /* nodes have nothing to do with it any more */
+    create("s", "@every 1h", &o);
+    TEST_ASSERT_NULL(pgtemp_value("SELECT coalesce(error, error_at::text) FROM pgwork.schedule"));
 }
 
 /* The next tick may be due in the same call: it says nothing about why the last one was given up.
