@@ -178,6 +178,15 @@ BEGIN
     s.next_at := at;
 END $$;
 
+-- Planned from `at` on. What is noted for later was decided by a clock that was ahead, and comes again; but not while a
+-- node holds it.
+CREATE FUNCTION pgwork._cron_afresh(INOUT s pgwork.schedule, at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pgwork.tick t WHERE t.schedule = s.id AND t.slot > _cron_afresh.at AND t.slot IS DISTINCT FROM s.slot;
+    s.base := at;
+END $$;
+
 CREATE FUNCTION pgwork.cron_create(name text, expression text, zone text DEFAULT 'UTC', queue text DEFAULT NULL,
     payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL, priority integer DEFAULT 0,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
@@ -212,7 +221,7 @@ BEGIN
     ON CONFLICT ON CONSTRAINT schedule_name_key DO NOTHING;
     s := pgwork._schedule(name);
     IF s.expression <> expression OR s.zone <> zone_is THEN
-        s.base := at; -- planned afresh
+        s := pgwork._cron_afresh(s, at);
         s.anchor := date_trunc('second', at);
     END IF;
     s.expression := expression;
@@ -249,7 +258,7 @@ DECLARE
     s pgwork.schedule := pgwork._schedule(name);
 BEGIN
     IF s.paused THEN
-        s.base := clock_timestamp(); -- what fell into the pause was not wanted
+        s := pgwork._cron_afresh(s, clock_timestamp()); -- what fell into the pause was not wanted
         s := pgwork._cron_plan(s, pgwork._cron_parse(s.expression), s.base);
         UPDATE pgwork.schedule t SET paused = false, base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
                                      error = s.error, error_at = s.error_at
@@ -318,11 +327,11 @@ BEGIN
     WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < room LOOP
         IF pgwork._cron_decide(s, s.next_slot, at) THEN
             PERFORM pgwork._cron_enqueue(s, s.next_slot);
+            s.last_slot := s.next_slot;
+            s.last_at := at;
             fired := fired + 1;
         END IF;
         s.base := s.next_slot;
-        s.last_slot := s.next_slot;
-        s.last_at := at;
         s := pgwork._cron_plan(s, e, at);
     END LOOP;
     UPDATE pgwork.schedule t SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,

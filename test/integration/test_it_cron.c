@@ -233,9 +233,54 @@ void test_a_clock_set_back_fires_nothing_twice(void)
     tick_at("2026-01-01 00:01:01 UTC");
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:00:59 UTC"));
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:01:30 UTC"));
-    planned_from("s", "2026-01-01 00:00:30 UTC"); /* as by a pause and a resume */
+    planned_from("s", "2026-01-01 00:00:30 UTC");
+    TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:01:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING(
+        "2026-01-01 00:01:01",
+        pgtemp_value("SELECT last_at AT TIME ZONE 'UTC' FROM pgwork.schedule"));
     TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:02:00 UTC"));
     TEST_ASSERT_EQUAL_STRING("2026-01-01T00:01:00Z 2026-01-01T00:02:00Z", slots());
+}
+
+/* What a clock three hours ahead has left: later ticks than can come, as many as are kept. */
+static void clock_set_back(void)
+{
+    pgtemp_exec("DELETE FROM pgwork.tick; UPDATE pgwork.schedule SET base = date_trunc('minute', "
+                "clock_timestamp()) + interval '3 h'; INSERT INTO pgwork.tick (schedule, slot, at) "
+                "SELECT s.id, s.base - i * interval '1 min', s.base FROM pgwork.schedule s, "
+                "generate_series(0, 99) i");
+}
+
+static void goes_on_from_now(void)
+{
+    static const char *const passes[] = {"(SELECT next_slot FROM pgwork.schedule)",
+                                         "clock_timestamp() + interval '2 h'"};
+
+    for (int i = 0; i < 2; i++) {
+        char sql[200];
+
+        snprintf(sql, sizeof(sql), "SELECT fired FROM pgwork._cron_tick(100, %s)", passes[i]);
+        TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(sql));
+        TEST_ASSERT_EQUAL_INT64(i + 1, pgtemp_number("SELECT count(*) FROM pgwork.tick"));
+        TEST_ASSERT_EQUAL_STRING("t",
+                                 pgtemp_value("SELECT s.last_slot = max(t.slot) FROM "
+                                              "pgwork.schedule s, pgwork.tick t GROUP BY s.id"));
+    }
+}
+
+void test_after_a_clock_set_back_a_pause_and_a_resume_plan_from_now(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q";
+    create("s", "* * * * *", &o);
+    clock_set_back();
+    OK(pgw_cron_pause(h, "s"));
+    OK(pgw_cron_resume(h, "s"));
+    goes_on_from_now();
+    clock_set_back();
+    create("s", "*/2 * * * *", &o); /* as another expression does */
+    goes_on_from_now();
 }
 
 /* ---- misfires ---- */
@@ -722,6 +767,24 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_EQUAL_STRING(
         "no space left", pgtemp_value("SELECT error FROM pgwork.tick ORDER BY slot DESC LIMIT 1"));
     pgw_tick_free(tick);
+}
+
+/* Of a clock that was ahead, and still to come: its node is at it. */
+void test_a_resume_leaves_the_tick_that_is_held(void)
+{
+    pgw_tick *tick;
+
+    create("s", "@every 1h", NULL);
+    OK(pgw_cron_run(h, NULL, "s"));
+    tick = claimed("n1");
+    pgtemp_exec("UPDATE pgwork.schedule SET slot = slot + interval '2 h'; UPDATE pgwork.tick SET "
+                "slot = slot + interval '2 h'");
+    OK(pgw_cron_pause(h, "s"));
+    OK(pgw_cron_resume(h, "s"));
+    OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    pgw_tick_free(tick);
+    TEST_ASSERT_EQUAL_STRING("n1 t", pgtemp_value("SELECT concat_ws(' ', holder, finished_at IS "
+                                                  "NOT NULL) FROM pgwork.tick"));
 }
 
 void test_a_released_tick_goes_to_another_node_uncharged(void)
