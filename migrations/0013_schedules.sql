@@ -95,8 +95,15 @@ BEGIN
                                   '1 to 200 bytes without control characters');
 END $$;
 
--- next_slot and next_at from base. The jitter of a slot is always the same. What kept it from being planned, or its jobs
--- from being enqueued, is over; that a tick of a node was given up is not.
+-- How much later than its slot a tick comes: always the same.
+CREATE FUNCTION pgwork._cron_jitter(s pgwork.schedule, slot timestamptz) RETURNS interval
+LANGUAGE sql STABLE
+RETURN CASE WHEN s.jitter_ms > 0
+    THEN (hashtextextended(s.id || ':' || extract(epoch FROM slot)::bigint, 0) & 9223372036854775807) % (s.jitter_ms + 1) * interval '1 ms'
+    ELSE interval '0' END;
+
+-- next_slot and next_at from base. What kept it from being planned, or its jobs from being enqueued, is over; that a
+-- tick of a node was given up is not.
 CREATE FUNCTION pgwork._cron_plan(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -105,9 +112,7 @@ BEGIN
         s.error_at := NULL;
     END IF;
     s.next_slot := pgwork._cron_after(e, s.zone, s.base, s.anchor);
-    s.next_at := s.next_slot + CASE WHEN s.jitter_ms > 0
-        THEN (hashtextextended(s.id || ':' || extract(epoch FROM s.next_slot)::bigint, 0) & 9223372036854775807) % (s.jitter_ms + 1) * interval '1 ms'
-        ELSE interval '0' END;
+    s.next_at := s.next_slot + pgwork._cron_jitter(s, s.next_slot);
     s.planned_at := at;
 END $$;
 
@@ -152,7 +157,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     grace interval := s.grace_ms * interval '1 ms';
     slot timestamptz;
-    older timestamptz;
 BEGIN
     s := pgwork._cron_plan(s, e, at);
     IF s.next_at >= at - grace THEN
@@ -167,14 +171,15 @@ BEGIN
         RETURN;
     END IF;
     slot := at + interval '1 us';
-    FOR i IN 1 .. CASE s.misfire WHEN 'all' THEN s.misfire_max ELSE 1 END LOOP
-        older := pgwork._cron_before(e, s.zone, s.anchor, slot, s.next_slot);
-        EXIT WHEN older IS NULL;
-        slot := older;
+    LOOP -- the latest that is due: its jitter is over, too
+        slot := pgwork._cron_before(e, s.zone, s.anchor, slot, s.next_slot);
+        EXIT WHEN (slot + pgwork._cron_jitter(s, slot) > at) IS NOT TRUE;
     END LOOP;
-    IF older IS NOT NULL THEN -- there are more than the policy allows: on with those
-        s.next_slot := older;
-    END IF;
+    FOR i IN 2 .. CASE s.misfire WHEN 'all' THEN s.misfire_max ELSE 1 END LOOP
+        EXIT WHEN slot IS NULL;
+        slot := pgwork._cron_before(e, s.zone, s.anchor, slot, s.next_slot);
+    END LOOP;
+    s.next_slot := coalesce(slot, s.next_slot); -- NULL: there are no more than the policy allows
     s.next_at := at;
 END $$;
 

@@ -405,6 +405,43 @@ void test_jitter_is_decided_once_per_slot(void)
     TEST_ASSERT_EQUAL_STRING("2026-01-01T00:01:00Z", slots());
 }
 
+/* Three hours were missed; the fourth has come, and its jitter has not passed. */
+static void missed_but_for_the_last(pgw_misfire policy, int most, const char *expected)
+{
+    static const char before[] =
+        "SELECT string_agg((h - substring(tags[array_length(tags, 1)] FROM "
+        "6)::timestamptz)::text, ' ' ORDER BY id) FROM late, pgwork.job";
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    char all[100];
+
+    pgtemp_exec("DELETE FROM pgwork.schedule; SELECT pgwork.queue_drop(name, true) FROM "
+                "pgwork.queue");
+    o.queue = "q", o.misfire = policy, o.misfire_max = most, o.jitter_ms = 1800000;
+    create("s", "0 * * * *", &o);
+    pgtemp_exec(
+        "DROP TABLE IF EXISTS late; CREATE TEMP TABLE late AS SELECT h, h + j AS comes FROM "
+        "pgwork.schedule s, generate_series('2026-01-01 04:00 UTC'::timestamptz, '2026-02-01 "
+        "UTC', '1 h') h, pgwork._cron_jitter(s, h) j WHERE j > '1 s' ORDER BY h LIMIT 1; "
+        "UPDATE pgwork.schedule SET base = h - interval '4 h', next_at = '-infinity' FROM "
+        "late");
+    pgtemp_exec("SELECT pgwork._cron_tick(100, h + interval '1 s') FROM late");
+    TEST_ASSERT_EQUAL_STRING(expected, pgtemp_value(before));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT t.fired FROM late, pgwork._cron_tick(100, h + interval '1 s') t"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT t.fired FROM late, pgwork._cron_tick(100, comes) t"));
+    snprintf(all, sizeof(all), "%s 00:00:00", expected);
+    TEST_ASSERT_EQUAL_STRING(all, pgtemp_value(before));
+}
+
+void test_what_jitter_puts_off_is_neither_missed_nor_due(void)
+{
+    missed_but_for_the_last(PGW_MISFIRE_ONCE, 1, "01:00:00");
+    missed_but_for_the_last(PGW_MISFIRE_ALL, 2, "02:00:00 01:00:00");
+    missed_but_for_the_last(PGW_MISFIRE_ALL, 3, "03:00:00 02:00:00 01:00:00");
+    missed_but_for_the_last(PGW_MISFIRE_ALL, 4, "03:00:00 02:00:00 01:00:00");
+}
+
 /* ---- what can be said about a schedule ---- */
 
 void test_saying_it_again_changes_no_plan(void)
