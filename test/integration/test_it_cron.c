@@ -806,6 +806,34 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     pgw_tick_free(tick);
 }
 
+/* The slot that a node gets whose clock shows this; it is done with it at once. */
+static const char *claimed_at(const char *instant)
+{
+    char sql[200];
+    const char *slot;
+
+    snprintf(sql, sizeof(sql),
+             "SELECT slot AT TIME ZONE 'UTC' FROM pgwork._cron_claim('n', NULL, '%s')", instant);
+    slot = pgtemp_value(sql);
+    pgtemp_exec("SELECT pgwork.cron_finish(token) FROM pgwork.schedule");
+    return slot;
+}
+
+void test_held_ticks_that_were_missed_come_one_by_one(void)
+{
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 3;
+    create("s", "* * * * *", &o);
+    planned_from("s", "2026-01-01 00:00 UTC");
+    TEST_ASSERT_EQUAL_STRING("2026-01-01 00:03:00", claimed_at("2026-01-01 00:05:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01 00:04:00", claimed_at("2026-01-01 00:05:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01 00:06:00", claimed_at("2026-01-01 00:08:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01 00:07:00", claimed_at("2026-01-01 00:08:30 UTC"));
+    TEST_ASSERT_EQUAL_STRING("2026-01-01 00:08:00", claimed_at("2026-01-01 00:08:30 UTC"));
+    TEST_ASSERT_NULL(claimed_at("2026-01-01 00:08:30 UTC"));
+}
+
 /* Of a clock that was ahead, and still to come: its node is at it. */
 void test_a_resume_leaves_the_tick_that_is_held(void)
 {
