@@ -385,6 +385,8 @@ BEGIN
         BEGIN
             fired := fired + pgwork._cron_fire(s, at, batch - fired, CASE WHEN blocked THEN 20 ELSE 500 END);
         EXCEPTION
+            WHEN serialization_failure THEN
+                RAISE; -- of the transaction, not of the schedule
             WHEN lock_not_available THEN
                 blocked := true;
                 PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
@@ -462,9 +464,12 @@ BEGIN
                     s.slot := NULL;
                 END IF;
                 s.attempt := 0;
-            EXCEPTION WHEN OTHERS THEN
-                PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
-                CONTINUE;
+            EXCEPTION
+                WHEN serialization_failure THEN
+                    RAISE;
+                WHEN OTHERS THEN
+                    PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
+                    CONTINUE;
             END;
         END IF;
         IF s.slot IS NOT NULL THEN

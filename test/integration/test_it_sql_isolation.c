@@ -450,6 +450,29 @@ void test_permits_in_excess_are_not_counted_by_a_snapshot(void)
     kit_do(b, "SELECT pgwork.sema_drop('e', true)");
 }
 
+/* The caller repeats it; the schedule has no error, and does not wait. */
+void test_a_schedule_is_not_to_blame_for_a_snapshot(void)
+{
+    static const char *const passes[] = {"cron_tick", "maintain"};
+    PGconn *b = kit_open();
+
+    kit_do(b, "SELECT pgwork.queue_create('q')");
+    kit_do(b, "SELECT pgwork.cron_create('s', '* * * * *', queue => 'q', key => 'k')");
+    for (int i = 0; i < 2; i++) {
+        kit_do(b, "UPDATE pgwork.schedule SET base = base - interval '1 hour', next_at = "
+                  "'-infinity'; DELETE FROM pgwork.tick");
+        kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+        kit_do(b, "SELECT pgwork.enqueue('q', key => 'k')");
+        TEST_ASSERT_EQUAL_STRING("40001", kit_state(a, "SELECT pgwork.%s()", passes[i]));
+        kit_do(a, "ROLLBACK");
+        TEST_ASSERT_NULL(kit_text(b, "SELECT error FROM pgwork.schedule"));
+        TEST_ASSERT_EQUAL_STRING("", kit_state(a, "SELECT pgwork.%s()", passes[i]));
+        TEST_ASSERT_EQUAL_STRING("t", kit_text(b, "SELECT count(*) = 1 FROM pgwork.tick"));
+        kit_do(b, "SELECT pgwork.queue_purge('q', 'all')");
+    }
+    kit_do(b, "SELECT pgwork.cron_drop('s')");
+}
+
 /* What is done may have to wait for somebody who holds it; the lease of what comes begins then. */
 void test_a_claim_that_had_to_wait_hands_out_whole_leases(void)
 {
