@@ -209,7 +209,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     s pgwork.schedule;
-    at timestamptz := clock_timestamp();
+    at timestamptz;
     -- The list of all zones takes the server a tenth of a second: not for one that is known.
     zone_is text := coalesce((SELECT t.zone FROM pgwork.schedule t WHERE lower(t.zone COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1),
                              (SELECT z.name FROM pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1));
@@ -229,9 +229,14 @@ BEGIN
                                   '1000 .. 86400000 with misfire skip: every tick is found a little late');
     PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
     PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
-    INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base) VALUES (name, expression, zone_is, date_trunc('second', at), at)
-    ON CONFLICT ON CONSTRAINT schedule_name_key DO NOTHING;
-    s := pgwork._schedule(name);
+    LOOP
+        INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base)
+        VALUES (name, expression, zone_is, date_trunc('second', clock_timestamp()), clock_timestamp())
+        ON CONFLICT ON CONSTRAINT schedule_name_key DO NOTHING;
+        SELECT * INTO s FROM pgwork.schedule t WHERE t.name = cron_create.name FOR UPDATE;
+        EXIT WHEN FOUND; -- else it was dropped or renamed just now
+    END LOOP;
+    at := clock_timestamp(); -- it may have had to wait
     IF s.expression <> expression OR s.zone <> zone_is THEN
         s := pgwork._cron_afresh(s, at);
         s.anchor := date_trunc('second', at);

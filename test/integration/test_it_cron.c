@@ -462,6 +462,35 @@ void test_saying_it_again_changes_no_plan(void)
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
 }
 
+/* By the time that it can be said again, nobody has it any more. */
+void test_one_that_goes_meanwhile_is_made(void)
+{
+    static const char *const goes[] = {"SELECT pgwork.cron_drop('s'); COMMIT",
+                                       "SELECT pgwork.cron_rename('s', 't'); COMMIT"};
+    struct pg_conn *other = pgtemp_connect(), *maker = pgtemp_connect();
+    char waits[100];
+
+    snprintf(waits, sizeof(waits), "SELECT cardinality(pg_blocking_pids(%d))", PQbackendPID(maker));
+    for (int i = 0; i < 2; i++) {
+        PGresult *r;
+
+        create("s", "@daily", NULL);
+        PQclear(PQexec(other, "BEGIN; SELECT pgwork.cron_pause('s')"));
+        TEST_ASSERT_EQUAL_INT(1, PQsendQuery(maker, "SELECT pgwork.cron_create('s', '@hourly')"));
+        while (pgtemp_number(waits) == 0) poll(NULL, 0, 2);
+        PQclear(PQexec(other, goes[i]));
+        r = PQgetResult(maker);
+        TEST_ASSERT_EQUAL_STRING("", PQresultErrorMessage(r));
+        PQclear(r);
+        TEST_ASSERT_NULL(PQgetResult(maker));
+        TEST_ASSERT_EQUAL_STRING("@hourly f",
+                                 pgtemp_value("SELECT concat_ws(' ', expression, paused) FROM "
+                                              "pgwork.schedule WHERE name = 's'"));
+    }
+    PQfinish(other);
+    PQfinish(maker);
+}
+
 void test_pause_and_resume(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
