@@ -429,7 +429,8 @@ END $$;
 
 -- ---- ticks that a node holds ---------------------------------------------------------------------------------
 
--- Gives one due tick to a node: first one whose holder ran out of time, under a higher fence; else a new one.
+-- Gives one due tick to a node: first one whose holder ran out of time, under a higher fence; else a new one. On the way
+-- it plans again what was planned an hour ago.
 CREATE FUNCTION pgwork._cron_claim(node text, schedules text[], at timestamptz, OUT schedule text, OUT slot timestamptz, OUT token uuid,
     OUT attempt integer, OUT until timestamptz, OUT kind text, OUT payload jsonb, OUT body bytea, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -441,7 +442,8 @@ BEGIN
     LOOP
         SELECT * INTO s FROM pgwork.schedule t
          WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))
-           AND CASE WHEN t.slot IS NOT NULL THEN t.until <= at ELSE t.asked <= at OR NOT t.paused AND t.next_at <= at END
+           AND CASE WHEN t.slot IS NOT NULL THEN t.until <= at
+                    ELSE t.asked <= at OR NOT t.paused AND (t.next_at <= at OR t.planned_at < at - interval '1 hour') END
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN

@@ -863,6 +863,18 @@ void test_held_ticks_that_were_missed_come_one_by_one(void)
     TEST_ASSERT_NULL(claimed_at("2026-01-01 00:08:30 UTC"));
 }
 
+/* Without a reaper; planned an hour early and an hour late, as above. */
+void test_nodes_hear_of_new_rules_of_a_zone(void)
+{
+    create("s", "0 12 * * *", NULL);
+    pgtemp_exec("UPDATE pgwork.schedule SET base = '2026-01-01 UTC', next_slot = '2026-01-01 11:00 "
+                "UTC', next_at = '2026-01-01 11:00 UTC', planned_at = '2026-01-01 UTC'");
+    TEST_ASSERT_NULL(claimed_at("2026-01-01 11:00 UTC"));
+    pgtemp_exec("UPDATE pgwork.schedule SET next_slot = '2026-01-01 13:00 UTC', next_at = "
+                "'2026-01-01 13:00 UTC'");
+    TEST_ASSERT_EQUAL_STRING("2026-01-01 12:00:00", claimed_at("2026-01-01 12:00:01 UTC"));
+}
+
 /* Of a clock that was ahead, and still to come: its node is at it. */
 void test_a_resume_leaves_the_tick_that_is_held(void)
 {
