@@ -424,6 +424,7 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM pgwork._cron_decide(s, at, at), pgwork._cron_trim(s.id);
+    UPDATE pgwork.schedule t SET last_slot = at, last_at = at WHERE t.id = s.id;
     RETURN pgwork._cron_enqueue(s, at);
 END $$;
 

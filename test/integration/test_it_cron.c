@@ -504,6 +504,8 @@ void test_pause_and_resume(void)
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 01:00 UTC"));
     OK(pgw_cron_run(h, &job, "s"));
     TEST_ASSERT_EQUAL_INT64(job, pgtemp_number("SELECT id FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT last_slot = t.slot AND last_at = t.slot "
+                                               "FROM pgwork.schedule, pgwork.tick t"));
     OK(pgw_cron_resume(h, "s"));
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT (next_slot > clock_timestamp())::int FROM pgwork.schedule"));
