@@ -1623,8 +1623,9 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zon
 /**
  * Makes a schedule (operator); when it is there, makes it what is said here, so that every machine
  * may say it when it starts. The plan stays as it is when expression and zone do. Names are like
- * those of queues. @p next_us (may be NULL) takes the time of the next tick. PGW_EINVAL: for an
- * expression, the message tells the place in it. PGW_ELIMIT: the job's payload and body.
+ * those of queues. @p next_us (may be NULL) takes the time of the next tick (0: it is paused).
+ * PGW_EINVAL: for an expression, the message tells the place in it. PGW_ELIMIT: the job's payload
+ * and body.
  *
  *     pgw_new job = PGW_NEW_INIT;
  *     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
@@ -1664,7 +1665,7 @@ typedef struct pgw_cron_info {
     int misfire_max, priority;
     int64_t grace_ms, jitter_ms, timeout_ms;
     bool paused;
-    int64_t next_us, last_us;   /* the next tick, and the last one that happened; 0: none */
+    int64_t next_us, last_us;   /* the next tick (0: none, or paused), and the last one that happened (0: none) */
     const char *holder;         /* of the tick that runs, since and until when; NULL: none */
     int64_t since_us, until_us;
     int attempt;

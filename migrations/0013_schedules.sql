@@ -258,7 +258,7 @@ BEGIN
            max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key,
            error = CASE WHEN cron_create.queue IS NULL THEN s.error END, error_at = CASE WHEN cron_create.queue IS NULL THEN s.error_at END
      WHERE t.id = s.id;
-    RETURN s.next_slot;
+    RETURN CASE WHEN NOT s.paused THEN s.next_slot END;
 END $$;
 
 CREATE FUNCTION pgwork.cron_pause(name text) RETURNS void
@@ -578,7 +578,7 @@ COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and w
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
-    'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time; that stays when expression and zone do.';
+    'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';

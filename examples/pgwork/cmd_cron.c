@@ -75,7 +75,7 @@ static int cron_each(const pgw_cron_info *s, void *arg)
     table_text(&l->rows, s->zone);
     table_text(&l->rows, s->queue);
     table_text(&l->rows, s->paused ? "paused" : s->error ? "error" : s->holder ? "running" : "on");
-    table_text(&l->rows, s->paused ? NULL : cron_time(next, s->next_us));
+    table_text(&l->rows, cron_time(next, s->next_us));
     table_text(&l->rows, cron_time(last, s->last_us));
     table_text(&l->rows, s->holder);
     table_text(&l->rows, s->error);

@@ -30,7 +30,9 @@ code 'list of one that is not there' 1 pgwork cron list none_such
 code 'run' 0 pgwork cron run report
 yes 'run makes a job as said' sh -c 'pgwork ls mail --json | grep -q "\"kind\":\"report\""'
 code 'pause' 0 pgwork cron pause report
-yes 'paused shows' sh -c 'pgwork cron list | grep -q "^report .*paused"'
+yes 'paused shows, and that nothing comes' sh -c 'pgwork cron list | grep -q "^report .* paused  *-  *20"'
+yes 'in JSON, too' sh -c 'pgwork cron list --json | grep -q "\"paused\":true,\"next\":null"'
+is 'and add says so' "$(pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail)" -
 code 'resume' 0 pgwork cron resume report
 code 'rename' 0 pgwork cron rename report annual
 refused 'the old name is gone' 1 'report' pgwork cron pause report

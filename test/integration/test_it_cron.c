@@ -494,12 +494,14 @@ void test_one_that_goes_meanwhile_is_made(void)
 void test_pause_and_resume(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    int64_t job = -1;
+    int64_t job = -1, next = -1;
 
     o.queue = "q";
     create("s", yearly, &o);
     OK(pgw_cron_pause(h, "s"));
     OK(pgw_cron_pause(h, "s"));
+    OK(pgw_cron_create(h, &next, "s", yearly, &o));
+    TEST_ASSERT_EQUAL_INT64(0, next);
     planned_from("s", "2025-06-01 00:00 UTC");
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 01:00 UTC"));
     OK(pgw_cron_run(h, &job, "s"));
@@ -517,9 +519,9 @@ static int keep_info(const pgw_cron_info *info, void *arg)
 {
     char *text = arg;
 
-    sprintf(text + strlen(text), "%s %s %s %s %d %s|", info->name, info->expression, info->zone,
+    sprintf(text + strlen(text), "%s %s %s %s %d %s %s|", info->name, info->expression, info->zone,
             info->queue != NULL ? info->queue : "-", (int)info->misfire,
-            info->paused ? "paused" : "on");
+            info->paused ? "paused" : "on", info->next_us > 0 ? "next" : "-");
     return 0;
 }
 
@@ -537,8 +539,8 @@ void test_rename_drop_and_list(void)
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_rename(h, "b", "c"));
     OK(pgw_cron_pause(h, "caf\xc3\xa9"));
     OK(pgw_crons_each(h, NULL, keep_info, text));
-    TEST_ASSERT_EQUAL_STRING("a \"'; DROP 0 0 * * * UTC - 0 on|caf\xc3\xa9 @daily UTC q 1 paused|",
-                             text);
+    TEST_ASSERT_EQUAL_STRING(
+        "a \"'; DROP 0 0 * * * UTC - 0 on next|caf\xc3\xa9 @daily UTC q 1 paused -|", text);
     OK(pgw_cron_drop(h, "caf\xc3\xa9"));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_drop(h, "caf\xc3\xa9"));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_pause(h, "caf\xc3\xa9"));
