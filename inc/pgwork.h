@@ -1651,8 +1651,9 @@ PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new
 /** Who holds its tick is told PGW_ELEASE. */
 PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
 /** A tick out of turn, also of a paused schedule: the plan stays. *job_id (may be NULL): its job,
- * the one that has its unique key already, or 0 when it waits for a node to claim it. PGW_EPAUSED:
- * the queue is drained. PGW_ELIMIT: it takes no job of this size. */
+ * the one that has its unique key already, or 0 when it waits for a node to claim it: one tick,
+ * however often it is asked for until then. PGW_EPAUSED: the queue is drained. PGW_ELIMIT: it takes
+ * no job of this size. */
 PGW_API pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule);
 
 /* clang-format off */

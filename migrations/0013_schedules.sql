@@ -1,7 +1,8 @@
 -- 0013: schedules. A farm of machines, any number of schedulers, no leader: a tick is decided under the lock of
 -- its schedule's row, in the transaction that enqueues the job or hands the tick to a node.
 --
---   slot     the instant a tick is due, a whole second; (schedule, slot) is decided once
+--   slot     the instant a tick is due, a whole second; of one out of turn, the microsecond it was asked for;
+--            (schedule, slot) is decided once
 --   base     decided up to here: the next tick is the first one after it
 --   next_*   computed from base: planned once, and again when due and once an hour, because rules of zones change
 
@@ -583,7 +584,7 @@ COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
 COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; whoever holds its tick is told that the token is stale.';
-COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, and NULL is returned.';
+COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
 COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
     'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again.';

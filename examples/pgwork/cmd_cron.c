@@ -253,7 +253,8 @@ static int cron_run(cli *c, int argc, char **argv)
         .synopsis = "cron run NAME",
         .about =
             "A tick out of turn, now, also of a paused schedule. Prints the job's id; without\n"
-            "a queue, the next node that claims gets it.",
+            "a queue, the next node that claims gets it: one tick, however often it was asked\n"
+            "for until then.",
         .min = 1,
         .max = 1,
         .missing = "NAME"};
