@@ -482,6 +482,7 @@ BEGIN
             END;
         END IF;
         IF s.slot IS NOT NULL THEN
+            PERFORM pgwork._wait_for_disk();
             s.attempt := s.attempt + 1;
             s.fence := nextval('pgwork.schedule_fence');
             s.token := pgwork._token(s.fence, right(replace(gen_random_uuid()::text, '-', ''), 16));
@@ -527,6 +528,7 @@ DECLARE
     later timestamptz;
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(cron_extend.timeout_ms, 100) BETWEEN 100 AND 604800000, 'timeout_ms', cron_extend.timeout_ms::text, '100 .. 604800000 (a week)');
+    PERFORM pgwork._wait_for_disk();
     UPDATE pgwork.schedule t SET until = clock_timestamp() + coalesce(cron_extend.timeout_ms, t.timeout_ms) * interval '1 ms'
      WHERE t.token = cron_extend.token AND t.slot IS NOT NULL
     RETURNING t.until INTO later;

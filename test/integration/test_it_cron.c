@@ -854,6 +854,22 @@ static const char *claimed_at(const char *instant)
     return slot;
 }
 
+void test_a_held_tick_waits_for_the_disk_whatever_its_session_has_set(void)
+{
+    static const char setting[] = "SELECT current_setting('synchronous_commit')";
+
+    create("s", "* * * * *", NULL);
+    pgtemp_exec("SET synchronous_commit = off; BEGIN; SELECT pgwork.cron_run('s')");
+    TEST_ASSERT_EQUAL_STRING("off", pgtemp_value(setting));
+    TEST_ASSERT_EQUAL_STRING("s", pgtemp_value("SELECT schedule FROM pgwork.cron_claim('n')"));
+    TEST_ASSERT_EQUAL_STRING("on", pgtemp_value(setting));
+    pgtemp_exec("COMMIT; BEGIN");
+    TEST_ASSERT_EQUAL_STRING(
+        "t", pgtemp_value("SELECT pgwork.cron_extend(token) > now() FROM pgwork.schedule"));
+    TEST_ASSERT_EQUAL_STRING("on", pgtemp_value(setting));
+    pgtemp_exec("COMMIT; RESET synchronous_commit");
+}
+
 void test_held_ticks_that_were_missed_come_one_by_one(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
