@@ -413,6 +413,8 @@ static pgw_status pq_ended_badly(pgw *h)
     if (op->dead) {
         st = op->fault.status == PGW_EPROTO ? PGW_EPROTO : PGW_ECONN;
         if (pq_open_outcome(h)) st = PGW_EUNKNOWN;
+    } else if (op->fault.status == PGW_ERETRY) {
+        st = PGW_ERETRY;
     } else {
         st = pgw__status_in_session(op->fault.sqlstate, op->commits && op->sent,
                                     (op->flags & PGW__WRITES) != 0);

@@ -40,6 +40,8 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
     const char *severity = error_field(res, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *primary = error_field(res, PG_DIAG_MESSAGE_PRIMARY);
     const char *constraint = error_field(res, PG_DIAG_CONSTRAINT_NAME);
+    const bool wraparound =
+        pgw__status_is_wraparound(sqlstate, error_field(res, PG_DIAG_SOURCE_FUNCTION));
     char text[sizeof(f->message)], first[ERROR_FIRST_MAX + 1];
 
     if (sqlstate[0] == '\0') {
@@ -53,7 +55,8 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
         pgw__text_copy(first, sizeof(first), primary);
         snprintf(text, sizeof(text), "%s (SQLSTATE %.5s%s%.70s)", first, sqlstate,
                  constraint[0] != '\0' ? ", constraint " : "", constraint);
-        pgw__fault_set(f, PGW_EDB, text, pgw__status_hint(sqlstate));
+        pgw__fault_set(f, wraparound ? PGW_ERETRY : PGW_EDB, text,
+                       wraparound ? PGW__STATUS_WRAPAROUND : pgw__status_hint(sqlstate));
     }
     pgw__text_copy(f->sqlstate, sizeof(f->sqlstate), sqlstate);
     return sqlstate[0] == '\0' || strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;

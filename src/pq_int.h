@@ -194,7 +194,8 @@ bool pgw__cancel(PGconn *conn, int64_t max_ms);
 /* ---- pq_error ---- */
 void pgw__fault_clear(pgw__fault *f);
 pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint);
-/* The first error of an answer; true: the session is over (R3). */
+/* The first error of an answer; true: the session is over (R3). The status follows from the
+ * SQLSTATE; only where that would say too little it is set here, to PGW_ERETRY. */
 bool pgw__fault_result(pgw__fault *f, const PGresult *res);
 /* Why libpq could not connect; the status says if another attempt makes sense. */
 void pgw__fault_connect(pgw__fault *f, const PGconn *conn);

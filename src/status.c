@@ -187,6 +187,12 @@ bool pgw__status_is_hopeless(pgw_status st)
            st == PGW_EMISUSE || st == PGW_EPROTO;
 }
 
+bool pgw__status_is_wraparound(const char *sqlstate, const char *function)
+{
+    return strcmp(sqlstate, "54000") == 0 && (strcmp(function, "GetNewTransactionId") == 0 ||
+                                              strcmp(function, "GetNewMultiXactId") == 0);
+}
+
 const char *pgw__status_hint(const char *sqlstate)
 {
     const struct status_row *row = sqlstate != NULL ? status_find(sqlstate) : NULL;

@@ -23,6 +23,14 @@ pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate);
 /* No repetition will cure it: such a loop ends. */
 bool pgw__status_is_hopeless(pgw_status st);
 
+/* The server has no number left for a transaction, or for one of many lockers, until somebody
+ * vacuums. It says 54000, as of an item that is too large: only who raised it tells that this will
+ * pass. */
+bool pgw__status_is_wraparound(const char *sqlstate, const char *function);
+#define PGW__STATUS_WRAPAROUND                                                                \
+    "the server is out of transaction numbers: VACUUM that database as a superuser; `pgwork " \
+    "doctor` names what holds vacuum back"
+
 /* What to do next, in one sentence for an operator; "" when there is no general advice. */
 const char *pgw__status_hint(const char *sqlstate);
 

@@ -957,3 +957,27 @@ void test_a_load_into_a_hole_is_bounded(void)
     TEST_ASSERT_EQUAL(PGW_EEXISTS, st);
     TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
 }
+
+/* The same SQLSTATE says that an item is too large, and that no item can be stored until somebody
+ * vacuums: then it has to wait. */
+void test_a_server_without_transaction_numbers_is_short_of_resources(void)
+{
+    static const struct {
+        const char *function, *hint;
+        pgw_status status;
+    } cases[] = {{"GetNewTransactionId", "VACUUM", PGW_ERETRY},
+                 {"GetNewMultiXactId", "VACUUM", PGW_ERETRY},
+                 {"_bt_check_third_page", "", PGW_ELIMIT}};
+
+    open_through_wire();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t n;
+        const char *error = wire_message_of(cases[i].function, 'E', "ERROR", "54000", "no", &n);
+
+        wire_at(w, 'Z', 1, error, n, WIRE_PASS);
+        TEST_ASSERT_EQUAL(cases[i].status, ask("SELECT 'x'", PGW__WRITES, 0));
+        TEST_ASSERT_EQUAL_STRING("54000", pgw_error_sqlstate(h));
+        TEST_ASSERT_TRUE(contains(pgw_error_hint(h), cases[i].hint));
+    }
+    TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
+}

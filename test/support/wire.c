@@ -393,9 +393,15 @@ void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_
 const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text,
                          size_t *size)
 {
+    return wire_message_of("somewhere", type, severity, sqlstate, text, size);
+}
+
+const char *wire_message_of(const char *function, char type, const char *severity,
+                            const char *sqlstate, const char *text, size_t *size)
+{
     static _Thread_local char buffer[1024];
     const char *const fields[][2] = {
-        {"S", severity}, {"V", severity}, {"C", sqlstate}, {"M", text}};
+        {"S", severity}, {"V", severity}, {"C", sqlstate}, {"M", text}, {"R", function}};
     size_t at = 5;
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {

@@ -41,6 +41,9 @@ void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_
 /* A message to insert, in a static buffer: 'E' error or 'N' notice. */
 const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text,
                          size_t *size);
+/* The same, raised by a function of the server's. */
+const char *wire_message_of(const char *function, char type, const char *severity,
+                            const char *sqlstate, const char *text, size_t *size);
 
 int wire_connections(wire *w); /* start-up packets seen */
 int wire_cancels(wire *w);     /* cancel requests seen */

@@ -281,6 +281,17 @@ void test_a_read_only_server_ends_no_loop(void)
     TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_OK));
 }
 
+/* ---- by function ---- */
+
+void test_only_who_raised_it_tells_the_end_of_all_numbers_from_an_item_that_is_too_large(void)
+{
+    TEST_ASSERT_TRUE(pgw__status_is_wraparound("54000", "GetNewTransactionId"));
+    TEST_ASSERT_TRUE(pgw__status_is_wraparound("54000", "GetNewMultiXactId"));
+    TEST_ASSERT_FALSE(pgw__status_is_wraparound("54000", "_bt_check_third_page"));
+    TEST_ASSERT_FALSE(pgw__status_is_wraparound("54000", ""));
+    TEST_ASSERT_FALSE(pgw__status_is_wraparound("55000", "GetNewTransactionId"));
+}
+
 /* ---- hints ---- */
 
 void test_hints_name_the_next_step(void)

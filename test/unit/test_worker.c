@@ -479,6 +479,15 @@ void test_a_deadlock_or_a_timeout_is_tried_again(void)
     all_done_once(100);
 }
 
+void test_results_wait_for_a_server_that_is_short_of_something(void)
+{
+    fake_jobs("q", 20, 60000);
+    fake_fails(FAKE_COMPLETE, PGW_ERETRY, 10, 0);
+    set("worker.concurrency", "0");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(20);
+}
+
 static pgw_verdict no_claim_goes_well(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
