@@ -544,11 +544,19 @@ END $$;
 -- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep.
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    k bigint;
+    ours bigint[] := '{}'; -- a session's locks, which a failure has to undo: by half a sign a job would call whom it finds deaf
 BEGIN
     PERFORM pgwork._refuse_unless(slot BETWEEN 0 AND 255, 'slot', slot::text, '0 .. 255');
-    PERFORM pg_advisory_lock_shared(pgwork._lock('sleep ' || slot, t.id)), pg_advisory_lock_shared(pgwork._lock('sleep group ' || slot / 16, t.id)),
-            pg_advisory_lock_shared(pgwork._lock('sleep', t.id))
-       FROM pgwork.queue t WHERE t.name = ANY (queues);
+    FOR k IN SELECT unnest(ARRAY[pgwork._lock('sleep ' || slot, t.id), pgwork._lock('sleep group ' || slot / 16, t.id), pgwork._lock('sleep', t.id)])
+               FROM pgwork.queue t WHERE t.name = ANY (queues) LOOP
+        ours := ours || k;
+        PERFORM pg_advisory_lock_shared(k);
+    END LOOP;
+EXCEPTION WHEN query_canceled OR OTHERS THEN -- such as no room in the server's table of locks
+    PERFORM pg_advisory_unlock_shared(o) FROM unnest(ours) o; -- the server warns of the last one, which is not there
+    RAISE;
 END $$;
 
 CREATE FUNCTION pgwork.awake(queues text[], slot integer DEFAULT 0) RETURNS void

@@ -1071,6 +1071,26 @@ void test_who_has_his_hands_full_wakes_the_next(void)
     TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
 }
 
+/* Locks of a session outlive an error, and jobs would be told to who does not listen. */
+void test_a_sleeping_sign_that_fails_is_taken_back(void)
+{
+    static const char *const fail[][2] = {{"lock_timeout", "55P03"},
+                                          {"statement_timeout", "57014"}};
+
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('r')");
+    kit_do(b, "SELECT pg_advisory_lock(pgwork._lock('sleep', t.id)) FROM pgwork.queue t"
+              " WHERE t.name = 'r'");
+    for (size_t i = 0; i < sizeof(fail) / sizeof(fail[0]); i++) {
+        kit_do(a, "SET %s = '100ms'", fail[i][0]);
+        TEST_ASSERT_EQUAL_STRING(fail[i][1], kit_state(a, "SELECT pgwork.idle('{q,r}', 3)"));
+        kit_do(a, "RESET %s", fail[i][0]);
+        TEST_ASSERT_EQUAL_INT64(
+            0,
+            kit_number(b, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %d",
+                       PQbackendPID(a)));
+    }
+}
+
 void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)
 {
     fill("q", 3);
