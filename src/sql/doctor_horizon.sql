@@ -7,7 +7,7 @@ WITH pin AS (
            CASE WHEN a.xact_start < clock_timestamp() - interval '10 min' THEN 2
                 WHEN a.xact_start < clock_timestamp() - interval '1 min' THEN 1 ELSE 0 END AS grade,
            extract(epoch FROM clock_timestamp() - a.xact_start) AS weight,
-           format('End it: SELECT pg_terminate_backend(%s); then let idle_in_transaction_session_timeout or statement_timeout do so by itself.', a.pid) AS advice
+           format('End it, with pg_signal_backend: SELECT pg_terminate_backend(%s); then let idle_in_transaction_session_timeout or statement_timeout do so by itself.', a.pid) AS advice
       FROM pg_stat_activity a
      WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
        AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
@@ -16,14 +16,14 @@ WITH pin AS (
     SELECT format('prepared transaction %L of %s is left since %s', p.gid, p.owner, date_trunc('second', clock_timestamp() - p.prepared)),
            CASE WHEN p.prepared < clock_timestamp() - interval '1 min' THEN 2 ELSE 1 END,
            extract(epoch FROM clock_timestamp() - p.prepared),
-           format('Ask whoever prepared it; else ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
+           format('Ask whoever prepared it; else as that user or a superuser ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
       FROM pg_prepared_xacts p WHERE p.database = current_database()
     UNION ALL
     SELECT h.finding, CASE WHEN age(h.xmin) > 1000000 THEN 2 WHEN age(h.xmin) > 50000 THEN 1 ELSE 0 END, age(h.xmin), h.advice
       FROM (SELECT format('replication slot %L (%s) holds rows of the last %s transactions', s.slot_name,
                           CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, age(s.xmin)) AS finding,
                    s.xmin,
-                   format('If nothing will read from it again: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name) AS advice
+                   format('If nothing will read from it again, as a role with REPLICATION: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name) AS advice
               FROM pg_replication_slots s
             UNION ALL -- hot_standby_feedback without a slot
             SELECT format('replica %s (%s) holds rows of the last %s transactions', quote_literal(r.application_name), coalesce(host(r.client_addr), 'local'), age(r.backend_xmin)),

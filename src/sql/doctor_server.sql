@@ -7,8 +7,11 @@ WITH s AS (
            current_setting('fsync') AS fsync,
            current_setting('full_page_writes') AS pages,
            current_setting('autovacuum') AS autovacuum,
-           current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS room,
-           (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend') AS used,
+           current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+               - coalesce(current_setting('reserved_connections', true)::int, 0) AS room, -- the latter since PostgreSQL 16
+           -- Without pg_read_all_stats the sessions of others have no type; those of clients have a user and a database.
+           (SELECT count(*) FROM pg_stat_activity a
+             WHERE coalesce(a.backend_type = 'client backend', a.usesysid IS NOT NULL AND a.datid IS NOT NULL)) AS used,
            pg_is_in_recovery() AS standby
 )
 SELECT CASE WHEN major BETWEEN 15 AND 18 THEN 0 WHEN major < 15 THEN 2 ELSE 1 END, 'server version',

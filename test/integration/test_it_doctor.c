@@ -411,15 +411,21 @@ void test_what_may_not_be_looked_at_is_a_finding_too(void)
 
 void test_an_operator_may_look_at_everything(void)
 {
+    static const char connections[] = "connections: ";
     char dsn[1200];
-    const char *const pairs[] = {"dsn", dsn, NULL};
+    const char *const pairs[] = {"dsn", dsn, NULL}, *found;
     pgw *other;
+    int used = 0;
 
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_operator; CREATE ROLE pgw_it_operator LOGIN IN ROLE "
                 "pgwork_operator");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_operator", pgtemp_dsn());
     other = it_open_with(pairs);
     TEST_ASSERT_NULL_MESSAGE(strstr(visit(other)->text, "cannot be examined"), visit(other)->text);
+    found = strstr(visit(other)->text, connections);
+    TEST_ASSERT_NOT_NULL(found);
+    TEST_ASSERT_EQUAL_INT(1, sscanf(found + strlen(connections), "%d of ", &used));
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(3, used); /* ours and the observer's, besides his own */
     pgw_close(other);
     pgtemp_exec("DROP ROLE pgw_it_operator");
 }
