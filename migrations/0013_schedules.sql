@@ -333,7 +333,8 @@ BEGIN
 END $$;
 
 -- Enqueues what is due of one schedule, whose row the caller has locked; returns how many. Whoever holds a unique
--- key in an open transaction is not waited for longer than that: the schedule is tried again.
+-- key in an open transaction is not waited for longer than that: the schedule is tried again. One without a queue is only
+-- planned: what was missed stays due until a node asks, and shows that none does.
 CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint, patience_ms integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -341,7 +342,11 @@ DECLARE
     fired bigint := 0;
 BEGIN
     PERFORM set_config('lock_timeout', patience_ms::text, true);
-    s := pgwork._cron_due(s, e, at);
+    IF s.queue IS NULL THEN
+        s := pgwork._cron_plan(s, e, at);
+    ELSE
+        s := pgwork._cron_due(s, e, at);
+    END IF;
     WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < room LOOP
         IF pgwork._cron_decide(s, s.next_slot, at) THEN
             PERFORM pgwork._cron_enqueue(s, s.next_slot);

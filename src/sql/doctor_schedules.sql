@@ -13,6 +13,11 @@ WITH word AS ( -- for a shell
                 ELSE 'See that a reaper runs: it enqueues the ticks.' END
       FROM pgwork.schedules s
      WHERE s.error IS NULL AND NOT s.paused AND s.slot IS NULL AND s.next_at < clock_timestamp() - interval '1 min'
+    UNION ALL -- any node that asks gets such a tick
+    SELECT 2, 'schedules', format('schedule %s: its tick of %s ran out of time %s ago%s, and no node has asked for it since', quote_literal(s.name), s.slot,
+                                  date_trunc('second', clock_timestamp() - s.until), ' with ' || quote_literal(s.holder)),
+           'See that the program that calls pgw_cron_claim_due() runs.'
+      FROM pgwork.schedules s WHERE NOT s.paused AND s.slot IS NOT NULL AND s.until < clock_timestamp() - interval '1 min'
     UNION ALL
     SELECT 1, 'schedules', format('schedule %s has ticks noted up to %s, which is still to come', quote_literal(s.name), s.base),
            format('The server''s clock was set back. Until that time nothing is due; `pgwork cron pause %s`, then resume, plans it afresh.', w.typed)

@@ -1040,6 +1040,39 @@ void test_another_node_takes_over_from_a_dead_one(void)
 }
 
 /* A late node of the old one could not be told from a node of the new one. */
+/* By nothing else is it noticed: who died leaves no error behind, and the hourly look at the plan
+ * does not decide for the nodes what was missed. */
+void test_the_doctor_sees_that_no_node_asks_any_more(void)
+{
+    static const pgw_misfire policies[] = {PGW_MISFIRE_SKIP, PGW_MISFIRE_ONCE, PGW_MISFIRE_ALL};
+
+    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+        pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+        char text[2000] = "";
+
+        o.misfire = policies[i];
+        create("s", "* * * * *", &o);
+        planned_from("s", "now");
+        pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '60 h', planned_at = "
+                    "'-infinity'");
+        OK(pgw_cron_tick(h, NULL, NULL));
+        OK(pgw_doctor(h, keep_findings, text));
+        ASSERT_HAS("2 schedule 's' is overdue by 2 days 1", text);
+
+        pgw_tick_free(claimed("n")); /* as by one who dies then */
+        TEST_ASSERT_EQUAL_INT64(policies[i] == PGW_MISFIRE_ALL ? 100 : 1,
+                                pgtemp_number("SELECT 1 + floor(extract(epoch FROM since - slot) "
+                                              "/ 60)::int FROM pgwork.schedule"));
+        pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp() - interval '2 min'");
+        *text = '\0';
+        OK(pgw_doctor(h, keep_findings, text));
+        ASSERT_HAS("2 schedule 's': its tick of ", text);
+        ASSERT_HAS(" ran out of time 00:02:0", text);
+        ASSERT_HAS(" with 'n', and no node has asked for it since|", text);
+        OK(pgw_cron_drop(h, "s"));
+    }
+}
+
 void test_the_fence_of_a_name_grows_over_a_drop_and_a_rename(void)
 {
     pgw_tick *tick;
