@@ -421,7 +421,9 @@ BEGIN
           FROM pgwork._take(q.id, ids, tokens) j
     ), dead AS (
         INSERT INTO pgwork.dead_job (id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind, holder, key, error, tags, payload, body)
-        SELECT t.job, t.created_at, t.queue, t.lane / 2, t.attempt, t.max_attempts, t.lease_ms, t.kind, t.holder, t.key, coalesce(why, t.error), t.tags, t.payload, t.body
+        SELECT -- Where ids are given out again, after a restore without care for the sequence, another letter may have this one: both are to be kept.
+               coalesce((SELECT nextval('pgwork.place') FROM pgwork.dead_job d WHERE d.queue = q.id AND d.id = t.job), t.job),
+               t.created_at, t.queue, t.lane / 2, t.attempt, t.max_attempts, t.lease_ms, t.kind, t.holder, t.key, coalesce(why, t.error), t.tags, t.payload, t.body
           FROM t WHERE t.fate = 'dead'
         ON CONFLICT DO NOTHING
     ), cancelled AS (

@@ -591,6 +591,20 @@ void test_redrive_by_id_by_kind_and_all(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', older_than_ms => 60000)"));
 }
 
+/* As where ids are given out a second time: no letter is the price of another. */
+void test_a_dead_letter_whose_id_is_taken_gets_another(void)
+{
+    fill("q", 2);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", jobs, ", 'first', 0, true"));
+    kit_do(a, "UPDATE pgwork.dead_job SET id = %lld", jobs[1].id);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", jobs + 1, ", 'second', 0, true"));
+    TEST_ASSERT_EQUAL_STRING(
+        "first second", kit_text(a, "SELECT string_agg(error, ' ' ORDER BY id) FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.redrive('q')"));
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
+}
+
 void test_dead_letters_are_purged_one_by_one_or_by_kind(void)
 {
     spoil("q", 4);
