@@ -1539,8 +1539,9 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
 /**
  * One pass over all registered tables, at most @p batch rows of each. What is wrong with one table
  * is noted with it and does not stop the others. A table that somebody has under lock is waited for
- * half a second, and then, as after a timeout, left alone for ten, by every reaper. Also deletes
- * old operation ids. @p freed may be NULL. PGW_EMISUSE: on an attached handle, or in a transaction.
+ * half a second. One that takes 200 ms or more, for whatever reason, is then left alone by every
+ * reaper for twenty times as long, up to ten minutes. Also deletes old operation ids. @p freed may
+ * be NULL. PGW_EMISUSE: on an attached handle, or in a transaction.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */

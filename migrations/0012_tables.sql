@@ -12,7 +12,7 @@ CREATE TABLE pgwork.leased_table (
     owner       text, -- whose it was when it was registered, and is to be; by name, so that a dump can be restored elsewhere
     reaped_at   timestamptz, -- rows were freed
     error       text NOT NULL DEFAULT '',
-    rests_until timestamptz, -- it kept a reaper waiting: none looks at it before
+    rests_until timestamptz, -- it took a reaper long: none looks at it before
     PRIMARY KEY (schema_name, table_name)
 );
 
@@ -87,15 +87,15 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM pgwork.leased_table t ORDER BY t.schema_name, t.table_name
 $$;
 
--- Written down only when there is news. A table that is busy, as one under ALTER TABLE, costs every pass some time that
+-- Written down only when there is news. A table that takes long, without an index or under ALTER TABLE, costs every pass time that
 -- the queues wait for: so it is left alone for a while, by all reapers.
-CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text, busy boolean DEFAULT false) RETURNS void
+CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text, rest_ms bigint DEFAULT 0) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UPDATE pgwork.leased_table t
        SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000),
-           rests_until = CASE WHEN busy THEN clock_timestamp() + interval '10 s' END
+           rests_until = CASE WHEN rest_ms > 0 THEN clock_timestamp() + rest_ms * interval '1 ms' END
      WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
-       AND (freed > 0 OR busy OR t.error <> left(table_reaped.error, 1000))
+       AND (freed > 0 OR rest_ms > 0 OR t.error <> left(table_reaped.error, 1000))
 $$;
 
 COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
@@ -106,4 +106,4 @@ COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that a
 COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. They leave it alone once it has another one. Whoever may call this can get the reapers'' rights, by a table of his own.';
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
-COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, boolean) IS 'What a reaper notes after its pass over a table. busy: none comes back to it for ten seconds.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table. None comes back to it for rest_ms.';

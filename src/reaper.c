@@ -173,8 +173,8 @@ static pgw_status reaper_tables(pgw_reaper *r)
     pgw_status st;
 
     if (pgw__deadline_left_ms(r->tables_due) > 0) return PGW_OK;
-    r->tables_due = pgw__deadline_in(REAPER_TABLES_MS);
     st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
+    r->tables_due = pgw__deadline_in(REAPER_TABLES_MS); /* the queues' turn, however long it took */
     r->stats.freed += freed;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
     return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EPROTO ? PGW_OK : st;

@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "ask.h"
+#include "clock.h"
 #include "mem.h"
 #include "name.h"
 #include "table_int.h"
 
-#define REGISTRY_LOCK_MS 500
+#define REGISTRY_LOCK_MS  500
+#define REGISTRY_SLOW_MS  200 /* who takes so long rests ... */
+#define REGISTRY_REST     20  /* ... so many times as long */
+#define REGISTRY_REST_MAX 600000
 
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
 {
@@ -218,9 +222,18 @@ static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const p
     return undone == PGW_OK ? st : undone;
 }
 
+/* The queues wait for a table that has no index, or a trigger that takes its time, as well. */
+static int64_t registry_rest(int64_t took_ms)
+{
+    if (took_ms < REGISTRY_SLOW_MS) return 0;
+    return took_ms < REGISTRY_REST_MAX / REGISTRY_REST ? REGISTRY_REST * took_ms
+                                                       : REGISTRY_REST_MAX;
+}
+
 /* What is wrong with the table is noted; what is wrong with the session or with us is returned. */
 static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int64_t *freed)
 {
+    const int64_t began = pgw__clock_ms();
     char error[600] = "";
     pgw_table *t;
     pgw_status st = pgw_table_open(h, &t, &e->spec);
@@ -236,7 +249,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
                                      P_TEXT(e->spec.table),
                                      P_INT8(*freed),
                                      P_TEXT(error),
-                                     P_BOOL(st == PGW_ELOCKED || st == PGW_ETIMEDOUT),
+                                     P_INT8(registry_rest(pgw__clock_ms() - began)),
                                      P_END};
 
         return pgw__ask(h, PGW__SQL_TABLE_REAPED, params);

@@ -143,6 +143,17 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_HAS("good queues: ", visit(h)->text);
 }
 
+void test_tables_that_no_reaper_could_serve(void)
+{
+    pgtemp_exec("SELECT pgwork.table_register('public', 'Seat', '{id}', 'who', 'until', 'token')");
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "registered tables"));
+    ASSERT_ST(PGW_OK, pgw_tables_reap(h, NULL, 10), h);
+    ASSERT_HAS("note registered tables: expired rows of table public.\"Seat\" are not freed: table "
+               "`public`.`Seat`: there is no such table | ",
+               visit(h)->text);
+    ASSERT_ST(PGW_OK, pgw_table_unregister(h, "public", "Seat"), h);
+}
+
 void test_schedules_are_named_so_that_a_shell_can_take_it(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
