@@ -898,8 +898,8 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
  * The runtime, and the one part of the library with threads:
  *   - the thread that calls pgw_worker_run() owns the connection that claims and reports results;
  *   - `worker.concurrency` threads call the handler;
- *   - one thread extends leases, every third of their length, on a connection of its own, which is
- *     opened when the first job has run that long.
+ *   - one thread extends leases, every third of their length, on a connection of its own. Without
+ *     that no job is claimed, and it is tried for again and again, as the first one is.
  * With `worker.concurrency` 0 there are none: the calling thread calls the handler, one job at a
  * time, and extends leases between jobs only. Signals of the program are never delivered to threads
  * of the worker, which block them (but those of a fault of their own, SIGSEGV and the like): a

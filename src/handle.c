@@ -21,7 +21,7 @@ static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
                                                   : "install a newer libpgwork");
 }
 
-pgw_status pgw__handle_new(pgw **h, const pgw_conf *conf, pgw_stop *stop)
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
 {
     pgw_status st = pgw__pq_new(h, conf);
 
@@ -29,14 +29,7 @@ pgw_status pgw__handle_new(pgw **h, const pgw_conf *conf, pgw_stop *stop)
     pgw__pq_set_stop(*h, stop);
     if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
         pgw__pq_greet(*h, PGW__SQL_HANDLE_VERSION, handle_check_version);
-    return PGW_OK;
-}
-
-pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
-{
-    const pgw_status st = pgw__handle_new(h, conf, stop);
-
-    return st == PGW_OK ? pgw__pq_connect_once(*h) : st;
+    return pgw__pq_connect_once(*h);
 }
 
 pgw_status pgw_open(pgw **h, const pgw_conf *conf)

@@ -8,7 +8,4 @@
  * handle. */
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop);
 
-/* The same, not connected yet: its first call sees to that. PGW_ENOMEM: *h is NULL. */
-pgw_status pgw__handle_new(pgw **h, const pgw_conf *conf, pgw_stop *stop);
-
 #endif

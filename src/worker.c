@@ -243,14 +243,18 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
     PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s; next try in %lld ms", story, (long long)pause);
 }
 
-static void worker_call_failed(pgw_worker *w, pgw_status st)
+static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
 {
-    const char *hint = pgw_error_hint(w->h);
+    const char *hint = pgw_error_hint(h);
     char story[sizeof(w->error)];
 
-    snprintf(story, sizeof(story), "%s%s%s", pgw_error_message(w->h), *hint != '\0' ? ": " : "",
-             hint);
-    worker_trouble(w, pgw__status_in_loop(st, pgw_error_sqlstate(w->h)), story);
+    snprintf(story, sizeof(story), "%s%s%s", pgw_error_message(h), *hint != '\0' ? ": " : "", hint);
+    worker_trouble(w, pgw__status_in_loop(st, pgw_error_sqlstate(h)), story);
+}
+
+static void worker_call_failed(pgw_worker *w, pgw_status st)
+{
+    worker_failed_on(w, w->h, st);
 }
 
 /* Whatever the old session knew is gone if this is a new one. */
@@ -546,7 +550,7 @@ static void worker_reconnect(pgw_worker *w)
 static void worker_beat_here(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->heart_at = pgw__worker_beat(w, &w->h);
+    w->heart_at = pgw__worker_beat(w, w->h);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -595,25 +599,40 @@ static void worker_loop(pgw_worker *w)
     }
 }
 
-/* The first connection: the one thing that can be hopeless from the start. */
-static pgw_status worker_open(pgw_worker *w)
+/* A first connection: the one thing that can be hopeless from the start. */
+static pgw_status worker_open(pgw_worker *w, pgw **h)
 {
     for (;;) {
         struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
-        const pgw_status st = pgw__handle_open(&w->h, w->conf, w->stop);
+        const pgw_status st = pgw__handle_open(h, w->conf, w->stop);
 
         if (st >= 0) {
-            w->epoch = pgw__pq_epoch(w->h);
             pgw__backoff_reset(&w->trouble);
             return PGW_OK;
         }
-        worker_call_failed(w, st);
-        pgw_close(w->h);
-        w->h = NULL;
+        worker_failed_on(w, *h, st);
+        pgw_close(*h);
+        *h = NULL;
         if (w->fatal != PGW_OK) return w->fatal;
         if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
         poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at));
     }
+}
+
+/* Before the first claim: a worker that cannot have the heart's connection would lose what outlasts
+ * a lease. */
+static pgw_status worker_open_all(pgw_worker *w)
+{
+    pgw_status st = worker_open(w, &w->h);
+
+    if (st < 0) return st;
+    w->epoch = pgw__pq_epoch(w->h);
+    if (w->concurrency > 0) st = worker_open(w, &w->heart_h);
+    if (st < 0) {
+        pgw_close(w->h);
+        w->h = NULL;
+    }
+    return st;
 }
 
 static void worker_reset(pgw_worker *w, pgw_stop *stop)
@@ -648,7 +667,7 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     if (!all_left) return PGW_EMISUSE;
     worker_reset(w, stop);
     if (pgw_stop_count(stop) > 0) return PGW_OK;
-    st = worker_open(w);
+    st = worker_open_all(w);
     if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
     st = pgw__worker_hire(w);
     if (st >= 0 && w->concurrency > 0) st = pgw__worker_heart_start(w);

@@ -7,9 +7,8 @@
  *   worker_heart.c  leases: extended in time, given up in time
  *
  * Threads: the main loop (the caller's thread, owner of the handle `h`), the handler threads, and
- * the heart (owner of a handle of its own, opened when the first lease is a third over). One lock
- * guards what more than one of them sees and is not atomic; no call to the server and no handler
- * runs under it.
+ * the heart (owner of the handle `heart_h`, opened before the first claim). One lock guards what
+ * more than one of them sees and is not atomic; no call to the server and no handler runs under it.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
  * with the last of them. The server keeps them in one row, too, and drops it in one go when all of
@@ -167,6 +166,7 @@ struct pgw_worker {
     size_t hands_count;
     pthread_t heart;
     bool heart_started;
+    pgw *heart_h;
     pgw_stop *heart_stop;
     int64_t heart_at; /* when the heart means to wake up */
     pgw__beats beats; /* the heart's; the main loop's without threads */
@@ -238,8 +238,8 @@ bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
-/* Extends what is due, with the lock held (dropped while the server is asked), on *h, which is made
- * when it is NULL. Returns when to come back. */
-int64_t pgw__worker_beat(pgw_worker *w, pgw **h);
+/* Extends what is due, with the lock held (dropped while the server is asked). Returns when to come
+ * back. */
+int64_t pgw__worker_beat(pgw_worker *w, pgw *h);
 
 #endif

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "handle.h"
 #include "mem.h"
 #include "pq.h"
 #include "status.h"
@@ -274,7 +273,7 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
     pgw__beats *b = &w->beats;
 
     b->rest_until = pgw__clock_ms() + pgw__backoff_next_ms(&b->trouble);
-    if (h == NULL || atomic_load(&b->fatal) != PGW_OK) return;
+    if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(h));
     if (!pgw__status_is_hopeless(st)) return;
     snprintf(b->error, sizeof(b->error), "leases not extended: %s", pgw_error_message(h));
@@ -282,13 +281,12 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
     pgw__wake_poke(&w->wake);
 }
 
-int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
+int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
     int64_t next;
     uint64_t epoch;
     pgw_status st;
-    size_t i;
 
     if (pgw__clock_ms() < b->rest_until) {
         next = heart_tell_all(w);
@@ -297,22 +295,15 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
     next = heart_collect(w);
     if (b->count == 0) return next;
     pthread_mutex_unlock(&w->lock);
-    /* The heart's own session begins with its first call: work shorter than a third of its lease
-     * never needs one. */
-    st = *h != NULL ? PGW_OK : pgw__handle_new(h, w->conf, w->heart_stop);
-    for (i = 0; st < 0 && i < b->count; i++) b->verdicts[i] = st;
-    if (st >= 0) {
-        epoch = pgw__pq_epoch(*h);
-        st = heart_send_all(w, *h);
-        if (epoch != 0 && pgw__pq_epoch(*h) != epoch && *h != w->h)
-            atomic_fetch_add(&w->n.reconnects, 1);
-        if (st < 0 && st != PGW_ECANCELED)
-            PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(*h));
-    }
+    epoch = pgw__pq_epoch(h);
+    st = heart_send_all(w, h);
+    if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
+    if (st < 0 && st != PGW_ECANCELED)
+        PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(h));
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
     if (st < 0)
-        heart_failed(w, *h, st);
+        heart_failed(w, h, st);
     else
         pgw__backoff_reset(&b->trouble);
     return pgw__clock_ms(); /* look again: time has passed */
@@ -321,16 +312,14 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw **h)
 static void *heart_thread(void *arg)
 {
     pgw_worker *w = arg;
-    pgw *h = NULL;
 
     pthread_mutex_lock(&w->lock);
     while (!w->heart_ends) {
-        w->heart_at = pgw__worker_beat(w, &h);
+        w->heart_at = pgw__worker_beat(w, w->heart_h);
         while (!w->heart_ends && pgw__clock_ms() < w->heart_at)
             pgw__worker_sleep(w, &w->beat, w->heart_at);
     }
     pthread_mutex_unlock(&w->lock);
-    pgw_close(h);
     return NULL;
 }
 
@@ -339,6 +328,7 @@ pgw_status pgw__worker_heart_start(pgw_worker *w)
     pgw_status st = pgw_stop_new(&w->heart_stop);
 
     if (st < 0) return st;
+    pgw_set_stop(w->heart_h, w->heart_stop);
     w->heart_ends = false;
     st = pgw__worker_start(&w->heart, heart_thread, w);
     w->heart_started = st == PGW_OK;
@@ -357,6 +347,8 @@ void pgw__worker_heart_end(pgw_worker *w)
         pthread_join(w->heart, NULL);
     }
     w->heart_started = false;
+    pgw_close(w->heart_h);
+    w->heart_h = NULL;
     pgw_stop_free(w->heart_stop);
     w->heart_stop = NULL;
 }

@@ -759,22 +759,57 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
     TEST_ASSERT_EQUAL_INT64(0, s.lost);
 }
 
+/* The heart's session is the one that has not claimed. */
 static pgw_verdict meanwhile_migrated(pgw_task *task, void *arg)
 {
     pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '')");
+    TEST_ASSERT_EQUAL_INT(1, pgtemp_number("SELECT count(pg_terminate_backend(pid, 10000)) FROM "
+                                           "pg_stat_activity WHERE application_name = 'migrated' "
+                                           "AND query !~ 'jobs under a lease'"));
     return until_signalled(task, arg);
 }
 
-/* Its session is older than the schema's new version, the heart's is not: it must not claim on, and
- * lose all that outlasts a lease. */
+/* Its session is older than the schema's new version, the heart's next one is not: it must not
+ * claim on, and lose all that outlasts a lease. */
 void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
 {
     short_leases();
+    set("application_name", "migrated");
     only_job();
     run(meanwhile_migrated, PGW_ESCHEMA);
     pgtemp_exec("DELETE FROM pgwork.migration WHERE number = 999");
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_LOST);
+}
+
+static void hear_refused_login(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
+}
+
+/* A worker with one connection could claim, and would lose what outlasts a lease. */
+void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
+{
+    const int64_t id = only_job();
+    char dsn[1200];
+    pthread_t thread;
+    pgw_worker *w;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_single; CREATE ROLE pgw_it_single LOGIN IN ROLE "
+                "pgwork_worker CONNECTION LIMIT 1");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_single", pgtemp_dsn());
+    set("dsn", dsn);
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    w = start(noop, &thread);
+    await(&seen, 3);
+    TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
+    TEST_ASSERT_EQUAL_INT(0, of_job(id, "attempt"));
+    pgtemp_exec("ALTER ROLE pgw_it_single CONNECTION LIMIT 2");
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    pgtemp_exec("DROP ROLE pgw_it_single");
 }
 
 static pgw_verdict in_a_thousand_years(pgw_task *task, void *arg)

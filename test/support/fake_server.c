@@ -540,19 +540,13 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
-pgw_status pgw__handle_new(pgw **h, const pgw_conf *conf, pgw_stop *stop)
-{
-    *h = calloc(1, sizeof(**h));
-    (*h)->conf = pgw__conf_copy(conf);
-    (*h)->stop = stop;
-    return PGW_OK;
-}
-
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
 {
     pgw_status after, st;
 
-    pgw__handle_new(h, conf, stop);
+    *h = calloc(1, sizeof(**h));
+    (*h)->conf = pgw__conf_copy(conf);
+    (*h)->stop = stop;
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(*h, FAKE_OPEN, &after);
     pthread_mutex_unlock(&srv.lock);

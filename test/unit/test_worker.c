@@ -715,7 +715,7 @@ static void beat_meanwhile(void)
     for (i = 0; i < 2; i++) {
         fake_freezes_for(25000);
         pthread_mutex_lock(&w->lock);
-        pgw__worker_beat(w, &h);
+        pgw__worker_beat(w, h);
         pthread_mutex_unlock(&w->lock);
         TEST_ASSERT_EQUAL_INT(i, fake_calls(FAKE_EXTEND));
     }
