@@ -310,8 +310,7 @@ help:
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.FORCE:
-.PHONY: all lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
+.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
