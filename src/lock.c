@@ -72,7 +72,8 @@ static bool lock_is_known(pgw *h, const char *name)
 
 static pgw_status lock_check_armed(pgw *h)
 {
-    return pgw__check_unarmed(h, "call it with timeout 0, or on a handle of its own");
+    return pgw__check_unarmed(
+        h, "call it without pgw_async(); where nothing may wait, in a thread of its own");
 }
 
 static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)

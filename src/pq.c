@@ -504,7 +504,10 @@ static void pq_prepared(pgw *h)
         pq_settle(h);
     } else {
         h->prepared[op->sql] = true;
-        pgw__pq_launch(h);
+        if (op->halting != PGW_OK)
+            pq_end_with(h, op->halting, NULL, NULL); /* the session is at rest, and stays */
+        else
+            pgw__pq_launch(h);
     }
 }
 
@@ -520,15 +523,12 @@ static void pq_cancel(pgw *h)
     h->op.cancel_at = pgw__deadline_in(taken ? PGW__CANCEL_MS : -1);
 }
 
-/* The deadline passed, or somebody wants a stop, and the statement itself was not sent. */
+/* The deadline passed, or somebody wants a stop, before the session was there. */
 static void pq_give_up(pgw *h, pgw_status reason)
 {
-    bool connecting = h->phase != PGW__PREPARE;
-
-    if (reason == PGW_ETIMEDOUT && (h->phase == PGW__CONNECT || h->phase == PGW__SETUP))
-        pgw__conn_next_host(h);
-    if (!h->attached && h->phase != PGW__PAUSE) pgw__conn_drop(h);
-    if (reason == PGW_ETIMEDOUT && connecting) {
+    if (reason == PGW_ETIMEDOUT && h->phase != PGW__PAUSE) pgw__conn_next_host(h);
+    if (h->phase != PGW__PAUSE) pgw__conn_drop(h);
+    if (reason == PGW_ETIMEDOUT) {
         /* the last attempt that failed tells more than the clock */
         if (h->op.fault.status != PGW_ECONN)
             pgw__fault_set(&h->op.fault, PGW_ECONN,
@@ -554,10 +554,17 @@ static void pq_abandon_answer(pgw *h)
                     : NULL);
 }
 
+/* Is the session there, and busy with us? It may hold more than this statement: so it is asked to
+ * stop, and ended only when it does not answer. */
+static bool pq_at_work(const pgw *h)
+{
+    return h->phase == PGW__PREPARE || h->phase == PGW__RUN;
+}
+
 int64_t pgw__pq_until(const pgw *h)
 {
     if (h->phase == PGW__IDLE || h->phase == PGW__COPY) return -1;
-    if (h->phase == PGW__RUN && h->op.halting != PGW_OK)
+    if (pq_at_work(h) && h->op.halting != PGW_OK)
         return pgw__deadline_min(h->op.grace, h->op.cancel_at);
     if (h->phase == PGW__PAUSE || h->phase == PGW__CONNECT || h->phase == PGW__SETUP)
         return pgw__deadline_min(h->op.deadline, h->wake);
@@ -572,13 +579,10 @@ static bool pq_look_at_clock(pgw *h)
 
     if (pgw__deadline_left_ms(op->deadline) == 0) {
         reason = PGW_ETIMEDOUT;
-    } else if (pgw_stop_count(h->stop) >=
-               (h->heeded || ((h->phase == PGW__RUN || h->phase == PGW__PREPARE) && !op->waits)
-                    ? 2
-                    : 1)) {
+    } else if (pgw_stop_count(h->stop) >= (h->heeded || (pq_at_work(h) && !op->waits) ? 2 : 1)) {
         reason = PGW_ECANCELED;
     }
-    if (h->phase == PGW__RUN) {
+    if (pq_at_work(h)) {
         if (op->halting != PGW_OK) {
             if (pgw__deadline_left_ms(op->grace) == 0)
                 pq_abandon_answer(h);
