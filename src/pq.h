@@ -154,6 +154,8 @@ pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
 /* Once per connection; again after a reconnect by itself. */
 pgw_status pgw__pq_listen(pgw *h, const char *channel);
+/* No more. Where that cannot be said, the session is told too much until it ends. */
+void pgw__pq_unlisten(pgw *h, const char *channel);
 /* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is
  * another process's. */
 pgw_status pgw__pq_look(pgw *h);

@@ -69,27 +69,32 @@ bool pgw__pq_in_txn(const pgw *h)
 
 /* ---- LISTEN ---- */
 
-/* Remembers the statement, so that each new session repeats it. False: no name, or one too many. */
-static bool session_remember(pgw *h, const char *channel, bool *known)
+/* The statement that listens. False: no name. */
+static bool session_listen_text(pgw *h, const char *channel, char text[PGW__LISTEN_SIZE])
 {
     char *quoted = strlen(channel) < 64 ? PQescapeIdentifier(h->conn, channel, strlen(channel))
                                         : NULL; /* R18 */
-    char text[PGW__LISTEN_SIZE];
 
-    *known = false;
     if (quoted == NULL) return false;
-    snprintf(text, sizeof(text), "LISTEN %s", quoted);
+    snprintf(text, PGW__LISTEN_SIZE, "LISTEN %s", quoted);
     PQfreemem(quoted);
-    for (int i = 0; i < h->listens_count && !*known; i++) *known = strcmp(h->listens[i], text) == 0;
-    if (*known) return true;
-    if (h->listens_count == PGW__LISTENS_MAX) return false;
-    memcpy(h->listens[h->listens_count++], text, sizeof(text));
     return true;
+}
+
+/* Its place among those that are remembered, so that each new session repeats them; or the next. */
+static int session_listen_at(const pgw *h, const char *text)
+{
+    int i = 0;
+
+    while (i < h->listens_count && strcmp(h->listens[i], text) != 0) i++;
+    return i;
 }
 
 pgw_status pgw__pq_listen(pgw *h, const char *channel)
 {
     static const pgw__call call = {.flags = PGW__OWNED | PGW__DIRECT};
+    char text[PGW__LISTEN_SIZE];
+    int at;
     bool known;
     pgw_status st;
 
@@ -97,13 +102,31 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
         return pgw__pq_fail(h, PGW_EMISUSE, "LISTEN is not for attached connections", NULL);
     st = pgw__pq_connect(h, 0);
     if (st != PGW_OK) return st;
-    if (!session_remember(h, channel, &known))
+    if (!session_listen_text(h, channel, text) ||
+        (at = session_listen_at(h, text)) == PGW__LISTENS_MAX)
         return pgw__pq_refuse(h, "channel", channel,
                               "a UTF-8 name of up to 63 bytes, and 4 of them");
+    known = at < h->listens_count;
     if (known && !h->pooled) return PGW_OK;
-    st = pgw__pq_text(h, "listen", h->listens[h->listens_count - 1], &call);
+    if (!known) memcpy(h->listens[h->listens_count++], text, sizeof(text));
+    st = pgw__pq_text(h, "listen", h->listens[at], &call);
     if (st != PGW_OK && !known) h->listens_count--;
     return st;
+}
+
+void pgw__pq_unlisten(pgw *h, const char *channel)
+{
+    static const pgw__call call = {.flags = PGW__OWNED | PGW__DIRECT};
+    char text[PGW__LISTEN_SIZE], undo[PGW__LISTEN_SIZE + 2];
+    int at;
+
+    if (pgw__pq_look(h) != PGW_OK || !session_listen_text(h, channel, text)) return;
+    at = session_listen_at(h, text);
+    if (at == h->listens_count) return;
+    h->listens_count--;
+    for (; at < h->listens_count; at++) memcpy(h->listens[at], h->listens[at + 1], sizeof(text));
+    snprintf(undo, sizeof(undo), "UN%s", text);
+    (void)pgw__pq_text(h, "unlisten", undo, &call);
 }
 
 /* ---- waiting ---- */

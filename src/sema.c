@@ -197,13 +197,31 @@ static int64_t sema_jitter(int64_t ms)
     return ms + (int64_t)(pgw__random_u64() % (uint64_t)(ms / 4 + 1));
 }
 
+/* False: nobody is to be told. */
+static bool sema_channel(const sema_wait *w, char channel[80])
+{
+    snprintf(channel, 80, SEMA_CHANNEL "%s", pgw__pq_schema(w->h));
+    return pgw__conf_bool(pgw__pq_conf(w->h), "notify");
+}
+
 static pgw_status sema_listen(sema_wait *w)
 {
     char channel[80];
 
-    if (!pgw__conf_bool(pgw__pq_conf(w->h), "notify")) return PGW_OK;
-    snprintf(channel, sizeof(channel), SEMA_CHANNEL "%s", pgw__pq_schema(w->h));
-    return pgw__pq_listen(w->h, channel);
+    return sema_channel(w, channel) ? pgw__pq_listen(w->h, channel) : PGW_OK;
+}
+
+/* Who rests now, perhaps for hours and with a lock in hand, reads nothing: what it is told of all
+ * permits would gather until the server takes it for dead. */
+static void sema_unlisten(sema_wait *w)
+{
+    char channel[80];
+    pgw__story story;
+
+    if (!sema_channel(w, channel)) return;
+    pgw__pq_keep_story(w->h, &story);
+    pgw__pq_unlisten(w->h, channel);
+    pgw__pq_tell(w->h, &story);
 }
 
 /* A new session has to listen again, which the room pq sees to. */
@@ -227,7 +245,9 @@ static pgw_status sema_wait_in_line(sema_wait *w, int64_t deadline)
             st = pgw__pq_fail(w->h, PGW_ECANCELED, NULL, NULL);
         }
     }
-    return sema_leave(w, st);
+    st = sema_leave(w, st);
+    sema_unlisten(w);
+    return st;
 }
 
 static pgw_status sema_wait_by_polling(sema_wait *w, int64_t deadline)

@@ -476,6 +476,28 @@ void test_listening_goes_on_in_a_new_session(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_wait(h, 20000, -1));
 }
 
+void test_who_listens_no_more_is_not_told_and_has_room_for_another(void)
+{
+    static const char all[] = "SELECT count(*) FROM pg_listening_channels()";
+
+    pgw__pq_unlisten(h, "\"b"); /* never did */
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "a"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "\"b"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "c"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "d"));
+    pgw__pq_unlisten(h, "\"b");
+    TEST_ASSERT_EQUAL_INT64(3, number(all));
+    pgtemp_exec("NOTIFY \"\"\"b\"");
+    TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 0, -1));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "e"));
+    pgw__pq_drop(h);
+    pgw__pq_unlisten(h, "e"); /* gone with the session */
+    TEST_ASSERT_EQUAL_INT64(4, number(all));
+    pgtemp_exec("NOTIFY d");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_wait(h, 20000, -1));
+}
+
 void test_five_channels_are_too_many(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "1"));

@@ -25,7 +25,7 @@ static struct session {
     uint64_t epoch;
     pgw_status look, wait, listen;
     bool in_txn;
-    int drops, waits;
+    int drops, waits, unlistened;
     int64_t waited;
     char channel[80];
 } session;
@@ -78,6 +78,12 @@ static pgw_status the_listen(pgw *h, const char *channel, int n)
     return session.listen;
 }
 
+static void the_unlisten(pgw *h, const char *channel, int n)
+{
+    TEST_ASSERT_EQUAL_STRING(session.channel, channel);
+    session.unlistened++;
+}
+
 void setUp(void)
 {
     fake_begin();
@@ -93,6 +99,7 @@ void setUp(void)
     pgw__pq_schema_Stub(the_schema);
     pgw__pq_wait_Stub(the_wait);
     pgw__pq_listen_Stub(the_listen);
+    pgw__pq_unlisten_Stub(the_unlisten);
 }
 
 void tearDown(void) {}
@@ -197,6 +204,7 @@ void test_through_the_queue_to_its_head_and_out(void)
     TEST_ASSERT_EQUAL_INT(2, session.waits);
     TEST_ASSERT_EQUAL_INT64(40, session.waited); /* when the first that is out will be over */
     TEST_ASSERT_EQUAL_STRING("pgwork_sema_q", session.channel);
+    TEST_ASSERT_EQUAL_INT(1, session.unlistened);
 }
 
 void test_a_stop_at_the_head_gives_the_turn_away(void)
@@ -209,6 +217,7 @@ void test_a_stop_at_the_head_gives_the_turn_away(void)
     TEST_ASSERT_EQUAL(PGW_ECANCELED, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(3, at);
     TEST_ASSERT_EQUAL_INT(0, session.drops);
+    TEST_ASSERT_EQUAL_INT(1, session.unlistened);
 }
 
 void test_a_turn_that_cannot_be_given_away_ends_with_the_session(void)
