@@ -4,7 +4,7 @@
 -- more permits under one token (number, then nonce, as for jobs); the low bits of the number say at which
 -- permit to look for it.
 --
--- Three advisory locks per semaphore:
+-- Four advisory locks per semaphore:
 --   gate   shared by everybody while they take, extend or return, until their transaction ends; exclusive for
 --          who changes how many permits there are. So nobody works with a number that is changing.
 --   count  exclusive, for grants while more permits are out than there are (after a resize down): only
@@ -12,7 +12,10 @@
 --   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
 --          order of the server. Who does not wait passes only while nobody holds it: so a request for many permits is
 --          not starved by those for one, and one session polls, not all. Its key is made of the name, so that it can be
---          given up after the semaphore was dropped.
+--          given up after the semaphore was dropped. Who passes only looks at it: an open transaction is in nobody's way.
+--   past   shared by who took or returned permits while nobody held the turn, until its transaction ends: who comes
+--          to the head meanwhile does not see what it did, and will not be told of it. Exclusive for an instant, to see
+--          whether somebody is there.
 
 CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
 
@@ -54,6 +57,10 @@ END $$;
 
 CREATE FUNCTION pgwork._turn_key(name text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.turn:' || name, 0);
+
+-- Whether another session holds the turn: one expression, so that nothing can come between and leave the lock behind.
+CREATE FUNCTION pgwork._turn_held(name text) RETURNS boolean
+LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock_shared(pgwork._turn_key(name)) THEN NOT pg_advisory_unlock_shared(pgwork._turn_key(name)) ELSE true END;
 
 -- A grant that ends with its session holds this lock for as long as the session lives: no reuse of process
 -- numbers can fake that, and to see it takes no privilege.
@@ -218,9 +225,10 @@ DECLARE
     s pgwork.semaphore := pgwork._semaphore(name);
 BEGIN
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
-    IF NOT pg_try_advisory_xact_lock_shared(pgwork._turn_key(s.name)) THEN
+    IF pgwork._turn_held(s.name) THEN
         RETURN; -- somebody is in front
     END IF;
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
 END $$;
@@ -246,12 +254,14 @@ END $$;
 -- The turn is given up with the permits in hand, not at commit, so that the next one does not wait for our disk;
 -- the rows are locked until then. A session that is frozen at the head would keep the turn, and all permits from everybody,
 -- for as long as it is frozen: hence patience_ms.
+-- Those who passed before we came have ended in a moment, or have a transaction that stays open: then we look again soon.
 CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean,
     patience_ms bigint DEFAULT NULL, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     s pgwork.semaphore;
     key bigint := pgwork._turn_key(name);
+    unseen boolean;
 BEGIN
     s := pgwork._semaphore(name);
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
@@ -265,7 +275,14 @@ BEGIN
         PERFORM set_config('lock_timeout', '0', true);
     END IF;
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
-    SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
+    FOR i IN 0 .. 5 LOOP
+        unseen := pgwork._held('sema.past', s.id);
+        SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
+        EXIT WHEN token IS NOT NULL OR NOT unseen;
+        next_ms := least(next_ms, 500);
+        EXIT WHEN 2 ^ i > wait_ms;
+        PERFORM pg_sleep(0.001 * 2 ^ i);
+    END LOOP;
     IF token IS NOT NULL THEN
         PERFORM pg_advisory_unlock(key), pgwork._patience(NULL);
     ELSIF patience_ms IS NOT NULL THEN
@@ -350,14 +367,18 @@ BEGIN
     RETURN ends;
 END $$;
 
--- A hint for who waits at the head of the queue, delivered at commit. Whoever comes to the head later sees what we
--- did: it has to wait for the turn, which we hold shared until then.
+-- A hint for who waits at the head of the queue, delivered at commit. Looked for twice: whoever came to the head before
+-- we were marked as past is told, and whoever comes later sees the mark.
 CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NOT pg_try_advisory_xact_lock_shared(pgwork._turn_key(s.name)) THEN
-        PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), s.id::text);
+    IF NOT pgwork._turn_held(s.name) THEN
+        PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
+        IF NOT pgwork._turn_held(s.name) THEN
+            RETURN;
+        END IF;
     END IF;
+    PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), s.id::text);
 END $$;
 
 CREATE FUNCTION pgwork.sema_release(name text, token uuid) RETURNS boolean

@@ -456,6 +456,65 @@ void test_who_waits_for_many_is_not_passed_by_those_for_one(void)
     pgw_close(many.h);
 }
 
+/* Possible in SQL only. */
+TEST_CASE("SELECT pgwork.sema_acquire('idle')")
+TEST_CASE("SELECT pgwork.sema_release('idle', (SELECT token FROM public.idle))")
+void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *verb)
+{
+    PGconn *open = pgtemp_connect();
+    pgw *h = opened();
+    waiter w = {opened(), "idle", {0, 0}, 1, PGW_EMPTY};
+    pthread_t thread;
+    pgw_token token;
+    PGresult *r;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "idle", 3));
+    pgtemp_exec("CREATE TABLE public.idle AS SELECT token FROM pgwork.sema_acquire('idle')");
+    token = taken(h, "idle", 1);
+    PQclear(PQexec(open, "BEGIN"));
+    r = PQexec(open, verb);
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(r));
+    PQclear(r);
+    if (strstr(verb, "release") != NULL) taken(h, "idle", 1);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_permits, &w));
+    TEST_ASSERT_TRUE(are_waiting(h, "idle", 1));
+    expect(h, PGW_OK, pgw_sema_release(h, "idle", token));
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    expect(w.h, PGW_OK, w.st);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "COMMIT"));
+    PQfinish(open);
+    pgtemp_exec("DROP TABLE public.idle");
+    expect(h, PGW_OK, pgw_sema_drop(h, "idle", true));
+    pgw_close(h);
+    pgw_close(w.h);
+}
+
+/* Nobody waits yet, so nobody will be told of what an open transaction did. */
+void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void)
+{
+    static const char ask_again[] =
+        "SELECT next_ms FROM pgwork.sema_wait('soon', 1, 60000, NULL, false, 1000, false)";
+    pgw *h = opened();
+    PGconn *open = pgtemp_connect();
+
+    expect(h, PGW_OK, pgw_sema_create(h, "soon", 1));
+    pgtemp_exec("CREATE TABLE public.soon AS SELECT token FROM pgwork.sema_acquire('soon')");
+    TEST_ASSERT_GREATER_THAN_INT64(1000, ask(h, ask_again));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT pgwork.sema_leave('soon')::int"));
+    PQclear(PQexec(open, "BEGIN"));
+    PQclear(PQexec(open, "SELECT pgwork.sema_release('soon', token) FROM public.soon"));
+    TEST_ASSERT_EQUAL_INT64(500, ask(h, ask_again));
+    PQclear(PQexec(open, "COMMIT"));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT coalesce(next_ms, 0) FROM pgwork.sema_wait('soon', "
+                                      "1, 60000, NULL, false, 0, true)"));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    pgtemp_exec("DROP TABLE public.soon");
+    expect(h, PGW_OK, pgw_sema_drop(h, "soon", true));
+    PQfinish(open);
+    pgw_close(h);
+}
+
 void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
 {
     pgw *h = opened();
@@ -472,6 +531,7 @@ void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
     expect(w.h, PGW_OK, w.st);
     expect(h, PGW_OK, pgw_sema_extend(h, "grow", token, 150));
     expect(w.h, PGW_OK, take(w.h, &token, "grow", 1, LONG_MS, 3600000, false)); /* after 150 ms */
+    TEST_ASSERT_EQUAL_INT64(0, ask(w.h, "SELECT count(*) FROM pg_listening_channels()"));
     expect(h, PGW_OK, pgw_sema_drop(h, "grow", true));
     pgw_close(h);
     pgw_close(w.h);
@@ -587,6 +647,33 @@ void test_a_stop_ends_the_wait_and_gives_the_turn_away(void)
     pgw_close(h);
     pgw_close(waits);
     pgw_close(observer);
+    pgw_stop_free(stop);
+}
+
+/* The first wait prepares the statement that waits, and is stopped at that. */
+void test_a_stop_ends_the_wait_and_not_the_session(void)
+{
+    pgw *h = opened(), *holder = opened();
+    pgw_lock *lock;
+    pgw_stop *stop;
+    pgw_token a, b;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "full", 1));
+    a = taken(holder, "full", 1);
+    expect(h, PGW_OK, pgw_lock_acquire(h, &lock, "held beside", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
+    pgw_set_stop(h, stop);
+    pgw_stop_notify(stop);
+    for (int i = 0; i < 2; i++) {
+        expect(h, PGW_ECANCELED, take(h, &b, "full", 1, LONG_MS, 3600000, false));
+        TEST_ASSERT_TRUE(pgw_lock_is_held(lock));
+    }
+    expect(h, PGW_OK, pgw_lock_release(lock));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    expect(holder, PGW_OK, pgw_sema_release(holder, "full", a));
+    expect(holder, PGW_OK, pgw_sema_drop(holder, "full", false));
+    pgw_close(h);
+    pgw_close(holder);
     pgw_stop_free(stop);
 }
 
