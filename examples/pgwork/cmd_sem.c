@@ -230,17 +230,28 @@ static void sem_ask(sem *s)
 {
     s->asking = true;
     s->asked_at = text_tick_ms();
-    pgw_set_timeout(s->c->h, s->o.ttl_ms / 3);
+    /* a session that holds them is waited for: no other one can do in its place */
+    pgw_set_timeout(s->c->h, s->o.session ? s->until - s->asked_at : s->o.ttl_ms / 3);
     pgw_async(s->c->h, sem_answered, s);
     pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
     if (st != PGW_AGAIN) sem_answered(s->c->h, st, s);
+}
+
+/* A permit of the session ends with it, even if another session could extend it yet: the server may
+ * learn later than we do that the connection broke. */
+static bool sem_is_ours(sem *s)
+{
+    pgw *h = s->c->h;
+    if (!s->asking) pgw_step(h, 0); /* reads what the server said, or that it is gone */
+    if (s->o.session && pgw_fd(h) < 0) s->lost = true;
+    return !s->lost;
 }
 
 static void sem_listen(sem *s)
 {
     pgw *h = s->c->h;
     int64_t end = text_tick_ms() + SEM_LOOK_MS, left = SEM_LOOK_MS;
-    while (pgw_step(h, 0) == PGW_AGAIN && left > 0) {
+    while (pgw_step(h, 0) == PGW_AGAIN && sem_is_ours(s) && left > 0) {
         int events = pgw_events(h);
         int64_t timer = pgw_timeout_ms(h);
         struct pollfd p = {.fd = events ? pgw_fd(h) : -1};
@@ -256,23 +267,23 @@ static void sem_listen(sem *s)
 static bool sem_holds(void *arg)
 {
     sem *s = arg;
-    if (s->lost) return false;
+    if (!sem_is_ours(s)) return false;
     if (!s->asking && text_tick_ms() >= s->extend_at) sem_ask(s);
     if (s->asking) sem_listen(s);
     if (text_tick_ms() >= s->until) s->lost = true;
-    return !s->lost;
+    return sem_is_ours(s);
 }
 
 /* The command has ended with @p code. */
 static int sem_return(sem *s, const char *command, int code)
 {
     pgw *h = s->c->h;
-    if (s->lost) {
+    while (s->asking && text_tick_ms() < s->until && sem_is_ours(s)) sem_listen(s);
+    if (!sem_is_ours(s)) {
         return code == CLI_LOST ? code
                                 : cli_fail(CLI_LOST, "it may not have been alone",
                                            "the permit was lost while %s ran", command);
     }
-    while (s->asking && text_tick_ms() < s->until) sem_listen(s);
     if (s->asking) return code; /* their time is over as well */
     pgw_set_timeout(h, 0);
     pgw_status st = pgw_sema_release(h, s->name, s->token);
@@ -303,11 +314,13 @@ static int sem_run(cli *c, int argc, char **argv)
         .synopsis = "sem run NAME [OPTIONS] -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding permits, which come back when it ends. It is ended when\n"
-            "they are lost, and by TERM, INT, HUP or QUIT to this process. It cannot be when this\n"
-            "process is killed: then the permits come back, while the command runs on. It finds\n"
-            "the token in PGWORK_TOKEN.",
-        .more = "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
-                "126, 127: the command cannot be started, is not there.",
+            "they are lost, and by TERM, INT, HUP or QUIT to this process. It finds the token in\n"
+            "PGWORK_TOKEN.",
+        .more =
+            "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
+            "126, 127: the command cannot be started, is not there.\n\n"
+            "What the command has started is ended with it; not so where stdin is a terminal, or\n"
+            "when this process is killed. A third signal kills them and ends pgwork at once.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -329,7 +342,7 @@ static int sem_run(cli *c, int argc, char **argv)
     guard g = {.c = c,
                .command = a.command,
                .what = "permit",
-               .wake_fd = -1,
+               .wake_fd = s.o.session ? pgw_fd(c->h) : -1,
                .holds = sem_holds,
                .arg = &s,
                .grace_ms = grace_ms};

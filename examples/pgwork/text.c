@@ -190,10 +190,17 @@ int64_t text_now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+/* A lease goes on while the machine is suspended: as in the library. */
+#ifdef __linux__
+#define TEXT_CLOCK CLOCK_BOOTTIME
+#else
+#define TEXT_CLOCK CLOCK_MONOTONIC
+#endif
+
 int64_t text_tick_ms(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(TEXT_CLOCK, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
