@@ -15,8 +15,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include "cli.h"
+#include "signals.h"
 #include "text.h"
 
 /* Bytes that are read before somebody asks whether to go on: a flood has no end of its own. */
@@ -91,6 +95,57 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
     return failed;
 }
 
+/* Between fork() and exec(): as posix_spawn() does it above, and to be killed when we are, which it
+ * can only ask for itself. */
+static void child_become(const child *c, pid_t parent)
+{
+    sigset_t none, all;
+    struct sigaction action, before;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_DFL;
+    sigemptyset(&none);
+    sigfillset(&all);
+    for (int n = 1; sigismember(&all, n) == 1; n++) {
+        bool hangs_up = n == SIGHUP && sigaction(n, NULL, &before) == 0;
+        if (!hangs_up || before.sa_handler != SIG_IGN) sigaction(n, &action, NULL);
+    }
+    if (child_has_group(c)) setpgid(0, 0);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) _exit(127); /* too late: we are dead */
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvp(c->argv[0], c->argv);
+}
+
+/* Only where there is one thread: what is held is held for the command, which therefore must not go
+ * on without us. */
+static int child_fork(const child *c, pid_t *pid)
+{
+    int fd[2], failed = 0;
+    pid_t parent = getpid();
+    sigset_t all, before;
+    if (!pipes_open_one(fd, 1)) return errno;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    *pid = fork();
+    if (*pid == 0) {
+        child_become(c, parent);
+        failed = errno;
+        _exit(write(fd[1], &failed, sizeof failed) < 0);
+    }
+    if (*pid < 0) failed = errno;
+    if (*pid > 0) signals_take_along(child_has_group(c) ? -*pid : *pid);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(fd[1]);
+    if (*pid > 0 && read(fd[0], &failed, sizeof failed) > 0) { /* else exec() has closed it */
+        waitpid(*pid, NULL, 0);
+        signals_take_along(0);
+    }
+    close(fd[0]);
+    return failed;
+}
+
 /* No other child may inherit these ends, or it would keep them open: one start at a time. */
 static int child_start(const child *c, pipes *p, pid_t *pid)
 {
@@ -101,7 +156,7 @@ static int child_start(const child *c, pipes *p, pid_t *pid)
                       (c->keep && !pipes_open_one(p->out, 0)))) {
         failed = errno;
     }
-    if (!failed) failed = child_spawn(c, p, pid);
+    if (!failed) failed = c->plain ? child_fork(c, pid) : child_spawn(c, p, pid);
     pipes_close(&p->in[0]);
     pipes_close(&p->out[1]);
     pipes_close(&p->err[1]);
@@ -255,6 +310,7 @@ int child_run(child *c)
     pipes_close_all(&p);
     child_mend_error(c);
     if (c->signaled && child_has_group(c)) kill(-pid, SIGKILL); /* what is left of the family */
+    signals_take_along(0);
     return 0;
 }
 

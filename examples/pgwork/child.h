@@ -13,12 +13,13 @@
 #define CHILD_ERROR_MAX 2048 /* bytes kept of the end of stderr */
 
 typedef struct child {
-    char *const *argv, *const *envp;
+    char *const *argv;
+    char *const *envp; /* unless plain */
     const char *input; /* for its stdin */
     size_t input_size;
-    bool plain;                /* stdin, stdout and stderr are ours: nothing is fed or read */
-    size_t keep;               /* bytes kept of the begin of stdout; 0: stdout is ours */
-    int wake_fd;               /* readable: ask signals(); -1: ask now and then */
+    bool plain;  /* environment, stdin, stdout and stderr are ours, and it does not outlive us */
+    size_t keep; /* bytes kept of the begin of stdout; 0: stdout is ours */
+    int wake_fd; /* readable: ask signals(); -1: ask now and then */
     int (*signals)(void *arg); /* not 0: end the child; asked until it has ended */
     void *arg;
     int64_t grace_ms; /* between TERM and KILL */

@@ -54,14 +54,14 @@ int cmd_lock(cli *c, int argc, char **argv)
         .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] NAME -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
-            "a file. The lock is free when the command ends. The command is ended when the lock "
-            "is\n"
-            "lost with its connection, and by TERM, INT, HUP or QUIT to this process. It cannot "
-            "be\n"
-            "when this process is killed: then the lock is free, while the command runs on. It\n"
+            "a file. The lock is free when the command ends. The command is ended when the lock\n"
+            "is lost with its connection, and by TERM, INT, HUP or QUIT to this process. It\n"
             "finds the lock's name in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
-        .more = "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
-                "126, 127: the command cannot be started, is not there.",
+        .more =
+            "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
+            "126, 127: the command cannot be started, is not there.\n\n"
+            "What the command has started is ended with it; not so where stdin is a terminal, or\n"
+            "when this process is killed. A third signal kills them and ends pgwork at once.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -77,6 +77,7 @@ int cmd_lock(cli *c, int argc, char **argv)
     pgw_lock *lock;
     pgw_status st = pgw_lock_acquire(c->h, &lock, a.at[0], shared ? PGW_SHARED : PGW_EXCLUSIVE,
                                      no_wait ? 0 : wait_ms);
+    pgw_set_stop(c->h, NULL); /* from here on it is for the command */
     return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
 }
 

@@ -8,8 +8,6 @@
 #include "child.h"
 #include "signals.h"
 
-extern char **environ;
-
 enum { GUARD_LOST = 1, GUARD_STOPPED = 2 };
 
 static int guard_cannot_start(const char *command, int error)
@@ -34,7 +32,6 @@ static int guard_signals(void *arg)
 int guard_run(guard *g)
 {
     child ch = {.argv = g->command,
-                .envp = environ,
                 .plain = true,
                 .wake_fd = g->wake_fd,
                 .signals = guard_signals,

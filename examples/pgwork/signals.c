@@ -11,14 +11,17 @@
 
 static pgw_stop *signals_stop;
 static pgw_reaper *signals_reaper;
-static volatile sig_atomic_t signals_seen, signals_last;
+static volatile sig_atomic_t signals_seen, signals_last, signals_family;
 
 static void signals_handle(int number)
 {
     int saved = errno;
     signals_last = number;
     signals_seen = signals_seen + 1;
-    if (signals_seen > 2) _exit(128 + number);
+    if (signals_seen > 2) {
+        if (signals_family) kill(signals_family, SIGKILL);
+        _exit(128 + number);
+    }
     pgw_stop_notify(signals_stop);
     errno = saved;
 }
@@ -78,6 +81,11 @@ void signals_on_reload(pgw_reaper *r)
 {
     signals_reaper = r;
     signals_set(SIGHUP, r ? signals_handle_reload : signals_handle_hang_up);
+}
+
+void signals_take_along(pid_t whom)
+{
+    signals_family = whom;
 }
 
 int signals_code(void)

@@ -6,12 +6,16 @@
 #ifndef SIGNALS_H
 #define SIGNALS_H
 
+#include <sys/types.h>
+
 #include "cli.h"
 
 /** Makes c->stop and points the signals at it. CLI_DONE or an exit code, told. */
 int signals_install(cli *c);
 /** What HUP is for instead: @p r is to read its configuration again. NULL: no more. */
 void signals_on_reload(pgw_reaper *r);
+/** Whom the third signal kills: a process, or -group; 0: nobody. */
+void signals_take_along(pid_t whom);
 /** The exit code of a command that was interrupted: 128 and the signal; 0: none came. */
 int signals_code(void);
 /** Sleeps until @p ms have passed; false: asked to stop. */

@@ -11,6 +11,7 @@ eventually() {
         sleep 0.1
     done
 }
+gone() { ! kill -0 "$1" || grep -q '^State:.*Z' "/proc/$1/status"; } # nobody may have asked how it ended
 held() { pgwork locks "$1" | grep -q held; }
 out_of() { [ "$(pgwork --json sem list | sed -n "s/.*\"semaphore\":\"$1\".*\"taken\":\([0-9]*\).*/\1/p")" = "$2" ]; }
 
@@ -78,6 +79,42 @@ wait $holder
 is 'a lost lock ends the command' $? 74
 yes 'and says so' grep -q 'the lock was lost' "$tmp/lost"
 
+# a second request to stop is for the command as well: the lock is given back as ever
+pgwork lock --grace 1m twice -- sh -c 'trap "sleep 1; exit 3" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/twice" 2>"$tmp/err" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+until_true 20 test -s "$tmp/twice"
+kill -TERM $holder
+sleep 0.3
+kill -TERM $holder
+wait $holder
+is 'two TERMs: the exit code of the command' $? 3
+is 'and no word of a lost lock' "$(grep -c lost "$tmp/err")" 0
+
+pgwork sem create last 1
+for holds in 'lock last' 'sem run last'; do
+    # shellcheck disable=SC2086,SC2016  # two words; for the shell that holds
+    pgwork $holds --grace 1m -- sh -c 'trap "" TERM; sleep 60 & echo $! >"$0"; wait' "$tmp/last" 2>"$tmp/err" &
+    holder=$! jobs_of_ours="$jobs_of_ours $holder"
+    until_true 20 test -s "$tmp/last"
+    for n in 1 2 3 4 5; do kill -TERM $holder && sleep 0.3; done 2>/dev/null
+    wait $holder
+    is "$holds: three TERMs end it at once" $? 143
+    yes "$holds: and what the command started" eventually gone "$(cat "$tmp/last")"
+    rm -f "$tmp/last"
+    # shellcheck disable=SC2086,SC2016
+    pgwork $holds -- sh -c 'echo $$ >"$0"; exec sleep 60' "$tmp/last" 2>"$tmp/err" &
+    holder=$! jobs_of_ours="$jobs_of_ours $holder"
+    until_true 20 test -s "$tmp/last"
+    kill -KILL $holder
+    wait $holder 2>/dev/null
+    yes "$holds: the command does not outlive who held it" eventually gone "$(cat "$tmp/last")"
+    rm -f "$tmp/last"
+done
+printf '#!/no/such/thing\n' >"$tmp/broken"
+chmod +x "$tmp/broken"
+refused 'a command that is there, and cannot be started' 127 'cannot start' pgwork lock a -- "$tmp/broken"
+code 'sem drop --force of the last' 0 pgwork sem drop last --force
+
 pgwork lock -s both -- sh -c 'pgwork lock -n -s both -- true && ! pgwork lock -n both -- true' 2>/dev/null
 is 'shared ones go together' $? 0
 
@@ -113,6 +150,15 @@ yes 'sem run holds' eventually out_of s 2
 kill -KILL $holder
 wait $holder 2>/dev/null
 yes 'a killed holder gives it back at once' eventually out_of s 1
+
+# the session that a permit depends on, long before it is to be extended
+pgwork sem run s --ttl 1h -- sleep 60 2>"$tmp/lost" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+yes 'sem run holds once more' eventually out_of s 2
+sql "SELECT pg_terminate_backend($(pgwork --json sem list s | sed -n 's/.*"pid":\([1-9][0-9]*\).*/\1/p'))" >/dev/null
+wait $holder
+is 'a permit that is lost with its session ends the command' $? 74
+yes 'and says so' grep -q 'the permit was lost' "$tmp/lost"
 
 # a server that says nothing any more: one process of it stands still, and has to go on whatever happens
 ends() { pgwork --json sem list alone | sed -n 's/.*"until":"\([^"]*\)".*/\1/p'; }
