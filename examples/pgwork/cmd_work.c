@@ -425,14 +425,10 @@ int cmd_work(cli *c, int argc, char **argv)
             "  75       not now: again after --later, no attempt charged\n"
             "  others   failed: again as the queue's backoff says, dead letter at the last "
             "attempt\n\n"
-            "Its end and the last of its stderr are kept as the job's error. TERM, INT, QUIT or "
-            "HUP: "
-            "nothing\n"
-            "new is taken, running commands end; a second one, but for HUP, ends them; a third one "
-            "ends pgwork\n"
-            "at once, as KILL does: commands run on, and a reaper returns their jobs when the "
-            "leases "
-            "end.\n"
+            "Its end and the last of its stderr are kept as the job's error. TERM, INT, QUIT or\n"
+            "HUP: nothing new is taken, running commands end; a second one, but for HUP, ends\n"
+            "them; a third one ends pgwork at once, as KILL does: commands run on, and a reaper\n"
+            "returns their jobs when the leases end.\n"
             "--once ends with 1 when no job was completed.\n\n"
             "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
