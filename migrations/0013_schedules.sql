@@ -173,7 +173,7 @@ BEGIN
         RETURN;
     END IF;
     s.next_at := at;
-    -- A step forward costs a twentieth of one back, and a node that makes up for all comes here with each tick.
+    -- A step forward costs a tenth of one back, and a node that makes up for all comes here with each tick.
     slot := s.next_slot;
     FOR i IN 1 .. most LOOP
         slot := pgwork._cron_after(e, s.zone, slot, s.anchor);

@@ -5,7 +5,7 @@ WITH word AS ( -- for a shell
     SELECT s.name, CASE WHEN s.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(s.name, '''', '''"''"''') || '''' AS typed FROM pgwork.schedules s
 ), found AS (
     SELECT 2 AS grade, 'schedules' AS check_name, format('schedule %s does not run: %s', quote_literal(s.name), s.error) AS finding,
-           format('Since %s. Mend the cause, it is tried again by itself; or define the schedule anew.', date_trunc('second', s.error_at)) AS advice
+           format('Since %s. Mend the cause, or the definition: it is tried again by itself, and this is over when a tick ends well.', date_trunc('second', s.error_at)) AS advice
       FROM pgwork.schedules s WHERE s.error IS NOT NULL AND NOT s.paused
     UNION ALL
     SELECT 2, 'schedules', format('schedule %s is overdue by %s', quote_literal(s.name), date_trunc('second', clock_timestamp() - s.next_at)),
