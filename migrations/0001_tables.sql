@@ -15,7 +15,7 @@
 -- row alone: transactions that finish jobs of one pack do not wait for each other.
 -- A claim that meets a job with something of its own (retried, keyed, large: see _traits()) makes no pack.
 --
--- In a queue with `bulk`, plain jobs that are enqueued together share a row from the beginning: a bundle, at the place of its first
+-- Where claims are large, plain jobs that are enqueued together share a row from the beginning: a bundle, at the place of its first
 -- job. A claim that wants them all moves it into a pack as it is. One that wants fewer opens it: its jobs become rows that are handed back.
 
 -- Every client speaks UTF8. In a database of another encoding a text can lie that no client can be sent, and each claim would meet it.
@@ -75,7 +75,9 @@ CREATE TABLE pgwork.queue (
     draining       boolean NOT NULL DEFAULT false, -- no enqueues
     notify         boolean NOT NULL DEFAULT true,  -- wake sleeping workers
     priorities     integer NOT NULL DEFAULT 1,     -- bit p: priority p has been used; spares claims empty lanes
-    bulk           boolean NOT NULL DEFAULT false, -- make bundles
+    bulk           boolean NOT NULL DEFAULT true,  -- make bundles, where claims are large
+    large_claims   boolean NOT NULL DEFAULT false, -- they are, as claims have found ...
+    learned_at     timestamptz NOT NULL DEFAULT '-infinity', -- ... then; nobody changes that within the next minute
     suspects       boolean NOT NULL DEFAULT false, -- jobs wait whose holder died; the reaper keeps it true to the facts
     bundles        boolean NOT NULL DEFAULT false, -- bundles may wait; so does that
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp()

@@ -95,7 +95,8 @@ BEGIN
            max_bytes = coalesce(queue_set.max_bytes, t.max_bytes),
            notify = coalesce(queue_set.notify, t.notify),
            bulk = coalesce(queue_set.bulk, t.bulk),
-           bundles = t.bundles OR queue_set.bulk IS TRUE -- before the first one is made
+           large_claims = coalesce(queue_set.bulk, t.large_claims), -- whoever asks for it has it at once
+           learned_at = CASE WHEN queue_set.bulk IS NULL THEN t.learned_at ELSE clock_timestamp() END
      WHERE t.id = q.id
        AND num_nonnulls(queue_set.lease_ms, queue_set.max_attempts, queue_set.backoff_ms, queue_set.backoff_cap_ms,
                         queue_set.retention_ms, queue_set.max_bytes, queue_set.notify, queue_set.bulk) > 0;
@@ -352,6 +353,30 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE pgwork.queue t SET priorities = t.priorities | used
      WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note.queue AND s.priorities & used <> used FOR NO KEY UPDATE SKIP LOCKED);
+END $$;
+
+-- That there are bundles. With an old snapshot, or where somebody holds the row, that is left to the reaper.
+CREATE FUNCTION pgwork._note_bundles(queue integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        UPDATE pgwork.queue t SET bundles = true
+         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note_bundles.queue AND NOT s.bundles FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
+END $$;
+
+-- Whether claims are large, as one has just found. Where both kinds come it is changed once a minute at most: each change is
+-- a version of the queue's row, over which everybody walks while vacuum is held back.
+CREATE FUNCTION pgwork._note_claims(queue integer, are_large boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        UPDATE pgwork.queue t SET large_claims = are_large, learned_at = clock_timestamp()
+         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s
+                          WHERE s.id = _note_claims.queue AND s.bulk AND s.large_claims <> are_large
+                            AND clock_timestamp() NOT BETWEEN s.learned_at AND s.learned_at + interval '1 min'
+                            FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
 END $$;
 
 COMMENT ON FUNCTION pgwork.queue_create(text, bigint, integer, bigint, bigint, bigint, integer, boolean, boolean) IS 'Makes a queue; when it is there, sets what is given.';

@@ -274,7 +274,7 @@ BEGIN
       FROM pgwork.queue t
      CROSS JOIN unnest(payloads) u (payload) -- a loop, whatever the plan: in their order
      WHERE t.name = enqueue_many.queue AND t.priorities & 1 = 1
-       AND num_nonnulls(pg_current_xact_id(), nullif(t.draining OR t.bulk AND n > 32, false), pg_column_compression(enqueue_many.payloads), enqueue_many.kinds,
+       AND num_nonnulls(pg_current_xact_id(), nullif(t.draining OR t.bulk AND t.large_claims AND n > 32, false), pg_column_compression(enqueue_many.payloads), enqueue_many.kinds,
                         enqueue_many.bodies, enqueue_many.priorities, enqueue_many.run_ats, enqueue_many.delays_ms, enqueue_many.max_attempts,
                         enqueue_many.leases_ms, enqueue_many.tags, enqueue_many.keys, enqueue_many.op) = 1
        AND pg_column_size(enqueue_many.payloads) <= CASE WHEN key_scope = 'unfinished' AND key_policy = 'skip' THEN t.max_bytes END
@@ -367,7 +367,10 @@ BEGIN
             PERFORM pgwork._note(q.id, used);
         END IF;
         IF NOT later AND num_nonnulls(bodies, max_attempts, leases_ms, tags) = 0 THEN
-            IF q.bulk AND n > 32 AND pg_column_size(payloads) < 2000::bigint * n AND new_ids[n] - new_ids[1] < 1000000 THEN
+            IF q.bulk AND q.large_claims AND n > 32 AND pg_column_size(payloads) < 2000::bigint * n AND new_ids[n] - new_ids[1] < 1000000 THEN
+                IF NOT q.bundles THEN
+                    PERFORM pgwork._note_bundles(q.id);
+                END IF;
                 INSERT INTO pgwork.live_job (pos, queue, lane, flags, jobs, last_id, all_ids, all_kinds, all_payloads)
                 SELECT min(u.id), q.id, u.lane, 8, count(*), max(u.id), array_agg(u.id), array_agg(u.kind), array_agg(u.payload)
                   FROM (SELECT u.id, u.i, u.payload,

@@ -9,6 +9,7 @@
 --                          [10] the queue   [11] 1: there are stragglers; what others have passed is not passed here
 --                          [12..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
 --   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
+--                          and 2^30 where bundles may wait: then it serves the first lane only, where what they held is handed back
 --                          [4] who drew places up to this one is through; 0: there are stragglers   [5..] marks, as above
 -- What sessions know from each other is in the table pgwork.survey, and in the sequence pgwork.mark.
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are. One takes another's place only
@@ -31,7 +32,7 @@ LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_v
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
 -- are through, or for 50 ms; the rest is left to surveys. `marks` are those that the claim began at: the hint's, or nearer ones of others.
 CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], marks bigint[],
-    short_ms bigint, closer boolean) RETURNS text
+    short_ms bigint, closer boolean, bundles boolean) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark bigint;
@@ -66,7 +67,8 @@ BEGIN
         -- A second at most, however long surveys pause: what is good for more than claim_batch() expects is taken for a clock that was set back.
         short_ms := short_ms + greatest(0, least(1000, hint[4] - now_ms, least(hint[6] - mark, CASE WHEN closer THEN NULL ELSE 300 END)
                                                                          * (now_ms - hint[1])::float8 / greatest(came, 1)));
-        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5], hint[6] * (1 - hint[11])] || hint[12:])::text, false);
+        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5] + CASE WHEN bundles THEN 1 << 30 ELSE 0 END, hint[6] * (1 - hint[11])]
+                                                  || CASE WHEN bundles THEN hint[12:12] ELSE hint[12:] END)::text, false);
     END IF;
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));

@@ -40,7 +40,7 @@ END $$;
 -- packs have no room for, or is too large to be copied (a compressed value would be copied at its full length); 2 has a body; 4 has tags.
 CREATE FUNCTION pgwork._traits(j pgwork.live_job) RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN CASE WHEN j.id IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
+RETURN CASE WHEN j.attempt <> 0 OR j.error IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
               OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
      + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
@@ -164,6 +164,7 @@ DECLARE
     held_lane integer; -- up to this one others hold all bundles
     bundle_lane smallint;
     bundle_pos bigint;
+    opened boolean;
     came boolean; -- something of this queue
     picked tid[];
     traits integer;
@@ -193,7 +194,7 @@ BEGIN
                    AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
                    AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
                 RETURNING t.lease_ms, t.max_attempts, clock_timestamp() AS since, set_config('pgwork.accepted', stamp, true),
-                          CASE WHEN NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
+                          CASE WHEN NOT (t.paused OR t.suspects OR t.bundles AND short[3] < 1 << 30) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
                SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
@@ -234,7 +235,7 @@ BEGIN
                   FROM (SELECT set_config('pgwork.accepted', stamp || coalesce(array_agg(d.id), '{}')::text, true) AS ids, clock_timestamp() AS since,
                                CASE WHEN count(*) = coalesce(cardinality(done_ids), 0) THEN short[2] END AS queue FROM d) a
                  CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
-                                      WHERE t.id = a.queue AND t.name = queues[1] AND NOT (t.paused OR t.suspects OR t.bundles) AND t.priorities | short[3] = short[3]
+                                      WHERE t.id = a.queue AND t.name = queues[1] AND NOT (t.paused OR t.suspects OR t.bundles AND short[3] < 1 << 30) AND t.priorities | short[3] = short[3]
                                      OFFSET 0) l
                  CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                       WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
@@ -304,7 +305,9 @@ BEGIN
         queues := pgwork._by_head(queues);
     END IF;
     FOREACH current_name IN ARRAY queues LOOP
-        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.bundles, t.notify INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
+        SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.bundles, t.notify,
+               CASE WHEN t.bulk AND until NOT BETWEEN t.learned_at AND t.learned_at + interval '1 min' THEN t.large_claims END AS believed -- and may be learned anew
+          INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
         hint := nullif(current_setting(pgwork._hint(q.id), true), '');
         surveyed := false;
@@ -364,6 +367,7 @@ BEGIN
                 END IF;
             END IF;
             any_bundle := false;
+            opened := false;
             head_jobs := NULL;
             IF q.bundles OR sure THEN
                 SELECT h.lane, h.pos, h.jobs INTO head_lane, head_pos, head_jobs
@@ -403,6 +407,10 @@ BEGIN
             ELSIF head_jobs IS NOT NULL THEN
                 EXIT WHEN came; -- what is in our hands will do
                 -- It is opened: the others are handed back, at new places in the lane in front, where no mark can have passed them.
+                opened := true;
+                IF q.believed THEN
+                    PERFORM pgwork._note_claims(q.id, false);
+                END IF;
                 RETURN QUERY
                 WITH d AS (
                     DELETE FROM pgwork.live_job b
@@ -411,19 +419,35 @@ BEGIN
                                                   AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
                                                 ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED))
                     RETURNING b.*
+                ), s AS MATERIALIZED ( -- the pack; NULL: what is claimed is leased in rows
+                    SELECT s.*, least(s.jobs, wanted) AS some, pgwork._token(s.number * 32 + 31, stamp) AS pack_token
+                      FROM (SELECT CASE WHEN wanted > few THEN nextval('pgwork.place') END AS number, d.* FROM d OFFSET 0) s
                 ), r AS (
                     INSERT INTO pgwork.live_job (pos, token, lease_until, created_at, queue, lane, attempt, id, kind, holder, payload)
-                    SELECT u.place, CASE WHEN u.i <= wanted THEN pgwork._token(u.place * 32 + d.lane - 1, stamp) END,
-                           CASE WHEN u.i <= wanted THEN ends END, d.created_at, d.queue, d.lane - 1, CASE WHEN u.i <= wanted THEN 1 ELSE 0 END,
+                    SELECT u.place, CASE WHEN u.i <= wanted THEN pgwork._token(u.place * 32 + s.lane - 1, stamp) END,
+                           CASE WHEN u.i <= wanted THEN ends END, s.created_at, s.queue, s.lane - 1, CASE WHEN u.i <= wanted THEN 1 ELSE 0 END,
                            u.id, u.kind, CASE WHEN u.i <= wanted THEN claim_batch.holder END, u.payload
-                      FROM d CROSS JOIN LATERAL (SELECT nextval('pgwork.place') AS place, u.*
-                                                   FROM unnest(d.all_ids, d.all_kinds, d.all_payloads) WITH ORDINALITY u (id, kind, payload, i) OFFSET 0) u
-                    RETURNING *
+                      FROM s CROSS JOIN LATERAL (SELECT nextval('pgwork.place') AS place, u.*
+                                                   FROM unnest(s.all_ids, s.all_kinds, s.all_payloads) WITH ORDINALITY u (id, kind, payload, i)
+                                                  WHERE u.i > s.some OR s.number IS NULL OFFSET 0) u
+                    RETURNING token, id, lane, kind, payload, created_at
+                ), p AS (
+                    INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
+                    SELECT s.number, s.pack_token, ends, q.id, claim_batch.holder, s.pos, s.last_id, s.all_ids[:s.some], array_fill(s.lane, ARRAY[s.some]),
+                           array_fill(s.created_at, ARRAY[s.some]), s.all_kinds[:s.some], s.all_payloads[:s.some]
+                      FROM s WHERE s.number IS NOT NULL
                 )
                 SELECT q.name, r.id, r.token, 1, q.max_attempts::integer, r.lane / 2, r.kind, r.payload, NULL::bytea, NULL::text[], r.created_at, ends, until,
                        NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
-                  FROM r WHERE r.token IS NOT NULL;
+                  FROM r WHERE r.token IS NOT NULL
+                UNION ALL
+                SELECT q.name, NULL, s.pack_token, 1, q.max_attempts::integer, s.lane / 2, NULL, NULL, NULL, NULL, s.created_at, ends, until,
+                       s.all_ids[:s.some], NULL, s.all_kinds[:s.some], s.all_payloads[:s.some], NULL
+                  FROM s WHERE s.number IS NOT NULL;
                 GET DIAGNOSTICS got = ROW_COUNT;
+                IF wanted > few AND got > 0 THEN
+                    got := wanted; -- or all that it held, where it was smaller than the first one
+                END IF;
             ELSE
                 IF q.bundles OR sure THEN -- rows up to the first bundle
                     SELECT h.lane, h.pos INTO bundle_lane, bundle_pos
@@ -462,16 +486,19 @@ BEGIN
                            NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
                       FROM u ORDER BY u.lane, u.pos;
                 ELSE
+                    IF NOT q.believed AND n >= 100 THEN
+                        PERFORM pgwork._note_claims(q.id, true);
+                    END IF;
                     number := nextval('pgwork.place');
                     pack_token := pgwork._token(number * 32 + 31, stamp);
                     RETURN QUERY
                     WITH d AS (
                         DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
-                        RETURNING j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                        RETURNING coalesce(j.id, j.pos) AS id, j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
                     ), s AS MATERIALIZED (
                         SELECT * FROM d ORDER BY d.lane, d.pos
                     ), a AS MATERIALIZED (
-                        SELECT min(s.pos) AS first_id, max(s.pos) AS last_id, array_agg(s.pos) AS ids, array_agg(s.lane) AS lanes,
+                        SELECT min(s.id) AS first_id, max(s.id) AS last_id, array_agg(s.id) AS ids, array_agg(s.lane) AS lanes,
                                array_agg((s.lane / 2)::smallint) AS priorities, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds,
                                array_agg(s.payload) AS payloads, array_agg(s.body) FILTER (WHERE traits & 2 <> 0) AS bodies,
                                array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) AS tags
@@ -485,7 +512,7 @@ BEGIN
                            NULL::timestamptz, ends, until, a.ids, a.priorities, a.kinds, a.payloads, a.created
                       FROM a WHERE traits & 6 = 0
                     UNION ALL -- with a body or tags
-                    SELECT q.name, s.pos, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until,
+                    SELECT q.name, s.id, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until,
                            NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
                       FROM s WHERE traits & 6 <> 0;
                 END IF;
@@ -497,12 +524,13 @@ BEGIN
                 END IF;
                 first := head_pos * 32 + head_lane;
             END IF;
-            IF got > 0 AND now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
+            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
                 -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
-                -- this one is late for that.
+                -- this one is late for that. Where there are bundles it tells only of the first lane, where they are handed back when they are opened.
                 noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint, marks,
-                                         CASE WHEN got = n AND n <= few AND NOT q.bundles THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END,
-                                         cardinality(done_ids) > 0);
+                                         CASE WHEN got = wanted AND n <= few AND (NOT q.bundles OR first & 31 <= (marks[1] & 31) + opened::integer)
+                                              THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END,
+                                         cardinality(done_ids) > 0, q.bundles);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)

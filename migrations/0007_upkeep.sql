@@ -245,7 +245,7 @@ BEGIN
         noted := nullif(current_setting('pgwork.reap_' || q.id, true), '');
         -- Of thousands most are idle: nothing to take back is in front, nor anything that the flags below speak of. But where there are
         -- remains, or may be, it looks properly, which knows where to begin.
-        IF queue IS NULL AND last[6] = 1 AND noted IS NULL AND NOT (q.suspects OR q.bundles OR q.bulk) THEN
+        IF queue IS NULL AND last[6] = 1 AND noted IS NULL AND NOT (q.suspects OR q.bundles) THEN
             cost := extract(epoch FROM clock_timestamp()) * 1000000;
             CONTINUE WHEN NOT (EXISTS (SELECT FROM pgwork.pack p WHERE p.queue = q.id AND p.number > 0)
                                OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL)
@@ -284,11 +284,12 @@ BEGIN
         -- reaper that has committed late. So it is not taken back before all is looked at, nor if it has only come to be said since we began; and
         -- who finds it said does not say it again, though it is just being taken back: for that one there are the looks at everything.
         any_suspect := pgwork._suspects(q.id, noted, everywhere) OR q.suspects AND noted IS NOT NULL AND pgwork._suspects(q.id, NULL, everywhere);
-        any_bundle := q.bulk OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL);
+        -- Where more of them may come, that there are none is said only now and then: to say again that there are is each time an update for a producer.
+        any_bundle := EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL) OR q.bundles AND q.bulk AND random() > 0.002;
         -- Not to wait for who holds the queue's row; the next round comes soon.
-        UPDATE pgwork.queue t SET suspects = any_suspect OR t.suspects AND NOT q.suspects, bundles = any_bundle OR t.bulk
+        UPDATE pgwork.queue t SET suspects = any_suspect OR t.suspects AND NOT q.suspects, bundles = any_bundle OR t.bundles AND NOT q.bundles
          WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s
-                          WHERE s.id = q.id AND (s.suspects <> any_suspect AND (any_suspect OR q.suspects) OR s.bundles <> any_bundle)
+                          WHERE s.id = q.id AND (s.suspects <> any_suspect AND (any_suspect OR q.suspects) OR s.bundles <> any_bundle AND (any_bundle OR q.bundles))
                             FOR NO KEY UPDATE SKIP LOCKED);
     END LOOP;
     IF queue IS NULL THEN

@@ -360,6 +360,98 @@ void test_a_bundle_that_nobody_was_told_of_is_found(void)
     TEST_ASSERT_EQUAL_STRING("t", kit_text(a, "SELECT bundles FROM pgwork.queue"));
 }
 
+/* By default rows are bundled where claims are large. */
+void test_a_queue_learns_from_its_claims(void)
+{
+    static const char believes[] = "SELECT large_claims FROM pgwork.queue WHERE name = 'q'";
+
+    kit_do(a, "SELECT pgwork.queue_drop('q')");
+    fill(a, 1, 200, 0);
+    TEST_ASSERT_EQUAL_STRING("0 200", rows());
+    TEST_ASSERT_EQUAL_STRING("50 1 50", claim(a, 50)); /* not large */
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, believes));
+    kit_do(b, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    TEST_ASSERT_EQUAL_STRING("100 51 150", claim(b, 100));
+    kit_do(b, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, believes));
+    TEST_ASSERT_EQUAL_STRING("100 51 150", claim(a, 100));
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, believes));
+    fill(a, 201, 100, 0);
+    TEST_ASSERT_EQUAL_STRING("1 50", rows());
+    TEST_ASSERT_EQUAL_STRING("50 151 200", claim(a, 50));
+    TEST_ASSERT_EQUAL_STRING("1 201 201", claim(a, 1)); /* too soon to change it again */
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, believes));
+    fill(a, 301, 100, 0);
+    TEST_ASSERT_EQUAL_STRING("1 99", rows());
+    TEST_ASSERT_EQUAL_STRING("99 202 300", claim(a, 99));
+    kit_do(a, "UPDATE pgwork.queue SET learned_at = learned_at - interval '1 min'");
+    TEST_ASSERT_EQUAL_STRING("1 301 301", claim(a, 1));
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, believes));
+    fill(a, 401, 100, 0);
+    TEST_ASSERT_EQUAL_STRING("0 199", rows());
+    kit_do(a, "UPDATE pgwork.queue SET bulk = false, learned_at = '-infinity'");
+    TEST_ASSERT_EQUAL_STRING("199 302 500", claim(a, 1000));
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, believes));
+}
+
+/* That there are bundles is said by who makes the first one, and taken back when none has been
+ * there for a while: not each time that the queue is empty. */
+void test_it_is_known_whether_there_are_bundles(void)
+{
+    static const char known[] = "SELECT bundles FROM pgwork.queue WHERE name = 'q'";
+    const long long end = kit_ms() + 30000;
+    int looks = 0;
+
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, known));
+    fill(a, 1, 32, 0);
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, known));
+    fill(a, 33, 33, 0);
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, known));
+    claim_rest(a, 1000);
+    kit_do(a, "SELECT setseed(0)");
+    while (kit_text(a, known)[0] == 't' && kit_ms() < end) {
+        kit_do(a, "SELECT pgwork.reap('q')");
+        looks++;
+    }
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, known));
+    TEST_ASSERT_GREATER_THAN_INT(1, looks);
+
+    /* one that holds the queue's row keeps no producer from enqueueing, nor does an old snapshot */
+    kit_do(b, "BEGIN; SELECT FROM pgwork.queue FOR UPDATE");
+    fill(a, 1, 33, 0);
+    kit_do(b, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pgwork.queue");
+    kit_do(a, "SELECT pgwork.queue_set('q', lease_ms => 20000)");
+    fill(b, 34, 33, 0);
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("f", kit_text(a, known));
+    kit_do(a, "SELECT pgwork.reap('q')");
+    TEST_ASSERT_EQUAL_STRING("t", kit_text(a, known));
+    TEST_ASSERT_EQUAL_STRING("66 1 66", claim(a, 100));
+}
+
+/* What it hands back is as good as any: many of these share a row again. */
+void test_a_middling_claim_makes_a_pack_of_a_part_of_a_bundle(void)
+{
+    static const char packs[] = "SELECT string_agg(cardinality(ids) || ' ' || payloads[1] || ' ' ||"
+                                " (first_id <= ids[1] AND last_id >= ids[cardinality(ids)]), ' '"
+                                " ORDER BY number) FROM pgwork.pack";
+    const long long first = fill(a, 1, 100, 0);
+
+    TEST_ASSERT_EQUAL_STRING("60 1 60", claim(a, 60));
+    TEST_ASSERT_EQUAL_STRING("60 1 true", kit_text(a, packs));
+    TEST_ASSERT_EQUAL_STRING("0 40", rows());
+    TEST_ASSERT_EQUAL_STRING("40 61 100", claim(a, 60));
+    TEST_ASSERT_EQUAL_STRING("60 1 true 40 61 true", kit_text(a, packs));
+    TEST_ASSERT_EQUAL_STRING(
+        "requested requested",
+        kit_text(a, "SELECT string_agg(status, ' ') FROM pgwork.cancel('q', '{%lld,%lld}')",
+                 first + 59, first + 60));
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(100, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_STRING("98 0 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(first, kit_number(a, "SELECT min(id) FROM pgwork.job"));
+}
+
 /* Claims of all sizes at once: each job once, and none is forgotten. */
 static void claim_any(PGconn *conn, int i, void *ctx)
 {

@@ -369,7 +369,7 @@ void test_it_is_good_while_claims_are_far_from_what_is_just_being_enqueued(int r
     kit_do(a,
            "SELECT pgwork._advance('q', 1, 2000, 1101 * 32 + 1, 5000, ARRAY[4900, 0, 0, 5400, 1,"
            " 1100 + %d, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 1000 * 32, 1000 * 32 + 1],"
-           " ARRAY[1000::bigint * 32, 1000 * 32 + 1], 20, %s)",
+           " ARRAY[1000::bigint * 32, 1000 * 32 + 1], 20, %s, false)",
            room, closer);
     TEST_ASSERT_EQUAL_INT64(
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
@@ -382,8 +382,88 @@ void test_a_session_that_is_new_trusts_it_until_it_is_to_look_round(int look_ms,
 {
     kit_do(a,
            "SELECT pgwork._advance('q', 1, 2000, 1101 * 32 + 1, 5000, ARRAY[0, 0, 0, 5000 + %d, 1,"
-           " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 20, true)",
+           " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 20, true, false)",
            look_ms);
     TEST_ASSERT_EQUAL_INT64(
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
+}
+
+/* -- where bundles wait ------------------------------------------------------------------------ */
+
+/* What an opened bundle has handed back lies in front of everything else; the rows and the bundle
+ * behind it come in their turn, the long way. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_what_an_opened_bundle_has_handed_back_comes_the_short_way(int n)
+{
+    kit_do(watch, "SELECT pgwork.queue_set('q', bulk => true)");
+    fill(100);
+    fill(n);
+    fill(100);
+    take(a, n, mine);
+    for (int i = 1; i < 100 / n; i++) {
+        TRADED(n, "", n, mine, n, more);
+        WENT(a, "short");
+        check_new(more, n, mine, n);
+        TEST_ASSERT_EQUAL_INT64(mine[n - 1].id + 1, more[0].id);
+        memcpy(mine, more, sizeof(mine));
+    }
+    for (int i = 0; i < 2; i++) {
+        TRADED(n, "", n, mine, n, more);
+        WENT(a, "both");
+        check_new(more, n, mine, n);
+        TEST_ASSERT_EQUAL_INT64(mine[n - 1].id + 1, more[0].id);
+        memcpy(mine, more, sizeof(mine));
+    }
+    check_places(100 - n, n);
+    remember(a);
+    TRADED(n, "", n, mine, n, more);
+    WENT(a, "short");
+    TEST_ASSERT_EQUAL_INT64(mine[n - 1].id + 1, more[0].id);
+}
+
+/* When less is left there than is wanted, the next bundle is opened for the rest. */
+void test_a_claim_takes_the_end_of_one_bundle_and_the_beginning_of_the_next(void)
+{
+    kit_do(watch, "SELECT pgwork.queue_set('q', bulk => true)");
+    fill(34);
+    fill(100);
+    TEST_ASSERT_EQUAL_INT(10, kit_claim(b, "q", 10, theirs));
+    TEST_ASSERT_EQUAL_INT(10, kit_claim(b, "q", 10, theirs));
+    take(a, 10, mine);
+    TRADED(10, "", 10, mine, 10, more);
+    WENT(a, "both");
+    check_new(more, 10, mine, 10);
+    TEST_ASSERT_EQUAL_INT64(mine[9].id + 1, more[0].id);
+    TEST_ASSERT_EQUAL_INT64(mine[9].id + 10, more[9].id);
+    remember(a);
+    memcpy(mine, more, sizeof(mine));
+    TRADED(10, "", 10, mine, 10, more);
+    WENT(a, "short");
+    TEST_ASSERT_EQUAL_INT64(mine[9].id + 1, more[0].id);
+}
+
+/* A memory from before there were bundles could pass over them: it is not used. */
+void test_a_memory_from_before_the_bundles_is_not_used(void)
+{
+    fill(30);
+    take(a, 1, mine);
+    kit_do(watch, "SELECT pgwork.queue_set('q', bulk => true)");
+    fill(100);
+    TRADED(1, "", 1, mine, 1, more);
+    WENT(a, "both");
+    TEST_ASSERT_EQUAL_INT64(mine[0].id + 1, more[0].id);
+}
+
+/* What a bundle of a lower priority hands back does not lie in the first lane. */
+void test_bundles_of_a_lower_priority_leave_no_memory(void)
+{
+    kit_do(watch, "SELECT pgwork.queue_set('q', bulk => true)");
+    fill_at(3, 100);
+    kit_set_short(a, "NULL");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, mine));
+    TEST_ASSERT_EQUAL_INT64(-1, through(a));
+    fill_at(2, 1);
+    TRADED(1, "", 1, mine, 1, more);
+    TEST_ASSERT_EQUAL_INT(2, more[0].priority);
 }
