@@ -807,9 +807,9 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload and body together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-    int bulk;               /* for claims of 100 and more: plain jobs of a pgw_enqueue_many() of more
-                             * than 32 are kept by 100 in a row, and claimed so; smaller claims cost
-                             * more (doc/performance.md); 1 yes, 0 no; 0 */
+    int bulk;               /* where claims are of 100 and more, which a queue learns from them: keep
+                             * plain jobs of a pgw_enqueue_many() of more than 32 by 100 in a row;
+                             * 1 yes (when set: as if it had just learnt that), 0 never; 1 */
 } pgw_queue_opts;           /* -1 in a field: leave as it is */
 #define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1, -1}
 /* clang-format on */

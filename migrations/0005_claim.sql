@@ -37,13 +37,14 @@ BEGIN
 END $$;
 
 -- What claim() has to know of a job before it moves it: 1 odd, not to be packed: it has something of its own that
--- packs have no room for, or is too large to be copied (a compressed value would be copied at its full length); 2 has a body; 4 has tags.
+-- packs have no room for, or is too large to be copied (a compressed value would be copied at its full length); 2 has a body; 4 has tags;
+-- 8 has moved; and 16 << lane.
 CREATE FUNCTION pgwork._traits(j pgwork.live_job) RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN j.attempt <> 0 OR j.error IS NOT NULL OR j.flags <> 0 OR j.key IS NOT NULL OR j.max_attempts IS NOT NULL OR j.lease_ms IS NOT NULL
               OR coalesce(pg_column_size(j.payload), 0) + coalesce(pg_column_size(j.body), 0) > 2000
               OR pg_column_compression(j.payload) IS NOT NULL OR pg_column_compression(j.body) IS NOT NULL THEN 1 ELSE 0 END
-     + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END;
+     + CASE WHEN j.body IS NULL THEN 0 ELSE 2 END + CASE WHEN j.tags IS NULL THEN 0 ELSE 4 END + CASE WHEN j.id IS NULL THEN 0 ELSE 8 END + (16 << j.lane);
 
 -- Whether others are writing now, in any database: transactions that are older than the last one that ended.
 CREATE FUNCTION pgwork._others_write() RETURNS boolean
@@ -491,30 +492,50 @@ BEGIN
                     END IF;
                     number := nextval('pgwork.place');
                     pack_token := pgwork._token(number * 32 + 31, stamp);
-                    RETURN QUERY
-                    WITH d AS (
-                        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
-                        RETURNING coalesce(j.id, j.pos) AS id, j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
-                    ), s AS MATERIALIZED (
-                        SELECT * FROM d ORDER BY d.lane, d.pos
-                    ), a AS MATERIALIZED (
-                        SELECT min(s.id) AS first_id, max(s.id) AS last_id, array_agg(s.id) AS ids, array_agg(s.lane) AS lanes,
-                               array_agg((s.lane / 2)::smallint) AS priorities, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds,
-                               array_agg(s.payload) AS payloads, array_agg(s.body) FILTER (WHERE traits & 2 <> 0) AS bodies,
-                               array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) AS tags
-                          FROM s HAVING count(*) > 0
-                    ), p AS (
-                        INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads, bodies, tags)
-                        SELECT number, pack_token, ends, q.id, claim_batch.holder, a.first_id, a.last_id, a.ids, a.lanes, a.created, a.kinds, a.payloads, a.bodies, a.tags
-                          FROM a
-                    )
-                    SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, NULL::integer, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
-                           NULL::timestamptz, ends, until, a.ids, a.priorities, a.kinds, a.payloads, a.created
-                      FROM a WHERE traits & 6 = 0
-                    UNION ALL -- with a body or tags
-                    SELECT q.name, s.id, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until,
-                           NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
-                      FROM s WHERE traits & 6 <> 0;
+                    IF traits = 16 << (first & 31)::integer THEN
+                        -- As nearly always: payloads of one lane that lie where they were enqueued. Each aggregate less is worth a job.
+                        RETURN QUERY
+                        WITH d AS (
+                            DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
+                            RETURNING j.pos, j.created_at, j.kind, j.payload
+                        ), a AS MATERIALIZED (
+                            SELECT array_agg(s.pos) AS ids, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads
+                              FROM (SELECT * FROM d ORDER BY d.pos) s
+                        ), p AS (
+                            INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
+                            SELECT number, pack_token, ends, q.id, claim_batch.holder, a.ids[1], a.ids[cardinality(a.ids)], a.ids,
+                                   array_fill((first & 31)::smallint, ARRAY[cardinality(a.ids)]), a.created, a.kinds, a.payloads
+                              FROM a WHERE a.ids IS NOT NULL
+                        )
+                        SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, (first & 31)::integer / 2, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
+                               NULL::timestamptz, ends, until, a.ids, NULL::smallint[], a.kinds, a.payloads, a.created
+                          FROM a WHERE a.ids IS NOT NULL;
+                    ELSE
+                        RETURN QUERY
+                        WITH d AS (
+                            DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
+                            RETURNING coalesce(j.id, j.pos) AS id, j.pos, j.lane, j.created_at, j.kind, j.payload, j.body, j.tags
+                        ), s AS MATERIALIZED (
+                            SELECT * FROM d ORDER BY d.lane, d.pos
+                        ), a AS MATERIALIZED (
+                            SELECT min(s.id) AS first_id, max(s.id) AS last_id, array_agg(s.id) AS ids, array_agg(s.lane) AS lanes,
+                                   array_agg((s.lane / 2)::smallint) AS priorities, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds,
+                                   array_agg(s.payload) AS payloads, array_agg(s.body) FILTER (WHERE traits & 2 <> 0) AS bodies,
+                                   array_agg(s.tags::text) FILTER (WHERE traits & 4 <> 0) AS tags
+                              FROM s HAVING count(*) > 0
+                        ), p AS (
+                            INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads, bodies, tags)
+                            SELECT number, pack_token, ends, q.id, claim_batch.holder, a.first_id, a.last_id, a.ids, a.lanes, a.created, a.kinds, a.payloads, a.bodies, a.tags
+                              FROM a
+                        )
+                        SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, NULL::integer, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
+                               NULL::timestamptz, ends, until, a.ids, a.priorities, a.kinds, a.payloads, a.created
+                          FROM a WHERE traits & 6 = 0
+                        UNION ALL -- with a body or tags
+                        SELECT q.name, s.id, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until,
+                               NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
+                          FROM s WHERE traits & 6 <> 0;
+                    END IF;
                 END IF;
             END IF;
             IF head_jobs IS NOT NULL THEN

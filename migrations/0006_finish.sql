@@ -103,6 +103,52 @@ BEGIN
     RETURN there;
 END $$;
 
+-- The same for many packs at once, those jobs together and in that order which a claim has brought: from one pack to the next, not from
+-- job to job. Nothing is done unless all are such.
+CREATE FUNCTION pgwork._finish_packs(queue integer, ids bigint[], tokens uuid[]) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    packs bigint;
+    whole bigint[];
+    gone bigint[];
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN NULL;
+    END IF;
+    WITH RECURSIVE w (upto, number, token) AS (
+        SELECT 0, NULL::bigint, NULL::uuid
+         UNION ALL
+        SELECT w.upto + cardinality(p.ids), p.number, p.token
+          FROM w
+         CROSS JOIN LATERAL (SELECT p.number, p.token, p.ids FROM pgwork.pack p
+                              WHERE p.queue = _finish_packs.queue AND p.number = pgwork.token_number(tokens[w.upto + 1]) >> 5 AND p.token = tokens[w.upto + 1]
+                                AND p.ids = _finish_packs.ids[w.upto + 1:w.upto + cardinality(p.ids)]
+                                AND p.token = ALL (tokens[w.upto + 1:w.upto + cardinality(p.ids)])) p
+    ), d AS (
+        DELETE FROM pgwork.pack p
+         USING (SELECT _finish_packs.queue AS queue, w.number, w.token FROM w
+                 WHERE (SELECT max(w.upto) FROM w) = cardinality(_finish_packs.ids) ORDER BY w.number OFFSET 0) w -- one order for all: no deadlocks
+         WHERE p.queue = ANY (ARRAY[w.queue]) AND p.number = w.number AND p.token = w.token
+        RETURNING p.number
+    )
+    SELECT (SELECT count(w.number) FROM w), array_agg(d.number) INTO packs, whole FROM d;
+    IF whole IS NULL THEN
+        RETURN NULL;
+    END IF;
+    WITH o AS ( -- who had left before
+        DELETE FROM pgwork.pack_out o USING (SELECT _finish_packs.queue AS queue, n FROM unnest(whole) n OFFSET 0) w
+         WHERE o.queue = ANY (ARRAY[w.queue]) AND o.number = w.n
+        RETURNING o.id
+    )
+    SELECT array_agg(o.id) INTO gone FROM o;
+    IF gone IS NULL AND cardinality(whole) = packs THEN
+        RETURN ids;
+    END IF;
+    RETURN ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token)
+                  WHERE pgwork.token_number(u.token) >> 5 = ANY (whole) AND u.id <> ALL (coalesce(gone, '{}')));
+END $$;
+
 -- To an old snapshot a job is in its pack though it has left it since, which changes nothing in the pack's row. At REPEATABLE READ and above this
 -- finds out: nobody leaves twice, so to try it is refused with 40001; and it is undone. False: somebody is just leaving.
 CREATE FUNCTION pgwork._still_in(queue integer, number bigint, ids bigint[]) RETURNS boolean
@@ -251,6 +297,12 @@ BEGIN
     ELSE
         IF cardinality(tokens) IS DISTINCT FROM cardinality(ids) THEN
             tokens := pgwork._tokens(ids, tokens);
+        END IF;
+        IF NOT one_pack AND outputs IS NULL THEN
+            accepted := pgwork._finish_packs(q.id, ids, tokens);
+            IF accepted IS NOT NULL THEN
+                RETURN accepted;
+            END IF;
         END IF;
         IF one_pack IS NOT TRUE THEN -- else there are no others, and it was not all of it
             -- The fence of _take(), without carrying whole rows along.

@@ -526,6 +526,104 @@ void test_jobs_of_several_packs_are_finished_in_one_call(void)
     TEST_ASSERT_EQUAL_INT64(2, rows_of("pack"));
 }
 
+/* Completes jobs[0] .. jobs[n - 1], each under its own token: what say() says. */
+static const char *each(int n)
+{
+    static char sql[2000];
+    char ids[400] = "", tokens[1000] = "";
+
+    for (int i = 0; i < n; i++) {
+        snprintf(ids + strlen(ids), sizeof(ids) - strlen(ids), "%s%lld", i > 0 ? "," : "",
+                 jobs[i].id);
+        snprintf(tokens + strlen(tokens), sizeof(tokens) - strlen(tokens), "%s%s", i > 0 ? "," : "",
+                 jobs[i].token);
+    }
+    snprintf(sql, sizeof(sql),
+             "SELECT coalesce(string_agg((id - %lld) || ' ' || status, ',' ORDER BY id), '')"
+             " FROM pgwork.complete('q', '{%s}', '{%s}')",
+             jobs[0].id, ids, tokens);
+    return sql;
+}
+
+/* Three of three jobs each: jobs[0] .. jobs[8]. */
+static void take_three(void)
+{
+    fill(9);
+    for (int i = 0; i < 9; i += 3) TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 3, jobs + i));
+    TEST_ASSERT_EQUAL_INT64(3, rows_of("pack"));
+}
+
+/* As they were claimed: not pack by pack, and in no other way. */
+void test_whole_packs_are_finished_together(void)
+{
+    take_three();
+    kit_do(a, "SET track_functions = 'pl'");
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("", kit_text(a, "%s", each(9)));
+    TEST_ASSERT_EQUAL_STRING(
+        "1 0 0", kit_text(a, "SELECT concat_ws(' ',"
+                             " pg_stat_get_xact_function_calls('pgwork._finish_packs'::regproc),"
+                             " coalesce(pg_stat_get_xact_function_calls('pgwork._finish_pack'"
+                             "::regproc), 0), coalesce(pg_stat_get_xact_function_calls("
+                             "'pgwork._leave'::regproc), 0))"));
+    kit_do(a, "COMMIT");
+    check_no_packs();
+    TEST_ASSERT_EQUAL_STRING("0 gone,1 gone,2 gone,3 gone,4 gone,5 gone,6 gone,7 gone,8 gone",
+                             kit_text(a, "%s", each(9)));
+    take_three();
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    TEST_ASSERT_EQUAL_STRING("", kit_text(a, "%s", each(9)));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_of_whole_packs_those_are_refused_that_had_left(void)
+{
+    take_three();
+    TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 4, 1, ""));
+    TEST_ASSERT_EQUAL_STRING("", say(b, "fail", 8, 1, ", 'boom'"));
+    TEST_ASSERT_EQUAL_STRING("4 gone,8 stale", kit_text(a, "%s", each(9)));
+    check_no_packs();
+    TEST_ASSERT_EQUAL_STRING("0 0 1 0 0", kit_places(a, "q"));
+}
+
+/* One alone, or all of the second pack, in a transaction that ends so or so. */
+TEST_CASE(1, "COMMIT", "3 gone")
+TEST_CASE(1, "ROLLBACK", "")
+TEST_CASE(3, "COMMIT", "3 gone,4 gone,5 gone")
+TEST_CASE(3, "ROLLBACK", "")
+void test_who_finishes_whole_packs_waits_for_who_is_at_one_of_them(int n, const char *end,
+                                                                   const char *says)
+{
+    take_three();
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("", say(b, "complete", 3, n, ""));
+    kit_send(a, "%s", each(9));
+    kit_blocked(a, watch);
+    kit_do(b, "%s", end);
+    TEST_ASSERT_EQUAL_STRING(says, kit_answer(a));
+    check_no_packs();
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
+/* A token in the midst of them that is another's, or a pack that was taken back: the rest is done.
+ */
+void test_a_stale_pack_among_whole_ones_is_refused_alone(void)
+{
+    struct took ours[9];
+
+    take_three();
+    memcpy(ours, jobs, sizeof(ours));
+    kit_do(watch, "UPDATE pgwork.pack SET lease_until = now() - interval '1 s' WHERE token = '%s'",
+           jobs[3].token);
+    reap(3, 0);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs));
+    memcpy(jobs, ours, sizeof(ours));
+    TEST_ASSERT_EQUAL_STRING("3 stale,4 stale,5 stale", kit_text(a, "%s", each(9)));
+    check_no_packs();
+    TEST_ASSERT_EQUAL_STRING("2 1 0 0 0", kit_places(a, "q"));
+}
+
 /* Two who take out the last jobs at one moment do not see each other: an empty pack stays behind.
  */
 static void husk(void)
