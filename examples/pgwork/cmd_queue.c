@@ -119,7 +119,7 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                         {0, "max-bytes", "N", "payload and body of a job together (16777216)",
                          .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
-                        {0, "bulk", "on|off", "keep jobs together where claims are large (on)", .text = &bulk},
+                        {0, "bulk", "on|off", "share rows for large claims (on)", .text = &bulk},
                         {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
