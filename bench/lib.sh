@@ -31,7 +31,7 @@ migrated() {
     sql -c "DROP DATABASE IF EXISTS $1 WITH (FORCE)" -c "CREATE DATABASE $1" 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
     in_database "$1"
     pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
-    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('bulk', bulk => true)" >/dev/null
+    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('rows', bulk => false), pgwork.queue_create('bundles')" >/dev/null
 }
 
 # A smoke run keeps one database for all questions.
@@ -75,7 +75,7 @@ timed() {
     PGOPTIONS="$settled ${also:-}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
         --log --log-prefix="$out/log" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
     # completes what the call before has claimed
-    case $ti_script in claim.pgwork | claim.pgwork-bulk | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
+    case $ti_script in claim.pgwork | claim.pgwork-rows | claim.pgwork-bundles | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
     case $ti_how in
     -T) ti_until=$(sed -n 's/^initial connection time = \([0-9.]*\) ms/\1/p' "$out/pgbench.out") && ti_until=$(calc "$ti_n - ${ti_until:-0} / 1000") ;;
     -t) ti_until='' ;;
@@ -121,14 +121,27 @@ tables_of() {
     esac
 }
 
-# queue_of WHO: one queue of ours has bundles
-queue_of() { case $1 in *-bulk) echo bulk ;; *) echo q ;; esac; }
+# queue_of WHO
+queue_of() { case $1 in *-rows) echo rows ;; *-bundles) echo bundles ;; *) echo q ;; esac; }
 
-# bulk BATCH: that queue's contender, where that is advised
-bulk() { if [ "$1" -ge 100 ]; then echo pgwork-bulk; fi; }
+# claims_of N: so large are the claims that our queue has seen so far; jobs that are enqueued together from now on share rows, or do not.
+# (The queue `rows` does not care, and `bundles` has been claimed from by 100 and more, whoever comes now.)
+claims_of() { sql -c "UPDATE pgwork.queue SET large_claims = $1 >= 100 OR name = 'bundles', learned_at = clock_timestamp() WHERE name IN ('q', 'bundles')"; }
 
-# Waiting or running: for pgwork its own view, whatever its tables are, and all queues but the one of the other contender.
-unfinished() { case $1 in pgwork*) sql -c "SELECT count(*) FROM pgwork.job WHERE (queue = 'bulk') = ('$(queue_of "$1")' = 'bulk')" ;; *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;; esac; }
+# rows BATCH: the contender whose jobs do not share rows, where others do
+rows() { if [ "$1" -ge 100 ]; then echo pgwork-rows; fi; }
+
+# bundled WHO BATCH: do its jobs?
+bundled() { case $1 in *-bundles) ;; pgwork | pgwork-lib | pgwork-async | pgwork-2calls) [ "$2" -ge 100 ] ;; *) false ;; esac; }
+
+# Waiting or running: for pgwork its own view, whatever its tables are, and no queues of other contenders.
+unfinished() {
+    case $1 in
+    *-rows | *-bundles) sql -c "SELECT count(*) FROM pgwork.job WHERE queue = '$(queue_of "$1")'" ;;
+    pgwork*) sql -c "SELECT count(*) FROM pgwork.job WHERE queue NOT IN ('rows', 'bundles')" ;;
+    *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;;
+    esac
+}
 
 # size_of WHO: tables and indexes, MB
 size_of() { sql -c "SELECT sum(pg_total_relation_size(btrim(t))) / 1048576.0 FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
@@ -196,7 +209,7 @@ done_in() {
 enough() {
     if [ -n "$smoke" ]; then echo 1000; return; fi
     en_secs=$(round "$3" "$2")
-    case $1 in *-bulk) en_secs=$((en_secs * 5 / 2)) ;; esac
+    if bundled "$1" "$2"; then en_secs=$((en_secs * 4)); fi
     shift
     case $1 in
     1) echo $((en_secs * 25000 + $2)) ;;
@@ -234,8 +247,8 @@ noop() {
 # script NAME <<SQL: a pgbench script
 script() { cat >"$out/$1.pgbench"; }
 
-# script_for_bulk WHAT: the script WHAT.pgwork for that queue
-script_for_bulk() { sed "s/'q'/'bulk'/" "$out/$1.pgwork.pgbench" | script "$1.pgwork-bulk"; }
+# for_others WHAT: the script WHAT.pgwork for the other queues
+for_others() { for fo in rows bundles; do sed "s/'q'/'$fo'/" "$out/$1.pgwork.pgbench" | script "$1.pgwork-$fo"; done; }
 
 # The textbook's claim: rows are locked under a limit and updated where they lie, which is faster than a join with what
 # was locked; plain statements are faster than functions.
@@ -262,7 +275,7 @@ WITH c AS ($lib_claim)
 SELECT $one_by_one FROM c WHERE attempt > 0 \\gset
 \\endif
 S
-    script_for_bulk claim
+    for_others claim
     script claim.pgwork-2calls <<S
 \\if :n > 32
 SELECT $by_packs FROM pgwork.claim_batch('{q}', :n, 'bench') \\gset
@@ -287,7 +300,7 @@ S
     script put.pgwork <<'S'
 SELECT count(*) FROM pgwork.enqueue_many('q', array_fill(:payload::jsonb, ARRAY[:n::int]));
 S
-    script_for_bulk put
+    for_others put
     script put.pgwork-one <<'S'
 SELECT * FROM pgwork.enqueue('q', :payload::jsonb);
 S

@@ -21,7 +21,7 @@ sort -t "$(printf '\t')" -k1,3 -k4,4g "$from/results.tsv" | awk -F '\t' -v OFS='
 # look NAME: sets style and look_colour. A contender has one colour in every plot; a variant of it (another number of calls, something held) has its dashes.
 look() {
     case $1 in
-    pgwork*-bulk*) look_colour='#3fa34d' ;;
+    pgwork*-rows* | pgwork*-bundles*) look_colour='#3fa34d' ;;
     pgwork* | enqueue\ to\ handler*) look_colour='#1b6ca8' ;;
     onetable*) look_colour='#d1495b' ;;
     limit* | *round\ trip*) look_colour='#7a7a7a' ;;
@@ -84,7 +84,7 @@ mkdir "$work/batch" "$work/clients"
 awk -F '\t' -v d="$work" '$1 == "claim" {
     split($2, w, /[ ,]+/); row = $4 " " $5 " " $6
     if (w[2] == 8) print w[4], row | ("sort -g >\"" d "/batch/" $3 "\"")
-    if (w[4] == 100 && ($3 !~ /-/ || $3 == "pgwork-bulk")) { print w[2], row | ("sort -g >\"" d "/clients/" $3 "\""); c[w[2]] = 1 }
+    if (w[4] == 100 && ($3 !~ /-/ || $3 == "pgwork-rows")) { print w[2], row | ("sort -g >\"" d "/clients/" $3 "\""); c[w[2]] = 1 }
 }' "$work/medians"
 for f in "$work"/clients/*; do if [ -e "$f" ] && [ "$(wc -l <"$f")" -lt 2 ]; then rm "$f"; fi; done
 draw batch 'Claim and complete, 8 clients' 'jobs a call' 'jobs a second' 'set logscale x

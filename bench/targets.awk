@@ -3,6 +3,7 @@
 # md=1: a table in Markdown.
 BEGIN {
     FS = "\t"
+    singly = "of jobs enqueued one by one" # which never share rows
     form = md ? "| %s | %s | %s | %s | %s |\n" : "  %-116s %-12s %-36s %-10s %s\n"
     if (md) printf form "|---|---|---|--:|---|\n", "Measure", "Target", "Figure", "Bare rows", ""
     else printf "\n" form, "targets", "", "figure", "bare rows", ""
@@ -56,16 +57,16 @@ function versus(question, batch, who, limit, text, ours,   m, a, b, note, ran_ou
 function claims(question, how,   b, x, best, at, tuned, row) {
     tuned = ", 8 clients" how ", against the tuned one-table queue"
     versus(question, 1000, "onetable", 3, ", batch 1000" tuned)
-    versus(question, 1000, "onetable", 3, ", batch 1000, a queue with bulk" tuned, "pgwork-bulk")
+    versus(question, 1000, "onetable", 3, ", batch 1000, " singly tuned, "pgwork-rows")
     versus(question, 100, "onetable", 2.5, ", batch 100" tuned)
-    versus(question, 100, "onetable", 2.5, ", batch 100, a queue with bulk" tuned, "pgwork-bulk")
+    versus(question, 100, "onetable", 2.5, ", batch 100, " singly tuned, "pgwork-rows")
     versus(question, 10, "onetable", 2, ", batch 10" tuned)
     versus(question, 1, "onetable", 1.5, ", batch 1" tuned)
     if (question == "claim") versus(question, 1, "onetable-1call", 1.5, ", batch 1" tuned ", which completes and claims in one statement, as ours")
     versus(question, 1, "limit", 0.7, ", batch 1, 8 clients" how ", against a bare DELETE RETURNING of one row")
     for (b = 1; b <= 1000; b *= 10) { x = med(question, by_eight(question, b), "pgwork"); if (x > best + 0) { best = x; at = b } }
     versus(question, at, "limit", 0.6, " at its best batch" (at ? " (" at ")" : "") how ", against a bare DELETE RETURNING of as many")
-    versus(question, 1000, "limit", 0.6, ", batch 1000, a queue with bulk" how ", against a bare DELETE RETURNING of as many", "pgwork-bulk")
+    versus(question, 1000, "limit", 0.6, ", batch 1000, " singly how ", against a bare DELETE RETURNING of as many", "pgwork-rows")
 }
 function against(name, other, limit, question, measure, who,   a, b) { # the same measure of two contenders
     a = med(question, measure, who); b = med(question, measure, other)
@@ -83,12 +84,12 @@ function best_of(who, most,   k, part, x, best) {
     }
     return best
 }
-function peer(who, name,   a, b, i, most, bulk) {
+function peer(who, name,   a, b, i, most, rows) {
     for (i = 0; i < 4; i++) {
         most = i < 2 ? 100 : 1e9
-        bulk = i % 2
-        a = best_of("pgwork-lib" (bulk ? "-bulk" : ""), most); b = best_of(who, most)
-        target("our library against " name (i < 2 ? ", batch up to 100" : ", each at its best batch") (bulk ? ", a queue with bulk" : ""), ">=", 10, ratio(a, b), "x",
+        rows = i % 2
+        a = best_of("pgwork-lib" (rows ? "-rows" : ""), most); b = best_of(who, most)
+        target("our library against " name (i < 2 ? ", batch up to 100" : ", each at its best batch") (rows ? ", " singly : ""), ">=", 10, ratio(a, b), "x",
             per_s(a, b), ratio(best_of("limit", most), b))
     }
 }
@@ -131,9 +132,9 @@ END {
 
     for (i = 0; i < 4; i++) {
         t = i < 2 ? 0 : 4
-        bulk = i % 2 ? ", bulk" : ""
-        m = t " handler threads, prefetch 1000" bulk
-        target("worker runtime, one process, no-op jobs, " (t ? t " handler threads" : "no threads") (bulk ? ", a queue with bulk" : ""), ">=", 100000, med("worker", m, "pgwork-lib"), "jobs/s")
+        rows = i % 2 ? ", rows" : ""
+        m = t " handler threads, prefetch 1000" rows
+        target("worker runtime, one process, no-op jobs, " (t ? t " handler threads" : "no threads") (rows ? ", " singly : ""), ">=", 100000, med("worker", m, "pgwork-lib"), "jobs/s")
         against("the same against its SQL alone", "(its SQL alone, one client, batch 1000)", 0.8, "worker", m, "pgwork-lib")
     }
     against("enqueue by COPY, against raw COPY into the same columns and one index", "limit", 0.8, "enqueue", "COPY, one producer", "pgwork-lib")
@@ -150,16 +151,16 @@ END {
     }
 
     pins("pgwork", "")
-    pins("pgwork-bulk", ", a queue with bulk")
+    pins("pgwork-rows", ", " singly)
 
     for (b = 1; b <= 1000; b *= 10) {
         crowd(b, "pgwork", "")
-        if (b >= 100) crowd(b, "pgwork-bulk", ", a queue with bulk")
+        if (b >= 100) crowd(b, "pgwork-rows", ", " singly)
     }
     a = med("backlog", "p99 of a call before " size["backlog"] " jobs", "pgwork"); b = med("backlog", "p99 of a call before 10000 jobs", "pgwork")
     target("p99 of claim and complete, batch 1, backlog of 50,000,000 against 10,000", "<=", 1.2, ratio(a, b), "x", size["backlog"] >= 5e7 ? "" : "asked with " size["backlog"])
     target("WAL of a 100-byte job from enqueue to complete, batch 100", "<=", 500, med("wal", "WAL, batch 100", "pgwork"), "bytes")
-    target("WAL of a 100-byte job from enqueue to complete, batch 100, a queue with bulk", "<=", 500, med("wal", "WAL, batch 100", "pgwork-bulk"), "bytes")
+    target("WAL of a 100-byte job from enqueue to complete, batch 100, " singly, "<=", 500, med("wal", "WAL, batch 100", "pgwork-rows"), "bytes")
     q = size["queues"] >= 10000 ? "" : "asked with " size["queues"]
     target("10,000 queues against 1", ">=", 0.9, of_queues("batch 10"), "x", q, of_queues("bare deletes of 10"))
 

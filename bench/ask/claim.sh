@@ -1,9 +1,10 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # claim and complete of no-op jobs, jobs a second
-# -2calls and -1call: whether a call completes what the one before has claimed. -async: synchronous_commit off. -bulk: a queue with that setting.
+# -2calls and -1call: whether a call completes what the one before has claimed. -async: synchronous_commit off. -rows, -bundles: see README.
 claim_scripts
 claimed() { # claimed WHO CLIENTS BATCH
+    claims_of "$3"
     stock "$1" "$(enough "$1" "$3" "$2")"
     burn "$1" "claim.${1%-async}" "$2" "$3"
 }
@@ -11,8 +12,8 @@ most=$(sql -c 'SHOW max_connections')
 for c in ${clients:-$(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi)}; do
     if [ "$c" -gt $((most - 20)) ]; then left_out "$c clients: the server takes $most connections"; continue; fi
     for n in $(if [ -n "$smoke" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
-        contenders="pgwork $(bulk "$n") onetable limit"
-        if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders='pgwork pgwork-bulk onetable limit onetable-1call pgwork-2calls pgwork-async onetable-async'; fi
+        contenders="pgwork $(rows "$n") onetable limit"
+        if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="pgwork $(rows "$n" | grep . || echo pgwork-bundles) onetable limit onetable-1call pgwork-2calls pgwork-async onetable-async"; fi
         for r in $(seq "$rounds"); do
             for who in $contenders; do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac

@@ -2,9 +2,10 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue by 1, 10, 100, 1000 a call with 8 producers, jobs a second
 claim_scripts
+claims_of 1
 for n in $(if [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
     for r in $(seq "$rounds"); do
-        for who in pgwork $(bulk "$n") onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
+        for who in pgwork $(if [ "$n" -ge 100 ]; then echo pgwork-bundles; fi) onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
             empty
             bench_run 8 "$seconds" "put.$who" -D n="$n" -D payload="$(payload 60)"
             result enqueue "8 producers, $n a call" "$who" "$(calc "$tps * $n")" jobs/s

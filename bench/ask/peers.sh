@@ -4,11 +4,11 @@
 # Graphile Worker: the preset of its page on performance. pg-boss: 8 local workers, the next fetch at once while batches come back full. Both
 # have a process for each of up to 2 cores, our library has two: one claims while the other waits for the disk. Each runs its jobs in one
 # thread. More of theirs, tried with two rounds each, are no faster: by 100, thousands of jobs a second with 1, 2, 3 and 4 processes on two
-# cores, Graphile Worker 27, 37, 33, 38, pg-boss 22, 24, 22, 23; ours with bulk 131, 196, 221, 249, with 8 fewer.
+# cores, Graphile Worker 27, 37, 33, 38, pg-boss 22, 24, 22, 23; ours with bundles 131, 196, 221, 249, with 8 fewer.
 # PgQ: its functions by pgbench, one consumer; it keeps neither leases nor retries of single jobs, so it does less. A batch is the size of
 # Graphile's local queue, of pg-boss's batch, of PgQ's tick, of our prefetch. All begin just vacuumed and analyzed: before autovacuum has come
 # by, the others' plans are several times slower.
-peers='pgwork-lib pgwork-lib-bulk pgwork limit'
+peers='pgwork-lib pgwork-lib-rows pgwork limit'
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
 elif [ -n "$quick" ]; then
@@ -84,7 +84,8 @@ peer_burn() {
         ;;
     pgwork-lib*)
         # so many that it takes about as long as the others: the first calls plan
-        case $1 in *-bulk) jobs=$(($2 * 12)) ;; *) jobs=$(($2 * 5)) ;; esac
+        jobs=$(($2 * 5))
+        if bundled "$1" "$3"; then jobs=$(($2 * 12)); fi
         empty
         put "$1" "$jobs"
         sql -c 'VACUUM ANALYZE'
@@ -97,7 +98,7 @@ peer_burn() {
         rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
         rm -f "$out"/noop.?
         ;;
-    pgwork | pgwork-bulk | limit) stock "$1" "$(enough "$1" "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
+    pgwork | pgwork-rows | limit) stock "$1" "$(enough "$1" "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"
         sql -c 'VACUUM ANALYZE'
@@ -109,8 +110,9 @@ peer_burn() {
 
 for r in $(seq "$rounds"); do
     for n in 1 100; do
-        for who in $peers $(bulk "$n"); do
+        for who in $peers; do
             case $who in pgwork-lib*) continue ;; esac
+            claims_of "$n"
             empty
             peer_put "$who" "$n"
             result peers "enqueue, 8 producers, $n a call" "$who" "$rate" jobs/s
@@ -120,8 +122,9 @@ done
 # what the producers left is no part of what follows
 sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
 for n in 100 $(if [ -z "$quick" ]; then echo 500 1000; fi); do
+    claims_of "$n"
     for r in $(seq "$rounds"); do
-        for who in $peers pgwork-bulk; do
+        for who in $peers pgwork-rows; do
             peer_burn "$who" $((smoke ? 1000 : seconds * 40000)) "$n"
             result peers "no-op jobs, batch $n" "$who" "$rate" jobs/s
         done

@@ -74,6 +74,7 @@ by_turns() {
 # pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end, size_rest and per_call, and leaves $out/latency and $out/pin.err
 pin_pass() {
     empty
+    claims_of 100
     stock "$1" $((smoke ? 2000 : 100000))
     by_turns "$1"
     before=$(unfinished "$1")
@@ -101,8 +102,8 @@ pin_pass() {
         while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
 }
 
-if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-bulk/snapshot onetable/snapshot'; else
-    all='pgwork/no pgwork/snapshot pgwork/writer pgwork-bulk/no pgwork-bulk/snapshot pgwork-bulk/writer onetable/no onetable/snapshot'
+if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot onetable/snapshot'; else
+    all='pgwork/no pgwork/snapshot pgwork/writer pgwork-rows/no pgwork-rows/snapshot pgwork-rows/writer onetable/no onetable/snapshot'
     if [ -z "$quick" ]; then all="$all onetable/writer"; fi
 fi
 for pass in $pins; do

@@ -5,6 +5,7 @@ live=$((smoke ? 1000 : quick ? 20000 : 100000))
 ms_of() { psql -Xq -v ON_ERROR_STOP=1 -c '\timing on' -c '\o /dev/null' -c "$1" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1; }
 claimed() { # claimed LEASE_MS BATCH: all of so many fresh jobs; by more than 32 they share a row
     empty
+    claims_of "$2"
     put pgwork $live
     sql -c "VACUUM ANALYZE $hot" -c "SELECT count(*) FROM generate_series(1, $((live / $2 + 1))) g CROSS JOIN LATERAL pgwork.claim('{q}', $2 + 0 * g, 'bench', $1)" >/dev/null
 }

@@ -18,10 +18,8 @@ ample() {
     100) am_rate=400000 ;;
     *) am_rate=700000 ;;
     esac
-    case $1 in
-    limit) am_rate=$((am_rate * 3 / 2)) ;;
-    *-bulk) am_rate=$((am_rate * 2)) ;;
-    esac
+    case $1 in limit) am_rate=$((am_rate * 3 / 2)) ;; esac
+    if bundled "$1" "$2"; then am_rate=$((am_rate * 2)); fi
     echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
 }
 
@@ -53,8 +51,9 @@ went_on() {
         tee -a "$out/server.txt"
     seconds=$steady_seconds
     for n in $(if [ -n "$smoke" ]; then echo 100; elif [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
+        claims_of "$n"
         for r in $(seq "$times"); do
-            for who in pgwork $(bulk "$n") onetable limit; do
+            for who in pgwork $(rows "$n") onetable limit; do
                 calm went_on $who "$n"
                 what="batch $n, for $seconds s"
                 result steady "clients 8, $what" $who "$rate" jobs/s

@@ -7,7 +7,7 @@ payload_of_its_own="jsonb_build_object('x', left(md5(random()::text) || md5(rand
 script put.pgwork <<S
 SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT $payload_of_its_own FROM generate_series(1, :n::int)));
 S
-script_for_bulk put
+for_others put
 script put.onetable <<S
 INSERT INTO onetable.job (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
 S
@@ -27,7 +27,8 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
     case $what in all*) claim_scripts ;; esac
     jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 4 : 1)))
     for r in $(seq "$rounds"); do
-        for who in pgwork $(bulk "$n") onetable limit; do
+        for who in pgwork $(rows "$n") onetable limit; do
+            claims_of "$n"
             empty
             sql -c 'VACUUM ANALYZE' -c CHECKPOINT
             wal_load $who 5 "$n" # first touches write whole pages

@@ -4,9 +4,10 @@
 claim_scripts
 for threads in 0 4; do
     for r in $(seq "$rounds"); do
-        for who in pgwork pgwork-bulk; do
+        for who in pgwork pgwork-rows; do
             what="$threads handler threads, prefetch 1000" jobs=$((seconds * 200000))
-            case $who in *-bulk) what="$what, bulk" jobs=$((jobs * 2)) ;; esac
+            case $who in *-rows) what="$what, rows" ;; *) jobs=$((jobs * 3)) ;; esac
+            claims_of 1000
             if [ -n "$smoke" ]; then jobs=2000; fi
             empty
             stock $who "$jobs"
