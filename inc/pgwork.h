@@ -751,26 +751,39 @@ typedef struct pgw_jobs_opts {
     const char *kind;  /* NULL: all */
     int64_t id;        /* 0: all */
     int limit;         /* 1 .. 100,000 */
+    int64_t after_id;  /* 0: from the first; else behind this one, which need not be there */
 } pgw_jobs_opts;
-#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100}
+#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100, 0}
 /* clang-format on */
 /**
- * Jobs in no order. Of a body only the size is told.
+ * Jobs in the order of their ids, which is that of their enqueues. Of a body only the size is told.
+ *
+ * A list of more than @p limit goes on with @p after_id, the last id of the page before. A job
+ * keeps its id whatever becomes of it: one that is there all the time is on one page and on no
+ * other. A page, or one @p id, costs no more where millions wait; jobs of a @p kind, or in a state
+ * that few are in, are searched for among all that come behind @p after_id. With @p queue it costs
+ * less.
  *
  *     static int show(const pgw_job *job, void *arg)
  *     {
+ *         int64_t *last = arg;
  *         const char *holder = pgw_job_holder(job), *key = pgw_job_key(job);
  *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
  *         int64_t age_us = pgw_job_finished_us(job) - pgw_job_created_us(job);
- *         fprintf(arg, "%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
- *                 pgw_job_run_at_us(job));
- *         fprintf(arg, "%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
- *         return fprintf(arg, "%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
+ *         *last = pgw_job_id(job);
+ *         printf("%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
+ *                pgw_job_run_at_us(job));
+ *         printf("%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
+ *         return printf("%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
  *     }
  *
  *     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+ *     int64_t last = 0;
  *     o.queue = "mail", o.state = "dead";
- *     st = pgw_jobs_each(h, &o, show, stdout);
+ *     do {
+ *         o.after_id = last;
+ *         st = pgw_jobs_each(h, &o, show, &last);
+ *     } while (st == PGW_OK);
  */
 PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                                  int (*fn)(const pgw_job *job, void *arg), void *arg);

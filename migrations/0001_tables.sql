@@ -118,7 +118,7 @@ CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 -- It has no primary key: without this each claim would fail as soon as somebody publishes all tables.
 ALTER TABLE pgwork.live_job REPLICA IDENTITY FULL;
 CREATE INDEX live_job_moved ON pgwork.live_job (queue, id) WHERE id IS NOT NULL;
-CREATE INDEX live_job_bundle ON pgwork.live_job (queue, lane, pos) WHERE jobs IS NOT NULL;
+CREATE INDEX live_job_bundle ON pgwork.live_job (queue, lane, pos, last_id) WHERE jobs IS NOT NULL; -- last_id: an id is looked for without a visit to each
 
 CREATE TABLE pgwork.pack (
     number      bigint NOT NULL,      -- a place, drawn by the claim: higher than those of its jobs

@@ -60,12 +60,13 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     if (st == PGW_OK && o.kind != NULL && *o.kind != '\0')
         st = pgw__check_name(h, "opts->kind", o.kind, PGW__KIND_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
-            P_TEXT(o.queue), P_TEXT(o.state), P_TEXT(o.kind), P_INT8_OR_NULL(o.id, o.id == 0),
-            P_INT4(o.limit), P_END,
+            P_TEXT(o.queue),    P_TEXT(o.state), P_TEXT(o.kind), P_INT8_OR_NULL(o.id, o.id == 0),
+            P_INT8(o.after_id), P_INT8(o.limit), P_END,
         };
         const pgw__call call = {
             .sql = PGW__SQL_JOB_EACH,

@@ -270,6 +270,11 @@ bool cli_queue_there(cli *c, const char *name)
     return false;
 }
 
+void cli_go_on(const cli *c, int count, int limit, int64_t last)
+{
+    if (count == limit) cli_say(c, "there may be more: go on with --after %" PRId64, last);
+}
+
 /* -- small things --------------------------------------------------------------------------- */
 
 int cli_id(int64_t *id, const char *text)

@@ -77,6 +77,9 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
  */
 bool cli_queue_there(cli *c, const char *name);
 
+/** When a list has come to its @p limit: says how to go on behind job @p last. */
+void cli_go_on(const cli *c, int count, int limit, int64_t last);
+
 /** Reads one number of a job. CLI_DONE, or CLI_USAGE, told. */
 int cli_id(int64_t *id, const char *text);
 /** The same for @p n words; *ids: caller frees. */

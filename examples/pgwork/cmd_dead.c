@@ -14,6 +14,8 @@
 typedef struct listing {
     bool json;
     int64_t now_us;
+    int count;
+    int64_t last;
     table rows;
 } listing;
 
@@ -21,6 +23,8 @@ static int dead_each(const pgw_job *job, void *arg)
 {
     listing *l = arg;
     char attempts[32], error[80] = "";
+    l->count++;
+    l->last = pgw_job_id(job);
     if (l->json) {
         out_job(job, false);
         return 0;
@@ -48,13 +52,16 @@ static int dead_each(const pgw_job *job, void *arg)
 static int dead_list(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    const opt opts[] = {{'k', "kind", "KIND", "of this kind", .text = &o.kind},
-                        {'n', "limit", "N", "at most N jobs, any of them (100)", .number = &o.limit,
-                         .min = 1, .max = 100000},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
+        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "go on behind this job", .big = &o.after_id},
+        {.name = NULL}};
     static const usage use = {
-        .synopsis = "dead list [QUEUE] [-k KIND] [-n N]",
-        .about = "Lists dead letters with the last line of their error, in no order.",
+        .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]",
+        .about = "Lists dead letters with the last line of their error, in the order of their "
+                 "ids; where\n"
+                 "there may be more, stderr tells how to go on: --after the last one.",
         .more = "Ends with 1 when there are none.",
         .max = 1,
     };
@@ -69,6 +76,7 @@ static int dead_list(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_jobs_each(c->h, &o, dead_each, &l);
     table_end(&l.rows);
+    cli_go_on(c, l.count, o.limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_EMPTY && o.queue) cli_queue_there(c, o.queue);
     return cli_finish(cli_code(st));
@@ -159,7 +167,8 @@ int cmd_dead(cli *c, int argc, char **argv)
                                  {"purge", "", dead_purge},
                                  {NULL, NULL, NULL}};
     static const usage use = {
-        .synopsis = "dead list [QUEUE] [-k KIND] [-n N]\ndead redrive QUEUE [-k KIND] [-n N]\n"
+        .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]\n"
+                    "dead redrive QUEUE [-k KIND] [-n N]\n"
                     "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",
         .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"

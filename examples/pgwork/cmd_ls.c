@@ -11,6 +11,8 @@
 typedef struct listing {
     bool json;
     int64_t now_us;
+    int count;
+    int64_t last;
     table rows;
 } listing;
 
@@ -37,6 +39,8 @@ static int ls_each(const pgw_job *job, void *arg)
 {
     listing *l = arg;
     char attempts[32];
+    l->count++;
+    l->last = pgw_job_id(job);
     if (l->json) {
         out_job(job, false);
         return 0;
@@ -57,18 +61,20 @@ static int ls_each(const pgw_job *job, void *arg)
 int cmd_ls(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    const opt opts[] = {{'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
-                         .text = &o.state},
-                        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-                        {'n', "limit", "N", "at most N jobs, any of them (100)", .number = &o.limit,
-                         .min = 1, .max = 100000},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
+         .text = &o.state},
+        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
+        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "go on behind this job", .big = &o.after_id},
+        {.name = NULL}};
     static const usage use = {
-        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N]",
+        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
         .about = "Lists jobs. WHEN tells how long the lease lasts or how late it is, when a "
                  "delayed job\n"
-                 "is due, or how long ago a job was finished. They come in no order: -n 10 shows "
-                 "any ten.",
+                 "is due, or how long ago a job was finished. They come in the order of their "
+                 "ids; where\n"
+                 "there may be more, stderr tells how to go on: --after the last one.",
         .more = "With --json each job is a line, with everything that `pgwork show` tells. Ends "
                 "with 1 when\n"
                 "there is none.",
@@ -85,6 +91,7 @@ int cmd_ls(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_jobs_each(c->h, &o, ls_each, &l);
     table_end(&l.rows);
+    cli_go_on(c, l.count, o.limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_EMPTY && o.queue) cli_queue_there(c, o.queue);
     return cli_finish(cli_code(st));

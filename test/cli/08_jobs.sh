@@ -23,6 +23,16 @@ code 'ls -k' 0 pgwork ls -k die --json
 is 'only of this kind' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out")" "$dead"
 code 'ls -n' 0 pgwork ls -n 1 --json
 is 'only so many' "$(wc -l <"$tmp/out")" 1
+rest=$(pgwork ls q --json | sed 's/.*"id":\([0-9]*\).*/\1/' | tr '\n' ' ')
+is 'ls in the order of the ids' "$rest" "$ready $delayed $dead "
+code 'a page of two' 0 pgwork ls q -n 2
+is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: go on with --after $delayed"
+code 'with -q' 0 pgwork -q ls q -n 2
+is 'it does not' "$(cat "$tmp/err")" ''
+code 'the next page' 0 pgwork ls q -n 2 --after "$delayed" --json
+is 'is the last' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out") $(cat "$tmp/err")" "$dead "
+code 'and there is none behind it' 1 pgwork ls q --after "$dead"
+refused 'behind no id' 2 '\-\-after' pgwork ls q --after -1
 refused 'ls of a queue that is not there' 1 "no queue 'none_such'" pgwork ls none_such
 code 'ls of a queue where nothing is found' 1 pgwork ls q -k none_such
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
@@ -64,6 +74,13 @@ refused 'retry in no queue' 1 . pgwork retry none_such 1
 code 'no dead letters' 1 pgwork dead list
 for i in 1 2 3; do pgwork enqueue r $i -k k$i >/dev/null; done
 pgwork claim r -n 3 | pgwork -q fail r --dead -e "$(printf 'first line\nlast line')"
+code 'dead list tells why' 0 pgwork dead list r
+is 'in the order of the ids' "$(awk 'NR > 1 { print $3 }' "$tmp/out" | tr '\n' ' ')" 'k1 k2 k3 '
+code 'dead list, a page of two' 0 pgwork dead list r -n 2 --json
+last=$(sed -n '2s/.*"id":\([0-9]*\).*/\1/p' "$tmp/out")
+is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: go on with --after $last"
+code 'the next page' 0 pgwork dead list r -n 2 --after "$last" --json
+is 'has the third' "$(grep -c '"kind":"k3"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1'
 code 'dead list tells why' 0 pgwork dead list r
 is 'by the last line' "$(grep -c 'last line$' "$tmp/out") $(grep -c 'first line' "$tmp/out")" '3 0'
 code 'dead redrive -k' 0 pgwork dead redrive r -k k2 --json

@@ -820,6 +820,45 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
 }
 
+typedef struct page {
+    int64_t ids[10];
+    int count;
+} page;
+
+static int keep_id(const pgw_job *job, void *arg)
+{
+    page *p = arg;
+
+    TEST_ASSERT_LESS_THAN_INT(10, p->count);
+    p->ids[p->count++] = pgw_job_id(job);
+    return 0;
+}
+
+/* Whatever becomes of the others meanwhile. */
+void test_a_list_goes_on_behind_its_last_job(void)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    page p = {.count = 0};
+    pgw_batch *batch;
+    int64_t ids[7];
+
+    for (int i = 0; i < 7; i++) ids[i] = it_enqueue(h, "pages", NULL);
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "pages", 2), h);
+    pgw_batch_free(batch);
+    o.queue = "pages", o.limit = 3;
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
+    TEST_ASSERT_EQUAL_INT(3, p.count);
+    ASSERT_ST(PGW_OK, pgw_cancel(h, NULL, "pages", &ids[2], 1), h); /* the last of the page */
+    o.after_id = ids[2];
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
+    o.after_id = ids[5];
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
+    TEST_ASSERT_EQUAL_INT(7, p.count);
+    TEST_ASSERT_EQUAL_INT64_ARRAY(ids, p.ids, 7);
+    o.after_id = ids[6];
+    ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, keep_id, &p), h);
+}
+
 static int keep_tags(const pgw_job *job, void *arg)
 {
     char *text = arg;

@@ -467,6 +467,7 @@ void test_who_comes_meanwhile_finds_the_jobs(void)
 
         waits_for_the_new_file(warm ? "16" : "19", "SELECT ready FROM pgwork.depth('q')");
         waits_for_the_new_file("60", "SELECT count(*) FROM pgwork.job");
+        waits_for_the_new_file("60", "SELECT count(*) FROM pgwork.job_list('q')");
         waits_for_the_new_file("2", "SELECT count(*) FROM pgwork.claim('{q}', 2, 'w')");
         waits_for_the_new_file("1", "SELECT count(*) FROM pgwork.claim('{q}', 1, 'w')");
         for (int i = 0; i < 2; i++) {

@@ -334,6 +334,20 @@ void test_a_taken_key_is_not_free_to_a_snapshot_from_before_a_new_file(void)
                  "SELECT outcome FROM pgwork.enqueue('q', '2', key => 'k', key_scope => 'ready')"));
 }
 
+/* Nothing to see is not the same as nothing there. */
+void test_a_list_is_refused_to_a_snapshot_from_before_a_new_file(void)
+{
+    PGconn *b = kit_open();
+
+    kit_put(a, "q");
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.job_list('q')"));
+    kit_do(a, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_renew(b, "live_job", false);
+    TEST_ASSERT_EQUAL_STRING("40001", kit_state(a, "SELECT count(*) FROM pgwork.job_list('q')"));
+    kit_do(a, "ROLLBACK");
+}
+
 /* A key that was only moved would stay taken for good, by a job that is gone. */
 void test_a_key_is_not_left_behind_by_a_snapshot_from_before_a_new_file(void)
 {

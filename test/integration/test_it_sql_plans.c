@@ -223,6 +223,28 @@ static void check_bundles(PGconn *conn)
     check_plans(BUNDLE);
 }
 
+/* A page and a job, of one queue and of all; a bundle is passed over without a visit to it. */
+static void check_list(PGconn *conn)
+{
+    static const char *const bundle[] = {"queue", "lane", "pos", "last_id", NULL};
+    static const char *const ended[] = {"queue", "id >", "id <=", NULL};
+    static const char *const used[] = {"live_job_place",   "live_job_moved", "live_job_bundle",
+                                       "delayed_job_pkey", "dead_job_pkey",  "done_job_pkey"};
+
+    kit_do(conn, "SELECT * FROM pgwork.job_list(at_most => 10)");
+    kit_do(conn, "SELECT * FROM pgwork.job_list('q', 'ready', '', after_id => 1)");
+    kit_do(conn, "SELECT * FROM pgwork.job_list(id => 1)");
+    kit_do(conn, "SELECT * FROM pgwork.job_list('bundles', id => 1)");
+    check_index("Index Scan using", "live_job_bundle", bundle);
+    check_index("Index Scan using", "delayed_job_pkey", ended);
+    check_index("Index Scan using", "dead_job_pkey", ended);
+    check_index("Index Scan using", "done_job_pkey", ended);
+    for (int i = 0; i < 6; i++)
+        if (!strstr(plans, used[i])) fail_with(used[i], plans);
+    if (strstr(plans, "Seq Scan on d")) fail_with("dead or done", strstr(plans, "Seq Scan on d"));
+    check_plans(PACK);
+}
+
 /* Completes a job by a claim of n that goes the short way; done is what it has got first. A loaded
  * machine may need some tries: what a short claim needs to know is good for 100 ms. */
 static void claim_short(PGconn *conn, int n, struct took *done)
@@ -286,6 +308,7 @@ static void check_all(void)
         check_plans(PLACE);
         check_packs(conn);
         check_bundles(conn);
+        check_list(conn);
         kit_close(conn);
     }
 }
@@ -371,6 +394,7 @@ void test_F54_with_plans_made_when_the_table_was_empty(void)
     kit_do(a, "SELECT pgwork.queue_create('q')");
     kit_do(a, "VACUUM pgwork.live_job, pgwork.pack, pgwork.pack_out"); /* known to be empty */
     TEST_ASSERT_EQUAL_INT(0, kit_claim(conn, "q", 10, jobs));
+    kit_do(conn, "SELECT * FROM pgwork.job_list()");
     kit_do(a,
            "SELECT count(*) FROM pgwork.enqueue_many('packs', array_fill('1'::jsonb, ARRAY[24]))");
     check_packs(conn);
@@ -387,6 +411,31 @@ void test_F54_with_plans_made_when_the_table_was_empty(void)
         check_plans(PLACE);
     }
     check_packs(conn);
+    check_list(conn);
+}
+
+/* Who knows only the view finds a job of many, too; the bundles and packs of its queue are opened.
+ */
+void test_one_job_of_the_view_is_found_by_indexes(void)
+{
+    static const char *const place[] = {"queue", "lane = ANY", "pos = ", NULL};
+    static const char *const moved[] = {"id = ", NULL};
+    PGconn *conn = explaining();
+    long long id;
+
+    forget_statistics();
+    fill(60000);
+    analyze();
+    id = kit_number(
+        a, "SELECT pos FROM pgwork.live_job ORDER BY queue, lane, pos OFFSET 30000 LIMIT 1");
+    *plans = 0;
+    TEST_ASSERT_EQUAL_STRING(
+        "ready",
+        kit_text(conn, "SELECT state FROM pgwork.job WHERE queue = 'q' AND id = %lld", id));
+    check_index("Index Scan using", "live_job_place", place);
+    check_index("Index Scan using", "live_job_moved", moved);
+    if (strstr(plans, "Seq Scan on live_job")) fail_with("all rows", plans);
+    if (!strstr(plans, PLACE)) fail_with(PLACE, plans);
 }
 
 /* Updates of a table so far, times a million, plus those of them that were HOT. */

@@ -991,6 +991,28 @@ void test_jobs_are_shown_until_the_caller_has_enough(void)
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, NULL, look, &stop));
 }
 
+static int64_t after_id;
+
+static void see_page(const pgw__call *call)
+{
+    TEST_ASSERT_TRUE(call->params[3].null);
+    TEST_ASSERT_EQUAL_INT64(after_id, call->params[4].v.i);
+    TEST_ASSERT_EQUAL_INT64(7, call->params[5].v.i);
+}
+
+void test_a_page_begins_where_the_one_before_has_ended(void)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+
+    fake.on_call = see_page;
+    o.limit = 7, o.after_id = after_id = INT64_C(1) << 40;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    o.struct_size = offsetof(pgw_jobs_opts, after_id); /* who was built before there were pages */
+    after_id = 0;
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    TEST_ASSERT_EQUAL_INT(2, fake.calls);
+}
+
 void test_what_looking_refuses(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
@@ -1004,7 +1026,10 @@ void test_what_looking_refuses(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
     o.limit = 1, o.id = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
-    o.id = 0, o.queue = "";
+    o.id = 0, o.after_id = -1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    ASSERT_SAYS("`opts->after_id` is -1");
+    o.after_id = 0, o.queue = "";
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }

@@ -72,12 +72,13 @@ _pgwork() {
     extend) own="--lease" ;;
     snooze) own="--delay" ;;
     reap) own="--once" queue= ;;
-    ls) own="-s --state -k --kind -n --limit" ;;
+    ls) own="-s --state -k --kind -n --limit --after" ;;
     show) own="-Q --queue" queue= ;;
     dead)
         verbs="list redrive purge"
         case $verb in
-        list | redrive) own="-k --kind -n --limit" ;;
+        list) own="-k --kind -n --limit --after" ;;
+        redrive) own="-k --kind -n --limit" ;;
         purge) own="-k --kind --older-than --all" ;;
         esac
         ;;
