@@ -32,6 +32,7 @@ static void interleave(const char *queue)
         " FROM pgwork.queue q, (SELECT nextval('pgwork.place') AS id, g FROM generate_series(1,"
         " 40) g OFFSET 0) u WHERE q.name = '%s' GROUP BY q.id, u.g %% 2",
         queue);
+    kit_do(a, "UPDATE pgwork.queue SET bundles = true WHERE name = '%s'", queue);
 }
 
 static void finish(const char *verb, const char *queue, const struct took *job, int n,
