@@ -122,9 +122,9 @@ done
 # what the producers left is no part of what follows
 sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
 for n in 100 $(if [ -z "$quick" ]; then echo 500 1000; fi); do
-    claims_of "$n"
     for r in $(seq "$rounds"); do
         for who in $peers pgwork-rows; do
+            claims_of "$n"
             peer_burn "$who" $((smoke ? 1000 : seconds * 40000)) "$n"
             result peers "no-op jobs, batch $n" "$who" "$rate" jobs/s
         done

@@ -29,6 +29,7 @@ visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) 
 # went_on WHO BATCH: sets seen, too
 went_on() {
     empty
+    claims_of "$2"
     stock "$1" "$(ample "$1" "$2")"
     sql -c CHECKPOINT
     seen=$(visits "$1")
@@ -51,7 +52,6 @@ went_on() {
         tee -a "$out/server.txt"
     seconds=$steady_seconds
     for n in $(if [ -n "$smoke" ]; then echo 100; elif [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
-        claims_of "$n"
         for r in $(seq "$times"); do
             for who in pgwork $(rows "$n") onetable limit; do
                 calm went_on $who "$n"
