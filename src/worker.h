@@ -123,12 +123,12 @@ struct pgw_worker {
     pgw *h;
     pgw_stop *stop;
     int stops;      /* how many of its notifies are heeded; a fatal error counts as one */
-    uint64_t epoch; /* of the session that the next three speak of */
+    uint64_t epoch; /* of the session that the next two speak of */
     bool down;      /* it is known to be dead */
-    bool deaf;      /* it cannot be notified */
     bool signed_up; /* the sleeping sign is out */
     bool fell_short, found_none;       /* of the last claim; as in the view */
     bool claims_fail;                  /* the last one did, with results in the same call */
+    int64_t deaf_until;                /* no sign before; INT64_MAX: not in this session */
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
@@ -136,7 +136,7 @@ struct pgw_worker {
     bool told_ready;                   /* in this run */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
-    pgw__backoff trouble, poll;
+    pgw__backoff trouble, poll, sign;
     pgw_status fatal;
     char error[512];
     /* what a flush sends: `room` of each */

@@ -640,8 +640,13 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
 }
 pgw_status pgw__pq_call(pgw *h, const pgw__call *call)
 {
-    (void)h, (void)call;
-    return PGW_OK;
+    pgw_status after, st;
+
+    if (call->sql != PGW__SQL_JOB_IDLE) return PGW_OK;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(h, FAKE_IDLE, &after);
+    pthread_mutex_unlock(&srv.lock);
+    return st == PGW_AGAIN ? PGW_OK : st;
 }
 
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)

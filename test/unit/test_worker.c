@@ -595,6 +595,56 @@ void test_a_schema_that_is_missing_ends_the_run_at_once(void)
     TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, run(one, 1, noop, NULL));
 }
 
+/* ---- the sleeping sign ---- */
+
+/* Waits for so many, while minutes pass. */
+static void await_idle(int calls)
+{
+    int i;
+
+    for (i = 0; i < 20000 && fake_calls(FAKE_IDLE) < calls; i++) {
+        if (i % 50 == 49) fake_freezes_for(60000);
+        nap(1);
+    }
+    TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
+}
+
+/* A worker that nobody can call looks for jobs at its own pace, here once in an hour. So each sign
+ * that could not be hung out is tried again within a minute, whatever was the matter with it. */
+TEST_CASE(PGW_ERETRY)
+TEST_CASE(PGW_ETIMEDOUT)
+TEST_CASE(PGW_EPERM)
+void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
+{
+    pthread_t thread;
+
+    set("worker.drain", "off");
+    set("poll.min_ms", "3600000");
+    set("poll.max_ms", "3600000");
+    fake_fails(FAKE_IDLE, trouble, 3, 0);
+    start(noop, &thread);
+    await_idle(4);
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+}
+
+/* There is nothing to wait for: what stands between is a pooler as long as the session lives. */
+void test_behind_a_pooler_no_sign_is_tried_again(void)
+{
+    pthread_t thread;
+    int i;
+
+    set("worker.drain", "off");
+    fake_fails(FAKE_IDLE, PGW_EPOOLED, 1, 0);
+    start(noop, &thread);
+    await_idle(1);
+    fake_freezes_for(600000);
+    for (i = 0; i < 20000 && fake_calls(FAKE_CLAIM) < 10; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_IDLE));
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+}
+
 /* ---- leases ---- */
 
 void test_a_long_job_keeps_its_lease(void)
