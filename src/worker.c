@@ -76,16 +76,8 @@ static bool worker_init_lock(pthread_mutex_t *lock)
 
 static bool worker_init_locks(pgw_worker *w)
 {
-    pthread_condattr_t attr;
-    bool ok;
-
-    if (pthread_condattr_init(&attr) != 0) return false;
-    ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
-         pthread_cond_init(&w->work, &attr) == 0 && pthread_cond_init(&w->left, &attr) == 0 &&
-         pthread_cond_init(&w->beat, &attr) == 0 && worker_init_lock(&w->lock) &&
-         pthread_mutex_init(&w->log_lock, NULL) == 0;
-    pthread_condattr_destroy(&attr);
-    return ok;
+    return pthread_cond_init(&w->work, NULL) == 0 && pthread_cond_init(&w->left, NULL) == 0 &&
+           worker_init_lock(&w->lock) && pthread_mutex_init(&w->log_lock, NULL) == 0;
 }
 
 static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
@@ -134,7 +126,7 @@ pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *co
     w = pgw__mem_zero(1, sizeof(*w));
     if (w == NULL) return PGW_ENOMEM;
     w->owners = 1;
-    w->wake = (pgw__wake)PGW__WAKE_INIT;
+    w->wake = w->beats.wake = (pgw__wake)PGW__WAKE_INIT;
     w->fn = fn;
     w->batch_fn = batch_fn;
     w->arg = arg;
@@ -169,7 +161,6 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__wake_close(&w->wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);
-    pthread_cond_destroy(&w->beat);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->log_lock);
     pgw_conf_free(w->conf);
@@ -299,8 +290,8 @@ static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
     return pgw__pq_call(w->h, &call);
 }
 
-/* Behind a pooler no session of this one can be called. Any other trouble may pass, such as a server
- * without room for more locks: and until the sign is out, who enqueues calls nobody. */
+/* Behind a pooler no session of this one can be called. Any other trouble may pass, such as a
+ * server without room for more locks: and until the sign is out, who enqueues calls nobody. */
 static void worker_sign_failed(pgw_worker *w, pgw_status st)
 {
     const int64_t pause = pgw__backoff_next_ms(&w->sign);
@@ -317,9 +308,8 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
         worker_call_failed(w, st);
         return;
     }
-    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM,
-             "no notifications, polling: %s; next try in %lld ms", pgw_error_message(w->h),
-             (long long)pause);
+    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "no notifications, polling: %s; next try in %lld ms",
+             pgw_error_message(w->h), (long long)pause);
 }
 
 static void worker_sign_up(pgw_worker *w)

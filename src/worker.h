@@ -96,8 +96,9 @@ typedef struct pgw__beats {
     pgw_status *verdicts;
     int64_t *sent_at;
     size_t count;
+    pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
-    int64_t rest_until; /* no call before: the last one failed */
+    int64_t rest_until; /* no call before: the last one failed, or the session was lost */
     atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
     char error[512];    /* ... for this reason, written before */
 } pgw__beats;
@@ -149,7 +150,6 @@ struct pgw_worker {
     pthread_mutex_t lock;
     pthread_cond_t work; /* there is something in `ready`, or the pool closes */
     pthread_cond_t left; /* a handler thread is leaving */
-    pthread_cond_t beat; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__wake wake;      /* ends the main loop's wait */
     bool waits;          /* the main loop waits: look at `view`, and poke when it would act */
     bool closing, heart_ends;
@@ -202,7 +202,6 @@ void pgw__worker_release_ready(
 void pgw__worker_raise(pgw_task *t, int signals);
 bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST; false: it was already */
 void pgw__worker_drop(pgw_task *t); /* GONE */
-void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until);
 void pgw__crate_put(pgw_worker *w, pgw__crate *c);
 void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
@@ -238,6 +237,7 @@ bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
+void pgw__worker_heart_wake(pgw_worker *w);
 /* Extends what is due, with the lock held (dropped while the server is asked). Returns when to come
  * back. */
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h);

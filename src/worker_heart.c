@@ -17,13 +17,16 @@
 #include "status.h"
 
 #define HEART_LEAST_CALL_MS 100
-#define HEART_LOCKED        10 /* part of a lease after which a locked row is asked for again */
-#define HEART_LOCKED_MS     200
+#define HEART_MAX_SLEEP_MS \
+    1000                   /* poll() knows the clock that stands still while the machine sleeps */
+#define HEART_LOCKED    10 /* part of a lease after which a locked row is asked for again */
+#define HEART_LOCKED_MS 200
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
     pgw__beats *b = &w->beats;
 
+    if (w->concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
     b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(pgw_task *));
     b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
     b->verdicts = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->verdicts[0]));
@@ -37,6 +40,12 @@ void pgw__worker_heart_free(pgw_worker *w)
     pgw__mem_free(w->beats.refs);
     pgw__mem_free(w->beats.verdicts);
     pgw__mem_free(w->beats.sent_at);
+    pgw__wake_close(&w->beats.wake);
+}
+
+void pgw__worker_heart_wake(pgw_worker *w)
+{
+    pgw__wake_poke(&w->beats.wake);
 }
 
 /* Tells a handler what is true at `now`; *next takes the earliest time there is more to tell. Is
@@ -165,21 +174,36 @@ static int64_t heart_wait(pgw_worker *w, pgw *h, int64_t next)
     return next;
 }
 
+/* Sees a call through that was armed, unless it failed at once. */
+static pgw_status heart_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_status *answer)
+{
+    int64_t next = 0;
+
+    if (st != PGW_AGAIN) return st;
+    while (*answer == PGW_AGAIN) {
+        next = heart_wait(w, h, next);
+        pgw_step(h, 0);
+    }
+    return *answer;
+}
+
 static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
     const pgw_task *t = b->tasks[from];
     pgw_status answer = PGW_AGAIN, st;
-    int64_t next = 0;
 
     if (h != w->h) pgw_async(h, heart_answered, &answer);
     st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
-    if (st != PGW_AGAIN) return st;
-    while (answer == PGW_AGAIN) {
-        next = heart_wait(w, h, next);
-        pgw_step(h, 0);
-    }
-    return answer;
+    return heart_finish(w, h, st, &answer);
+}
+
+static pgw_status heart_connect(pgw_worker *w, pgw *h)
+{
+    pgw_status answer = PGW_AGAIN;
+
+    pgw_async(h, heart_answered, &answer);
+    return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
 }
 
 /* One statement per queue and length. The deadline is that of the first lease to end: afterwards
@@ -293,10 +317,11 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         return next < b->rest_until ? next : b->rest_until;
     }
     next = heart_collect(w);
-    if (b->count == 0) return next;
+    /* a session of its own is looked for before it is needed: that may take longer than a lease */
+    if (b->count == 0 && (h == w->h || pgw__pq_look(h) == PGW_OK)) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
-    st = heart_send_all(w, h);
+    st = b->count > 0 ? heart_send_all(w, h) : heart_connect(w, h);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0 && st != PGW_ECANCELED)
         PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(h));
@@ -309,6 +334,32 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     return pgw__clock_ms(); /* look again: time has passed */
 }
 
+/* Until it is to beat, or somebody says that this is to be earlier, or the session is lost: then
+ * all of this server's may be, and their owners come back at different times. The lock is dropped
+ * meanwhile. */
+static void heart_sleep(pgw_worker *w)
+{
+    pgw__beats *b = &w->beats;
+    pgw *h = w->heart_h;
+    struct pollfd fds[2] = {{b->wake.read_fd, POLLIN, 0}, {pgw_fd(h), POLLIN, 0}};
+    const bool there = fds[1].fd >= 0;
+    const int64_t left_ms = pgw__deadline_left_ms(w->heart_at);
+
+    pthread_mutex_unlock(&w->lock);
+    poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
+    pgw__wake_drain(&b->wake);
+    if (there && pgw__pq_look(h) != PGW_OK) {
+        const int64_t pause = pgw__backoff_next_ms(&b->trouble);
+
+        PGW__LOG(&w->log, PGW_WARN, "worker",
+                 "the connection that extends leases was lost; next try in %lld ms",
+                 (long long)pause);
+        b->rest_until = pgw__clock_ms() + pause;
+    }
+    pthread_mutex_lock(&w->lock);
+    if (there && pgw_fd(h) < 0 && b->rest_until < w->heart_at) w->heart_at = b->rest_until;
+}
+
 static void *heart_thread(void *arg)
 {
     pgw_worker *w = arg;
@@ -316,8 +367,7 @@ static void *heart_thread(void *arg)
     pthread_mutex_lock(&w->lock);
     while (!w->heart_ends) {
         w->heart_at = pgw__worker_beat(w, w->heart_h);
-        while (!w->heart_ends && pgw__clock_ms() < w->heart_at)
-            pgw__worker_sleep(w, &w->beat, w->heart_at);
+        while (!w->heart_ends && pgw__clock_ms() < w->heart_at) heart_sleep(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -339,7 +389,7 @@ void pgw__worker_heart_end(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     w->heart_ends = true;
-    pthread_cond_signal(&w->beat);
+    pgw__worker_heart_wake(w);
     pthread_mutex_unlock(&w->lock);
     if (w->heart_started) {
         pgw_stop_notify(w->heart_stop); /* twice: a statement under way is cancelled, too */
