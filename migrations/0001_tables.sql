@@ -36,7 +36,7 @@ BEGIN
     ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name)
           <> (SELECT oid FROM pg_roles WHERE rolname = current_user) THEN
         RAISE EXCEPTION 'schema % is there and belongs to somebody else', name
-            USING HINT = 'migrate as its owner, or choose another schema';
+            USING ERRCODE = 'PW007', HINT = 'migrate as its owner, or choose another schema';
     END IF;
 END $$;
 
