@@ -584,7 +584,7 @@ static void worker_abandon_results(pgw_worker *w, int64_t now)
             continue;
         }
         pgw__result_take(w, t);
-        atomic_fetch_add(&w->n.lost, 1);
+        pgw__worker_lose(t);
         pgw__worker_drop(t);
     }
     pthread_mutex_unlock(&w->lock);

@@ -98,7 +98,8 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
-    int64_t rest_until; /* no call before: the last one failed, or the session was lost */
+    int64_t failed_at;  /* the last call did, or the session was lost: ... */
+    int64_t rest_until; /* ... none before, unless a lease is nearly over */
     atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
     char error[512];    /* ... for this reason, written before */
 } pgw__beats;
@@ -200,7 +201,7 @@ bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not 
 void pgw__worker_release_ready(
     pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
 void pgw__worker_raise(pgw_task *t, int signals);
-bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST; false: it was already */
+bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST, and counts it; false: it was already */
 void pgw__worker_drop(pgw_task *t); /* GONE */
 void pgw__crate_put(pgw_worker *w, pgw__crate *c);
 void pgw__list_push(pgw__list *l, pgw_task *t);
