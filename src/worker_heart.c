@@ -17,10 +17,10 @@
 #include "status.h"
 
 #define HEART_LEAST_CALL_MS 100
-#define HEART_MAX_SLEEP_MS \
-    1000                   /* poll() knows the clock that stands still while the machine sleeps */
-#define HEART_LOCKED    10 /* part of a lease after which a locked row is asked for again */
-#define HEART_LOCKED_MS 200
+#define HEART_MAX_SLEEP_MS  1000 /* by a clock that may stand still while the machine sleeps */
+#define HEART_LOCKED        10   /* part of a lease after which a locked row is asked for again */
+#define HEART_LOCKED_MS     200
+#define HEART_LAST          30 /* part of a lease that is nearly over after which is tried again */
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
@@ -290,13 +290,44 @@ static void heart_apply(pgw_worker *w)
     }
 }
 
+/* With the lock held. A pause may be longer than a lease: in the last third of one, attempts follow
+ * upon each other as closely as its length allows. */
+static void heart_rest(pgw__beats *b, int64_t pause)
+{
+    b->failed_at = pgw__clock_ms();
+    b->rest_until = b->failed_at + pause;
+}
+
+/* Until when it rests, as things stand. */
+static int64_t heart_rests_until(const pgw_worker *w)
+{
+    const pgw__beats *b = &w->beats;
+    int64_t until = b->rest_until;
+    const pgw__crate *c;
+    size_t i;
+
+    for (c = w->crates; c != NULL; c = c->next) {
+        for (i = 0; i < c->count; i++) {
+            const pgw_task *t = &c->tasks[i];
+            const int64_t pause = t->lease_ms / HEART_LAST;
+            int64_t at = b->failed_at + (pause > HEART_LEAST_CALL_MS ? pause : HEART_LEAST_CALL_MS);
+            const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
+
+            if (t->stage == PGW__GONE || (atomic_load(&t->signals) & PGW_LOST)) continue;
+            if (at < late) at = late;
+            if (at < until) until = at;
+        }
+    }
+    return until;
+}
+
 /* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
  * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
 static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
 {
     pgw__beats *b = &w->beats;
 
-    b->rest_until = pgw__clock_ms() + pgw__backoff_next_ms(&b->trouble);
+    heart_rest(b, pgw__backoff_next_ms(&b->trouble));
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(h));
     if (!pgw__status_is_hopeless(st)) return;
@@ -308,13 +339,14 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
-    int64_t next;
+    int64_t next, rest;
     uint64_t epoch;
     pgw_status st;
 
     if (pgw__clock_ms() < b->rest_until) {
         next = heart_tell_all(w);
-        return next < b->rest_until ? next : b->rest_until;
+        rest = heart_rests_until(w);
+        if (pgw__clock_ms() < rest) return next < rest ? next : rest;
     }
     next = heart_collect(w);
     /* a session of its own is looked for before it is needed: that may take longer than a lease */
@@ -344,20 +376,23 @@ static void heart_sleep(pgw_worker *w)
     struct pollfd fds[2] = {{b->wake.read_fd, POLLIN, 0}, {pgw_fd(h), POLLIN, 0}};
     const bool there = fds[1].fd >= 0;
     const int64_t left_ms = pgw__deadline_left_ms(w->heart_at);
+    int64_t pause = 0;
+    bool lost;
 
     pthread_mutex_unlock(&w->lock);
     poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
-    if (there && pgw__pq_look(h) != PGW_OK) {
-        const int64_t pause = pgw__backoff_next_ms(&b->trouble);
-
+    lost = there && pgw__pq_look(h) != PGW_OK;
+    if (lost) {
+        pause = pgw__backoff_next_ms(&b->trouble);
         PGW__LOG(&w->log, PGW_WARN, "worker",
                  "the connection that extends leases was lost; next try in %lld ms",
                  (long long)pause);
-        b->rest_until = pgw__clock_ms() + pause;
     }
     pthread_mutex_lock(&w->lock);
-    if (there && pgw_fd(h) < 0 && b->rest_until < w->heart_at) w->heart_at = b->rest_until;
+    if (!lost) return;
+    heart_rest(b, pause);
+    w->heart_at = b->failed_at; /* it is to look when that will be */
 }
 
 static void *heart_thread(void *arg)
