@@ -1540,12 +1540,12 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
                                    void *arg);
 /**
  * One pass over all registered tables, at most @p batch rows of each. What is wrong with one table
- * is noted with it and does not stop the others, nor does a row of it that cannot be freed, which is
- * named by its key; the log (PGW_WARN) tells it when it is news. A table that somebody has under lock
- * is waited for half a second. One that takes 200 ms or more, for whatever reason, is then left alone by every
- * reaper for twenty times as long, up to ten minutes; one with such a row for ten seconds. Also deletes
- * old operation ids. @p freed may
- * be NULL. PGW_EMISUSE: on an attached handle, or in a transaction.
+ * is noted with it and does not stop the others, nor does a row of it that cannot be freed, which
+ * is named by its key; the log (PGW_WARN) tells it when it is news. A table that somebody has under
+ * lock is waited for half a second. One that takes 200 ms or more, for whatever reason, is then
+ * left alone by every reaper for twenty times as long, up to ten minutes; one with such a row for
+ * ten seconds. Also deletes old operation ids. @p freed may be NULL. PGW_EMISUSE: on an attached
+ * handle, or in a transaction.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */
