@@ -220,7 +220,8 @@ typedef struct registry_lot {
     char key[200];
 } registry_lot;
 
-/* Keys name rows for humans; what else is in them is nobody's business. */
+/* A key names a row for humans: cut where it is long, and nothing that could play with a terminal.
+ */
 static void registry_key(char *to, size_t size, const pgw_table *t, const char *const *key)
 {
     char text[400];
@@ -232,6 +233,8 @@ static void registry_key(char *to, size_t size, const pgw_table *t, const char *
         n += strlen(text + n);
     }
     text[n] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) text[i] = '?';
     pgw__text_copy(to, size, text);
 }
 
@@ -308,6 +311,7 @@ static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_
         if (!lot.refused || !registry_is_odd(h, st)) return st;
         more = pgw__deadline_left_ms(until) > 0;
         if (lot.rows > 1) {
+            if (!more && odd->count == 0) return st; /* which row it is, nobody knows */
             lot.rows /= 2;
             continue;
         }

@@ -316,6 +316,34 @@ void test_rows_that_cannot_be_freed_do_not_stand_in_the_way(int batch)
     if (batch == 100) TEST_ASSERT_EQUAL_INT(0, strncmp(error_of("one"), "4 rows, the first ", 18));
 }
 
+/* Nor does anybody look for it for long: then the table as a whole is said not to be served. */
+void test_rows_are_not_looked_for_as_long_as_it_takes(void)
+{
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM "
+                "pg_sleep(0.3); RAISE EXCEPTION 'in the end no'; END $$;"
+                "CREATE TRIGGER r BEFORE UPDATE ON one FOR EACH ROW EXECUTE FUNCTION slow()");
+    must(reap_all(&freed, 1000));
+    TEST_ASSERT_EQUAL_INT64(10, freed);
+    TEST_ASSERT_EQUAL_STRING("in the end no (SQLSTATE P0001)", error_of("one"));
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&heard));
+}
+
+/* What is in a key goes to terminals and logs. */
+void test_a_key_is_shown_without_control_characters(void)
+{
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("UPDATE one SET k2 = E'a\\n\\x1b[31m\xc3\xa9' WHERE \"k 1\" = 3;"
+                "ALTER TABLE one ADD CHECK (\"k 1\" <> 3 OR who IS NOT NULL)");
+    must(reap_all(&freed, 100));
+    TEST_ASSERT_EQUAL_INT64(14, freed);
+    TEST_ASSERT_NOT_NULL(strstr(error_of("one"), "row (3, a??[31m\xc3\xa9): "));
+}
+
 /* It speaks of another session, and nobody has asked us to stop. */
 void test_a_trigger_with_the_codes_of_a_lost_session_or_a_stop_stops_nobody(void)
 {
