@@ -207,11 +207,16 @@ static void pool_release(pgw_worker *w, pgw_task *t)
     pool_finish(w, t);
 }
 
+/* At once: others can have them while what runs here goes on. */
 void pgw__worker_release_ready(pgw_worker *w)
 {
+    const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
-    while ((t = pgw__list_pop(&w->ready)) != NULL) pool_release(w, t);
+    while ((t = pgw__list_pop(&w->ready)) != NULL) {
+        pool_release(w, t);
+        t->crate->due_at = w->due_at = now;
+    }
 }
 
 /* ---- signals ---- */

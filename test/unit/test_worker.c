@@ -964,6 +964,26 @@ static pgw_verdict until_stopping(pgw_task *task, void *arg)
     return verdict;
 }
 
+/* Others can have them while the running one goes on. */
+void test_what_was_not_started_goes_back_at_once_whatever_the_flush_time(void)
+{
+    pthread_t thread;
+    int i;
+
+    fake_jobs("q", 4, 60000);
+    set("worker.concurrency", "1");
+    set("worker.prefetch", "4");
+    set("worker.flush_ms", "10000");
+    start(held, &thread);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    for (i = 0; i < 5000 && fake_count(FAKE_READY) < 3; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(3, fake_count(FAKE_READY));
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(1, fake_count(FAKE_DONE));
+}
+
 void test_the_second_stop_is_told_to_handlers(void)
 {
     pthread_t thread;
