@@ -9,13 +9,19 @@
 
 #include <pgwork.h>
 
+#define OTHERS_MAX 100
+
 static const char *const queues[] = {"poll_loop"};
 static int over;
 
 /* Out-parameters are filled when the answer comes, so they outlive the call. */
 static int64_t id;
 static pgw_batch *batch;
-static pgw_status verdict;
+static pgw_status verdict, verdicts[OTHERS_MAX];
+
+/* Jobs of others, such as an earlier run that was killed: held until ours is there. */
+static pgw_ref others[OTHERS_MAX];
+static size_t others_count;
 
 /* A verb that could not even be sent: its callback will not come. */
 static void started(pgw *h, pgw_status st)
@@ -32,19 +38,32 @@ static int failed(pgw *h, pgw_status st)
     return 1;
 }
 
-static void on_complete(pgw *h, pgw_status st, void *arg)
-{
-    (void)arg;
-    over = 1;
-    if (!failed(h, st)) puts("completed");
-}
-
 static void on_release(pgw *h, pgw_status st, void *arg)
 {
     (void)arg;
     over = 1;
-    if (!failed(h, st)) puts("of somebody else: handed back");
+    if (!failed(h, st)) printf("of others, and handed back: %zu\n", others_count);
 }
+
+static void hand_back(pgw *h)
+{
+    if (others_count == 0) {
+        over = 1;
+        return;
+    }
+    pgw_async(h, on_release, NULL);
+    started(h, pgw_release(h, verdicts, queues[0], others, others_count));
+}
+
+static void on_complete(pgw *h, pgw_status st, void *arg)
+{
+    (void)arg;
+    if (failed(h, st)) return;
+    puts("completed");
+    hand_back(h);
+}
+
+static void claim(pgw *h);
 
 /* A claim takes the oldest job: only ours has been done here. */
 static void on_claim(pgw *h, pgw_status st, void *arg)
@@ -55,32 +74,40 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     if (failed(h, st)) return;
     if (st == PGW_EMPTY) {
         puts("somebody else was faster");
-        over = 1;
+        hand_back(h);
         return;
     }
     ref = pgw_job_ref(pgw_batch_job(batch, 0));
+    pgw_batch_free(batch);
     printf("claimed %lld\n", (long long)ref.id);
     if (ref.id == id) {
         pgw_async(h, on_complete, NULL);
         started(h, pgw_complete(h, &verdict, queues[0], &ref, NULL, 1));
-    } else {
-        pgw_async(h, on_release, NULL);
-        started(h, pgw_release(h, &verdict, queues[0], &ref, 1));
+        return;
     }
-    pgw_batch_free(batch);
+    others[others_count++] = ref;
+    if (others_count < OTHERS_MAX)
+        claim(h);
+    else
+        hand_back(h);
 }
 
-static void on_enqueue(pgw *h, pgw_status st, void *arg)
+static void claim(pgw *h)
 {
     pgw_claim_opts opts = PGW_CLAIM_OPTS_INIT;
 
-    (void)arg;
-    if (failed(h, st)) return;
-    printf("enqueued %lld\n", (long long)id);
     opts.queues = queues;
     opts.queues_count = 1;
     pgw_async(h, on_claim, NULL);
     started(h, pgw_claim(h, &batch, &opts));
+}
+
+static void on_enqueue(pgw *h, pgw_status st, void *arg)
+{
+    (void)arg;
+    if (failed(h, st)) return;
+    printf("enqueued %lld\n", (long long)id);
+    claim(h);
 }
 
 static short to_poll(int events)

@@ -1079,6 +1079,8 @@ typedef struct pgw_reap_stats {
  * One pass on @p h: does what is due in batches of `reaper.batch`, adds to @p stats (may be NULL;
  * `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0:
  * at once, there is more). PGW_EMISUSE: a transaction is open, and would keep locked what it moved.
+ * A job that cannot be taken back (somebody's trigger raises an error) keeps no other from it; the
+ * log (PGW_WARN) and pgwork.stuck_jobs name it.
  *
  *     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);
@@ -1551,10 +1553,12 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
                                    void *arg);
 /**
  * One pass over all registered tables, at most @p batch rows of each. What is wrong with one table
- * is noted with it and does not stop the others. A table that somebody has under lock is waited for
- * half a second. One that takes 200 ms or more, for whatever reason, is then left alone by every
- * reaper for twenty times as long, up to ten minutes. Also deletes old operation ids. @p freed may
- * be NULL. PGW_EMISUSE: on an attached handle, or in a transaction.
+ * is noted with it and does not stop the others, nor does a row of it that cannot be freed, which
+ * is named by its key; the log (PGW_WARN) tells it when it is news. A table that somebody has under
+ * lock is waited for half a second. One that takes 200 ms or more, for whatever reason, is then
+ * left alone by every reaper for twenty times as long, up to ten minutes; one with such a row for
+ * ten seconds. Also deletes old operation ids. @p freed may be NULL. PGW_EMISUSE: on an attached
+ * handle, or in a transaction.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */

@@ -36,7 +36,7 @@ BEGIN
     ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name)
           <> (SELECT oid FROM pg_roles WHERE rolname = current_user) THEN
         RAISE EXCEPTION 'schema % is there and belongs to somebody else', name
-            USING HINT = 'migrate as its owner, or choose another schema';
+            USING ERRCODE = 'PW007', HINT = 'migrate as its owner, or choose another schema';
     END IF;
 END $$;
 
@@ -275,6 +275,17 @@ CREATE TABLE pgwork.beat (
     PRIMARY KEY (role, name)
 );
 
+CREATE TABLE pgwork.stuck_job (
+    queue    integer NOT NULL,
+    id       bigint NOT NULL,
+    error    text NOT NULL,
+    since    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    tries    integer NOT NULL DEFAULT 1,
+    again_at timestamptz NOT NULL,
+    told     boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (queue, id)
+);
+
 COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private and change without notice.';
 COMMENT ON VIEW pgwork.migrations IS 'What was applied to this schema, and when.';
 COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased one by one.';
@@ -284,4 +295,5 @@ COMMENT ON TABLE pgwork.survey IS 'Where claims begin to look, by queue; a hint.
 COMMENT ON SEQUENCE pgwork.mark IS 'How far claims have come, of the queue that was last claimed from; a hint.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
+COMMENT ON TABLE pgwork.stuck_job IS 'Jobs of expired leases that a reaper could not take back, and why.';
 COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

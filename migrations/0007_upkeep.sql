@@ -85,6 +85,56 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Takes back jobs of expired leases. One that cannot be, since somebody's trigger or constraint on a table of ours raises an error or its row
+-- is damaged, must keep no other from it: so lots that fail get smaller until it stands alone. It is noted, and left alone for longer and longer.
+-- Errors of the session, and those that may be over the next time, are everybody's.
+CREATE FUNCTION pgwork._take_back(q pgwork.queue, ids bigint[], tokens uuid[], OUT returned bigint, OUT died bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    any_stuck CONSTANT boolean := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id);
+    at integer := 1;
+    size integer;
+    taken record;
+BEGIN
+    returned := 0;
+    died := 0;
+    IF any_stuck THEN
+        SELECT coalesce(array_agg(u.id ORDER BY u.i), '{}'), coalesce(array_agg(u.token ORDER BY u.i), '{}') INTO ids, tokens
+          FROM unnest(ids, tokens) WITH ORDINALITY u (id, token, i)
+         WHERE NOT EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = u.id AND s.again_at > clock_timestamp());
+    END IF;
+    size := cardinality(ids);
+    WHILE at <= cardinality(ids) LOOP
+        size := least(size, cardinality(ids) - at + 1);
+        BEGIN
+            SELECT m.accepted, coalesce(cardinality(m.accepted), 0) AS n, m.died INTO taken
+              FROM pgwork._redeem(q, ids[at : at + size - 1], tokens[at : at + size - 1], 'reap', NULL, NULL) m;
+            IF any_stuck THEN
+                DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (taken.accepted);
+            END IF;
+            returned := returned + taken.n - taken.died;
+            died := died + taken.died;
+            at := at + size;
+            size := 2 * size;
+        EXCEPTION WHEN assert_failure OR OTHERS THEN
+            IF SQLSTATE ~ '^(25|40|53|55P03|57|58)' THEN
+                RAISE;
+            ELSIF size > 1 THEN
+                size := size / 2;
+                CONTINUE;
+            END IF;
+            -- Errors of class 22 quote a value.
+            INSERT INTO pgwork.stuck_job AS s (queue, id, error, again_at)
+            VALUES (q.id, ids[at], format('%s (SQLSTATE %s)', CASE WHEN SQLSTATE LIKE '22%' THEN 'the server refused a value' ELSE left(SQLERRM, 500) END, SQLSTATE),
+                    clock_timestamp() + interval '1 s')
+                ON CONFLICT ON CONSTRAINT stuck_job_pkey DO UPDATE
+               SET error = excluded.error, tries = s.tries + 1, again_at = clock_timestamp() + least(1 << least(s.tries, 10), 600) * interval '1 s';
+            at := at + 1;
+        END;
+    END LOOP;
+END $$;
+
 -- Takes back what has expired above these places, one for each lane and the last for packs (NULL: not there), and up to `high`.
 CREATE FUNCTION pgwork._reap(q pgwork.queue, lows bigint[], high bigint, batch bigint, whole boolean, OUT returned bigint, OUT died bigint, OUT firsts bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -104,8 +154,8 @@ BEGIN
         END IF;
         firsts[i] := lot.first;
         IF lot.ids <> '{}' THEN
-            SELECT coalesce(cardinality(m.accepted), 0) AS n, m.died INTO taken FROM pgwork._redeem(q, lot.ids, lot.tokens, 'reap', NULL, NULL) m;
-            returned := returned + taken.n - taken.died;
+            SELECT * INTO taken FROM pgwork._take_back(q, lot.ids, lot.tokens);
+            returned := returned + taken.returned;
             died := died + taken.died;
         END IF;
         EXIT WHEN returned + died >= batch;
@@ -404,6 +454,7 @@ BEGIN
     IF pruned < batch THEN
         pruned := pruned + pgwork.table_prune((batch - pruned)::integer);
     END IF;
+    DELETE FROM pgwork.stuck_job s WHERE s.again_at < now_is - interval '1 hour'; -- nobody has come across it since
     -- What producers committed after their queue was dropped, nobody sees any more. It lies between the ids of the queues that are there.
     -- One snapshot tells both: a queue may be committed together with its first jobs at any moment.
     IF pruned < batch AND now_ms NOT BETWEEN last[1] AND last[1] + (CASE WHEN last[2] > 50 THEN 20 * last[2] ELSE -1 END) THEN
@@ -633,9 +684,25 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     RETURN false;
 END $$;
 
+-- Jobs that could not be taken back, for who reads the log: each once, some at a time.
+CREATE FUNCTION pgwork._tell_stuck(OUT news text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pgwork.stuck_job s WHERE NOT s.told) THEN
+        WITH untold AS (
+            SELECT s.queue, s.id FROM pgwork.stuck_job s WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE SKIP LOCKED
+        ), noted AS (
+            UPDATE pgwork.stuck_job s SET told = true FROM untold u WHERE s.queue = u.queue AND s.id = u.id RETURNING s.*
+        )
+        SELECT string_agg(format('job %s of queue %L: %s', n.id, q.name, n.error), '; ' ORDER BY n.queue, n.id) INTO news
+          FROM noted n JOIN pgwork.queue q ON q.id = n.queue;
+    END IF;
+END $$;
+
 -- One round of everything that is due. A session prunes and compacts once a second at most, and looks for
 -- expired leases four times a second; delayed jobs each time.
-CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint)
+CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint,
+    OUT stuck text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -664,6 +731,7 @@ BEGIN
         began_ms := now_ms;
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
         last_ms[4:6] := ARRAY[CASE WHEN reaped < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - reaped, 0), last_ms[5]];
+        stuck := pgwork._tell_stuck();
     END IF;
     IF now_ms NOT BETWEEN last_ms[7] AND last_ms[7] + greatest(1000, least(20 * least(last_ms[8], last_ms[9]), 60000)) THEN
         pruned := pgwork.prune(batch);
@@ -758,7 +826,7 @@ COMMENT ON FUNCTION pgwork.reap(text, integer) IS 'Takes jobs of expired leases 
 COMMENT ON FUNCTION pgwork.promote(integer) IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one, NULL: none.';
 COMMENT ON FUNCTION pgwork.prune(integer) IS 'Deletes what is no longer kept: finished jobs after their retention, operation ids, unique keys whose period is over.';
 COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest table of mb or more that is nearly all remains of jobs, and that nobody stays in, as vacuum cannot while an old snapshot is held. Bytes given back; 0: not now, others are in each; NULL: there is none. Its lock ends with the transaction: call it in one of its own.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be taken back, told once.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';
 COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint, bigint[], text) IS 'Deletes dead letters: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';

@@ -175,6 +175,9 @@ SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_m
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
+CREATE VIEW pgwork.stuck_jobs AS
+SELECT q.name AS queue, s.id, s.error, s.since, s.tries, s.again_at FROM pgwork.stuck_job s JOIN pgwork.queue q ON q.id = s.queue;
+
 CREATE FUNCTION pgwork.version() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT max(number) FROM pgwork.migration
@@ -185,4 +188,5 @@ COMMENT ON FUNCTION pgwork.job_list(text, text, text, bigint, bigint, bigint) IS
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; pgwork.depth(queue, at_most) is the cheap way.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Signs of life of reapers.';
+COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs of expired leases that no reaper can take back: a trigger or a constraint of somebody''s raises an error, or the row is damaged. Tried again at again_at; one that is older than some minutes is over.';
 COMMENT ON FUNCTION pgwork.version() IS 'Number of the last migration applied.';

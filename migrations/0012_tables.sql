@@ -87,15 +87,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM pgwork.leased_table t ORDER BY t.schema_name, t.table_name
 $$;
 
--- Written down only when there is news. A table that takes long, without an index or under ALTER TABLE, costs every pass time that
--- the queues wait for: so it is left alone for a while, by all reapers.
-CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text, rest_ms bigint DEFAULT 0) RETURNS void
+-- Written down only when there is news; the answer is that there is an error which was not known. A table that takes long, without an
+-- index or under ALTER TABLE, costs every pass time that the queues wait for: so it is left alone for a while, by all reapers.
+CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text, rest_ms bigint DEFAULT 0) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    UPDATE pgwork.leased_table t
-       SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000),
-           rests_until = CASE WHEN rest_ms > 0 THEN clock_timestamp() + rest_ms * interval '1 ms' END
-     WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
-       AND (freed > 0 OR rest_ms > 0 OR t.error <> left(table_reaped.error, 1000))
+    WITH known AS (
+        SELECT t.error FROM pgwork.leased_table t WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
+    ), noted AS (
+        UPDATE pgwork.leased_table t
+           SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000),
+               rests_until = CASE WHEN rest_ms > 0 THEN clock_timestamp() + rest_ms * interval '1 ms' END
+         WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
+           AND (freed > 0 OR rest_ms > 0 OR t.error <> left(table_reaped.error, 1000))
+    )
+    SELECT EXISTS (SELECT FROM known k WHERE table_reaped.error <> '' AND k.error <> left(table_reaped.error, 1000))
 $$;
 
 COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
@@ -106,4 +111,4 @@ COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that a
 COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. They leave it alone once it has another one. Whoever may call this can get the reapers'' rights, by a table of his own.';
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
-COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table. None comes back to it for rest_ms.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table; true: an error that was not known. None comes back to it for rest_ms.';

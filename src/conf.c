@@ -363,6 +363,14 @@ bool pgw__conf_bool(const pgw_conf *conf, const char *name)
     return v;
 }
 
+bool pgw__conf_is_set(const pgw_conf *conf, const char *name)
+{
+    const conf_row *row = conf_find(name);
+
+    assert(row != NULL);
+    return conf != NULL && conf->values[row - conf_rows] != NULL;
+}
+
 const pgw__log *pgw__conf_log(const pgw_conf *conf)
 {
     static const pgw__log silent = {.fn = NULL};

@@ -11,6 +11,7 @@
 const char *pgw__conf_text(const pgw_conf *conf, const char *name);
 int64_t pgw__conf_int(const pgw_conf *conf, const char *name);
 bool pgw__conf_bool(const pgw_conf *conf, const char *name);
+bool pgw__conf_is_set(const pgw_conf *conf, const char *name); /* by pgw_conf_set(): no default */
 const pgw__log *pgw__conf_log(const pgw_conf *conf);
 pgw_conf *pgw__conf_copy(const pgw_conf *conf); /* NULL conf: defaults. NULL: out of memory */
 

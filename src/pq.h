@@ -179,7 +179,9 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
 pgw_status pgw__pq_new(pgw **h, const pgw_conf *conf);
 /* Each new session runs sql first; an error of the reader ends it. */
 void pgw__pq_greet(pgw *h, pgw__sql sql, pgw__reader *read);
-pgw_status pgw__pq_connect_once(pgw *h); /* one attempt, within connect.timeout_ms */
+/* One attempt, within connect.timeout_ms for each host. Armed by pgw_async(): in steps, PGW_AGAIN.
+ */
+pgw_status pgw__pq_connect_once(pgw *h);
 void pgw__pq_close(pgw *h);
 void pgw__pq_abandon(pgw *h); /* for the child of a fork */
 /* (Re)connects an opened handle now; PGW_OK when it is alive already. */

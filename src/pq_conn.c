@@ -52,25 +52,44 @@ const char pgw__conn_settings[] = "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL);
 /* ---- how to connect ---- */
 
 /* Both ends must notice that the other is gone (R13, R14): this is the server's half. */
-static void conn_add_option(pgw *h, pgw__buf *b, const char *setting, const char *property)
+static void conn_add_options(const pgw *h, pgw__buf *b, bool set)
 {
-    if (pgw__conf_int(h->conf, property) == 0) return;
-    pgw__buf_text(b, " -c ");
-    pgw__buf_text(b, setting);
-    pgw__buf_text(b, "=");
-    pgw__buf_int(b, pgw__conf_int(h->conf, property));
+    static const char *const halves[][2] = {
+        {"tcp_keepalives_idle", "keepalive.idle_s"},
+        {"tcp_keepalives_interval", "keepalive.interval_s"},
+        {"tcp_keepalives_count", "keepalive.count"},
+        {"tcp_user_timeout", "tcp.user_timeout_ms"},
+        {"client_connection_check_interval", "session.check_interval_ms"}};
+
+    for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
+        const char *property = halves[i][1];
+
+        if (pgw__conf_is_set(h->conf, property) != set || pgw__conf_int(h->conf, property) == 0)
+            continue;
+        pgw__buf_text(b, " -c ");
+        pgw__buf_text(b, halves[i][0]);
+        pgw__buf_text(b, "=");
+        pgw__buf_int(b, pgw__conf_int(h->conf, property));
+    }
 }
 
-/* The user's own options come first, so that they are kept and ours win. */
-static void conn_make_options(pgw *h, pgw__buf *b, const char *users)
+/* The last one wins: the user's options over our defaults, and over them what a property was set to
+ * and what must hold. */
+static void conn_make_options(const pgw *h, pgw__buf *b, const char *users)
 {
+    conn_add_options(h, b, false);
+    pgw__buf_text(b, " ");
     pgw__buf_text(b, users);
     pgw__buf_text(b, conn_options);
-    conn_add_option(h, b, "tcp_keepalives_idle", "keepalive.idle_s");
-    conn_add_option(h, b, "tcp_keepalives_interval", "keepalive.interval_s");
-    conn_add_option(h, b, "tcp_keepalives_count", "keepalive.count");
-    conn_add_option(h, b, "tcp_user_timeout", "tcp.user_timeout_ms");
-    conn_add_option(h, b, "client_connection_check_interval", "session.check_interval_ms");
+    conn_add_options(h, b, true);
+}
+
+/* What libpq has found for a parameter; NULL: nothing. */
+static const char *conn_found(const PQconninfoOption *found, const char *keyword)
+{
+    for (; found != NULL && found->keyword != NULL; found++)
+        if (strcmp(found->keyword, keyword) == 0) return found->val;
+    return NULL;
 }
 
 /* libpq's own words about a connection string quote it, so they are not repeated (R19). */
@@ -124,9 +143,7 @@ static void conn_keep_hosts(pgw *h)
     for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
         pgw__mem_free(h->host_lists[i]);
         h->host_lists[i] = NULL;
-        for (const PQconninfoOption *o = found; o != NULL && o->keyword != NULL; o++)
-            if (strcmp(o->keyword, conn_host_keys[i]) == 0 && o->val != NULL)
-                h->host_lists[i] = pgw__mem_dup(o->val);
+        h->host_lists[i] = pgw__mem_dup(conn_found(found, conn_host_keys[i]));
         if (h->host_lists[i] != NULL && conn_parts(h->host_lists[i]) > h->hosts)
             h->hosts = conn_parts(h->host_lists[i]);
     }
@@ -145,21 +162,26 @@ static void conn_rotate(const pgw *h, pgw__buf *b, const char *list)
     pgw__buf_bytes(b, list, (size_t)(start - 1 - list));
 }
 
-/* Defaults stand before the user's string, which may override them; what must hold stands after it.
- */
-static PGconn *conn_begin(pgw *h, const char *dsn, pgw__buf *hosts, const char *options)
+/* Properties stand before the user's string, which may override them; what must hold stands after
+ * it. libpq puts all of it before a service file and the environment: so a property that nobody has
+ * set gives way to what is `found` there. */
+static PGconn *conn_begin(pgw *h, const char *dsn, const PQconninfoOption *found, pgw__buf *hosts,
+                          const char *options)
 {
-    static const char *const defaults[][2] = {{"application_name", "application_name"},
-                                              {"keepalives_idle", "keepalive.idle_s"},
-                                              {"keepalives_interval", "keepalive.interval_s"},
-                                              {"keepalives_count", "keepalive.count"},
-                                              {"tcp_user_timeout", "tcp.user_timeout_ms"}};
+    static const char *const properties[][2] = {{"application_name", "application_name"},
+                                                {"keepalives_idle", "keepalive.idle_s"},
+                                                {"keepalives_interval", "keepalive.interval_s"},
+                                                {"keepalives_count", "keepalive.count"},
+                                                {"tcp_user_timeout", "tcp.user_timeout_ms"}};
     const char *keys[16], *values[16];
     size_t n = 0;
 
-    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++) {
-        keys[n] = defaults[i][0];
-        values[n++] = pgw_conf_get(h->conf, defaults[i][1]);
+    for (size_t i = 0; i < sizeof(properties) / sizeof(properties[0]); i++) {
+        if (!pgw__conf_is_set(h->conf, properties[i][1]) &&
+            conn_found(found, properties[i][0]) != NULL)
+            continue;
+        keys[n] = properties[i][0];
+        values[n++] = pgw_conf_get(h->conf, properties[i][1]);
     }
     if (dsn[0] != '\0') {
         keys[n] = "dbname";
@@ -190,8 +212,7 @@ static bool conn_open(pgw *h)
     if (dsn == NULL) dsn = "";
     if (dsn[0] != '\0' && !conn_check(h, dsn)) return false;
     found = conn_resolve(dsn);
-    for (const PQconninfoOption *o = found; o != NULL && o->keyword != NULL; o++)
-        if (strcmp(o->keyword, "options") == 0 && o->val != NULL) users = o->val;
+    if (conn_found(found, "options") != NULL) users = conn_found(found, "options");
     pgw__buf_init(&options, CONN_OPTIONS_MAX);
     conn_make_options(h, &options, users);
     for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
@@ -199,7 +220,7 @@ static bool conn_open(pgw *h)
         conn_rotate(h, &hosts[i], h->host_lists[i]);
     }
     if (options.failed == 0 && found != NULL)
-        h->conn = conn_begin(h, dsn, hosts, h->plain ? NULL : pgw__buf_str(&options));
+        h->conn = conn_begin(h, dsn, found, hosts, h->plain ? NULL : pgw__buf_str(&options));
     if (h->conn == NULL) {
         pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
                        options.failed == PGW_ELIMIT ? "the connection string's options are too long"

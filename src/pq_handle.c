@@ -50,11 +50,10 @@ static pgw_status handle_connect(pgw *h, int64_t timeout_ms, bool once)
     pgw_status st = pgw__pq_enter(h);
 
     if (st != PGW_OK) return st;
-    h->armed = NULL;
     pgw__pq_reset(h, "connect");
     h->op.once = once;
     if (timeout_ms != 0) h->op.deadline = pgw__deadline_in(timeout_ms);
-    return pgw__pq_leave(h, pgw__pq_run(h));
+    return pgw__pq_leave(h, h->op.done != NULL ? pgw__pq_begin_op(h) : pgw__pq_run(h));
 }
 
 pgw_status pgw__pq_connect_once(pgw *h)
@@ -64,6 +63,7 @@ pgw_status pgw__pq_connect_once(pgw *h)
 
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
 {
+    h->armed = NULL;
     return handle_connect(h, timeout_ms, false);
 }
 

@@ -13,8 +13,12 @@ static pgw_status reap_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const reap_ctx *in = ctx;
     const pgw_status st = pgw__ask_rows(h, rows, 1);
+    const char *stuck;
 
     if (st != PGW_OK) return st;
+    stuck = pgw__rows_text(rows, 0, 5, NULL);
+    if (stuck != NULL)
+        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_WARN, "reap", "not taken back: %s", stuck);
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, 4);
     if (in->stats == NULL) return PGW_OK;
     in->stats->ticks++;

@@ -390,35 +390,56 @@ static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
 /* Rows that never had a lease lie in front of the index: the lower bound leaves them out. Where the
  * index is only of rows that may be claimed, which the registry does not know, the one by holder
  * does: it is of leased rows only. */
-pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
+static void lease_overdue(pgw__buf *b, const pgw_table *t, int limit, int skip)
 {
-    const lease_reap_ctx ctx = {freed};
-    const pgw__param params[] = {P_INT8(batch), P_END};
-    pgw__call call = {
-        .params = params, .read = lease_read_reap, .ctx = &ctx, .ctx_size = sizeof(ctx)};
-    pgw_status st;
+    pgw__buf_text(b, " FROM ");
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t WHERE ");
+    pgw__put_expiry(b, t);
+    pgw__buf_text(b, " > '-infinity'::pg_catalog.timestamptz AND ");
+    pgw__put_expiry(b, t);
+    pgw__buf_text(b, " <= (SELECT pg_catalog.clock_timestamp()) AND ");
+    pgw__put_column(b, t->locked_by);
+    pgw__buf_text(b, " IS NOT NULL ORDER BY ");
+    pgw__put_expiry(b, t);
+    lease_limit(b, limit);
+    pgw__buf_text(b, " OFFSET ");
+    pgw__put_param(b, skip);
+    pgw__buf_text(b, "::pg_catalog.int8 FOR NO KEY UPDATE OF t SKIP LOCKED");
+}
+
+pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int skip)
+{
+    const pgw__rows_ctx ctx = {.rows = rows, .t = t, .most = 1, .leased = true};
+    const pgw__param params[] = {P_INT8(1), P_INT8(skip), P_END};
+    const pgw__call call = {
+        .params = params, .read = pgw__rows_read, .ctx = &ctx, .ctx_size = sizeof(ctx)};
     pgw__buf b;
 
-    if (freed != NULL) *freed = 0;
-    st = pgw__table_check_leases(h, t);
-    if (st == PGW_OK) st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
-    if (st != PGW_OK) return st;
-    call.flags = PGW__WRITES | pgw__table_relaxed(t);
+    *rows = NULL;
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    pgw__buf_text(&b, "SELECT ");
+    pgw__put_rows(&b, &ctx);
+    lease_overdue(&b, t, 1, 2);
+    return pgw__rows_drop(pgw__table_call(h, "table_overdue", &b, &call), rows);
+}
+
+pgw_status pgw__table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch, int skip)
+{
+    const lease_reap_ctx ctx = {freed};
+    const pgw__param params[] = {P_INT8(batch), P_INT8(skip), P_END};
+    const pgw__call call = {.params = params,
+                            .read = lease_read_reap,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__WRITES | pgw__table_relaxed(t)};
+    pgw__buf b;
+
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
     pgw__buf_text(&b, "WITH pgw_over AS MATERIALIZED (SELECT ");
     pgw__put_key(&b, t);
-    pgw__buf_text(&b, " FROM ");
-    pgw__put_table(&b, t);
-    pgw__buf_text(&b, " t WHERE ");
-    pgw__put_expiry(&b, t);
-    pgw__buf_text(&b, " > '-infinity'::pg_catalog.timestamptz AND ");
-    pgw__put_expiry(&b, t);
-    pgw__buf_text(&b, " <= (SELECT pg_catalog.clock_timestamp()) AND ");
-    pgw__put_column(&b, t->locked_by);
-    pgw__buf_text(&b, " IS NOT NULL ORDER BY ");
-    pgw__put_expiry(&b, t);
-    pgw__buf_text(&b, " LIMIT $1::pg_catalog.int8 FOR NO KEY UPDATE OF t SKIP LOCKED),\n"
-                      "pgw_done AS (UPDATE ");
+    lease_overdue(&b, t, 1, 2);
+    pgw__buf_text(&b, "),\npgw_done AS (UPDATE ");
     pgw__put_table(&b, t);
     pgw__buf_text(&b, " t SET ");
     pgw__put_free(&b, t);
@@ -426,4 +447,14 @@ pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
     pgw__put_key_join(&b, t, "o");
     pgw__buf_text(&b, " RETURNING 1)\nSELECT pg_catalog.count(*) FROM pgw_done");
     return pgw__table_call(h, "table_reap", &b, &call);
+}
+
+pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
+{
+    pgw_status st;
+
+    if (freed != NULL) *freed = 0;
+    st = pgw__table_check_leases(h, t);
+    if (st == PGW_OK) st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
+    return st == PGW_OK ? pgw__table_reap(h, freed, t, batch, 0) : st;
 }

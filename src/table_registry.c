@@ -3,6 +3,7 @@
  * uses. So nothing is written that the reaper itself may not write. But what hangs on a table comes
  * along, triggers and functions in its indexes and constraints: they run with the reaper's rights,
  * so whoever may register a table of his own has these rights, too. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -15,6 +16,8 @@
 #define REGISTRY_SLOW_MS  200 /* who takes so long rests ... */
 #define REGISTRY_REST     20  /* ... so many times as long */
 #define REGISTRY_REST_MAX 600000
+#define REGISTRY_LOOK_MS  500   /* for rows that cannot be freed, and those behind them */
+#define REGISTRY_ODD_MS   10000 /* a table that has some rests for so long */
 
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
 {
@@ -202,58 +205,173 @@ static pgw_status registry_check_owner(pgw *h, const registry_entry *e)
     return pgw__pq_call(h, &call);
 }
 
+/* Rows that cannot be freed: a trigger or a constraint of the table raises an error. */
+typedef struct registry_odd {
+    int count;
+    char key[200]; /* of the first */
+    char error[600];
+} registry_odd;
+
+/* What goes on in one transaction. */
+typedef struct registry_lot {
+    int rows, skip; /* so many rows, behind so many that cannot be freed */
+    int64_t freed;
+    bool refused; /* it was the rows' turn when it failed */
+    char key[200];
+} registry_lot;
+
+/* A key names a row for humans: cut where it is long, and nothing that could play with a terminal.
+ */
+static void registry_key(char *to, size_t size, const pgw_table *t, const char *const *key)
+{
+    char text[400];
+    size_t n = 0;
+
+    for (size_t k = 0; k < t->key_count && n + 3 < sizeof(text); k++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", k > 0 ? ", " : "");
+        pgw__text_copy(text + n, sizeof(text) - n, key[k]);
+        n += strlen(text + n);
+    }
+    text[n] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) text[i] = '?';
+    pgw__text_copy(to, size, text);
+}
+
+/* One row alone, as its holder would release it: the lock keeps its lease over until then. */
+static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lot)
+{
+    pgw_rows *rows;
+    pgw_row_ref ref;
+    pgw_status st = pgw__table_overdue(h, &rows, t, lot->skip);
+
+    if (st != PGW_OK) return st == PGW_EMPTY ? PGW_OK : st;
+    ref = pgw_rows_ref(rows, 0);
+    registry_key(lot->key, sizeof(lot->key), t, ref.key);
+    lot->refused = true;
+    st = pgw_table_release(h, NULL, t, &ref, 1);
+    if (st == PGW_OK) lot->freed = 1;
+    pgw_rows_free(rows);
+    return st == PGW_ELEASE ? PGW_OK : st; /* a trigger keeps it from being written */
+}
+
 /* The queues wait meanwhile, so who has the table under lock is not waited for long. A limit for
  * the lock alone: a large table without an index may take its time. */
 static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const pgw_table *t,
-                                        int batch, int64_t *freed)
+                                        registry_lot *lot)
 {
     const pgw__param params[] = {P_INT8(REGISTRY_LOCK_MS), P_END};
     const pgw__call call = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
     pgw_status st = pgw__pq_begin(h), undone;
 
+    lot->freed = 0;
+    lot->refused = false;
     if (st != PGW_OK) return st;
     st = pgw__pq_call(h, &call);
     if (st == PGW_OK) st = registry_check_owner(h, e);
-    if (st == PGW_OK) st = pgw_table_reap(h, freed, t, batch);
-    if (st == PGW_OK) st = pgw__pq_commit(h);
+    if (st == PGW_OK && lot->rows == 1) {
+        st = registry_free_one(h, t, lot);
+    } else if (st == PGW_OK) {
+        lot->refused = true;
+        st = pgw__table_reap(h, &lot->freed, t, lot->rows, lot->skip);
+    }
+    if (st == PGW_OK) st = pgw__pq_commit(h); /* constraints and triggers may be deferred */
     if (st == PGW_OK) return st;
-    *freed = 0;
+    lot->freed = 0;
     undone = pgw__pq_rollback(h);
     return undone == PGW_OK ? st : undone;
 }
 
-/* The queues wait for a table that has no index, or a trigger that takes its time, as well. */
-static int64_t registry_rest(int64_t took_ms)
+/* Is it for a row that this failed? Not if it may go well the next time, or if it is about the
+ * session. */
+static bool registry_is_odd(pgw *h, pgw_status st)
 {
-    if (took_ms < REGISTRY_SLOW_MS) return 0;
-    return took_ms < REGISTRY_REST_MAX / REGISTRY_REST ? REGISTRY_REST * took_ms
-                                                       : REGISTRY_REST_MAX;
+    if (st == PGW_ECANCELED) return !pgw__pq_stopped(h); /* else by a trigger */
+    return st != PGW_ECONN && st != PGW_EUNKNOWN && st != PGW_ENOMEM && st != PGW_ETIMEDOUT &&
+           st != PGW_ERETRY && st != PGW_ELOCKED && st != PGW_EMISUSE && st != PGW_EPROTO;
 }
 
-/* What is wrong with the table is noted; what is wrong with the session or with us is returned. */
+/* Frees up to `batch` rows. One that cannot be freed must not keep the others from it: so lots that
+ * fail get smaller until it stands alone, is passed over, and they grow again behind it. */
+static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_table *t, int batch,
+                                     int64_t *freed, registry_odd *odd)
+{
+    const int64_t until = pgw__deadline_in(REGISTRY_LOOK_MS);
+    registry_lot lot = {.rows = batch};
+    pgw_status st;
+
+    for (bool more = true; more; more = more && *freed < batch) {
+        st = registry_reap_briefly(h, e, t, &lot);
+        *freed += lot.freed;
+        if (st == PGW_OK) {
+            more = lot.freed == lot.rows;
+            lot.rows = 2 * lot.rows < batch - *freed ? 2 * lot.rows : (int)(batch - *freed);
+            continue;
+        }
+        if (!lot.refused || !registry_is_odd(h, st)) return st;
+        more = pgw__deadline_left_ms(until) > 0;
+        if (lot.rows > 1) {
+            if (!more && odd->count == 0) return st; /* which row it is, nobody knows */
+            lot.rows /= 2;
+            continue;
+        }
+        if (odd->count++ == 0) {
+            memcpy(odd->key, lot.key, sizeof(odd->key));
+            pgw__text_copy(odd->error, sizeof(odd->error), pgw__pq_error_message(h));
+        }
+        lot.skip++;
+    }
+    return PGW_OK;
+}
+
+/* The queues wait for a table that has no index, or a trigger that takes its time, as well. And one
+ * with a row that cannot be freed would fill the server's log. */
+static int64_t registry_rest(int64_t took_ms, const registry_odd *odd)
+{
+    const int64_t least = odd->count > 0 ? REGISTRY_ODD_MS : 0;
+    int64_t rest =
+        took_ms < REGISTRY_REST_MAX / REGISTRY_REST ? REGISTRY_REST * took_ms : REGISTRY_REST_MAX;
+
+    if (took_ms < REGISTRY_SLOW_MS) rest = 0;
+    return rest > least ? rest : least;
+}
+
+/* What is wrong with the table is noted, and told when it is news; what is wrong with the session
+ * or with us is returned. */
 static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int64_t *freed)
 {
     const int64_t began = pgw__clock_ms();
-    char error[600] = "";
+    registry_odd odd = {.count = 0};
+    char error[900] = "", many[32] = "row";
+    bool news = false;
     pgw_table *t;
     pgw_status st = pgw_table_open(h, &t, &e->spec);
 
     *freed = 0;
-    if (st == PGW_OK) st = registry_reap_briefly(h, e, t, batch, freed);
+    if (st == PGW_OK) st = registry_reap_rows(h, e, t, batch, freed, &odd);
     pgw_table_free(t);
     if (st == PGW_ECONN || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
     if (st == PGW_ECANCELED && pgw__pq_stopped(h)) return st; /* else by its trigger */
-    if (st != PGW_OK) pgw__text_copy(error, sizeof(error), pgw__pq_error_message(h));
+    if (odd.count > 1) snprintf(many, sizeof(many), "%d rows, the first", odd.count);
+    if (st != PGW_OK)
+        pgw__text_copy(error, sizeof(error), pgw__pq_error_message(h));
+    else if (odd.count > 0)
+        snprintf(error, sizeof(error), "%s (%s): %s", many, odd.key, odd.error);
     {
         const pgw__param params[] = {P_TEXT(e->spec.schema),
                                      P_TEXT(e->spec.table),
                                      P_INT8(*freed),
                                      P_TEXT(error),
-                                     P_INT8(registry_rest(pgw__clock_ms() - began)),
+                                     P_INT8(registry_rest(pgw__clock_ms() - began, &odd)),
                                      P_END};
 
-        return pgw__ask(h, PGW__SQL_TABLE_REAPED, params);
+        st = pgw__ask_flag(h, &news, PGW__SQL_TABLE_REAPED, params, PGW__WRITES);
     }
+    if (news)
+        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_WARN, "table",
+                 "expired rows of `%s`.`%s` are not freed: %s", e->spec.schema, e->spec.table,
+                 error);
+    return st;
 }
 
 pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)

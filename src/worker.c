@@ -14,8 +14,10 @@
 #include "pq.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX 64
-#define WORKER_ROOM       "worker"
+#define WORKER_QUEUES_MAX  64
+#define WORKER_ROOM        "worker"
+#define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
+#define WORKER_SIGN_MAX_MS 60000
 
 /* ---- birth and death ---- */
 
@@ -53,6 +55,7 @@ static void worker_read_conf(pgw_worker *w)
     pgw__backoff_init(&w->trouble, pgw__conf_int(c, "reconnect.base_ms"),
                       pgw__conf_int(c, "reconnect.cap_ms"));
     w->beats.trouble = w->trouble;
+    pgw__backoff_init(&w->sign, WORKER_SIGN_MIN_MS, WORKER_SIGN_MAX_MS);
 }
 
 /* It is held for some dozens of instructions, twice for each job: who waits for it had better spin
@@ -73,16 +76,8 @@ static bool worker_init_lock(pthread_mutex_t *lock)
 
 static bool worker_init_locks(pgw_worker *w)
 {
-    pthread_condattr_t attr;
-    bool ok;
-
-    if (pthread_condattr_init(&attr) != 0) return false;
-    ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
-         pthread_cond_init(&w->work, &attr) == 0 && pthread_cond_init(&w->left, &attr) == 0 &&
-         pthread_cond_init(&w->beat, &attr) == 0 && worker_init_lock(&w->lock) &&
-         pthread_mutex_init(&w->log_lock, NULL) == 0;
-    pthread_condattr_destroy(&attr);
-    return ok;
+    return pthread_cond_init(&w->work, NULL) == 0 && pthread_cond_init(&w->left, NULL) == 0 &&
+           worker_init_lock(&w->lock) && pthread_mutex_init(&w->log_lock, NULL) == 0;
 }
 
 static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
@@ -131,7 +126,7 @@ pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *co
     w = pgw__mem_zero(1, sizeof(*w));
     if (w == NULL) return PGW_ENOMEM;
     w->owners = 1;
-    w->wake = (pgw__wake)PGW__WAKE_INIT;
+    w->wake = w->beats.wake = (pgw__wake)PGW__WAKE_INIT;
     w->fn = fn;
     w->batch_fn = batch_fn;
     w->arg = arg;
@@ -166,7 +161,6 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__wake_close(&w->wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);
-    pthread_cond_destroy(&w->beat);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->log_lock);
     pgw_conf_free(w->conf);
@@ -266,7 +260,7 @@ static void worker_connected(pgw_worker *w)
     if (epoch == w->epoch) return;
     w->epoch = epoch;
     w->signed_up = false;
-    w->deaf = !w->notify;
+    w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
     PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "connected again");
@@ -296,6 +290,28 @@ static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
     return pgw__pq_call(w->h, &call);
 }
 
+/* Behind a pooler no session of this one can be called. Any other trouble may pass, such as a
+ * server without room for more locks: and until the sign is out, who enqueues calls nobody. */
+static void worker_sign_failed(pgw_worker *w, pgw_status st)
+{
+    const int64_t pause = pgw__backoff_next_ms(&w->sign);
+
+    st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
+    if (st == PGW_EPOOLED) {
+        w->deaf_until = INT64_MAX;
+        PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s",
+                 pgw_error_message(w->h));
+        return;
+    }
+    w->deaf_until = pgw__clock_ms() + pause;
+    if (st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT) {
+        worker_call_failed(w, st);
+        return;
+    }
+    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "no notifications, polling: %s; next try in %lld ms",
+             pgw_error_message(w->h), (long long)pause);
+}
+
 static void worker_sign_up(pgw_worker *w)
 {
     char channel[64];
@@ -304,19 +320,13 @@ static void worker_sign_up(pgw_worker *w)
     pgw__pq_slot(w->h, channel);
     st = pgw__pq_listen(w->h, channel);
     if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE);
-    if (st == PGW_OK) {
-        worker_well(w); /* perhaps in a new session: the sign is out there */
-        w->signed_up = true;
+    if (st < 0) {
+        worker_sign_failed(w, st);
         return;
     }
-    st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
-    if (st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT) {
-        worker_call_failed(w, st);
-        return;
-    }
-    w->deaf = true;
-    PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s",
-             pgw_error_message(w->h));
+    worker_well(w); /* perhaps in a new session: the sign is out there */
+    pgw__backoff_reset(&w->sign);
+    w->signed_up = true;
 }
 
 static void worker_sign_in(pgw_worker *w)
@@ -339,23 +349,28 @@ static void worker_await_call(pgw_worker *w)
 
 static void worker_found_none(pgw_worker *w)
 {
+    int64_t now;
+
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->fell_short = false;
     pthread_mutex_lock(&w->lock);
     w->found_none = w->ready.count + w->running + w->done.count == 0;
     pthread_mutex_unlock(&w->lock);
-    if (!w->deaf && !w->drain) {
-        if (w->signed_up) {
-            worker_await_call(w);
-            return;
-        }
+    if (w->signed_up) {
+        worker_await_call(w);
+        return;
+    }
+    if (!w->drain && pgw__clock_ms() >= w->deaf_until) {
         worker_sign_up(w);
         if (w->signed_up) {
             w->claim_at = 0;
             return;
         }
     }
-    w->claim_at = pgw__clock_ms() + pgw__backoff_next_ms(&w->poll);
+    now = pgw__clock_ms();
+    w->claim_at = now + pgw__backoff_next_ms(&w->poll);
+    if (!w->drain && w->deaf_until > now && w->deaf_until < w->claim_at)
+        w->claim_at = w->deaf_until; /* before the sign it has to look */
 }
 
 /* Did a job come from a queue that none came from before? It may be younger than our sign. */
@@ -569,7 +584,7 @@ static void worker_abandon_results(pgw_worker *w, int64_t now)
             continue;
         }
         pgw__result_take(w, t);
-        atomic_fetch_add(&w->n.lost, 1);
+        pgw__worker_lose(t);
         pgw__worker_drop(t);
     }
     pthread_mutex_unlock(&w->lock);
@@ -642,7 +657,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->fatal = PGW_OK;
     w->error[0] = '\0';
     w->down = w->signed_up = w->fell_short = w->found_none = w->claims_fail = false;
-    w->deaf = !w->notify;
+    w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = false;
     w->seen = 0;

@@ -96,8 +96,10 @@ typedef struct pgw__beats {
     pgw_status *verdicts;
     int64_t *sent_at;
     size_t count;
+    pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
-    int64_t rest_until; /* no call before: the last one failed */
+    int64_t failed_at;  /* the last call did, or the session was lost: ... */
+    int64_t rest_until; /* ... none before, unless a lease is nearly over */
     atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
     char error[512];    /* ... for this reason, written before */
 } pgw__beats;
@@ -123,12 +125,12 @@ struct pgw_worker {
     pgw *h;
     pgw_stop *stop;
     int stops;      /* how many of its notifies are heeded; a fatal error counts as one */
-    uint64_t epoch; /* of the session that the next three speak of */
+    uint64_t epoch; /* of the session that the next two speak of */
     bool down;      /* it is known to be dead */
-    bool deaf;      /* it cannot be notified */
     bool signed_up; /* the sleeping sign is out */
     bool fell_short, found_none;       /* of the last claim; as in the view */
     bool claims_fail;                  /* the last one did, with results in the same call */
+    int64_t deaf_until;                /* no sign before; INT64_MAX: not in this session */
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
@@ -136,7 +138,7 @@ struct pgw_worker {
     bool told_ready;                   /* in this run */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
-    pgw__backoff trouble, poll;
+    pgw__backoff trouble, poll, sign;
     pgw_status fatal;
     char error[512];
     /* what a flush sends: `room` of each */
@@ -149,7 +151,6 @@ struct pgw_worker {
     pthread_mutex_t lock;
     pthread_cond_t work; /* there is something in `ready`, or the pool closes */
     pthread_cond_t left; /* a handler thread is leaving */
-    pthread_cond_t beat; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__wake wake;      /* ends the main loop's wait */
     bool waits;          /* the main loop waits: look at `view`, and poke when it would act */
     bool closing, heart_ends;
@@ -200,9 +201,8 @@ bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not 
 void pgw__worker_release_ready(
     pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
 void pgw__worker_raise(pgw_task *t, int signals);
-bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST; false: it was already */
+bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST, and counts it; false: it was already */
 void pgw__worker_drop(pgw_task *t); /* GONE */
-void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until);
 void pgw__crate_put(pgw_worker *w, pgw__crate *c);
 void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
@@ -238,6 +238,7 @@ bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
+void pgw__worker_heart_wake(pgw_worker *w);
 /* Extends what is due, with the lock held (dropped while the server is asked). Returns when to come
  * back. */
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h);

@@ -245,7 +245,7 @@ static void flush_settle(pgw_worker *w, size_t n)
             atomic_fetch_add(&w->n.refused, 1);
             pgw__worker_drop(t);
         } else if (flush_gives_up(w, t, st, now)) {
-            atomic_fetch_add(&w->n.lost, 1);
+            pgw__worker_lose(t);
             pgw__worker_drop(t);
         } else {
             t->doubt = t->doubt || st == PGW_EUNKNOWN;

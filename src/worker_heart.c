@@ -17,13 +17,16 @@
 #include "status.h"
 
 #define HEART_LEAST_CALL_MS 100
-#define HEART_LOCKED        10 /* part of a lease after which a locked row is asked for again */
+#define HEART_MAX_SLEEP_MS  1000 /* by a clock that may stand still while the machine sleeps */
+#define HEART_LOCKED        10   /* part of a lease after which a locked row is asked for again */
 #define HEART_LOCKED_MS     200
+#define HEART_LAST          30 /* part of a lease that is nearly over after which is tried again */
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
     pgw__beats *b = &w->beats;
 
+    if (w->concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
     b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(pgw_task *));
     b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
     b->verdicts = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->verdicts[0]));
@@ -37,6 +40,12 @@ void pgw__worker_heart_free(pgw_worker *w)
     pgw__mem_free(w->beats.refs);
     pgw__mem_free(w->beats.verdicts);
     pgw__mem_free(w->beats.sent_at);
+    pgw__wake_close(&w->beats.wake);
+}
+
+void pgw__worker_heart_wake(pgw_worker *w)
+{
+    pgw__wake_poke(&w->beats.wake);
 }
 
 /* Tells a handler what is true at `now`; *next takes the earliest time there is more to tell. Is
@@ -165,21 +174,36 @@ static int64_t heart_wait(pgw_worker *w, pgw *h, int64_t next)
     return next;
 }
 
+/* Sees a call through that was armed, unless it failed at once. */
+static pgw_status heart_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_status *answer)
+{
+    int64_t next = 0;
+
+    if (st != PGW_AGAIN) return st;
+    while (*answer == PGW_AGAIN) {
+        next = heart_wait(w, h, next);
+        pgw_step(h, 0);
+    }
+    return *answer;
+}
+
 static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
     const pgw_task *t = b->tasks[from];
     pgw_status answer = PGW_AGAIN, st;
-    int64_t next = 0;
 
     if (h != w->h) pgw_async(h, heart_answered, &answer);
     st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
-    if (st != PGW_AGAIN) return st;
-    while (answer == PGW_AGAIN) {
-        next = heart_wait(w, h, next);
-        pgw_step(h, 0);
-    }
-    return answer;
+    return heart_finish(w, h, st, &answer);
+}
+
+static pgw_status heart_connect(pgw_worker *w, pgw *h)
+{
+    pgw_status answer = PGW_AGAIN;
+
+    pgw_async(h, heart_answered, &answer);
+    return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
 }
 
 /* One statement per queue and length. The deadline is that of the first lease to end: afterwards
@@ -266,13 +290,44 @@ static void heart_apply(pgw_worker *w)
     }
 }
 
+/* With the lock held. A pause may be longer than a lease: in the last third of one, attempts follow
+ * upon each other as closely as its length allows. */
+static void heart_rest(pgw__beats *b, int64_t pause)
+{
+    b->failed_at = pgw__clock_ms();
+    b->rest_until = b->failed_at + pause;
+}
+
+/* Until when it rests, as things stand. */
+static int64_t heart_rests_until(const pgw_worker *w)
+{
+    const pgw__beats *b = &w->beats;
+    int64_t until = b->rest_until;
+    const pgw__crate *c;
+    size_t i;
+
+    for (c = w->crates; c != NULL; c = c->next) {
+        for (i = 0; i < c->count; i++) {
+            const pgw_task *t = &c->tasks[i];
+            const int64_t pause = t->lease_ms / HEART_LAST;
+            int64_t at = b->failed_at + (pause > HEART_LEAST_CALL_MS ? pause : HEART_LEAST_CALL_MS);
+            const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
+
+            if (t->stage == PGW__GONE || (atomic_load(&t->signals) & PGW_LOST)) continue;
+            if (at < late) at = late;
+            if (at < until) until = at;
+        }
+    }
+    return until;
+}
+
 /* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
  * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
 static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
 {
     pgw__beats *b = &w->beats;
 
-    b->rest_until = pgw__clock_ms() + pgw__backoff_next_ms(&b->trouble);
+    heart_rest(b, pgw__backoff_next_ms(&b->trouble));
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(h));
     if (!pgw__status_is_hopeless(st)) return;
@@ -284,19 +339,21 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
-    int64_t next;
+    int64_t next, rest;
     uint64_t epoch;
     pgw_status st;
 
     if (pgw__clock_ms() < b->rest_until) {
         next = heart_tell_all(w);
-        return next < b->rest_until ? next : b->rest_until;
+        rest = heart_rests_until(w);
+        if (pgw__clock_ms() < rest) return next < rest ? next : rest;
     }
     next = heart_collect(w);
-    if (b->count == 0) return next;
+    /* a session of its own is looked for before it is needed: that may take longer than a lease */
+    if (b->count == 0 && (h == w->h || pgw__pq_look(h) == PGW_OK)) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
-    st = heart_send_all(w, h);
+    st = b->count > 0 ? heart_send_all(w, h) : heart_connect(w, h);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0 && st != PGW_ECANCELED)
         PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(h));
@@ -309,6 +366,35 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     return pgw__clock_ms(); /* look again: time has passed */
 }
 
+/* Until it is to beat, or somebody says that this is to be earlier, or the session is lost: then
+ * all of this server's may be, and their owners come back at different times. The lock is dropped
+ * meanwhile. */
+static void heart_sleep(pgw_worker *w)
+{
+    pgw__beats *b = &w->beats;
+    pgw *h = w->heart_h;
+    struct pollfd fds[2] = {{b->wake.read_fd, POLLIN, 0}, {pgw_fd(h), POLLIN, 0}};
+    const bool there = fds[1].fd >= 0;
+    const int64_t left_ms = pgw__deadline_left_ms(w->heart_at);
+    int64_t pause = 0;
+    bool lost;
+
+    pthread_mutex_unlock(&w->lock);
+    poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
+    pgw__wake_drain(&b->wake);
+    lost = there && pgw__pq_look(h) != PGW_OK;
+    if (lost) {
+        pause = pgw__backoff_next_ms(&b->trouble);
+        PGW__LOG(&w->log, PGW_WARN, "worker",
+                 "the connection that extends leases was lost; next try in %lld ms",
+                 (long long)pause);
+    }
+    pthread_mutex_lock(&w->lock);
+    if (!lost) return;
+    heart_rest(b, pause);
+    w->heart_at = b->failed_at; /* it is to look when that will be */
+}
+
 static void *heart_thread(void *arg)
 {
     pgw_worker *w = arg;
@@ -316,8 +402,7 @@ static void *heart_thread(void *arg)
     pthread_mutex_lock(&w->lock);
     while (!w->heart_ends) {
         w->heart_at = pgw__worker_beat(w, w->heart_h);
-        while (!w->heart_ends && pgw__clock_ms() < w->heart_at)
-            pgw__worker_sleep(w, &w->beat, w->heart_at);
+        while (!w->heart_ends && pgw__clock_ms() < w->heart_at) heart_sleep(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -339,7 +424,7 @@ void pgw__worker_heart_end(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     w->heart_ends = true;
-    pthread_cond_signal(&w->beat);
+    pgw__worker_heart_wake(w);
     pthread_mutex_unlock(&w->lock);
     if (w->heart_started) {
         pgw_stop_notify(w->heart_stop); /* twice: a statement under way is cancelled, too */

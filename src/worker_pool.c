@@ -4,7 +4,6 @@
 
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "check.h"
 #include "clock.h"
@@ -173,7 +172,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     }
     if (beat_at < w->heart_at) {
         w->heart_at = beat_at;
-        pthread_cond_signal(&w->beat);
+        pgw__worker_heart_wake(w);
     }
     if (n >= (size_t)w->idle)
         pthread_cond_broadcast(&w->work);
@@ -208,11 +207,16 @@ static void pool_release(pgw_worker *w, pgw_task *t)
     pool_finish(w, t);
 }
 
+/* At once: others can have them while what runs here goes on. */
 void pgw__worker_release_ready(pgw_worker *w)
 {
+    const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
-    while ((t = pgw__list_pop(&w->ready)) != NULL) pool_release(w, t);
+    while ((t = pgw__list_pop(&w->ready)) != NULL) {
+        pool_release(w, t);
+        t->crate->due_at = w->due_at = now;
+    }
 }
 
 /* ---- signals ---- */
@@ -286,7 +290,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
             atomic_store(&t->tired_at, now + w->timeout_ms);
             if (now + w->timeout_ms < w->heart_at) {
                 w->heart_at = now + w->timeout_ms;
-                pthread_cond_signal(&w->beat);
+                pgw__worker_heart_wake(w);
             }
         }
         tasks[n++] = t;
@@ -442,26 +446,6 @@ bool pgw__worker_dismiss(pgw_worker *w)
         hand->started = false;
     }
     return all;
-}
-
-void pgw__worker_sleep(pgw_worker *w, pthread_cond_t *cond, int64_t until)
-{
-    struct timespec at;
-    int64_t left_us;
-
-    if (until == INT64_MAX) {
-        pthread_cond_wait(cond, &w->lock);
-        return;
-    }
-    /* conditions know the clock that stands still while the machine sleeps, leases must not */
-    left_us = (until - pgw__clock_ms()) * 1000;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    if (left_us > 0) {
-        left_us += at.tv_nsec / 1000;
-        at.tv_sec += (time_t)(left_us / 1000000);
-        at.tv_nsec = (long)(left_us % 1000000) * 1000L;
-    }
-    pthread_cond_timedwait(cond, &w->lock, &at);
 }
 
 /* ---- what a handler can ask ---- */

@@ -64,11 +64,23 @@ static bool child_has_group(const child *c)
     return !c->plain || isatty(STDIN_FILENO) == 0;
 }
 
+/* Signals as a shell would give them: none is ignored, but for what nohup has had ignored, or a
+ * shell for its background jobs. */
+static void child_resets(sigset_t *set)
+{
+    static const int kept[] = {SIGHUP, SIGINT, SIGQUIT};
+    struct sigaction before;
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        if (sigaction(kept[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+            sigdelset(set, kept[i]);
+}
+
 static int child_spawn(const child *c, const pipes *p, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
-    sigset_t none, all;
+    sigset_t none, resets;
     int failed = posix_spawn_file_actions_init(&files);
     if (failed) return failed;
     failed = posix_spawnattr_init(&attr);
@@ -79,16 +91,14 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
     if (p->in[0] >= 0) posix_spawn_file_actions_adddup2(&files, p->in[0], STDIN_FILENO);
     if (p->out[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->out[1], STDOUT_FILENO);
     if (p->err[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->err[1], STDERR_FILENO);
-    /* signals as a shell would give them, and a group of its own: Ctrl-C is for us, and the whole
-     * family can be ended at once */
+    /* a group of its own: Ctrl-C is for us, and the whole family can be ended at once */
     sigemptyset(&none);
-    sigfillset(&all);
-    sigdelset(&all, SIGHUP); /* what nohup has had ignored, for the command, too */
+    child_resets(&resets);
     posix_spawnattr_setflags(&attr, (short)((child_has_group(c) ? POSIX_SPAWN_SETPGROUP : 0) |
                                             POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawnattr_setsigdefault(&attr, &resets);
     failed = posix_spawnp(pid, c->argv[0], &files, &attr, c->argv, c->envp);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
@@ -99,16 +109,15 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
  * can only ask for itself. */
 static void child_become(const child *c, pid_t parent)
 {
-    sigset_t none, all;
-    struct sigaction action, before;
+    sigset_t none, all, resets;
+    struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = SIG_DFL;
     sigemptyset(&none);
     sigfillset(&all);
-    for (int n = 1; sigismember(&all, n) == 1; n++) {
-        bool hangs_up = n == SIGHUP && sigaction(n, NULL, &before) == 0;
-        if (!hangs_up || before.sa_handler != SIG_IGN) sigaction(n, &action, NULL);
-    }
+    child_resets(&resets);
+    for (int n = 1; sigismember(&all, n) == 1; n++)
+        if (sigismember(&resets, n) == 1) sigaction(n, &action, NULL);
     if (child_has_group(c)) setpgid(0, 0);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);

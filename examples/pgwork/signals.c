@@ -12,6 +12,7 @@
 static pgw_stop *signals_stop;
 static pgw_reaper *signals_reaper;
 static volatile sig_atomic_t signals_seen, signals_last, signals_family;
+static bool signals_no_hang_up; /* it was ignored when we came */
 
 static void signals_handle(int number)
 {
@@ -53,12 +54,13 @@ static void signals_set(int number, void (*handler)(int))
     sigaction(number, &action, NULL);
 }
 
-/* What nohup or a shell has had ignored stays so. */
-static void signals_set_unless_ignored(int number, void (*handler)(int))
+/* What nohup has had ignored, or a shell for its background jobs, stays so. False: that is so. */
+static bool signals_set_unless_ignored(int number, void (*handler)(int))
 {
     struct sigaction before;
-    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return false;
     signals_set(number, handler);
+    return true;
 }
 
 int signals_install(cli *c)
@@ -67,8 +69,8 @@ int signals_install(cli *c)
     if (st != PGW_OK) return cli_fail_with(st, NULL, NULL);
     signals_stop = c->stop;
     signals_set(SIGTERM, signals_handle);
-    signals_set(SIGINT, signals_handle);
-    signals_set_unless_ignored(SIGHUP, signals_handle_hang_up);
+    signals_set_unless_ignored(SIGINT, signals_handle);
+    signals_no_hang_up = !signals_set_unless_ignored(SIGHUP, signals_handle_hang_up);
     signals_set_unless_ignored(SIGQUIT, signals_handle);
     /* what cannot be written is an error of that write, not the end of the program */
     signals_set(SIGPIPE, SIG_IGN);
@@ -80,7 +82,10 @@ int signals_install(cli *c)
 void signals_on_reload(pgw_reaper *r)
 {
     signals_reaper = r;
-    signals_set(SIGHUP, r ? signals_handle_reload : signals_handle_hang_up);
+    /* who ignores a terminal that goes may still be asked by hand, and a reload does no harm */
+    signals_set(SIGHUP, r                    ? signals_handle_reload
+                        : signals_no_hang_up ? SIG_IGN
+                                             : signals_handle_hang_up);
 }
 
 void signals_take_along(pid_t whom)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * signals: TERM, INT and QUIT ask once to stop and twice to hurry; the third ends the program at
- * once. HUP asks to stop, however often it comes.
+ * once. HUP asks to stop, however often it comes. INT, QUIT and HUP that are ignored from the start
+ * stay so, for commands that we run as well.
  */
 #ifndef SIGNALS_H
 #define SIGNALS_H

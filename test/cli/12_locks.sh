@@ -59,8 +59,11 @@ for signal in HUP QUIT; do
     yes 'it is gone' sh -c "! kill -0 $(cat "$tmp/pid")"
     yes 'and the lock is free' eventually pgwork lock -n a -- true
 done
-# shellcheck disable=SC2016  # for the shell that holds
-code 'an ignored HUP, as of nohup, stays so, for the command, too' 4 env --ignore-signal=HUP pgwork lock a -- sh -c 'kill -HUP $PPID $$; sleep 0.3; exit 4'
+for signal in HUP INT QUIT; do
+    # shellcheck disable=SC2016  # for the shell that holds
+    code "an ignored $signal, as of nohup or of a shell's background job, stays so, for the command, too" 4 \
+        env --ignore-signal=$signal pgwork lock a -- sh -c 'kill -'$signal' $PPID $$; sleep 0.3; exit 4'
+done
 
 # shellcheck disable=SC2016  # for the shell that holds
 pgwork lock --grace 1m family -- sh -c '(trap "sleep 0.5; pgwork locks family >\"$0\"; exit" TERM; echo ready >"$0"; while :; do sleep 0.1; done) & wait' "$tmp/family" 2>"$tmp/err" &

@@ -17,9 +17,16 @@ yes 'while other things happen' grep -q '^other things' "$tmp/out"
 is 'and is done' "$(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id")" 'done 1'
 other="$other $(pgwork enqueue poll_loop 1)"
 code 'poll_loop: where the job of another comes first' 0 "$poll_loop"
-yes 'it says so' grep -q '^of somebody else: handed back$' "$tmp/out"
+yes 'it goes on to its own' grep -q '^completed$' "$tmp/out"
+yes 'and says so' grep -q '^of others, and handed back: 1$' "$tmp/out"
 is 'that is as it was, as is the one of another queue' \
     "$(sql "SELECT state, attempt FROM pgwork.job WHERE id IN ($(echo "$other" | tr ' ' ,))" | tr '\n' ' ')" 'ready|0 ready|0 '
+pgwork -q claim poll_loop --lease 100ms >/dev/null # as by a run that was killed in the middle
+reaped() { pgwork -q reap --once && [ "$(sql "SELECT state FROM pgwork.job WHERE id = ${other#* }")" = ready ]; }
+yes 'the job of a dead run comes back' until_true 20 reaped
+code 'poll_loop: where that one comes first, and alone' 0 "$poll_loop"
+yes 'it goes on to its own' grep -q '^completed$' "$tmp/out"
+is 'and is not charged for it' "$(sql "SELECT state, attempt FROM pgwork.job WHERE id = ${other#* }")" 'ready|1'
 
 both() { sql "SELECT (SELECT count(*) FROM orders) || ' ' || count(*) FROM pgwork.job WHERE queue = 'mail'"; }
 code 'enqueue_in_tx: rolled back' 0 "$in_tx" back

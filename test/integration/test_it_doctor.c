@@ -154,6 +154,19 @@ void test_tables_that_no_reaper_could_serve(void)
     ASSERT_ST(PGW_OK, pgw_table_unregister(h, "public", "Seat"), h);
 }
 
+void test_jobs_that_no_reaper_can_take_back(void)
+{
+    it_enqueue(h, "odd", NULL);
+    pgtemp_exec("INSERT INTO pgwork.stuck_job (queue, id, error, again_at) SELECT id, 17, 'boom', "
+                "clock_timestamp() FROM pgwork.queue WHERE name = 'odd'");
+    ASSERT_HAS("bad stuck jobs: job 17 of queue 'odd' cannot be taken back since ", visit(h)->text);
+    ASSERT_HAS(": boom | Mend the cause", visit(h)->text);
+    pgtemp_exec("UPDATE pgwork.stuck_job SET again_at = clock_timestamp() - interval '2 min'");
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "stuck jobs"));
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "odd", true), h);
+    pgtemp_exec("DELETE FROM pgwork.stuck_job");
+}
+
 void test_schedules_are_named_so_that_a_shell_can_take_it(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;

@@ -213,6 +213,21 @@ void test_who_may_not_create_is_told_so(void)
     pgtemp_exec("DROP ROLE pgw_it_no_creator");
 }
 
+/* What to do about it stands in the hint. */
+void test_a_schema_of_somebody_elses_is_left_alone(void)
+{
+    pgw *h = open_schema("taken");
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_other; CREATE ROLE pgw_it_other; "
+                "CREATE SCHEMA taken AUTHORIZATION pgw_it_other");
+    ASSERT_ST(PGW_ESCHEMA, pgw_migrate_up(h, NULL), h);
+    ASSERT_HAS("belongs to somebody else", pgw_error_message(h));
+    ASSERT_HAS("migrate as its owner", pgw_error_hint(h));
+    TEST_ASSERT_EQUAL_INT(0, look(h).applied);
+    pgw_close(h);
+    pgtemp_exec("DROP SCHEMA taken; DROP ROLE pgw_it_other");
+}
+
 static int about_encoding(const pgw_finding *f, void *arg)
 {
     if (strcmp(f->check, "encoding") == 0) snprintf(arg, 200, "%d %s", (int)f->grade, f->text);

@@ -158,6 +158,38 @@ void test_what_was_left_by_the_dead_is_taken_back_first(void)
     pgw_reaper_free(x.r);
 }
 
+static atomic_int heard;
+
+static void hear_stuck(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level;
+    if (strcmp(room, "reap") == 0 && strstr(message, "job ") != NULL) atomic_fetch_add(&heard, 1);
+}
+
+/* Whoever mends it has to know of it; but not four times a second. */
+void test_a_job_that_cannot_be_taken_back_is_told_once(void)
+{
+    char sql[300];
+    run x;
+
+    expired_jobs(5);
+    snprintf(sql, sizeof(sql),
+             "ALTER TABLE pgwork.live_job ADD CONSTRAINT odd CHECK (token IS NOT NULL OR id IS "
+             "DISTINCT FROM %lld)",
+             pgtemp_number("SELECT max(id) FROM pgwork.job WHERE state = 'leased'"));
+    pgtemp_exec(sql);
+    atomic_store(&heard, 0);
+    pgw_conf_set_log(conf, PGW_WARN, hear_stuck, NULL);
+    start(&x);
+    await_number(4, count_of("ready"));
+    await_number(1, "SELECT count(*) FROM pgwork.stuck_jobs WHERE tries > 1");
+    pgtemp_exec("ALTER TABLE pgwork.live_job DROP CONSTRAINT odd");
+    await_number(5, count_of("ready")); /* it was tried again */
+    finish(&x, PGW_OK);
+    pgw_reaper_free(x.r);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&heard));
+}
+
 void test_a_round_is_no_part_of_a_transaction(void)
 {
     must(pgw_txn_begin(h));

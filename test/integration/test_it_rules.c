@@ -848,6 +848,65 @@ void test_R24_options_of_a_service_are_kept(void)
     unlink(file);
 }
 
+/* What libpq goes by on this side. */
+static const char *libpq_has(const char *keyword)
+{
+    static char value[64];
+    PQconninfoOption *found = PQconninfo(h->conn);
+
+    value[0] = '\0';
+    for (const PQconninfoOption *o = found; o->keyword != NULL; o++)
+        if (strcmp(o->keyword, keyword) == 0 && o->val != NULL)
+            snprintf(value, sizeof(value), "%s", o->val);
+    PQconninfoFree(found);
+    return value;
+}
+
+/* Our defaults are for who has said nothing: in whatever way it was said, it counts. */
+void test_what_a_service_or_the_environment_says_wins_over_our_defaults(void)
+{
+    char file[] = "/tmp/pgw_service.XXXXXX", dsn[200];
+    int services = mkstemp(file);
+
+    TEST_ASSERT_TRUE(services >= 0);
+    dprintf(services,
+            "[pgw]\nhost=%s\nport=%s\napplication_name=served\nkeepalives_idle=77\n"
+            "tcp_user_timeout=7700\noptions=-c client_connection_check_interval=1234\n",
+            getenv("PGHOST"), getenv("PGPORT"));
+    close(services);
+    setenv("PGSERVICEFILE", file, 1);
+    snprintf(dsn, sizeof(dsn), "dbname='%s' service=pgw",
+             pgtemp_value("SELECT current_database()"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("served", answer("SELECT current_setting('application_name')"));
+    TEST_ASSERT_EQUAL_STRING("1234ms",
+                             answer("SELECT current_setting('client_connection_check_interval')"));
+    TEST_ASSERT_EQUAL_STRING("77", libpq_has("keepalives_idle"));
+    TEST_ASSERT_EQUAL_STRING("7700", libpq_has("tcp_user_timeout"));
+    TEST_ASSERT_EQUAL_STRING("3", libpq_has("keepalives_count")); /* nobody has said */
+    pgw_close(h);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "application_name", "from conf"));
+    TEST_ASSERT_EQUAL_STRING("from conf", answer("SELECT current_setting('application_name')"));
+    pgw_close(h);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "keepalive.idle_s", "5"));
+    TEST_ASSERT_EQUAL_STRING("5", libpq_has("keepalives_idle"));
+    pgw_close(h);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "session.check_interval_ms", "2000"));
+    TEST_ASSERT_EQUAL_STRING("2s",
+                             answer("SELECT current_setting('client_connection_check_interval')"));
+    pgw_close(h);
+    unsetenv("PGSERVICEFILE");
+    unlink(file);
+    setenv("PGAPPNAME", "of the environment", 1);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(pgtemp_dsn(), NULL, NULL));
+    unsetenv("PGAPPNAME");
+    TEST_ASSERT_EQUAL_STRING("of the environment",
+                             answer("SELECT current_setting('application_name')"));
+    pgw_close(h);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(pgtemp_dsn(), NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("pgwork", answer("SELECT current_setting('application_name')"));
+}
+
 void test_R25_poison_is_refused_and_the_session_goes_on(void)
 {
     static char deep[40001], loud[8001];

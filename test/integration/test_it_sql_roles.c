@@ -102,7 +102,8 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
 void test_no_role_has_rights_on_tables(void)
 {
     TEST_ASSERT_EQUAL_STRING(
-        "pgwork_operator SELECT beats, job, migrations, queue_stats, queues, schedules, ticks",
+        "pgwork_operator SELECT beats, job, migrations, queue_stats, queues, schedules, "
+        "stuck_jobs, ticks",
         kit_text(
             a,
             "SELECT string_agg(grantee || ' ' || privilege_type || ' ' || t, '; ') FROM ("

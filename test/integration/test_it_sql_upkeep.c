@@ -52,6 +52,96 @@ void test_reap_goes_in_batches(void)
     kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.reap('none')");
 }
 
+/* Some of these cannot be stored again: the key of a job in jobs[] from 1 on. */
+static void refuse(const char *sqlstate, int one, int two)
+{
+    kit_do(a,
+           "DROP FUNCTION IF EXISTS public.refuse() CASCADE;"
+           "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+           "EXCEPTION 'not this one' USING ERRCODE = '%s'; END $$;"
+           "CREATE TRIGGER refuse BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.id IN "
+           "(%lld, %lld)) EXECUTE FUNCTION public.refuse()",
+           sqlstate, jobs[one - 1].id, jobs[two - 1].id);
+}
+
+static void refuse_no_more(void)
+{
+    kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
+}
+
+/* One by one, and in a pack. It is left alone for longer and longer, and told once. */
+TEST_CASE(5)
+TEST_CASE(40)
+void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
+{
+    struct took others[3];
+    char expected[300];
+
+    fill("q", n);
+    TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, jobs));
+    fill("r", 3);
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "r", 3, others));
+    kit_expire(a, "q");
+    kit_expire(a, "r");
+    refuse("23514", 1, 4);
+    snprintf(expected, sizeof(expected),
+             "%d job %lld of queue 'q': not this one (SQLSTATE 23514); job %lld of queue 'q': not "
+             "this one (SQLSTATE 23514)",
+             n + 1, jobs[0].id, jobs[3].id);
+    TEST_ASSERT_EQUAL_STRING(expected,
+                             kit_text(a, "SELECT reaped || ' ' || stuck FROM pgwork.maintain()"));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT leased FROM pgwork.depth('q')"));
+    TEST_ASSERT_EQUAL_STRING(
+        "q 1, q 1",
+        kit_text(a, "SELECT string_agg(queue || ' ' || tries, ', ') FROM pgwork.stuck_jobs"));
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = clock_timestamp()");
+    TEST_ASSERT_EQUAL_STRING("0 told", kit_text(b, "SELECT reaped || coalesce(stuck, ' told') FROM "
+                                                   "pgwork.maintain()"));
+    TEST_ASSERT_EQUAL_STRING(
+        "2 2 t", kit_text(a, "SELECT min(tries) || ' ' || max(tries) || ' ' || bool_and(again_at > "
+                             "clock_timestamp())::text::char FROM pgwork.stuck_jobs"));
+    refuse_no_more();
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = clock_timestamp()");
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    TEST_ASSERT_EQUAL_INT64(n, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
+}
+
+/* A server that is short of something, or a stop: not the job's fault, and told as ever. */
+TEST_CASE("53200")
+TEST_CASE("40001")
+TEST_CASE("25006")
+TEST_CASE("57014")
+void test_what_may_go_well_the_next_time_makes_no_job_stuck(const char *sqlstate)
+{
+    fill("q", 5);
+    TEST_ASSERT_EQUAL_INT(5, kit_claim(a, "q", 5, jobs));
+    kit_expire(a, "q");
+    refuse(sqlstate, 2, 2);
+    kit_refused(a, sqlstate, "not this one", "SELECT pgwork.maintain()");
+    refuse_no_more();
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+}
+
+/* It was finished by a late holder, or dropped: nobody comes back to it. */
+void test_a_stuck_job_that_is_seen_no_more_is_forgotten(void)
+{
+    fill("q", 2);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    kit_expire(a, "q");
+    refuse("XX001", 1, 1);
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    refuse_no_more();
+    kit_do(a, "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = now() - interval '1 hour'");
+    kit_do(a, "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+}
+
 void test_reap_leaves_live_leases_alone(void)
 {
     fill("q", 3);

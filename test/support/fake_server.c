@@ -401,6 +401,7 @@ pgw_status pgw_step(pgw *h, int events)
     pgw_status st = PGW_ECANCELED;
 
     (void)events;
+    if (h->done == NULL) return PGW_OK;
     if (pgw_stop_count(h->stop) < 2) {
         if (atomic_load(&srv.hangs)) return PGW_AGAIN;
         st = fake_extend(h, h->asked.verdicts, h->asked.queue, h->asked.refs, h->asked.n);
@@ -640,8 +641,13 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
 }
 pgw_status pgw__pq_call(pgw *h, const pgw__call *call)
 {
-    (void)h, (void)call;
-    return PGW_OK;
+    pgw_status after, st;
+
+    if (call->sql != PGW__SQL_JOB_IDLE) return PGW_OK;
+    pthread_mutex_lock(&srv.lock);
+    st = fake_enter(h, FAKE_IDLE, &after);
+    pthread_mutex_unlock(&srv.lock);
+    return st == PGW_AGAIN ? PGW_OK : st;
 }
 
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
@@ -653,6 +659,17 @@ pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
     st = fake_enter(h, FAKE_OPEN, &after);
     pthread_mutex_unlock(&srv.lock);
     return st == PGW_AGAIN ? PGW_OK : st;
+}
+
+pgw_status pgw__pq_connect_once(pgw *h)
+{
+    h->armed = NULL;
+    return pgw__pq_connect(h, 0);
+}
+
+pgw_status pgw__pq_look(pgw *h)
+{
+    return h->alive ? PGW_OK : PGW_ECONN;
 }
 
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)

@@ -16,6 +16,7 @@ typedef enum fake_verb {
     FAKE_RELEASE,
     FAKE_EXTEND,
     FAKE_OPEN,
+    FAKE_IDLE,
     FAKE_VERBS
 } fake_verb;
 

@@ -595,6 +595,56 @@ void test_a_schema_that_is_missing_ends_the_run_at_once(void)
     TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, run(one, 1, noop, NULL));
 }
 
+/* ---- the sleeping sign ---- */
+
+/* Waits for so many, while minutes pass. */
+static void await_idle(int calls)
+{
+    int i;
+
+    for (i = 0; i < 20000 && fake_calls(FAKE_IDLE) < calls; i++) {
+        if (i % 50 == 49) fake_freezes_for(60000);
+        nap(1);
+    }
+    TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
+}
+
+/* A worker that nobody can call looks for jobs at its own pace, here once in an hour. So each sign
+ * that could not be hung out is tried again within a minute, whatever was the matter with it. */
+TEST_CASE(PGW_ERETRY)
+TEST_CASE(PGW_ETIMEDOUT)
+TEST_CASE(PGW_EPERM)
+void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
+{
+    pthread_t thread;
+
+    set("worker.drain", "off");
+    set("poll.min_ms", "3600000");
+    set("poll.max_ms", "3600000");
+    fake_fails(FAKE_IDLE, trouble, 3, 0);
+    start(noop, &thread);
+    await_idle(4);
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+}
+
+/* There is nothing to wait for: what stands between is a pooler as long as the session lives. */
+void test_behind_a_pooler_no_sign_is_tried_again(void)
+{
+    pthread_t thread;
+    int i;
+
+    set("worker.drain", "off");
+    fake_fails(FAKE_IDLE, PGW_EPOOLED, 1, 0);
+    start(noop, &thread);
+    await_idle(1);
+    fake_freezes_for(600000);
+    for (i = 0; i < 20000 && fake_calls(FAKE_CLAIM) < 10; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_IDLE));
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+}
+
 /* ---- leases ---- */
 
 void test_a_long_job_keeps_its_lease(void)
@@ -660,7 +710,29 @@ void test_it_is_readable_in_time_also_after_a_failure(void)
     set("reconnect.cap_ms", "60000");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, in_silence, NULL));
     TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
-    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_EXTEND));
+    TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND));
+}
+
+/* After a long trouble pauses are long, leases may be short: in the last third of one nothing is
+ * left to wait for. */
+void test_a_pause_after_a_failure_does_not_outlast_a_lease(void)
+{
+    pthread_t thread;
+    int i;
+
+    fake_jobs("q", 1, 3000);
+    fake_fails(FAKE_EXTEND, PGW_ERETRY, 2, 0);
+    set("reconnect.base_ms", "60000");
+    set("reconnect.cap_ms", "60000");
+    start(held, &thread);
+    await(&called, 1);
+    for (i = 0; i < 10000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+    TEST_ASSERT_EQUAL_INT64(1, stats.completed);
 }
 
 /* Somebody else's transaction holds the first job for a while: the others keep their leases, and so
@@ -892,6 +964,26 @@ static pgw_verdict until_stopping(pgw_task *task, void *arg)
     return verdict;
 }
 
+/* Others can have them while the running one goes on. */
+void test_what_was_not_started_goes_back_at_once_whatever_the_flush_time(void)
+{
+    pthread_t thread;
+    int i;
+
+    fake_jobs("q", 4, 60000);
+    set("worker.concurrency", "1");
+    set("worker.prefetch", "4");
+    set("worker.flush_ms", "10000");
+    start(held, &thread);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    for (i = 0; i < 5000 && fake_count(FAKE_READY) < 3; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(3, fake_count(FAKE_READY));
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(1, fake_count(FAKE_DONE));
+}
+
 void test_the_second_stop_is_told_to_handlers(void)
 {
     pthread_t thread;
@@ -1064,6 +1156,27 @@ void test_what_cannot_go_back_is_forgotten(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
     atomic_store(&phase, 1);
     await_running(0);
+}
+
+/* Its lease ended under it, and nobody is there to be told of what it has done all the same. */
+static pgw_verdict frozen_and_stopped(pgw_task *task, void *arg)
+{
+    (void)arg;
+    fake_freezes_for(60001);
+    atomic_store(&seen, pgw_task_signals(task));
+    fake_fails(FAKE_COMPLETE, PGW_ECONN, 1000000, 0);
+    fake_fails(FAKE_OPEN, PGW_ECONN, 1000000, 0);
+    pgw_stop_notify(stop);
+    return PGW_DONE;
+}
+
+void test_a_lease_is_lost_once(void)
+{
+    fake_jobs("q", 1, 60000);
+    set("worker.concurrency", "0");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, frozen_and_stopped, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
 void test_it_runs_again_when_who_was_left_behind_is_back(void)
