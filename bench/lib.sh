@@ -209,7 +209,7 @@ done_in() {
 enough() {
     if [ -n "$smoke" ]; then echo 1000; return; fi
     en_secs=$(round "$3" "$2")
-    if bundled "$1" "$2"; then en_secs=$((en_secs * 4)); fi
+    if bundled "$1" "$2"; then en_secs=$((en_secs * ($2 > 100 ? 3 : 2))); fi
     shift
     case $1 in
     1) echo $((en_secs * 25000 + $2)) ;;
