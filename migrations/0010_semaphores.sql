@@ -85,45 +85,68 @@ BEGIN
     END IF;
 END $$;
 
--- Permits of sessions that have ended are free at once; returns how many.
-CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS integer
+-- The keys of all that sessions hold just now; NULL: this semaphore has no grants that end with a session.
+CREATE FUNCTION pgwork._grants_alive(semaphore integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = _grants_alive.semaphore AND p.session IS NOT NULL) THEN
+        RETURN ARRAY(SELECT a.key FROM pgwork._advisory() a WHERE a.granted);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION pgwork._grant_dead(session integer, number bigint, alive bigint[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN session IS NOT NULL AND NOT pgwork._grant_key(number) = ANY (alive);
+
+-- Permits of sessions that have ended are free at once. By who has shut the gate: nobody takes one meanwhile.
+CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    dead integer := 0;
+    alive bigint[] := pgwork._grants_alive(semaphore);
 BEGIN
-    IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.session IS NOT NULL) THEN
-        WITH alive AS MATERIALIZED (
-            SELECT a.key FROM pgwork._advisory() a WHERE a.granted
-        ), d AS MATERIALIZED (
-            SELECT p.slot, p.number FROM pgwork.permit p
-             WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.session IS NOT NULL
-               AND pgwork._grant_key(p.number) NOT IN (SELECT key FROM alive)
-             ORDER BY p.slot FOR UPDATE SKIP LOCKED
-        )
-        UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
-          FROM d WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.slot = d.slot AND p.number = d.number;
-        GET DIAGNOSTICS dead = ROW_COUNT;
-    END IF;
-    RETURN dead;
+    UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
+     WHERE p.semaphore = _permits_of_the_dead.semaphore AND pgwork._grant_dead(p.session, p.number, alive);
 END $$;
 
--- n free permits, locked for this transaction; fewer when there are fewer. Who wants one skips what others are just
--- taking; who wants several waits for them (a moment, and in the order of slots, so never in a circle).
-CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer) RETURNS integer[]
+-- n free permits, locked for this transaction; none when there are fewer. Who wants one skips what others are just taking.
+-- Who wants several waits for them: a moment, in the order of slots and with nothing locked before, so never in a circle.
+-- alive, when given: what ends with a session that is not among them is free, too. It may have been taken anew since they
+-- were looked at, so what was locked is looked at again.
+CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, alive bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
+DECLARE
+    slots integer[];
 BEGIN
-    IF n = 1 THEN
+    IF n = 1 AND alive IS NULL THEN
         RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
                       WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
                         AND (p.nonce IS NULL OR p.until <= clock_timestamp())
                       ORDER BY p.slot LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
-    RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
-                  WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                    AND (p.nonce IS NULL OR p.until <= clock_timestamp())
-                  ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
+    BEGIN
+        IF n = 1 THEN
+            slots := ARRAY(SELECT p.slot FROM pgwork.permit p
+                            WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
+                              AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR pgwork._grant_dead(p.session, p.number, alive))
+                            ORDER BY p.slot LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
+        ELSE
+            slots := ARRAY(SELECT p.slot FROM pgwork.permit p
+                            WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
+                              AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR pgwork._grant_dead(p.session, p.number, alive))
+                            ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
+        END IF;
+        IF cardinality(slots) = n AND (alive IS NULL OR NOT EXISTS (
+               SELECT FROM pgwork.permit p
+                WHERE p.semaphore = _permits_free.semaphore AND p.slot = ANY (slots) AND p.nonce IS NOT NULL
+                  AND p.until > clock_timestamp() AND (p.session IS NULL OR pgwork._grant_lives(p.number)))) THEN
+            RETURN slots;
+        END IF;
+        RAISE EXCEPTION 'too few';
+    EXCEPTION WHEN raise_exception THEN -- nothing is locked any more
+        RETURN '{}';
+    END;
 END $$;
 
 -- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
@@ -160,6 +183,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgwork.semaphore := pgwork._semaphore_now(semaphore);
     slots integer[];
+    excess boolean;
+    alive bigint[];
     fresh bigint;
     noise text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
     salt bigint := ('x' || left(noise, 8) || right(noise, 8))::bit(64)::bigint;
@@ -171,20 +196,24 @@ BEGIN
         RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
-    IF pgwork._permits_in_excess(s.id, s.permits) THEN
+    excess := pgwork._permits_in_excess(s.id, s.permits);
+    IF excess THEN
         IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
             PERFORM FROM pgwork.permit p WHERE p.semaphore = s.id ORDER BY p.slot FOR SHARE;
         END IF;
-        PERFORM pgwork._permits_of_the_dead(s.id);
-        DELETE FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits AND (p.nonce IS NULL OR p.until <= clock_timestamp());
+        alive := pgwork._grants_alive(s.id);
         IF (SELECT count(*) FROM pgwork.permit p
-             WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) + n <= s.permits THEN
-            slots := pgwork._permits_free(s.id, s.permits, n);
+             WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
+               AND pgwork._grant_dead(p.session, p.number, alive) IS NOT TRUE) + n <= s.permits THEN
+            slots := pgwork._permits_free(s.id, s.permits, n, alive);
         END IF;
     ELSE
-        slots := pgwork._permits_free(s.id, s.permits, n);
-        IF cardinality(slots) < n AND pgwork._permits_of_the_dead(s.id) > 0 THEN
-            slots := pgwork._permits_free(s.id, s.permits, n);
+        slots := pgwork._permits_free(s.id, s.permits, n, NULL);
+        IF cardinality(slots) < n THEN
+            alive := pgwork._grants_alive(s.id);
+            IF alive IS NOT NULL THEN
+                slots := pgwork._permits_free(s.id, s.permits, n, alive);
+            END IF;
         END IF;
     END IF;
     IF cardinality(slots) = n THEN
@@ -195,6 +224,14 @@ BEGIN
            SET number = fresh, nonce = salt, until = ends, taken_at = clock_timestamp(), size = n,
                session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder
          WHERE p.semaphore = s.id AND p.slot = ANY (slots);
+        IF excess THEN -- last: who waits for permits holds none of another's
+            DELETE FROM pgwork.permit p
+             WHERE p.semaphore = s.id AND p.slot = ANY (ARRAY(
+                SELECT x.slot FROM pgwork.permit x
+                 WHERE x.semaphore = s.id AND x.slot > s.permits
+                   AND (x.nonce IS NULL OR x.until <= clock_timestamp() OR pgwork._grant_dead(x.session, x.number, alive))
+                   FOR UPDATE SKIP LOCKED));
+        END IF;
         IF session THEN -- last: it stays although the rest fails. Nobody sees the grant before it is committed
             PERFORM pg_advisory_lock_shared(pgwork._grant_key(fresh));
         END IF;

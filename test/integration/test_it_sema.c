@@ -490,6 +490,35 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
     pgw_close(w.h);
 }
 
+/* What it locked while it looked would keep others from free permits; and with these in hand it would
+ * wait for more at its next look, in no order. */
+void test_who_finds_too_few_keeps_none_of_them(void)
+{
+    PGconn *open = pgtemp_connect(), *dead = pgtemp_connect();
+    pgw *h = opened();
+    char sql[100];
+    PGresult *r;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "few", 4));
+    PQclear(PQexec(dead, "SELECT pgwork.sema_acquire('few', session => true)"));
+    taken(h, "few", 1);
+    status(h, "few", 4, 2, 0);
+    snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%d, 10000)", PQbackendPID(dead));
+    TEST_ASSERT_EQUAL_STRING("t", pgtemp_value(sql));
+    PQclear(PQexec(open, "BEGIN"));
+    r = PQexec(open, "SELECT token FROM pgwork.sema_acquire('few', 4)");
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(r));
+    TEST_ASSERT_TRUE(PQgetisnull(r, 0, 0));
+    PQclear(r);
+    for (int i = 0; i < 3; i++) taken(h, "few", 1);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "COMMIT"));
+    PQfinish(open);
+    PQfinish(dead);
+    expect(h, PGW_OK, pgw_sema_drop(h, "few", true));
+    pgw_close(h);
+}
+
 /* Nobody waits yet, so nobody will be told of what an open transaction did. */
 void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void)
 {
