@@ -38,6 +38,15 @@ void pgw__backoff_reset(pgw__backoff *b)
     b->last_ms = b->base_ms;
 }
 
+int64_t pgw__backoff_grow_ms(int64_t *next_ms, int64_t cap_ms)
+{
+    const int64_t pause = *next_ms;
+
+    if (pause >= cap_ms) return cap_ms;
+    *next_ms = 4 * pause;
+    return pause;
+}
+
 static bool random_from_kernel(uint64_t *v)
 {
 #ifdef __linux__

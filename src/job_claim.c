@@ -137,17 +137,19 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
 /* ---- waiting ----
  *
  * An idle session listens, puts its sleeping sign up, and looks once more: a job that came before
- * the sign is found by that look, one that comes after it sends a notification. Where a session
- * cannot listen, or a notification is lost with a crash, the look every poll.max_ms finds the job.
- */
+ * the sign is found by that look, one that comes after it sends a notification. One whose
+ * transaction was open when the sign went up is neither seen nor announced, so a few looks follow,
+ * at growing intervals. Where a session cannot listen, or a notification is lost with a crash, the
+ * look every poll.max_ms finds the job. */
 
 typedef struct claim_wait {
     pgw *h;
     const pgw_claim_opts *o;
     pgw__backoff backoff;
-    bool listen;    /* notifications can be had */
-    bool sign;      /* the sleeping sign is up ... */
-    uint64_t epoch; /* ... in this session */
+    bool listen;     /* notifications can be had */
+    bool sign;       /* the sleeping sign is up ... */
+    uint64_t epoch;  /* ... in this session */
+    int64_t look_ms; /* the pause before the next look for those that the sign came too late for */
 } claim_wait;
 
 static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
@@ -195,6 +197,7 @@ static pgw_status claim_sign_up(claim_wait *w)
     if (st == PGW_OK) st = claim_sign_call(w, PGW__SQL_JOB_IDLE);
     w->sign = st == PGW_OK;
     w->epoch = pgw__pq_epoch(w->h);
+    w->look_ms = w->backoff.base_ms;
     return st;
 }
 
@@ -229,7 +232,8 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
         } else {
             left = pgw__deadline_left_ms(deadline);
             if (left == 0) return PGW_EMPTY;
-            pause = w->listen ? poll_ms : pgw__backoff_next_ms(&w->backoff);
+            pause = w->listen ? pgw__backoff_grow_ms(&w->look_ms, poll_ms)
+                              : pgw__backoff_next_ms(&w->backoff);
             st = pgw__pq_wait(w->h, left >= 0 && left < pause ? left : pause, -1);
             if (st == PGW_ECANCELED)
                 pgw__pq_fail(w->h, st, "asked to stop while waiting for a job", NULL);

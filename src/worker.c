@@ -276,9 +276,10 @@ static void worker_well(pgw_worker *w)
 /* ---- the sleeping sign ----
  *
  * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
- * enqueue wakes it. The sign stays out while there is room for more jobs, and goes in when there is
- * none: who sleeps is to be woken then; or when a job comes from a queue that may not have been
- * there yet when it was hung out. */
+ * enqueue wakes it. What was enqueued before and is committed later is neither seen nor announced,
+ * so a few looks follow, at growing intervals. The sign stays out while there is room for more
+ * jobs, and goes in when there is none: who sleeps is to be woken then; or when a job comes from a
+ * queue that may not have been there yet when it was hung out. */
 
 static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
 {
@@ -326,6 +327,7 @@ static void worker_sign_up(pgw_worker *w)
     }
     worker_well(w); /* perhaps in a new session: the sign is out there */
     pgw__backoff_reset(&w->sign);
+    w->look_ms = w->poll.base_ms;
     w->signed_up = true;
 }
 
@@ -344,7 +346,7 @@ static void worker_await_call(pgw_worker *w)
 {
     const int64_t jitter = (int64_t)(pgw__random_u64() % (uint64_t)(w->poll_ms / 4 + 1));
 
-    w->claim_at = pgw__clock_ms() + w->poll_ms - jitter;
+    w->claim_at = pgw__clock_ms() + pgw__backoff_grow_ms(&w->look_ms, w->poll_ms - jitter);
 }
 
 static void worker_found_none(pgw_worker *w)

@@ -131,6 +131,7 @@ struct pgw_worker {
     bool fell_short, found_none;       /* of the last claim; as in the view */
     bool claims_fail;                  /* the last one did, with results in the same call */
     int64_t deaf_until;                /* no sign before; INT64_MAX: not in this session */
+    int64_t look_ms;                   /* with the sign out: the pause before the next look */
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */

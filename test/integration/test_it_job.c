@@ -588,10 +588,19 @@ static void *send_later(void *arg)
     return it_enqueue(s->h, s->queue, "\"hello\"") > 0 ? arg : NULL;
 }
 
+/* In a transaction that is open when the other goes to sleep: it saw no sign, and is not seen. */
+static void *commit_later(void *arg)
+{
+    const sender *s = arg;
+
+    pgw__pq_wait(s->h, 200, -1);
+    return pgw_txn_commit(s->h) == PGW_OK ? arg : NULL;
+}
+
 /* The job comes 200 ms after the wait began. There is no limit to the wait: at its end a claim
  * looks once more, and would find the job though nothing had told of it. */
 static void wait_for_job(const char *const *conf, const char *const *senders_conf,
-                         const char *queue)
+                         const char *queue, bool early)
 {
     const char *queues[] = {queue};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -602,7 +611,11 @@ static void wait_for_job(const char *const *conf, const char *const *senders_con
 
     o.queues = queues, o.queues_count = 1, o.wait_ms = -1;
     ASSERT_ST(PGW_OK, pgw_queue_create(s.h, queue, NULL), s.h);
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, send_later, &s));
+    if (early) {
+        ASSERT_ST(PGW_OK, pgw_txn_begin(s.h), s.h);
+        it_enqueue(s.h, queue, "\"hello\"");
+    }
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, early ? commit_later : send_later, &s));
     ASSERT_ST(PGW_OK, pgw_claim(waiting, &batch, &o), waiting);
     TEST_ASSERT_EQUAL_STRING("\"hello\"", pgw_job_payload(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
@@ -622,14 +635,21 @@ void test_a_claim_waits_for_a_job_and_is_notified(void)
     /* polling alone would come too late */
     static const char *const conf[] = {"poll.min_ms", "3600000", "poll.max_ms", "3600000", NULL};
 
-    wait_for_job(conf, NULL, "notified");
+    wait_for_job(conf, NULL, "notified", false);
+}
+
+void test_a_claim_finds_what_was_enqueued_before_its_wait_and_committed_in_it(void)
+{
+    static const char *const conf[] = {"poll.max_ms", "3600000", NULL};
+
+    wait_for_job(conf, NULL, "early", true);
 }
 
 void test_a_claim_waits_for_a_job_by_polling(void)
 {
     static const char *const conf[] = {"notify", "off", "poll.max_ms", "50", NULL};
 
-    wait_for_job(conf, NULL, "polled");
+    wait_for_job(conf, NULL, "polled", false);
 }
 
 void test_a_wait_ends_empty_or_by_a_stop(void)
@@ -1022,5 +1042,5 @@ void test_all_of_it_in_a_schema_of_another_name(void)
     ASSERT_ST(PGW_OK, pgw_complete(other, NULL, "q", &ref, NULL, 1), other);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM jobs_2.job"));
     pgw_close(other);
-    wait_for_job(waiting, pairs, "notified");
+    wait_for_job(waiting, pairs, "notified", false);
 }

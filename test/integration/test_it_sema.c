@@ -490,8 +490,8 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
     pgw_close(w.h);
 }
 
-/* What it locked while it looked would keep others from free permits; and with these in hand it would
- * wait for more at its next look, in no order. */
+/* What it locked while it looked would keep others from free permits; and with these in hand it
+ * would wait for more at its next look, in no order. */
 void test_who_finds_too_few_keeps_none_of_them(void)
 {
     PGconn *open = pgtemp_connect(), *dead = pgtemp_connect();

@@ -551,6 +551,29 @@ void test_a_sleeping_worker_is_woken(void)
     all_done_once(20);
 }
 
+/* Who enqueued it saw no sign, and the look after the sign did not see it. */
+void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_found(void)
+{
+    PGconn *open = pgtemp_connect();
+    pthread_t thread;
+    pgw_worker *w;
+    char sql[100];
+
+    set("worker.drain", "off");
+    set("poll.max_ms", "3600000");
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT pgwork.enqueue('%s')", queue);
+    PQclear(PQexec(open, sql));
+    w = start(noop, &thread);
+    await_sign();
+    nap(50);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "COMMIT"));
+    PQfinish(open);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+}
+
 void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
 {
     pthread_t thread;

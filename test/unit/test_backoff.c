@@ -96,6 +96,15 @@ void test_the_largest_cap_does_not_overflow(void)
     TEST_ASSERT_EQUAL_INT64(INT64_MAX, b.last_ms);
 }
 
+void test_pauses_grow_to_the_cap_and_stay_there(void)
+{
+    static const int64_t expected[] = {5, 20, 80, 320, 500, 500, 60};
+    int64_t next = 5;
+
+    for (int i = 0; i < 7; i++)
+        TEST_ASSERT_EQUAL_INT64(expected[i], pgw__backoff_grow_ms(&next, i < 6 ? 500 : 60));
+}
+
 void test_random_numbers_differ_and_errno_survives(void)
 {
     uint64_t seen[64], ones = 0, zeros = 0;
