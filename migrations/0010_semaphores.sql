@@ -85,68 +85,54 @@ BEGIN
     END IF;
 END $$;
 
--- The keys of all that sessions hold just now; NULL: this semaphore has no grants that end with a session.
-CREATE FUNCTION pgwork._grants_alive(semaphore integer) RETURNS bigint[]
+-- The numbers of grants whose sessions have ended. They stay so, and none is used again: a permit that somebody takes
+-- meanwhile has another.
+CREATE FUNCTION pgwork._grants_dead(semaphore integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = _grants_alive.semaphore AND p.session IS NOT NULL) THEN
-        RETURN ARRAY(SELECT a.key FROM pgwork._advisory() a WHERE a.granted);
-    END IF;
-    RETURN NULL;
+    RETURN ARRAY(SELECT p.number FROM pgwork.permit p
+                  WHERE p.semaphore = _grants_dead.semaphore AND p.session IS NOT NULL
+                    AND pgwork._grant_key(p.number) NOT IN (SELECT a.key FROM pgwork._advisory() a WHERE a.granted));
 END $$;
-
-CREATE FUNCTION pgwork._grant_dead(session integer, number bigint, alive bigint[]) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN session IS NOT NULL AND NOT pgwork._grant_key(number) = ANY (alive);
 
 -- Permits of sessions that have ended are free at once. By who has shut the gate: nobody takes one meanwhile.
 CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    alive bigint[] := pgwork._grants_alive(semaphore);
+    dead bigint[] := pgwork._grants_dead(semaphore);
 BEGIN
     UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
-     WHERE p.semaphore = _permits_of_the_dead.semaphore AND pgwork._grant_dead(p.session, p.number, alive);
+     WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
--- n free permits, locked for this transaction; none when there are fewer. Who wants one skips what others are just taking.
--- Who wants several waits for them: a moment, in the order of slots and with nothing locked before, so never in a circle.
--- alive, when given: what ends with a session that is not among them is free, too. It may have been taken anew since they
--- were looked at, so what was locked is looked at again.
-CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, alive bigint[]) RETURNS integer[]
+-- n free permits, those of the dead among them, locked for this transaction; none when there are fewer. Who wants one skips
+-- what others are just taking. Who wants several waits for them: a moment, in the order of slots and with nothing locked
+-- before, so never in a circle.
+CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     slots integer[];
 BEGIN
-    IF n = 1 AND alive IS NULL THEN
+    IF n = 1 THEN
         RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
                       WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                        AND (p.nonce IS NULL OR p.until <= clock_timestamp())
+                        AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
                       ORDER BY p.slot LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
     BEGIN
-        IF n = 1 THEN
-            slots := ARRAY(SELECT p.slot FROM pgwork.permit p
-                            WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                              AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR pgwork._grant_dead(p.session, p.number, alive))
-                            ORDER BY p.slot LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
-        ELSE
-            slots := ARRAY(SELECT p.slot FROM pgwork.permit p
-                            WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                              AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR pgwork._grant_dead(p.session, p.number, alive))
-                            ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
+        slots := ARRAY(SELECT p.slot FROM pgwork.permit p
+                        WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
+                          AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
+                        ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
+        IF cardinality(slots) < n THEN
+            RAISE EXCEPTION 'too few';
         END IF;
-        IF cardinality(slots) = n AND (alive IS NULL OR NOT EXISTS (
-               SELECT FROM pgwork.permit p
-                WHERE p.semaphore = _permits_free.semaphore AND p.slot = ANY (slots) AND p.nonce IS NOT NULL
-                  AND p.until > clock_timestamp() AND (p.session IS NULL OR pgwork._grant_lives(p.number)))) THEN
-            RETURN slots;
-        END IF;
-        RAISE EXCEPTION 'too few';
     EXCEPTION WHEN raise_exception THEN -- nothing is locked any more
-        RETURN '{}';
+        slots := '{}';
     END;
+    RETURN slots;
 END $$;
 
 -- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
@@ -184,7 +170,7 @@ DECLARE
     s pgwork.semaphore := pgwork._semaphore_now(semaphore);
     slots integer[];
     excess boolean;
-    alive bigint[];
+    dead bigint[] := '{}';
     fresh bigint;
     noise text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
     salt bigint := ('x' || left(noise, 8) || right(noise, 8))::bit(64)::bigint;
@@ -201,18 +187,18 @@ BEGIN
         IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
             PERFORM FROM pgwork.permit p WHERE p.semaphore = s.id ORDER BY p.slot FOR SHARE;
         END IF;
-        alive := pgwork._grants_alive(s.id);
+        dead := pgwork._grants_dead(s.id);
         IF (SELECT count(*) FROM pgwork.permit p
              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-               AND pgwork._grant_dead(p.session, p.number, alive) IS NOT TRUE) + n <= s.permits THEN
-            slots := pgwork._permits_free(s.id, s.permits, n, alive);
+               AND NOT p.number = ANY (dead)) + n <= s.permits THEN
+            slots := pgwork._permits_free(s.id, s.permits, n, dead);
         END IF;
     ELSE
-        slots := pgwork._permits_free(s.id, s.permits, n, NULL);
+        slots := pgwork._permits_free(s.id, s.permits, n, dead);
         IF cardinality(slots) < n THEN
-            alive := pgwork._grants_alive(s.id);
-            IF alive IS NOT NULL THEN
-                slots := pgwork._permits_free(s.id, s.permits, n, alive);
+            dead := pgwork._grants_dead(s.id);
+            IF dead <> '{}' THEN
+                slots := pgwork._permits_free(s.id, s.permits, n, dead);
             END IF;
         END IF;
     END IF;
@@ -229,7 +215,7 @@ BEGIN
              WHERE p.semaphore = s.id AND p.slot = ANY (ARRAY(
                 SELECT x.slot FROM pgwork.permit x
                  WHERE x.semaphore = s.id AND x.slot > s.permits
-                   AND (x.nonce IS NULL OR x.until <= clock_timestamp() OR pgwork._grant_dead(x.session, x.number, alive))
+                   AND (x.nonce IS NULL OR x.until <= clock_timestamp() OR x.number = ANY (dead))
                    FOR UPDATE SKIP LOCKED));
         END IF;
         IF session THEN -- last: it stays although the rest fails. Nobody sees the grant before it is committed
