@@ -292,27 +292,30 @@ static bool registry_is_odd(pgw *h, pgw_status st)
 }
 
 /* Frees up to `batch` rows. One that cannot be freed must not keep the others from it: so lots that
- * fail get smaller until it stands alone, is passed over, and they grow again behind it. */
+ * fail get smaller until it stands alone, is passed over, and they grow again behind it. When the
+ * time is up before any stood alone, the next row is taken by itself: each pass frees a row or
+ * names one. */
 static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_table *t, int batch,
                                      int64_t *freed, registry_odd *odd)
 {
     const int64_t until = pgw__deadline_in(REGISTRY_LOOK_MS);
     registry_lot lot = {.rows = batch};
-    pgw_status st;
+    bool late = false;
 
-    for (bool more = true; more; more = more && *freed < batch) {
-        st = registry_reap_briefly(h, e, t, &lot);
+    for (bool more = true; more;) {
+        const pgw_status st = registry_reap_briefly(h, e, t, &lot);
+
         *freed += lot.freed;
         if (st == PGW_OK) {
-            more = lot.freed == lot.rows;
+            more = lot.freed == lot.rows && *freed < batch && !late;
             lot.rows = 2 * lot.rows < batch - *freed ? 2 * lot.rows : (int)(batch - *freed);
             continue;
         }
         if (!lot.refused || !registry_is_odd(h, st)) return st;
-        more = pgw__deadline_left_ms(until) > 0;
+        late = pgw__deadline_left_ms(until) == 0;
+        more = !late || (lot.rows > 1 && odd->count == 0);
         if (lot.rows > 1) {
-            if (!more && odd->count == 0) return st; /* which row it is, nobody knows */
-            lot.rows /= 2;
+            lot.rows = late ? 1 : lot.rows / 2;
             continue;
         }
         if (odd->count++ == 0) {
