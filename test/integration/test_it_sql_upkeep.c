@@ -315,7 +315,7 @@ static long long walked(const char *index, const char *call)
     return n;
 }
 
-enum { GONE = 30000 };
+enum { GONE = 100000 }; /* so many that to walk over them takes any machine its time */
 
 /* An old snapshot, and what many jobs have left since. */
 static PGconn *held_back(void)
