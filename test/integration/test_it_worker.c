@@ -814,8 +814,8 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
 /* The heart's session is the one that has not claimed. */
 static pgw_verdict meanwhile_migrated(pgw_task *task, void *arg)
 {
-    pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '') ON CONFLICT DO NOTHING;"
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+    pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '') ON CONFLICT DO NOTHING");
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "application_name = 'migrated' AND query !~ 'jobs under a lease'");
     return until_signalled(task, arg);
 }
