@@ -12,8 +12,10 @@
 --                          and 2^30 where bundles may wait: then it serves the first lane only, where what they held is handed back
 --                          [4] who drew places up to this one is through; 0: there are stragglers   [5..] marks, as above
 -- What sessions know from each other is in the table pgwork.survey, and in the sequence pgwork.mark.
--- A session remembers 256 queues at most: each new custom setting costs the more the more there are. One takes another's place only
--- now and then: of thousands each would be forgotten before it is met again, and to learn it costs as much as a small claim.
+--   pgwork.hints           how many queues are remembered
+-- A session remembers 256 queues at most: each new custom setting costs the more the more there are. From the 17th on one is remembered, or
+-- takes another's place, only now and then: of thousands each would be forgotten before it is met again, and to learn it costs as much
+-- as a small claim.
 CREATE FUNCTION pgwork._hint(queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.hint_' || (queue & 255)::text;
@@ -32,7 +34,7 @@ LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_v
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
 -- are through, or for 50 ms; the rest is left to surveys. `marks` are those that the claim began at: the hint's, or nearer ones of others.
 CREATE FUNCTION pgwork._advance(queue text, n integer, issued bigint, first bigint, now_ms bigint, hint bigint[], marks bigint[],
-    short_ms bigint, closer boolean, bundles boolean) RETURNS text
+    short_ms bigint, reach bigint, bundles boolean) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark bigint;
@@ -63,9 +65,9 @@ BEGIN
     END LOOP;
     IF short_ms > 0 THEN
         -- And for longer, until this session is to look round again, while claims go at this speed through places whose producers are
-        -- through: those that complete jobs see by their tokens where they are (`closer`), the others pass over some hundred at most.
+        -- through, and pass over `reach` of them at most (NULL: those that complete jobs see by their tokens where they are).
         -- A second at most, however long surveys pause: what is good for more than claim_batch() expects is taken for a clock that was set back.
-        short_ms := short_ms + greatest(0, least(1000, hint[4] - now_ms, least(hint[6] - mark, CASE WHEN closer THEN NULL ELSE 300 END)
+        short_ms := short_ms + greatest(0, least(1000, hint[4] - now_ms, least(hint[6] - mark, reach)
                                                                          * (now_ms - hint[1])::float8 / greatest(came, 1)));
         PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5] + CASE WHEN bundles THEN 1 << 30 ELSE 0 END, hint[6] * (1 - hint[11])]
                                                   || CASE WHEN bundles THEN hint[12:12] ELSE hint[12:] END)::text, false);
@@ -73,6 +75,9 @@ BEGIN
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
+    IF current_setting(pgwork._hint(hint[10]::integer), true) IS NULL THEN
+        PERFORM set_config('pgwork.hints', (coalesce(nullif(current_setting('pgwork.hints', true), '')::integer, 0) + 1)::text, false);
+    END IF;
     RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;
 

@@ -149,7 +149,7 @@ DECLARE
     issued bigint; -- NULL: by way of the short one
     hint bigint[];
     marks bigint[];
-    taken boolean; -- by another queue's hint
+    taken boolean; -- by another queue's hint, or there are many
     due boolean;
     surveyed boolean;
     late integer;
@@ -170,6 +170,7 @@ DECLARE
     picked tid[];
     traits integer;
     first bigint;
+    width bigint; -- so many places are between it and the last
     number bigint;
     pack_token uuid;
     ends timestamptz;
@@ -322,6 +323,7 @@ BEGIN
             -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.
             due := current_setting('transaction_isolation') = 'read committed'
                    AND EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.period >= now_ms / 30000 - 1 AND s.at BETWEEN now_ms - 2000 AND now_ms);
+            taken := taken OR nullif(current_setting('pgwork.hints', true), '')::integer >= 16;
             hint := ARRAY[0, 0, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id, 0]
                     || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
@@ -461,7 +463,7 @@ BEGIN
                     any_bundle := FOUND;
                 END IF;
                 -- first: nothing is before it in the last lane that had some, nor in those before that lane
-                SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane), count(*) INTO picked, traits, first, got
+                SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane), max(c.pos) - min(c.pos), count(*) INTO picked, traits, first, width, got
                   FROM (SELECT j.* FROM unnest(marks) AS l (mark)
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
                                                FROM pgwork.live_job j
@@ -545,13 +547,13 @@ BEGIN
                 END IF;
                 first := head_pos * 32 + head_lane;
             END IF;
-            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.1) THEN
+            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.03) THEN
                 -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
                 -- this one is late for that. Where there are bundles it tells only of the first lane, where they are handed back when they are opened.
                 noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint, marks,
                                          CASE WHEN got = wanted AND n <= few AND (NOT q.bundles OR first & 31 <= (marks[1] & 31) + opened::integer)
                                               THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END,
-                                         cardinality(done_ids) > 0, q.bundles);
+                                         CASE WHEN cardinality(done_ids) > 0 THEN NULL ELSE 300 * greatest(width / got, 1) END, q.bundles);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)
