@@ -12,10 +12,10 @@
 --                          and 2^30 where bundles may wait: then it serves the first lane only, where what they held is handed back
 --                          [4] who drew places up to this one is through; 0: there are stragglers   [5..] marks, as above
 -- What sessions know from each other is in the table pgwork.survey, and in the sequence pgwork.mark.
---   pgwork.hints           how many queues are remembered
--- A session remembers 256 queues at most: each new custom setting costs the more the more there are. From the 17th on one is remembered, or
--- takes another's place, only now and then: of thousands each would be forgotten before it is met again, and to learn it costs as much
--- as a small claim.
+--   pgwork.met             the queues without a hint that were met last
+-- A session remembers 256 queues at most: each new custom setting costs the more the more there are. Only the first queue gets its hint at once;
+-- another one does, or takes another's place, when it is met for the second time among some thirty that have none: of thousands each would
+-- be forgotten before it is met again, and to learn it costs as much as a claim.
 CREATE FUNCTION pgwork._hint(queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.hint_' || (queue & 255)::text;
@@ -75,9 +75,6 @@ BEGIN
     -- This costs as much as to pass over some dozens of jobs. The faster they go, the sooner again; the larger the claims, the later.
     hint[2] := now_ms + least(20, 20 * sqrt(n) * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
-    IF current_setting(pgwork._hint(hint[10]::integer), true) IS NULL THEN
-        PERFORM set_config('pgwork.hints', (coalesce(nullif(current_setting('pgwork.hints', true), '')::integer, 0) + 1)::text, false);
-    END IF;
     RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;
 

@@ -149,7 +149,8 @@ DECLARE
     issued bigint; -- NULL: by way of the short one
     hint bigint[];
     marks bigint[];
-    taken boolean; -- by another queue's hint, or there are many
+    met text;
+    stranger boolean; -- not to be remembered yet; NULL: the first of all
     due boolean;
     surveyed boolean;
     late integer;
@@ -316,14 +317,16 @@ BEGIN
         sure := false;
         came := false;
         held_lane := -1;
-        taken := hint[10] <> q.id;
-        IF NOT taken THEN -- and there is one
+        stranger := false;
+        IF hint[10] = q.id THEN
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
         ELSE
             -- Not before the queue is met again, but for what others have just seen: many queues are met but once in a while.
             due := current_setting('transaction_isolation') = 'read committed'
                    AND EXISTS (SELECT FROM pgwork.survey s WHERE s.queue = q.id AND s.period >= now_ms / 30000 - 1 AND s.at BETWEEN now_ms - 2000 AND now_ms);
-            taken := taken OR nullif(current_setting('pgwork.hints', true), '')::integer >= 16;
+            met := nullif(current_setting('pgwork.met', true), '');
+            stranger := strpos(met, ' ' || q.id || ' ') = 0;
+            PERFORM set_config('pgwork.met', left(' ' || q.id || coalesce(met, ' '), 200), false);
             hint := ARRAY[0, 0, now_ms, now_ms + 300, q.priorities, 0, 0, 0, 0, q.id, 0]
                     || CASE q.priorities WHEN 1 THEN '{0,1}'::bigint[] ELSE pgwork._lanes(q.priorities)::bigint[] END;
         END IF;
@@ -547,7 +550,7 @@ BEGIN
                 END IF;
                 first := head_pos * 32 + head_lane;
             END IF;
-            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND (taken IS NOT TRUE OR random() < 0.03) THEN
+            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND stranger IS NOT TRUE THEN
                 -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
                 -- this one is late for that. Where there are bundles it tells only of the first lane, where they are handed back when they are opened.
                 noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint, marks,
