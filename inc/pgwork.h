@@ -46,12 +46,14 @@
  *                when it carries an operation id. doc/guarantees.md has the whole list.
  *
  * Any verb can also return PGW_EINVAL (the message names the argument, its value or, where that may
- * be long or secret, what is wrong with it, and what is allowed), PGW_ENOMEM, PGW_EMISUSE,
- * PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED, PGW_ETXN, PGW_ERETRY, PGW_ESCHEMA, PGW_EPERM, PGW_EDB,
- * PGW_EPROTO, PGW_ELIMIT (more than 1 GB in one call, or a limit of the server); when it writes,
- * PGW_EUNKNOWN; behind a pooler PGW_EPOOLED, where it took a session away that was needed; and on
- * an attached handle PGW_ELOCKED, when the caller's lock_timeout passed (his statement_timeout is
- * PGW_ECANCELED). The text of a function names what it returns beyond these.
+ * be long or secret, what is wrong with it, and what is allowed; what only the server finds out
+ * about a value, such as a number out of range, is told by its SQLSTATE alone), PGW_ENOMEM,
+ * PGW_EMISUSE, PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED, PGW_ETXN, PGW_ERETRY, PGW_ESCHEMA,
+ * PGW_EPERM, PGW_EDB, PGW_EPROTO, PGW_ELIMIT (more than 1 GB in one call, or a limit of the
+ * server); when it writes, PGW_EUNKNOWN; behind a pooler PGW_EPOOLED, where it took a session away
+ * that was needed; and on an attached handle PGW_ELOCKED, when the caller's lock_timeout passed
+ * (his statement_timeout is PGW_ECANCELED). The text of a function names what it returns beyond
+ * these.
  */
 #ifndef PGWORK_H
 #define PGWORK_H
@@ -1003,7 +1005,8 @@ PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 /**
  * A worker for @p queues (1 .. 64). @p conf (NULL: defaults) is copied: worker.*, poll.*, and all
  * that a handle reads. Give either @p fn or @p batch_fn. Caller owns it (free with
- * pgw_worker_free). PGW_EINVAL: names or number of queues, no handler or two. PGW_ENOMEM.
+ * pgw_worker_free). PGW_EINVAL: names or number of queues, no handler or two: without a message,
+ * since there is no worker yet to have it. PGW_ENOMEM.
  */
 PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues,
                                   size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,

@@ -24,10 +24,18 @@ typedef struct doctor {
 } doctor;
 
 /* The checks of a server without our schema, and those of the schema. */
-static const pgw__sql doctor_server[] = {PGW__SQL_DOCTOR_SERVER, PGW__SQL_DOCTOR_HORIZON};
-static const pgw__sql doctor_schema[] = {PGW__SQL_DOCTOR_ROLES,  PGW__SQL_DOCTOR_UPKEEP,
-                                         PGW__SQL_DOCTOR_LEASES, PGW__SQL_DOCTOR_TABLES,
-                                         PGW__SQL_DOCTOR_QUEUES, PGW__SQL_DOCTOR_SCHEDULES};
+/* `name`: of its first finding, for when it cannot be made. */
+typedef struct doctor_check {
+    pgw__sql sql;
+    const char *name;
+} doctor_check;
+
+static const doctor_check doctor_server[] = {{PGW__SQL_DOCTOR_SERVER, "server version"},
+                                             {PGW__SQL_DOCTOR_HORIZON, "vacuum horizon"}};
+static const doctor_check doctor_schema[] = {
+    {PGW__SQL_DOCTOR_ROLES, "roles"},           {PGW__SQL_DOCTOR_UPKEEP, "reaper"},
+    {PGW__SQL_DOCTOR_LEASES, "expired leases"}, {PGW__SQL_DOCTOR_TABLES, "registered tables"},
+    {PGW__SQL_DOCTOR_QUEUES, "queues"},         {PGW__SQL_DOCTOR_SCHEDULES, "schedules"}};
 
 typedef struct doctor_ctx {
     doctor *d;
@@ -68,11 +76,11 @@ static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
 }
 
 /* A check that cannot be made is a finding; only a lost server ends the visit. */
-static pgw_status doctor_ask(doctor *d, pgw__sql sql, pgw__reader *read)
+static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
 {
     const doctor_ctx ctx = {d};
     const pgw__call call = {
-        .sql = sql, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx), .flags = PGW__OWNED};
+        .sql = check.sql, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx), .flags = PGW__OWNED};
     const pgw_status st = pgw__pq_call(d->h, &call);
     char text[400], advice[300];
 
@@ -81,11 +89,11 @@ static pgw_status doctor_ask(doctor *d, pgw__sql sql, pgw__reader *read)
     snprintf(advice, sizeof(advice), "%s",
              st == PGW_EPERM ? "Ask as a member of pgwork_operator, or as the owner of the schema."
                              : pgw_error_hint(d->h));
-    doctor_say(d, PGW_BAD, pgw__sql_name(sql), text, advice);
+    doctor_say(d, PGW_BAD, check.name, text, advice);
     return PGW_OK;
 }
 
-static pgw_status doctor_ask_all(doctor *d, const pgw__sql *checks, size_t n)
+static pgw_status doctor_ask_all(doctor *d, const doctor_check *checks, size_t n)
 {
     pgw_status st = PGW_OK;
     size_t i;
@@ -117,7 +125,8 @@ static pgw_status doctor_version(doctor *d)
 {
     const int known = PGW__SCHEMA_MAX;
     char text[200];
-    pgw_status st = doctor_ask(d, PGW__SQL_MIGRATE_THERE, doctor_read_there);
+    pgw_status st =
+        doctor_ask(d, (doctor_check){PGW__SQL_MIGRATE_THERE, "schema version"}, doctor_read_there);
 
     if (st != PGW_OK || d->stop != 0) return st;
     if (!d->there) {
@@ -129,7 +138,8 @@ static pgw_status doctor_version(doctor *d)
         return PGW_OK;
     }
     d->version = -1;
-    st = doctor_ask(d, PGW__SQL_MIGRATE_APPLIED, doctor_read_version);
+    st = doctor_ask(d, (doctor_check){PGW__SQL_MIGRATE_APPLIED, "schema version"},
+                    doctor_read_version);
     if (st != PGW_OK || d->version < 0) return st;
     snprintf(text, sizeof(text),
              "schema %s has version %" PRId64 ", this library works with %d to %d",
@@ -168,7 +178,8 @@ static int64_t doctor_wall_ms(void)
 static pgw_status doctor_clock(doctor *d)
 {
     const int64_t before = doctor_wall_ms();
-    const pgw_status st = doctor_ask(d, PGW__SQL_DOCTOR_CLOCK, doctor_read_clock);
+    const pgw_status st =
+        doctor_ask(d, (doctor_check){PGW__SQL_DOCTOR_CLOCK, "clock"}, doctor_read_clock);
     const int64_t after = doctor_wall_ms(), server = d->now_us / 1000;
     const int64_t apart = server < before ? before - server : server > after ? server - after : 0;
     char text[160];

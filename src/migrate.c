@@ -259,6 +259,9 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
 
     if (applied != NULL) *applied = 0;
     st = pgw__check_unarmed(h, NULL);
+    if (st == PGW_OK && pgw__pq_attached(h))
+        st = pgw__pq_fail(h, PGW_EMISUSE, "this cannot be done on an attached connection",
+                          "use a handle from pgw_open()");
     if (st == PGW_OK) st = migrate_list_read(h, &list);
     if (st != PGW_OK) return st;
     st = migrate_judge(h, &list);

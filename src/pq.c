@@ -108,8 +108,10 @@ void pgw__pq_end(pgw *h, pgw_status st)
     PQclear(op->rows);
     op->rows = NULL;
     pgw__args_reset(&op->args);
-    PGW__LOG(h->log, st < 0 ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
-             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
+    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time */
+    PGW__LOG(h->log, st < 0 && st != PGW_ELOCKED ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s",
+             h->statement, pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "",
+             h->fault.sqlstate);
 }
 
 static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)

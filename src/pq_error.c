@@ -121,7 +121,8 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
         error_flatten(flat, sizeof(flat), text);
     }
     hint = pgw__status_hint(sqlstate);
-    if (sqlstate[0] == '\0') hint = "check host and port in `dsn`, and that the server runs";
+    if (sqlstate[0] == '\0')
+        hint = "check host, port and service in `dsn`, and that the server runs";
     st = pgw__status_from_sqlstate(sqlstate, false, false);
     /* nothing was sent yet: what is not a mistake of the set-up is a failed connection */
     if (st != PGW_EPERM && st != PGW_ESCHEMA) st = PGW_ECONN;

@@ -48,8 +48,9 @@ bool pgw_is_bug(pgw_status st)
 #define STATUS_GRANT                                                                       \
     "grant the user pgwork_producer (to enqueue), pgwork_worker (to claim and finish) or " \
     "pgwork_operator (to look and to administer)"
-#define STATUS_MIGRATE \
-    "run `pgwork migrate` on this database; `pgwork doctor` compares the versions"
+#define STATUS_MIGRATE                                                                         \
+    "run `pgwork migrate` on this database (with --schema, where it is another than pgwork); " \
+    "`pgwork doctor` compares the versions"
 #define STATUS_LOGIN "check user, password and the server's pg_hba.conf"
 #define STATUS_POOLER                                                                              \
     "a pooler changes sessions between transactions: set property `prepare` to never, or connect " \
@@ -57,11 +58,11 @@ bool pgw_is_bug(pgw_status st)
 #define STATUS_DISK \
     "the server is out of disk space: free some, then look at retention and dead letters"
 
-/* A code of fewer than five characters stands for all codes that begin with it; the longest match
- * wins. `in_flight` is the status when the commit of a write was under way. An ERROR from the
- * server always means rolled back, 57014 too: cancelling a commit that already waits for its
- * standby gives success and a warning. Only the end of the session, or of its disk, leaves the
- * outcome open. */
+/* A code of fewer than five characters stands for all codes that begin with it; the longest
+ * match wins. `in_flight` is the status when the commit of a write was under way. An ERROR from
+ * the server always means rolled back, 57014 too: cancelling a commit that already waits for
+ * its standby gives success and a warning. Only the end of the session, or of its disk, leaves
+ * the outcome open. */
 static const struct status_row {
     char code[6];
     pgw_status status, in_flight;

@@ -45,7 +45,8 @@ static pgw_status registry_read_gone(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)ctx;
     if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
-    return pgw__pq_fail(h, PGW_ENOTFOUND, "this table is not registered", NULL);
+    return pgw__pq_fail(h, PGW_ENOTFOUND, "this table is not registered",
+                        "pgw_tables_each() shows those that are");
 }
 
 pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table)

@@ -75,11 +75,11 @@ static const char *cli_translate(const char *hint)
          "case-sensitive"},
         {"queue_resume() opens it", "`pgwork queue resume` opens it again"},
         {"queue_purge() it first",
-         "`pgwork queue purge --state all` deletes them, or --force: also "
+         "`pgwork queue purge NAME --state all` deletes them, or --force: also "
          "those at work"},
         {"raise max_bytes",
          "store large data elsewhere and enqueue its name, or raise the limit with "
-         "`pgwork queue set --max-bytes`"},
+         "`pgwork queue set NAME --max-bytes N`"},
         {"sema_create() makes one", "`pgwork sem create` makes one; names are case-sensitive"},
         {"sema_resize() changes", "`pgwork sem resize` changes how many there are"},
         {"wait for them, or pass force",
@@ -88,6 +88,7 @@ static const char *cli_translate(const char *hint)
          "`pgwork cron add` makes one, `pgwork cron list` shows all; names are case-sensitive"},
         {"pgw_table_sql() says how",
          "`pgwork table init` prints the statements that add it, --apply runs them"},
+        {"pgw_tables_each() shows", "`pgwork table list` shows those that are"},
         {"use pgw_lock_acquire_xact()",
          "connect to the server itself, not to a pooler: host and port in the connection string"},
     };
@@ -194,7 +195,8 @@ static void cli_log(void *arg, pgw_level level, const char *room, const char *me
 {
     const cli *c = arg;
     /* what a loop survives is an error, too; that of a statement is told by whoever made it */
-    if (c->quiet && (level > PGW_WARN || strcmp(room, "pq") == 0)) return;
+    if (c->verbose == 0 && strcmp(room, "pq") == 0) return;
+    if (c->quiet && level > PGW_WARN) return;
     if (c->verbose > 0) {
         cli_fail(0, NULL, "%s: %s", room, message);
     } else {

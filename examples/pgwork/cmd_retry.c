@@ -38,7 +38,10 @@ int cmd_retry(cli *c, int argc, char **argv)
             out_end(&o);
         }
         cli_say(c, "%" PRId64 " of %zu back to ready", moved, n);
-        if (moved < (int64_t)n) code = CLI_NOTHING;
+        if (moved < (int64_t)n) {
+            code = cli_fail(CLI_NOTHING, "`pgwork show ID` says what became of a job",
+                            "%zu of %zu are no dead letters of this queue", n - (size_t)moved, n);
+        }
     }
     free(ids);
     return cli_finish(code);

@@ -197,7 +197,7 @@ static int table_unregister(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_table_unregister(c->h, schema, a.at[0]) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    return pgw_table_unregister(c->h, schema, a.at[0]) < 0 ? cli_fail_of(c->h, a.at[0]) : CLI_DONE;
 }
 
 typedef struct listing {

@@ -290,6 +290,25 @@ static void work_announce(void *arg)
     sd_notify("READY=1");
 }
 
+/* A worker that could not be made has no message: which name is it? */
+static int work_refused(const cli *c, const work *w, const args *a, pgw_status st)
+{
+    for (int i = 0; st == PGW_EINVAL && i < a->count; i++) {
+        pgw_worker *alone;
+        pgw_status one = pgw_worker_new(&alone, c->conf, (const char *const *)a->at + i, 1,
+                                        work_job, NULL, (void *)(uintptr_t)w);
+        pgw_worker_free(alone);
+        if (one == PGW_EINVAL) {
+            return cli_fail(
+                CLI_USAGE, "a queue's name has 1 to 200 bytes of UTF-8, without control characters",
+                "argument %d is no queue's name", i + 1);
+        }
+    }
+    if (st != PGW_EINVAL) return cli_fail_with(st, NULL, NULL);
+    return cli_fail(CLI_USAGE, "start another worker for the others",
+                    "%d queues: a worker serves 1 to 64", a->count);
+}
+
 static int work_run(cli *c, work *w, const args *a, bool once)
 {
     pgw_worker *worker;
@@ -297,7 +316,7 @@ static int work_run(cli *c, work *w, const args *a, bool once)
     work_news news = {c, a};
     pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
                                    work_job, NULL, w);
-    if (st < 0) return cli_fail_with(st, worker ? pgw_worker_error(worker) : NULL, NULL);
+    if (st < 0) return work_refused(c, w, a, st);
     pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);
     sd_notify("STOPPING=1");

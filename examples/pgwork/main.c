@@ -71,7 +71,7 @@ static int overview(void)
         "  1  nothing there, or refused, at least in part\n"
         "  2  a bad option, argument or input; over a limit\n"
         "  3  no server, or none in time: nothing was applied, try again\n"
-        "  4  the schema is missing or of another version\n"
+        "  4  the database or the schema is missing, or of another version\n"
         "  5  the role may not, or the server is read-only or pooled\n"
         "  6  the answer was lost: applied or not, nobody knows\n"
         "  7  extended, but somebody cancelled the job\n"
