@@ -550,7 +550,7 @@ BEGIN
                 END IF;
                 first := head_pos * 32 + head_lane;
             END IF;
-            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND stranger IS NOT TRUE THEN
+            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND (stranger IS NOT TRUE OR random() < 0.03) THEN
                 -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
                 -- this one is late for that. Where there are bundles it tells only of the first lane, where they are handed back when they are opened.
                 noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint, marks,

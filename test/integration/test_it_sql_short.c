@@ -388,22 +388,38 @@ void test_a_session_that_is_new_trusts_it_until_it_is_to_look_round(int look_ms,
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
 }
 
+static int remembers(PGconn *conn, int i)
+{
+    return (int)kit_number(conn,
+                           "SELECT (current_setting(pgwork._hint((SELECT id FROM pgwork.queue"
+                           " WHERE name = 'many%d')), true) <> '' IS TRUE)::integer",
+                           i);
+}
+
 /* To learn one of many queues costs more than it brings. */
 void test_the_first_queue_is_remembered_and_others_that_are_met_again(void)
 {
-    static const char remembered[] = "SELECT count(*) FROM generate_series(0, 255) i"
-                                     " WHERE current_setting('pgwork.hint_' || i, true) <> ''";
     PGconn *c = kit_open();
+    int first = 0, again = 0, round = 0;
 
     for (int i = 1; i <= 100; i++) {
-        kit_do(a, "SELECT pgwork.enqueue('many%d') FROM generate_series(1, 2)", i);
+        kit_do(a, "SELECT pgwork.enqueue('many%d') FROM generate_series(1, 1000)", i);
         kit_do(c, "SELECT pgwork.claim('{many%d}', 1, 'h')", i);
+        first += remembers(c, i);
     }
-    TEST_ASSERT_EQUAL_INT64(1, kit_number(c, remembered));
-    kit_do(c, "SELECT pgwork.claim('{many50}', 1, 'h')");
-    TEST_ASSERT_EQUAL_INT64(1, kit_number(c, remembered)); /* that was long ago */
+    TEST_ASSERT_EQUAL_INT(1, remembers(c, 1));
+    TEST_ASSERT_LESS_THAN_INT(30, first); /* three of the other 99, by chance */
     kit_do(c, "SELECT pgwork.claim('{many95}', 1, 'h')");
-    TEST_ASSERT_EQUAL_INT64(2, kit_number(c, remembered));
+    TEST_ASSERT_EQUAL_INT(1, remembers(c, 95));
+    /* so that who goes round and round learns them as well */
+    for (round = 0; round < 300 && again < 30; round++) {
+        again = 0;
+        for (int i = 2; i <= 100; i++) {
+            kit_do(c, "SELECT pgwork.claim('{many%d}', 1, 'h')", i);
+            again += remembers(c, i);
+        }
+    }
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(30, again);
 }
 
 /* -- where bundles wait ------------------------------------------------------------------------ */
