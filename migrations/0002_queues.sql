@@ -355,14 +355,17 @@ BEGIN
      WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note.queue AND s.priorities & used <> used FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
 
--- That there are bundles. With an old snapshot, or where somebody holds the row, that is left to the reaper.
-CREATE FUNCTION pgwork._note_bundles(queue integer) RETURNS void
+-- That there are bundles, before the first is made: a claim that knows of none passes over it. False: it could not be noted, with an old
+-- snapshot or where somebody holds the row.
+CREATE FUNCTION pgwork._note_bundles(queue integer) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF current_setting('transaction_isolation') = 'read committed' THEN
-        UPDATE pgwork.queue t SET bundles = true
-         WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note_bundles.queue AND NOT s.bundles FOR NO KEY UPDATE SKIP LOCKED);
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN false;
     END IF;
+    UPDATE pgwork.queue t SET bundles = true
+     WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = _note_bundles.queue AND NOT s.bundles FOR NO KEY UPDATE SKIP LOCKED);
+    RETURN FOUND OR EXISTS (SELECT FROM pgwork.queue s WHERE s.id = _note_bundles.queue AND s.bundles);
 END $$;
 
 -- Whether claims are large, as one has just found. Where both kinds come it is changed once a minute at most: each change is

@@ -262,6 +262,7 @@ DECLARE
     new_ids bigint[];
     new_outcomes text[] := '{}';
     used integer;
+    share boolean; -- rows
     own_id xid8;
     one record;
     later boolean := run_ats IS NOT NULL OR delays_ms IS NOT NULL;
@@ -367,10 +368,11 @@ BEGIN
             PERFORM pgwork._note(q.id, used);
         END IF;
         IF NOT later AND num_nonnulls(bodies, max_attempts, leases_ms, tags) = 0 THEN
-            IF q.bulk AND q.large_claims AND n > 32 AND pg_column_size(payloads) < 2000::bigint * n AND new_ids[n] - new_ids[1] < 1000000 THEN
-                IF NOT q.bundles THEN
-                    PERFORM pgwork._note_bundles(q.id);
-                END IF;
+            share := q.bulk AND q.large_claims AND n > 32 AND pg_column_size(payloads) < 2000::bigint * n AND new_ids[n] - new_ids[1] < 1000000;
+            IF share AND NOT q.bundles THEN
+                share := pgwork._note_bundles(q.id);
+            END IF;
+            IF share THEN
                 INSERT INTO pgwork.live_job (pos, queue, lane, flags, jobs, last_id, all_ids, all_kinds, all_payloads)
                 SELECT min(u.id), q.id, u.lane, 8, count(*), max(u.id), array_agg(u.id), array_agg(u.kind), array_agg(u.payload)
                   FROM (SELECT u.id, u.i, u.payload,
