@@ -112,8 +112,10 @@ unsigned pgw__table_relaxed(const pgw_table *t);
 pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__call *call);
 
 /* ---- table_lease: what the registry needs of it ---- */
-/* pgw_table_reap(), but for the first rows that it would free. */
-pgw_status pgw__table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch, int skip);
+/* pgw_table_reap(), but for the first rows that it would free. @p found: as many as it tried; a
+ * trigger may keep some as they are. */
+pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_table *t, int batch,
+                           int skip);
 /* The one behind them, with its token, locked: for a transaction. PGW_EMPTY: there is none. */
 pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int skip);
 

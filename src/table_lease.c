@@ -375,7 +375,7 @@ pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t,
 /* ---- reap ---- */
 
 typedef struct lease_reap_ctx {
-    int64_t *freed;
+    int64_t *found, *freed;
 } lease_reap_ctx;
 
 static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
@@ -384,6 +384,7 @@ static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
     const pgw_status st = pgw__ask_rows(h, rows, 1);
 
     if (st == PGW_OK && in->freed != NULL) *in->freed = pgw__rows_int(rows, 0, 0);
+    if (st == PGW_OK && in->found != NULL) *in->found = pgw__rows_int(rows, 0, 1);
     return st;
 }
 
@@ -424,9 +425,10 @@ pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int s
     return pgw__rows_drop(pgw__table_call(h, "table_overdue", &b, &call), rows);
 }
 
-pgw_status pgw__table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch, int skip)
+pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_table *t, int batch,
+                           int skip)
 {
-    const lease_reap_ctx ctx = {freed};
+    const lease_reap_ctx ctx = {found, freed};
     const pgw__param params[] = {P_INT8(batch), P_INT8(skip), P_END};
     const pgw__call call = {.params = params,
                             .read = lease_read_reap,
@@ -445,7 +447,8 @@ pgw_status pgw__table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch
     pgw__put_free(&b, t);
     pgw__buf_text(&b, " FROM pgw_over o WHERE ");
     pgw__put_key_join(&b, t, "o");
-    pgw__buf_text(&b, " RETURNING 1)\nSELECT pg_catalog.count(*) FROM pgw_done");
+    pgw__buf_text(&b, " RETURNING 1)\nSELECT (SELECT pg_catalog.count(*) FROM pgw_done), (SELECT "
+                      "pg_catalog.count(*) FROM pgw_over)");
     return pgw__table_call(h, "table_reap", &b, &call);
 }
 
@@ -456,5 +459,5 @@ pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
     if (freed != NULL) *freed = 0;
     st = pgw__table_check_leases(h, t);
     if (st == PGW_OK) st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
-    return st == PGW_OK ? pgw__table_reap(h, freed, t, batch, 0) : st;
+    return st == PGW_OK ? pgw__table_reap(h, NULL, freed, t, batch, 0) : st;
 }

@@ -3,6 +3,7 @@
  * uses. So nothing is written that the reaper itself may not write. But what hangs on a table comes
  * along, triggers and functions in its indexes and constraints: they run with the reaper's rights,
  * so whoever may register a table of his own has these rights, too. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #define REGISTRY_REST     20  /* ... so many times as long */
 #define REGISTRY_REST_MAX 600000
 #define REGISTRY_LOOK_MS  500   /* for rows that cannot be freed, and those behind them */
+#define REGISTRY_LOOK_ODD 8     /* for longer, until a row is freed or so many are not */
 #define REGISTRY_ODD_MS   10000 /* a table that has some rests for so long */
 
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
@@ -208,15 +210,15 @@ static pgw_status registry_check_owner(pgw *h, const registry_entry *e)
 
 /* Rows that cannot be freed: a trigger or a constraint of the table raises an error. */
 typedef struct registry_odd {
-    int count;
-    char key[200]; /* of the first */
+    int64_t count;
+    char key[200]; /* of the first, where it stood alone */
     char error[600];
 } registry_odd;
 
 /* What goes on in one transaction. */
 typedef struct registry_lot {
     int rows, skip; /* so many rows, behind so many that cannot be freed */
-    int64_t freed;
+    int64_t found, freed;
     bool refused; /* it was the rows' turn when it failed */
     char key[200];
 } registry_lot;
@@ -251,7 +253,8 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
     registry_key(lot->key, sizeof(lot->key), t, ref.key);
     lot->refused = true;
     st = pgw_table_release(h, NULL, t, &ref, 1);
-    if (st == PGW_OK) lot->freed = 1;
+    lot->found = 1;
+    lot->freed = st == PGW_OK;
     pgw_rows_free(rows);
     return st == PGW_ELEASE ? PGW_OK : st; /* a trigger keeps it from being written */
 }
@@ -265,8 +268,9 @@ static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const p
     const pgw__call call = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
     pgw_status st = pgw__pq_begin(h), undone;
 
-    lot->freed = 0;
+    lot->found = lot->freed = 0;
     lot->refused = false;
+    lot->key[0] = '\0';
     if (st != PGW_OK) return st;
     st = pgw__pq_call(h, &call);
     if (st == PGW_OK) st = registry_check_owner(h, e);
@@ -274,7 +278,7 @@ static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const p
         st = registry_free_one(h, t, lot);
     } else if (st == PGW_OK) {
         lot->refused = true;
-        st = pgw__table_reap(h, &lot->freed, t, lot->rows, lot->skip);
+        st = pgw__table_reap(h, &lot->found, &lot->freed, t, lot->rows, lot->skip);
     }
     if (st == PGW_OK) st = pgw__pq_commit(h); /* constraints and triggers may be deferred */
     if (st == PGW_OK) return st;
@@ -284,46 +288,65 @@ static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const p
 }
 
 /* Is it for a row that this failed? Not if it may go well the next time, or if it is about the
- * session. */
-static bool registry_is_odd(pgw *h, pgw_status st)
+ * session. But fewer rows take less time. */
+static bool registry_is_odd(pgw *h, pgw_status st, const registry_lot *lot)
 {
+    if (!lot->refused) return false;
     if (st == PGW_ECANCELED) return !pgw__pq_stopped(h); /* else by a trigger */
-    return st != PGW_ECONN && st != PGW_EUNKNOWN && st != PGW_ENOMEM && st != PGW_ETIMEDOUT &&
-           st != PGW_ERETRY && st != PGW_ELOCKED && st != PGW_EMISUSE && st != PGW_EPROTO;
+    if (st == PGW_ETIMEDOUT) return lot->rows > 1;
+    return st != PGW_ECONN && st != PGW_EUNKNOWN && st != PGW_ENOMEM && st != PGW_ERETRY &&
+           st != PGW_ELOCKED && st != PGW_EMISUSE && st != PGW_EPROTO;
+}
+
+/* So many cannot be freed; they are passed over from now on. */
+static void registry_note(registry_odd *odd, registry_lot *lot, int64_t n, const char *error)
+{
+    if (odd->count == 0) {
+        memcpy(odd->key, lot->key, sizeof(odd->key));
+        pgw__text_copy(odd->error, sizeof(odd->error), error);
+    }
+    odd->count += n;
+    lot->skip += (int)n;
 }
 
 /* Frees up to `batch` rows. One that cannot be freed must not keep the others from it: so lots that
  * fail get smaller until it stands alone, is passed over, and they grow again behind it. When the
- * time is up before any stood alone, the next row is taken by itself: each pass frees a row or
- * names one. */
+ * time is up before any stood alone, they are taken one by one for as long again, so that each pass
+ * gets somewhere. */
 static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_table *t, int batch,
                                      int64_t *freed, registry_odd *odd)
 {
-    const int64_t until = pgw__deadline_in(REGISTRY_LOOK_MS);
+    int64_t until = pgw__deadline_in(REGISTRY_LOOK_MS);
     registry_lot lot = {.rows = batch};
-    bool late = false;
+    bool one_by_one = false;
 
     for (bool more = true; more;) {
         const pgw_status st = registry_reap_briefly(h, e, t, &lot);
 
         *freed += lot.freed;
         if (st == PGW_OK) {
-            more = lot.freed == lot.rows && *freed < batch && !late;
-            lot.rows = 2 * lot.rows < batch - *freed ? 2 * lot.rows : (int)(batch - *freed);
+            if (lot.freed < lot.found)
+                registry_note(odd, &lot, lot.found - lot.freed,
+                              "a trigger keeps it from being written");
+            more = lot.found == lot.rows && *freed < batch;
+            if (one_by_one || lot.freed < lot.found)
+                more = more && pgw__deadline_left_ms(until) > 0;
+            if (!one_by_one)
+                lot.rows = 2 * lot.rows < batch - *freed ? 2 * lot.rows : (int)(batch - *freed);
             continue;
         }
-        if (!lot.refused || !registry_is_odd(h, st)) return st;
-        late = pgw__deadline_left_ms(until) == 0;
-        more = !late || (lot.rows > 1 && odd->count == 0);
-        if (lot.rows > 1) {
-            lot.rows = late ? 1 : lot.rows / 2;
-            continue;
+        if (!registry_is_odd(h, st, &lot)) return st;
+        if (lot.rows == 1) {
+            registry_note(odd, &lot, 1, pgw__pq_error_message(h));
+            more =
+                pgw__deadline_left_ms(until) > 0 || (*freed == 0 && odd->count < REGISTRY_LOOK_ODD);
+        } else if (pgw__deadline_left_ms(until) > 0) {
+            lot.rows /= 2;
+        } else {
+            one_by_one = true;
+            until = pgw__deadline_in(REGISTRY_LOOK_MS);
+            lot.rows = 1;
         }
-        if (odd->count++ == 0) {
-            memcpy(odd->key, lot.key, sizeof(odd->key));
-            pgw__text_copy(odd->error, sizeof(odd->error), pgw__pq_error_message(h));
-        }
-        lot.skip++;
     }
     return PGW_OK;
 }
@@ -346,7 +369,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
 {
     const int64_t began = pgw__clock_ms();
     registry_odd odd = {.count = 0};
-    char error[900] = "", many[32] = "row";
+    char error[900] = "", many[40] = "row", key[210] = "";
     bool news = false;
     pgw_table *t;
     pgw_status st = pgw_table_open(h, &t, &e->spec);
@@ -356,11 +379,14 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     pgw_table_free(t);
     if (st == PGW_ECONN || st == PGW_ENOMEM || st == PGW_EUNKNOWN) return st;
     if (st == PGW_ECANCELED && pgw__pq_stopped(h)) return st; /* else by its trigger */
-    if (odd.count > 1) snprintf(many, sizeof(many), "%d rows, the first", odd.count);
+    if (odd.key[0] != '\0') snprintf(key, sizeof(key), " (%s)", odd.key);
+    if (odd.count > 1)
+        snprintf(many, sizeof(many), "%" PRId64 " rows%s", odd.count,
+                 key[0] != '\0' ? ", the first" : "");
     if (st != PGW_OK)
         pgw__text_copy(error, sizeof(error), pgw__pq_error_message(h));
     else if (odd.count > 0)
-        snprintf(error, sizeof(error), "%s (%s): %s", many, odd.key, odd.error);
+        snprintf(error, sizeof(error), "%s%s: %s", many, key, odd.error);
     {
         const pgw__param params[] = {P_TEXT(e->spec.schema),
                                      P_TEXT(e->spec.table),
