@@ -6,6 +6,6 @@
 
 /* pgw_open() that a stop can end, while it connects, too: PGW_ECANCELED. The stop stays on the
  * handle. */
-pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop);
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms);
 
 #endif

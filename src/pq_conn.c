@@ -81,6 +81,10 @@ static void conn_make_options(const pgw *h, pgw__buf *b, const char *users)
     pgw__buf_text(b, " ");
     pgw__buf_text(b, users);
     pgw__buf_text(b, conn_options);
+    if (h->lock_ms > 0) {
+        pgw__buf_text(b, " -c lock_timeout=");
+        pgw__buf_int(b, h->lock_ms);
+    }
     conn_add_options(h, b, true);
 }
 

@@ -107,6 +107,7 @@ struct pgw {
     pgw_stop *stop;
     bool heeded;        /* only its second notify counts */
     int64_t timeout_ms; /* 0: call.timeout_ms */
+    int64_t lock_ms;    /* lock_timeout of its sessions; 0: none */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */

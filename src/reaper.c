@@ -148,7 +148,7 @@ static pgw_status reaper_open(pgw_reaper *r)
     pgw_status st;
 
     if (r->h != NULL) return PGW_OK;
-    st = pgw__handle_open(&r->h, r->conf, r->stop);
+    st = pgw__handle_open(&r->h, r->conf, r->stop, 0);
     if (st >= 0) return PGW_OK;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
     if (st != PGW_ECANCELED) {
@@ -224,7 +224,13 @@ static void reaper_wait(pgw_reaper *r, int64_t wait_ms, bool well)
         reaper_note(r, st);
         wait_ms = pgw__backoff_next_ms(&r->trouble);
     }
-    if (!well || st < 0) poll(fds, 2, (int)wait_ms);
+    if (!well || st < 0) {
+        const int64_t until = pgw__deadline_in(wait_ms);
+
+        while (pgw__deadline_left_ms(until) > 0 && /* a signal ends poll() early */
+               poll(fds, 2, (int)pgw__deadline_left_ms(until)) < 0)
+            continue;
+    }
     pgw__wake_drain(&r->wake);
 }
 

@@ -15,6 +15,8 @@
 #include "status.h"
 
 #define WORKER_QUEUES_MAX  64
+#define WORKER_LOCK_MS     2000 /* for a row that somebody has locked: the rest must not wait for it \
+                                 */
 #define WORKER_ROOM        "worker"
 #define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
 #define WORKER_SIGN_MAX_MS 60000
@@ -410,7 +412,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     w->taken += (int64_t)n;
     pgw__backoff_reset(&w->poll);
     if (!w->signed_up) return;
-    if (newcomer || n == (size_t)claim->opts.max) {
+    if (newcomer || n == (size_t)claim->opts.max || w->concurrency == 0) {
         worker_sign_in(w);
     } else if (!alone) {
         w->fell_short = true;
@@ -528,8 +530,9 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 
     pthread_mutex_lock(&w->lock);
     v->now = pgw__clock_ms();
-    v->n = pgw__worker_count(w);
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
+    pgw__result_resume(w, v->now, w->stops > 0 || v->left <= 0 || (w->drain && w->found_none));
+    v->n = pgw__worker_count(w);
     v->claim_at = w->hold_until > w->claim_at ? w->hold_until : w->claim_at;
     v->since_us = pgw__clock_us() - w->filled_us;
     v->call_us = w->call_us;
@@ -577,6 +580,7 @@ static void worker_abandon_results(pgw_worker *w, int64_t now)
     int left;
 
     pthread_mutex_lock(&w->lock);
+    pgw__result_resume(w, now, true);
     w->due_at = INT64_MAX;
     for (left = w->done.count; left > 0; left--) {
         pgw_task *t = pgw__list_pop(&w->done);
@@ -621,7 +625,7 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
 {
     for (;;) {
         struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
-        const pgw_status st = pgw__handle_open(h, w->conf, w->stop);
+        const pgw_status st = pgw__handle_open(h, w->conf, w->stop, WORKER_LOCK_MS);
 
         if (st >= 0) {
             pgw__backoff_reset(&w->trouble);
@@ -632,7 +636,9 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
         *h = NULL;
         if (w->fatal != PGW_OK) return w->fatal;
         if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
-        poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at));
+        while (pgw__deadline_left_ms(w->call_at) > 0 && /* a signal ends poll() early */
+               poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at)) < 0)
+            continue;
     }
 }
 

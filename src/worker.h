@@ -42,7 +42,7 @@ struct pgw_task {
     pgw_worker *worker;
     pgw__crate *crate;
     pgw_task *self; /* for the functions that take a const task and still note what they find */
-    pgw_task *next; /* in one of the lists `ready` and `done` */
+    pgw_task *next; /* in one of the lists `ready`, `done` and `resting` */
     const pgw_job *job;
     pgw_ref ref;
     pgw__stage stage;
@@ -60,7 +60,9 @@ struct pgw_task {
     char *output, *error;
     bool doubt;   /* sent before, and the answer was lost */
     int refusals; /* how often the server answered its report with an error */
-    bool told;    /* being reported just now */
+    bool locked;  /* somebody has locked its row: it rests */
+    int64_t rest_ms, rest_until;
+    bool told; /* being reported just now */
 };
 
 struct pgw__crate {
@@ -157,9 +159,11 @@ struct pgw_worker {
     bool closing, heart_ends;
     pgw__crate *crates;
     pgw__list ready, done;
-    int done_before; /* results when the last claim came in */
-    int whole;       /* of `done`: of whole crates */
-    int64_t due_at;  /* the earliest of all crates */
+    pgw__list resting; /* results whose rows somebody has locked */
+    bool one_by_one;   /* such a row was met: results go alone, so that it stops no others */
+    int done_before;   /* results when the last claim came in */
+    int whole;         /* of `done`: of whole crates */
+    int64_t due_at;    /* the earliest of all crates */
     int running, idle;
     pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
     int64_t hold_until; /* no claim before, for its sake */
@@ -212,6 +216,10 @@ pgw_task *pgw__list_pop(pgw__list *l);
 void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at);
 void pgw__result_take(pgw_worker *w, pgw_task *t);
 void pgw__result_put_back(pgw_worker *w, pgw_task *t);
+/* Puts a result aside for a while, for longer each time; and takes back those that were there long
+ * enough, or all. */
+void pgw__result_rest(pgw_worker *w, pgw_task *t, int64_t now);
+void pgw__result_resume(pgw_worker *w, int64_t now, bool all);
 
 /* ---- worker_flush.c ---- */
 /* After a call that ended so: does it make sense to send the next one? */

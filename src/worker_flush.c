@@ -186,16 +186,25 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
     return flush_decided(w, st, i, 1);
 }
 
+/* One whose row somebody has locked waits for him, and nothing else does. */
+static pgw_status flush_one(pgw_worker *w, size_t i, pgw_status st)
+{
+    if (st < 0 && flush_is_poison(w->out[i], st)) return flush_condemn(w, i, st);
+    st = flush_decided(w, st, i, 1);
+    w->out[i]->locked = st == PGW_ELOCKED;
+    return st == PGW_ELOCKED ? PGW_OK : st;
+}
+
 static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
 {
-    pgw_status st = flush_call(w, from, n);
+    const bool alone = n == 1 || w->one_by_one;
+    pgw_status st = alone ? PGW_OK : flush_call(w, from, n);
     size_t i;
 
-    if (st >= 0 || !flush_is_poison(w->out[from], st)) return flush_decided(w, st, from, n);
+    if (!alone && st != PGW_ELOCKED && (st >= 0 || !flush_is_poison(w->out[from], st)))
+        return flush_decided(w, st, from, n);
     for (i = from; i < from + n; i++) {
-        st = n > 1 ? flush_call(w, i, 1) : st;
-        st = st < 0 && flush_is_poison(w->out[i], st) ? flush_condemn(w, i, st)
-                                                      : flush_decided(w, st, i, 1);
+        st = flush_one(w, i, flush_call(w, i, 1));
         if (st < 0) {
             flush_fill(w, i, from + n - i, st);
             return st;
@@ -238,6 +247,11 @@ static void flush_settle(pgw_worker *w, size_t n)
         const pgw_status st = w->verdicts[i];
 
         t->told = false;
+        if (t->locked) {
+            t->locked = false;
+            pgw__result_rest(w, t, now);
+            continue;
+        }
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
             flush_count(w, t);
             pgw__worker_drop(t);
@@ -328,10 +342,12 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, plain, &claim->batch, &claim->opts);
         claim->done = st >= 0;
         w->claims_fail = st < 0;
+        w->one_by_one = st == PGW_ELOCKED;
         if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) flush_decided(w, st, 0, plain);
     } else {
         flush_fill(w, 0, plain, PGW_ECONN);
     }
+    if (plain == 0) w->one_by_one = false;
     flush_settle(w, n);
     return first < 0 ? pgw__pq_tell(w->h, &story) : st;
 }

@@ -11,7 +11,9 @@
 #include "mem.h"
 #include "name.h"
 
-#define POOL_TRUST_MS 1000 /* a killer is quick */
+#define POOL_TRUST_MS    1000 /* a killer is quick */
+#define POOL_REST_MS     2000 /* of a result whose row somebody has locked; twice as long each time */
+#define POOL_REST_MAX_MS 60000
 
 /* ---- lists and crates ---- */
 
@@ -77,6 +79,27 @@ void pgw__crate_put(pgw_worker *w, pgw__crate *c)
     if (c->next != NULL) c->next->prev = c->prev;
     pgw_batch_free(c->batch);
     pgw__mem_free(c);
+}
+
+void pgw__result_rest(pgw_worker *w, pgw_task *t, int64_t now)
+{
+    t->rest_ms = t->rest_ms == 0                     ? POOL_REST_MS
+                 : t->rest_ms < POOL_REST_MAX_MS / 2 ? 2 * t->rest_ms
+                                                     : POOL_REST_MAX_MS;
+    t->rest_until = now + t->rest_ms;
+    pgw__list_push(&w->resting, t);
+}
+
+void pgw__result_resume(pgw_worker *w, int64_t now, bool all)
+{
+    for (int left = w->resting.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->resting);
+
+        if (all || now >= t->rest_until)
+            pgw__result_add(w, t, now);
+        else
+            pgw__list_push(&w->resting, t);
+    }
 }
 
 /* ---- suspects ----

@@ -175,7 +175,7 @@ thaw() {
 }
 trap 'thaw; leave' EXIT
 code 'a semaphore for one' 0 pgwork sem create alone 1
-timeout -k 1 20 pgwork sem run alone --ttl 1s --grace 300ms -- sleep 60 2>"$tmp/lost" &
+timeout -k 1 20 pgwork sem run alone --ttl 3s --grace 300ms -- sleep 60 2>"$tmp/lost" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'it is taken' eventually out_of alone 1
 first=$(ends)
@@ -187,7 +187,7 @@ is 'without a word of the server the command is ended' $? 74
 thaw
 yes 'and it says so' grep -q 'the permit was lost' "$tmp/lost"
 yes 'the permit is back' eventually out_of alone 0
-pgwork sem run alone --ttl 1s --grace 1m -- sh -c 'trap "sleep 3; pgwork sem run -n alone -- true; exit \$?" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/ready" 2>"$tmp/err" &
+pgwork sem run alone --ttl 4s --grace 1m -- sh -c 'trap "sleep 6; pgwork sem run -n alone -- true; exit \$?" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/ready" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 until_true 20 test -s "$tmp/ready"
 kill -TERM $holder

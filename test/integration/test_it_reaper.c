@@ -217,7 +217,7 @@ void test_a_delayed_job_comes_in_at_its_time(void)
 
     start(&x);
     await_ticks(1);
-    job.delay_ms = 300;
+    job.delay_ms = 2000;
     must(pgw_enqueue(h, NULL, queue, &job, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(count_of("delayed")));
     await_number(1, count_of("ready"));

@@ -746,7 +746,7 @@ void test_the_permit_of_a_dead_session_comes_back_at_once_if_asked_so(void)
     expect(h, PGW_OK, take(h, &token, "dead", 1, LONG_MS, 3600000, false));
     expect(h, PGW_OK, pgw_sema_release(h, "dead", token));
 
-    pid = holder_process("dead", false, 500, &backend);
+    pid = holder_process("dead", false, 3000, &backend);
     refused(h, "dead", 1, 0);
     kill(pid, SIGKILL);
     TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));

@@ -240,11 +240,19 @@ void test_promote_brings_in_the_earliest_first_and_says_when_to_come_back(void)
 
 void test_maintain_says_when_to_come_back(void)
 {
+    long long next = 61;
+
     TEST_ASSERT_TRUE(kit_number(a, "SELECT next_ms FROM pgwork.maintain()") <= 1000);
-    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60)");
-    TEST_ASSERT_TRUE(kit_number(a, "SELECT next_ms FROM pgwork.maintain()") <= 60);
+    for (int i = 0; i < 50 && next > 60; i++) { /* the machine may stall until it is due */
+        kit_do(a, "SELECT set_config('pgwork.promote', '', false)");
+        kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60)");
+        next = kit_number(a, "SELECT next_ms FROM pgwork.maintain()");
+    }
+    TEST_ASSERT_TRUE(next <= 60);
+    kit_do(a, "SELECT pgwork.queue_purge('q', 'all')");
     kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 100) FROM generate_series(1, 20)");
     kit_sleep_ms(300);
+    kit_do(a, "SELECT set_config('pgwork.promote', '', false)"); /* had the last one been slow */
     TEST_ASSERT_EQUAL_STRING(
         "10 0", kit_text(a, "SELECT promoted || ' ' || next_ms FROM pgwork.maintain(10)"));
 }
@@ -617,7 +625,7 @@ void test_depth_walks_over_the_remains_once_at_most(void)
     kit_do(a, "UPDATE pgwork.live_job SET created_at = created_at - interval '1 h'"
               " WHERE token IS NULL");
     TEST_ASSERT_LESS_THAN_INT64(2 * GONE, walked("live_job_place", "pgwork.depth('q')"));
-    TEST_ASSERT_EQUAL_INT64(3600, kit_number(a, "SELECT oldest_ms / 1000 FROM pgwork.depth('q')"));
+    TEST_ASSERT_EQUAL_INT64(60, kit_number(a, "SELECT oldest_ms / 60000 FROM pgwork.depth('q')"));
 }
 
 /* -- retention ----------------------------------------------------------------------------------
@@ -907,7 +915,7 @@ void test_depth_counts_up_to_what_is_asked(void)
     kit_do(
         a,
         "UPDATE pgwork.live_job SET created_at = created_at - interval '1 h' WHERE token IS NULL");
-    TEST_ASSERT_EQUAL_INT64(3600, kit_number(a, "SELECT oldest_ms / 1000 FROM pgwork.depth('q')"));
+    TEST_ASSERT_EQUAL_INT64(60, kit_number(a, "SELECT oldest_ms / 60000 FROM pgwork.depth('q')"));
     kit_refused(a, "PW001", "at_most|0", "SELECT pgwork.depth('q', 0)");
     TEST_ASSERT_EQUAL_STRING(
         "q 20 10 7",

@@ -129,7 +129,7 @@ static pgw_status reap_unhurried(int64_t *freed, int batch)
     int64_t n;
 
     *freed = 0;
-    for (int i = 0; i < 20 && st == PGW_OK && stalled; i++) {
+    for (int i = 0; i < 200 && st == PGW_OK && stalled; i++) {
         const int64_t began = pgw__clock_ms();
 
         st = reap_all(&n, batch);

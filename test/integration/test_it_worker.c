@@ -183,6 +183,14 @@ static void await_beats(int64_t id, int beats)
     if (beats > 0) TEST_FAIL_MESSAGE("no beat");
 }
 
+/* As if their time was up: whoever had these leases is dead. */
+static void end_leases(void)
+{
+    pgtemp_exec("UPDATE pgwork.live_job SET lease_until = '-infinity' WHERE token IS NOT NULL;"
+                "UPDATE pgwork.pack SET lease_until = clock_timestamp() - interval '1 s', ends = "
+                "NULL");
+}
+
 static int64_t only_job(void)
 {
     pgw_new job = PGW_NEW_INIT;
@@ -637,7 +645,6 @@ void test_the_jobs_of_a_killed_worker_are_done_by_another(void)
     int i;
 
     enqueue(10);
-    short_leases();
     set("worker.concurrency", "2");
     set("worker.prefetch", "4");
     pid = spawn(for_ever);
@@ -647,6 +654,7 @@ void test_the_jobs_of_a_killed_worker_are_done_by_another(void)
     TEST_ASSERT_EQUAL_INT64(6, jobs_in("leased"));
     kill(pid, SIGKILL);
     end_of(pid);
+    end_leases();
     for (i = 0; i < PATIENCE_MS / 20 && jobs_in("ready") < 10; i++) {
         must(pgw_reaper_tick(h, NULL, NULL));
         nap(20);
@@ -679,7 +687,6 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
     int64_t id;
     int killed = 0, i;
 
-    short_leases();
     enqueue(20);
     poison.kind = "poison";
     must(pgw_enqueue(h, &id, queue, &poison, NULL));
@@ -692,6 +699,7 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
             killed++;
         else
             TEST_ASSERT_EQUAL_INT(0, WEXITSTATUS(status));
+        end_leases();
         while (jobs_in("leased") > 0) {
             must(pgw_reaper_tick(h, NULL, NULL));
             nap(20);
@@ -1018,6 +1026,42 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     finish(w, thread, PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));
+}
+
+/* An operator's open transaction has the row of one: the others are told meanwhile, new ones
+ * taken, and that one is told when he is through. */
+TEST_CASE(1)
+TEST_CASE(4)
+void test_a_job_whose_row_somebody_has_locked_holds_no_other_up(int n)
+{
+    PGconn *other = pgtemp_connect();
+    const int64_t locked = only_job();
+    pthread_t thread;
+    pgw_worker *w;
+    char sql[200];
+    int i;
+
+    for (i = 1; i < n; i++) only_job();
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.concurrency", "4");
+    set("worker.prefetch", "4");
+    w = start(until_let_go, &thread);
+    await(&called, n);
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT pgwork.cancel('%s', '{%lld}')", queue,
+             (long long)locked);
+    PQclear(PQexec(other, sql));
+    atomic_store(&let_go, 1);
+    only_job();
+    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < n; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(n, jobs_in("done"));
+    TEST_ASSERT_EQUAL_STRING("leased", state_of(locked));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    PQclear(PQexec(other, "ROLLBACK"));
+    PQfinish(other);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(n + 1, finish(w, thread, PGW_OK).completed);
+    all_done_once(n + 1);
 }
 
 void test_a_timeout_is_told(void)

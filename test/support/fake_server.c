@@ -541,8 +541,9 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
-pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop)
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
 {
+    (void)lock_ms;
     pgw_status after, st;
 
     *h = calloc(1, sizeof(**h));
@@ -558,7 +559,7 @@ pgw *fake_open(const pgw_conf *conf)
 {
     pgw *h;
 
-    pgw__handle_open(&h, conf, NULL);
+    pgw__handle_open(&h, conf, NULL, 0);
     return h;
 }
 

@@ -94,7 +94,7 @@ static inline void fill(int n)
 static inline void take(PGconn *conn, int n, struct took *out)
 {
     kit_set_short(conn, "NULL");
-    kit_set_hint(conn, "ARRAY[h[1], 0, h[3], " NOW " + 300] || h[5:]"); /* no survey just now */
+    kit_set_hint(conn, "ARRAY[h[1], 0, h[3], " NOW " + 60000] || h[5:]"); /* no survey just now */
     TEST_ASSERT_EQUAL_INT(n, kit_claim(conn, "q", n, out));
     remember(conn);
 }
