@@ -217,7 +217,7 @@ static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
 static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
 {
     const int64_t deadline = pgw__deadline_in(w->o->wait_ms);
-    const int64_t poll_ms = pgw__conf_int(pgw__pq_conf(w->h), "poll.max_ms");
+    const int64_t poll_ms = w->backoff.cap_ms;
 
     for (;;) {
         int64_t left, pause;

@@ -14,9 +14,10 @@
 #include "pq.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX  64
-#define WORKER_LOCK_MS     2000 /* for a row that somebody has locked: the rest must not wait for it \
-                                 */
+#define WORKER_QUEUES_MAX 64
+#define WORKER_LOCK_MS                                                        \
+    2000 /* for a row that somebody has locked: the rest must not wait for it \
+          */
 #define WORKER_ROOM        "worker"
 #define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
 #define WORKER_SIGN_MAX_MS 60000
@@ -54,6 +55,7 @@ static void worker_read_conf(pgw_worker *w)
     w->connect_ms = pgw__conf_int(c, "connect.timeout_ms");
     w->output_max = (size_t)pgw__conf_int(c, "payload.max_bytes");
     pgw__backoff_init(&w->poll, pgw__conf_int(c, "poll.min_ms"), w->poll_ms);
+    w->poll_ms = w->poll.cap_ms; /* no less than the other one */
     pgw__backoff_init(&w->trouble, pgw__conf_int(c, "reconnect.base_ms"),
                       pgw__conf_int(c, "reconnect.cap_ms"));
     w->beats.trouble = w->trouble;
@@ -280,8 +282,9 @@ static void worker_well(pgw_worker *w)
  * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
  * enqueue wakes it. What was enqueued before and is committed later is neither seen nor announced,
  * so a few looks follow, at growing intervals. The sign stays out while there is room for more
- * jobs, and goes in when there is none: who sleeps is to be woken then; or when a job comes from a
- * queue that may not have been there yet when it was hung out. */
+ * jobs, and goes in when there is none: who sleeps is to be woken then; where the calling thread
+ * runs the handlers it is deaf meanwhile; or when a job comes from a queue that may not have been
+ * there yet when it was hung out, or that nobody has called us for. */
 
 static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
 {
@@ -331,6 +334,7 @@ static void worker_sign_up(pgw_worker *w)
     pgw__backoff_reset(&w->sign);
     w->look_ms = w->poll.base_ms;
     w->signed_up = true;
+    w->called = false;
 }
 
 static void worker_sign_in(pgw_worker *w)
@@ -396,6 +400,9 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
     const bool alone = pgw__worker_suspects(claim->batch); /* whatever else is there */
+    /* A late look found what nobody called us for: perhaps the sign speaks of a queue that was
+     * dropped, and made anew. */
+    const bool unheard = !w->called && w->look_ms > w->poll_ms / 2;
     pgw_status st;
 
     w->filled_us = pgw__clock_us();
@@ -412,7 +419,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     w->taken += (int64_t)n;
     pgw__backoff_reset(&w->poll);
     if (!w->signed_up) return;
-    if (newcomer || n == (size_t)claim->opts.max || w->concurrency == 0) {
+    if (newcomer || unheard || n == (size_t)claim->opts.max || w->concurrency == 0) {
         worker_sign_in(w);
     } else if (!alone) {
         w->fell_short = true;
@@ -462,6 +469,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
         worker_found_none(w);
     else
         worker_found(w, &claim);
+    w->called = false;
 }
 
 /* ---- the loop ---- */
@@ -477,7 +485,10 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
         poll(fds, 2, (int)wait_ms);
     } else {
         st = pgw__pq_wait(w->h, wait_ms, w->wake.read_fd);
-        if (st == PGW_OK && w->signed_up) w->claim_at = 0;
+        if (st == PGW_OK && w->signed_up) {
+            w->claim_at = 0;
+            w->called = true;
+        }
         if (st < 0) worker_call_failed(w, st);
     }
     pthread_mutex_lock(&w->lock);

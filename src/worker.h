@@ -130,6 +130,7 @@ struct pgw_worker {
     uint64_t epoch; /* of the session that the next two speak of */
     bool down;      /* it is known to be dead */
     bool signed_up; /* the sleeping sign is out */
+    bool called;    /* since the last claim, by somebody who saw it */
     bool fell_short, found_none;       /* of the last claim; as in the view */
     bool claims_fail;                  /* the last one did, with results in the same call */
     int64_t deaf_until;                /* no sign before; INT64_MAX: not in this session */
