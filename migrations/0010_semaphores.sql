@@ -108,9 +108,9 @@ END $$;
 
 -- n free permits, those of the dead among them, locked for this transaction; none when there are fewer. Who wants one skips
 -- what others are just taking. Who wants several waits for them: a moment, in the order of slots and with nothing locked
--- before, so never in a circle.
+-- before, so never in a circle; and passes over those of a transaction that stays open. NULL: without these there are too few.
 CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 DECLARE
     slots integer[];
@@ -129,10 +129,25 @@ BEGIN
         IF cardinality(slots) < n THEN
             RAISE EXCEPTION 'too few';
         END IF;
-    EXCEPTION WHEN raise_exception THEN -- nothing is locked any more
-        slots := '{}';
+        RETURN slots;
+    EXCEPTION
+        WHEN raise_exception THEN -- nothing is locked any more
+            RETURN '{}';
+        WHEN lock_not_available THEN
+            NULL; -- somebody's transaction stays open
     END;
-    RETURN slots;
+    BEGIN
+        slots := ARRAY(SELECT p.slot FROM pgwork.permit p
+                        WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
+                          AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
+                        ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
+        IF cardinality(slots) < n THEN
+            RAISE EXCEPTION 'too few';
+        END IF;
+        RETURN slots;
+    EXCEPTION WHEN raise_exception THEN
+        RETURN NULL;
+    END;
 END $$;
 
 -- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
@@ -195,7 +210,7 @@ BEGIN
         END IF;
     ELSE
         slots := pgwork._permits_free(s.id, s.permits, n, dead);
-        IF cardinality(slots) < n THEN
+        IF cardinality(slots) < n OR slots IS NULL THEN
             dead := pgwork._grants_dead(s.id);
             IF dead <> '{}' THEN
                 slots := pgwork._permits_free(s.id, s.permits, n, dead);
@@ -227,6 +242,9 @@ BEGIN
         next_ms := coalesce((SELECT greatest(1, ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000)::bigint)
                                FROM pgwork.permit p
                               WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()), 1);
+        IF slots IS NULL AND NOT excess THEN -- nobody tells when that transaction is through
+            next_ms := least(next_ms, 500);
+        END IF;
     END IF;
 END $$;
 
@@ -313,11 +331,11 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN lock_not_available THEN
-        PERFORM pgwork._unlock_if_held(key);
+        PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);
         token := NULL;
         next_ms := NULL;
     WHEN query_canceled OR OTHERS THEN
-        PERFORM pgwork._unlock_if_held(key);
+        PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);
         RAISE;
 END $$;
 
@@ -413,6 +431,7 @@ DECLARE
     owner integer;
     ends timestamptz;
     most integer;
+    ours boolean;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
     slots := pgwork._permits_of(s.id, token);
@@ -421,6 +440,7 @@ BEGIN
         RETURN false;
     END IF;
     SELECT p.session, p.until INTO owner, ends FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1];
+    ours := ends > clock_timestamp() AND (owner IS NULL OR pgwork._grant_lives(pgwork.token_number(token))); -- else anybody could have had them
     IF owner = pg_backend_pid() AND ends > clock_timestamp() THEN
         PERFORM pg_advisory_unlock_shared(pgwork._grant_key(pgwork.token_number(token)));
     ELSIF owner = pg_backend_pid() THEN
@@ -433,7 +453,7 @@ BEGIN
         DELETE FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = ANY (slots) AND p.slot > most;
     END IF;
     PERFORM pgwork._sema_wake(s);
-    RETURN true;
+    RETURN ours;
 END $$;
 
 CREATE FUNCTION pgwork._sema_check_permits(permits integer) RETURNS void
@@ -549,10 +569,10 @@ COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has i
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
 COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits.';
 COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does.';
-COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: who takes several waits for the ends of the transactions that have just taken some. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
+COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then nobody else can have them. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
 COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a token end ttl_ms from now; returns when. NULL: their time was over, they are lost.';
-COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now. A session''s permits are free at once, also if the transaction is rolled back.';
+COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now, or their time was over. A session''s permits are free at once, also if the transaction is rolled back.';
 COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, how many are out, how many sessions wait; of one semaphore or all.';
 COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are out; pid: they end with that session.';

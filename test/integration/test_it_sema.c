@@ -777,6 +777,28 @@ void test_a_new_session_does_not_bring_the_permits_of_the_old_one_back(void)
 }
 
 /* A session that lives long would gather the locks of what it has lost. */
+/* Who takes several does not wait for its end, with or without others that are free. */
+void test_a_transaction_that_stays_open_holds_only_what_it_took(void)
+{
+    pgw *h = opened();
+    PGconn *open = pgtemp_connect();
+    pgw_token token;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "open", 4));
+    PQclear(PQexec(open, "BEGIN; SELECT pgwork.sema_acquire('open')"));
+    expect(h, PGW_OK, take(h, &token, "open", 3, 0, 3600000, false));
+    expect(h, PGW_OK, pgw_sema_release(h, "open", token));
+    refused(h, "open", 4, 0);
+    refused(h, "open", 4, 200);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "ROLLBACK"));
+    PQfinish(open);
+    expect(h, PGW_OK, take(h, &token, "open", 4, LONG_MS, 3600000, false));
+    expect(h, PGW_OK, pgw_sema_release(h, "open", token));
+    expect(h, PGW_OK, pgw_sema_drop(h, "open", false));
+    pgw_close(h);
+}
+
 void test_permits_that_were_lost_leave_no_lock_behind(void)
 {
     static const char over_now[] =
@@ -792,7 +814,7 @@ void test_permits_that_were_lost_leave_no_lock_behind(void)
             expect(h, PGW_ELEASE, pgw_sema_extend(h, "lost", token, 3600000));
             TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
         }
-        expect(h, PGW_OK, pgw_sema_release(h, "lost", token)); /* nobody has it yet */
+        expect(h, PGW_ELEASE, pgw_sema_release(h, "lost", token)); /* though nobody has it yet */
         TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
     }
 
