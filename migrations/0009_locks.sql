@@ -46,18 +46,18 @@ $$;
 CREATE FUNCTION pgwork._unlock_if_held(key bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    held record;
+    mode boolean;
     was_held boolean := false;
 BEGIN
     IF key IS NULL THEN
         RETURN false; -- to _advisory() that is every key, and none of them would be released by it
     END IF;
-    LOOP
-        SELECT a.shared INTO held FROM pgwork._advisory(_unlock_if_held.key) a WHERE a.granted AND a.pid = pg_backend_pid() LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        -- a lock of the running transaction is not ours to release
-        EXIT WHEN NOT CASE WHEN held.shared THEN pg_advisory_unlock_shared(key) ELSE pg_advisory_unlock(key) END;
-        was_held := true;
+    FOREACH mode IN ARRAY ARRAY[true, false] LOOP -- shared, and not
+        WHILE EXISTS (SELECT FROM pgwork._advisory(_unlock_if_held.key) a WHERE a.granted AND a.pid = pg_backend_pid() AND a.shared = mode) LOOP
+            -- a lock of the running transaction is not ours to release
+            EXIT WHEN NOT CASE WHEN mode THEN pg_advisory_unlock_shared(key) ELSE pg_advisory_unlock(key) END;
+            was_held := true;
+        END LOOP;
     END LOOP;
     RETURN was_held;
 END $$;
