@@ -27,6 +27,7 @@ static void hunt(int n, long long id)
 
     memcpy(mine, more, sizeof(mine));
     kit_set_short(a, "ARRAY[" NOW " + 20] || s[2:]");
+    kit_set_hint(a, "h[1:3] || (" NOW " + 500) || h[5:]"); /* take() has put surveys off */
     for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; left = n) {
         fill(n);
         TRADED(left, "", n, mine, left, more);
