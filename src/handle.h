@@ -5,7 +5,7 @@
 #include "pgwork.h"
 
 /* pgw_open() that a stop can end, while it connects, too: PGW_ECANCELED. The stop stays on the
- * handle. */
+ * handle. @p lock_ms: see pgw__pq_limit_locks(). */
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms);
 
 #endif

@@ -207,8 +207,8 @@ uint64_t pgw__pq_mark(const pgw *h);
 unsigned char *pgw__pq_spent(pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
-/* Its sessions from now on wait no longer for somebody's lock: PGW_ELOCKED (not behind a pooler).
- */
+/* The sessions that it opens from now on wait no longer for a lock (0: as long as it takes), and
+ * then it is PGW_ELOCKED; not behind a pooler. */
 void pgw__pq_limit_locks(pgw *h, int64_t lock_ms);
 /* The first request to stop was heard: only the second one ends anything from now on. */
 void pgw__pq_heed_stop(pgw *h);

@@ -14,10 +14,8 @@
 #include "pq.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX 64
-#define WORKER_LOCK_MS                                                        \
-    2000 /* for a row that somebody has locked: the rest must not wait for it \
-          */
+#define WORKER_QUEUES_MAX  64
+#define WORKER_LOCK_MS     2000 /* as long as a locked row may hold up all the rest */
 #define WORKER_ROOM        "worker"
 #define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
 #define WORKER_SIGN_MAX_MS 60000
@@ -542,7 +540,8 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     pthread_mutex_lock(&w->lock);
     v->now = pgw__clock_ms();
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
-    pgw__result_resume(w, v->now, w->stops > 0 || v->left <= 0 || (w->drain && w->found_none));
+    if (w->stops < 2 || v->now < w->end_at)
+        pgw__result_resume(w, v->now, w->stops > 0 || v->left <= 0 || (w->drain && w->found_none));
     v->n = pgw__worker_count(w);
     v->claim_at = w->hold_until > w->claim_at ? w->hold_until : w->claim_at;
     v->since_us = pgw__clock_us() - w->filled_us;

@@ -17,6 +17,7 @@
 
 #define FLUSH_MAX       10000 /* of one call */
 #define FLUSH_TRIES     3     /* of a report that the server answers with an error */
+#define FLUSH_LOCKED    3     /* rows one after another that somebody has locked */
 #define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
 
 bool pgw__worker_flush_init(pgw_worker *w)
@@ -199,12 +200,19 @@ static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
 {
     const bool alone = n == 1 || w->one_by_one;
     pgw_status st = alone ? PGW_OK : flush_call(w, from, n);
+    int locked = 0;
     size_t i;
 
     if (!alone && st != PGW_ELOCKED && (st >= 0 || !flush_is_poison(w->out[from], st)))
         return flush_decided(w, st, from, n);
     for (i = from; i < from + n; i++) {
         st = flush_one(w, i, flush_call(w, i, 1));
+        locked = w->out[i]->locked ? locked + 1 : 0;
+        /* it may be the table that is locked: the others later */
+        if (locked == FLUSH_LOCKED && i + 1 < from + n) {
+            st = PGW_ELOCKED;
+            i++;
+        }
         if (st < 0) {
             flush_fill(w, i, from + n - i, st);
             return st;
@@ -247,11 +255,12 @@ static void flush_settle(pgw_worker *w, size_t n)
         const pgw_status st = w->verdicts[i];
 
         t->told = false;
-        if (t->locked) {
+        if (t->locked && !flush_gives_up(w, t, st, now)) {
             t->locked = false;
             pgw__result_rest(w, t, now);
             continue;
         }
+        t->locked = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
             flush_count(w, t);
             pgw__worker_drop(t);
