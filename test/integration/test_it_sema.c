@@ -776,7 +776,6 @@ void test_a_new_session_does_not_bring_the_permits_of_the_old_one_back(void)
     pgw_close(h);
 }
 
-/* A session that lives long would gather the locks of what it has lost. */
 /* Who takes several does not wait for its end, with or without others that are free. */
 void test_a_transaction_that_stays_open_holds_only_what_it_took(void)
 {
@@ -799,6 +798,7 @@ void test_a_transaction_that_stays_open_holds_only_what_it_took(void)
     pgw_close(h);
 }
 
+/* A session that lives long would gather the locks of what it has lost. */
 void test_permits_that_were_lost_leave_no_lock_behind(void)
 {
     static const char over_now[] =

@@ -543,9 +543,9 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
 {
-    (void)lock_ms;
     pgw_status after, st;
 
+    (void)lock_ms;
     *h = calloc(1, sizeof(**h));
     (*h)->conf = pgw__conf_copy(conf);
     (*h)->stop = stop;
