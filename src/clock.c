@@ -1,6 +1,8 @@
 /* clock: monotonic milliseconds and deadlines. */
 #include "clock.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <time.h>
 
 /* A lease goes on while the machine is suspended: who wakes up has lost it. */
@@ -51,4 +53,16 @@ int64_t pgw__deadline_min(int64_t a, int64_t b)
     if (a < 0) return b;
     if (b < 0) return a;
     return a < b ? a : b;
+}
+
+bool pgw__deadline_poll(struct pollfd *fds, nfds_t n, int64_t deadline)
+{
+    int ready;
+
+    do {
+        const int64_t left = pgw__deadline_left_ms(deadline);
+
+        ready = poll(fds, n, left < INT_MAX ? (int)left : INT_MAX);
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
 }

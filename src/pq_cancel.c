@@ -1,6 +1,5 @@
 /* pq_cancel: asks the server to stop what a session runs, in bounded time. */
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,11 +14,8 @@
 static bool cancel_wait(int fd, short events, int64_t deadline)
 {
     struct pollfd p = {.fd = fd, .events = events};
-    int n;
 
-    do n = poll(&p, 1, (int)pgw__deadline_left_ms(deadline));
-    while (n < 0 && pgw__deadline_left_ms(deadline) > 0);
-    return n > 0;
+    return pgw__deadline_poll(&p, 1, deadline);
 }
 
 #ifdef LIBPQ_HAS_ASYNC_CANCEL

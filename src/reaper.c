@@ -4,7 +4,6 @@
  * (the server's socket, the stop, a reload), and survives what can be survived. It keeps nothing
  * that a restart would lose, so its first ticks are the recovery pass, and any number of reapers
  * may run. */
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -224,13 +223,7 @@ static void reaper_wait(pgw_reaper *r, int64_t wait_ms, bool well)
         reaper_note(r, st);
         wait_ms = pgw__backoff_next_ms(&r->trouble);
     }
-    if (!well || st < 0) {
-        const int64_t until = pgw__deadline_in(wait_ms);
-
-        while (pgw__deadline_left_ms(until) > 0 && /* a signal ends poll() early */
-               poll(fds, 2, (int)pgw__deadline_left_ms(until)) < 0)
-            continue;
-    }
+    if (!well || st < 0) pgw__deadline_poll(fds, 2, pgw__deadline_in(wait_ms));
     pgw__wake_drain(&r->wake);
 }
 

@@ -1,4 +1,8 @@
 /* clock: deadlines by a clock that the tests set. */
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+
 #include "unity.h"
 #include "clock.h"
 
@@ -83,4 +87,44 @@ void test_never_is_later_than_all(void)
     TEST_ASSERT_EQUAL_INT64(3, pgw__deadline_min(3, -1));
     TEST_ASSERT_EQUAL_INT64(0, pgw__deadline_min(0, INT64_MAX));
     TEST_ASSERT_EQUAL_INT64(-1, pgw__deadline_min(-1, -1));
+}
+
+static volatile sig_atomic_t rung;
+
+static void ring(int signal)
+{
+    (void)signal;
+    rung++;
+}
+
+void test_a_signal_does_not_end_a_wait(void)
+{
+    const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    struct sigaction on = {.sa_handler = ring}, before; /* without SA_RESTART */
+    struct pollfd none = {-1, POLLIN, 0};
+    int64_t until;
+
+    pgw__clock_source_us = real_source;
+    TEST_ASSERT_EQUAL_INT(0, sigaction(SIGALRM, &on, &before));
+    TEST_ASSERT_EQUAL_INT(0, setitimer(ITIMER_REAL, &often, NULL));
+    until = pgw__deadline_in(30);
+    TEST_ASSERT_FALSE(pgw__deadline_poll(&none, 1, until));
+    TEST_ASSERT_EQUAL_INT(0, setitimer(ITIMER_REAL, &never, NULL));
+    sigaction(SIGALRM, &before, NULL);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(until, pgw__clock_ms());
+    TEST_ASSERT_GREATER_THAN_INT(0, rung);
+}
+
+void test_a_wait_tells_what_is_ready_and_does_not_go_on(void)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+    int fd[2];
+
+    TEST_ASSERT_EQUAL_INT(0, pipe(fd));
+    p.fd = fd[0];
+    TEST_ASSERT_FALSE(pgw__deadline_poll(&p, 1, pgw__deadline_in(0)));
+    TEST_ASSERT_EQUAL_INT(1, write(fd[1], "", 1));
+    TEST_ASSERT_TRUE(pgw__deadline_poll(&p, 1, -1)); /* else never */
+    close(fd[0]);
+    close(fd[1]);
 }
