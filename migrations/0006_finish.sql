@@ -17,7 +17,9 @@ END $$;
 -- THE FENCE of packed jobs: writes down that they leave their packs. A row of pack_out can be there once, so of two
 -- calls for one job the second is refused, after it has waited for the first to commit. The lock only keeps the pack
 -- from being deleted meanwhile: others may take out other jobs, or extend.
-CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], tokens uuid[], OUT accepted bigint[], OUT packs bigint[])
+-- accepted: those that have left, and `numbers` from which pack each; packs: all that were named. (A job that was handed back may be in two
+-- packs of a call: it has left one, and is leased in the other.)
+CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], tokens uuid[], OUT accepted bigint[], OUT numbers bigint[], OUT packs bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_hashjoin = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -39,9 +41,9 @@ BEGIN
           JOIN unnest(ids, tokens) t (id, token) ON t.id = m.id AND t.token = m.token
          ORDER BY m.number, m.id -- one order for all: no deadlocks
         ON CONFLICT DO NOTHING
-        RETURNING id
+        RETURNING id, number
     )
-    SELECT array_agg(o.id) INTO accepted FROM o;
+    SELECT array_agg(o.id), array_agg(o.number) INTO accepted, numbers FROM o;
 END $$;
 
 -- Deletes those of some packs that all jobs have left. Never waits: when another transaction takes out the last job at
@@ -111,7 +113,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     packs bigint;
     whole bigint[];
-    gone bigint[];
+    gone record;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL;
@@ -139,14 +141,14 @@ BEGIN
     WITH o AS ( -- who had left before
         DELETE FROM pgwork.pack_out o USING (SELECT _finish_packs.queue AS queue, n FROM unnest(whole) n OFFSET 0) w
          WHERE o.queue = ANY (ARRAY[w.queue]) AND o.number = w.n
-        RETURNING o.id
+        RETURNING o.number, o.id
     )
-    SELECT array_agg(o.id) INTO gone FROM o;
-    IF gone IS NULL AND cardinality(whole) = packs THEN
+    SELECT array_agg(o.number) AS numbers, array_agg(o.id) AS ids INTO gone FROM o;
+    IF gone.ids IS NULL AND cardinality(whole) = packs THEN
         RETURN ids;
     END IF;
-    RETURN ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token)
-                  WHERE pgwork.token_number(u.token) >> 5 = ANY (whole) AND u.id <> ALL (coalesce(gone, '{}')));
+    RETURN ARRAY(SELECT u.id FROM (SELECT u.id, pgwork.token_number(u.token) >> 5 AS number FROM unnest(ids, tokens) u (id, token)) u
+                  WHERE u.number = ANY (whole) AND NOT EXISTS (SELECT FROM unnest(gone.numbers, gone.ids) g (number, id) WHERE g.number = u.number AND g.id = u.id));
 END $$;
 
 -- To an old snapshot a job is in its pack though it has left it since, which changes nothing in the pack's row. At REPEATABLE READ and above this
@@ -192,7 +194,7 @@ BEGIN
          CROSS JOIN LATERAL (SELECT p.* FROM pgwork.pack p WHERE p.queue = _take.queue AND p.number = n.n OFFSET 0) p
          CROSS JOIN LATERAL unnest(p.ids, p.lanes, p.created, p.kinds, p.payloads, p.bodies, p.tags)
                          AS u (id, lane, created, kind, payload, body, tags)
-         WHERE coalesce(u.id IN (SELECT unnest(left_packs.accepted)), false); -- coalesce: a hashed subplan, not a nested loop
+         WHERE coalesce((p.number, u.id) IN (SELECT l.number, l.id FROM unnest(left_packs.numbers, left_packs.accepted) l (number, id)), false); -- coalesce: a hashed subplan, not a nested loop
         PERFORM pgwork._clear(queue, left_packs.packs);
     END IF;
 END $$;

@@ -657,3 +657,66 @@ void test_a_queue_without_jobs_is_dropped_in_spite_of_an_empty_pack(void)
     kit_do(a, "SELECT pgwork.queue_drop('q')");
     check_no_packs();
 }
+
+/* -- a job in two packs --------------------------------------------------------------------------
+ *
+ * Handed back, and packed again with others: the first pack's row still names it. */
+
+static struct took again[40];
+
+/* jobs[4] left its pack, and is again[0] of another; the token of that one. */
+static void pack_it_again(void)
+{
+    take(40);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &jobs[4], ""));
+    fill(39);
+    TEST_ASSERT_EQUAL_INT(40, kit_claim(b, "q", 40, again));
+    TEST_ASSERT_EQUAL_INT64(jobs[4].id, again[0].id);
+    TEST_ASSERT_EQUAL_INT64(2, rows_of("pack"));
+}
+
+static const char *twice(void)
+{
+    return kit_text(watch, "SELECT coalesce(string_agg(id::text, ','), '') FROM (SELECT id FROM "
+                           "pgwork.job WHERE queue = 'q' GROUP BY id HAVING count(*) > 1) t");
+}
+
+TEST_CASE("release", "")
+TEST_CASE("snooze", ", 60000")
+TEST_CASE("fail", ", 'boom', 60000")
+void test_a_job_of_two_packs_goes_back_once(const char *verb, const char *more)
+{
+    pack_it_again();
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM pgwork.%s('q', '{%lld,%lld}', '{%s,%s}'%s)", verb,
+                      again[0].id, jobs[6].id, again[0].token, jobs[6].token, more));
+    TEST_ASSERT_EQUAL_STRING("", twice());
+    TEST_ASSERT_EQUAL_STRING("stale", kit_say(a, "complete", &jobs[4], ""));
+}
+
+void test_a_job_of_two_packs_is_taken_back_once(void)
+{
+    pack_it_again();
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(79, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
+    TEST_ASSERT_EQUAL_STRING("", twice());
+    TEST_ASSERT_EQUAL_INT64(79, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
+}
+
+/* Both packs are finished at once, also by who was in the first one all the time. */
+void test_a_job_of_two_packs_is_finished_by_its_own(void)
+{
+    char ids[2000] = "", tokens[8000] = "";
+
+    pack_it_again();
+    for (int i = 0; i < 80; i++) {
+        const struct took *job = i < 40 ? &jobs[i] : &again[i - 40];
+
+        snprintf(ids + strlen(ids), sizeof(ids) - strlen(ids), "%s%lld", i > 0 ? "," : "", job->id);
+        snprintf(tokens + strlen(tokens), sizeof(tokens) - strlen(tokens), "%s%s", i > 0 ? "," : "",
+                 job->token);
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM pgwork.complete('q', '{%s}', '{%s}')", ids, tokens));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE queue = 'q'"));
+}
