@@ -5,6 +5,29 @@
 -- power of two. It is a sequence, so that a look that is cancelled has left its trace.
 CREATE UNLOGGED SEQUENCE pgwork.look AS bigint MINVALUE 0;
 
+-- Jobs that cannot be moved, since somebody's trigger or constraint on a table of ours raises an error or a row is damaged, must keep no others
+-- from it. They are noted, and left alone for longer and longer.
+CREATE FUNCTION pgwork._rests(queue integer, id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = _rests.queue AND s.id = _rests.id AND s.again_at > clock_timestamp());
+END $$;
+
+-- By who has just met the error. (Errors of class 22 quote a value.)
+CREATE FUNCTION pgwork._note_stuck(queue integer, id bigint, state text, message text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO pgwork.stuck_job AS s (queue, id, error, again_at)
+    VALUES (queue, id, format('%s (SQLSTATE %s)', CASE WHEN state LIKE '22%' THEN 'the server refused a value' ELSE left(message, 500) END, state),
+            clock_timestamp() + interval '1 s')
+        ON CONFLICT ON CONSTRAINT stuck_job_pkey DO UPDATE
+       SET error = excluded.error, tries = s.tries + 1, again_at = clock_timestamp() + least(1 << least(s.tries, 10), 600) * interval '1 s';
+END $$;
+
+-- Is an error one of the session, or one that may be over the next time? Then it is everybody's, and no job's.
+CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
+
 -- Expired leases of one lane, between two places. Claims take places in order, so leased rows lie in front of the ready ones: the scan
 -- ends at a chunk without a lease, unless it is asked for the whole lane. `first` is the first row there, for the next mark.
 CREATE FUNCTION pgwork._expired(queue integer, lane integer, low bigint, high bigint, batch integer, whole boolean,
@@ -22,6 +45,7 @@ DECLARE
     places bigint[];
     more record;
     now_is timestamptz := clock_timestamp();
+    any_stuck CONSTANT boolean := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = _expired.queue);
 BEGIN
     ids := '{}';
     tokens := '{}';
@@ -40,6 +64,7 @@ BEGIN
                      CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
                                           WHERE j.queue = _expired.queue AND j.lane = _expired.lane AND j.pos = p.pos
                                             AND j.token IS NOT NULL AND j.lease_until < now_is
+                                            AND NOT (any_stuck AND pgwork._rests(j.queue, coalesce(j.id, j.pos)))
                                             FOR UPDATE SKIP LOCKED) j
                      LIMIT batch - cardinality(ids)) r;
             ids := ids || more.ids;
@@ -58,6 +83,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     now_is timestamptz := clock_timestamp();
+    any_stuck CONSTANT boolean := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = _expired_packs.queue);
     pack record;
     expired bigint[];
 BEGIN
@@ -74,6 +100,7 @@ BEGIN
           FROM (SELECT u.id FROM unnest(pack.ids, pack.ends) u (id, lease_end)
                  WHERE coalesce(u.lease_end, '-infinity') < now_is
                    AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = _expired_packs.queue AND o.number = pack.number AND o.id = u.id)
+                   AND NOT (any_stuck AND pgwork._rests(queue, u.id))
                  LIMIT batch - cardinality(ids)) u;
         IF expired IS NULL THEN
             PERFORM pgwork._clear(queue, ARRAY[pack.number]);
@@ -85,9 +112,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Takes back jobs of expired leases. One that cannot be, since somebody's trigger or constraint on a table of ours raises an error or its row
--- is damaged, must keep no other from it: so lots that fail get smaller until it stands alone. It is noted, and left alone for longer and longer.
--- Errors of the session, and those that may be over the next time, are everybody's.
+-- Takes back jobs of expired leases. Lots that fail get smaller until the one that cannot be taken back stands alone.
 CREATE FUNCTION pgwork._take_back(q pgwork.queue, ids bigint[], tokens uuid[], OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -99,11 +124,6 @@ DECLARE
 BEGIN
     returned := 0;
     died := 0;
-    IF any_stuck THEN
-        SELECT coalesce(array_agg(u.id ORDER BY u.i), '{}'), coalesce(array_agg(u.token ORDER BY u.i), '{}') INTO ids, tokens
-          FROM unnest(ids, tokens) WITH ORDINALITY u (id, token, i)
-         WHERE NOT EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = u.id AND s.again_at > clock_timestamp());
-    END IF;
     size := cardinality(ids);
     WHILE at <= cardinality(ids) LOOP
         size := least(size, cardinality(ids) - at + 1);
@@ -118,18 +138,13 @@ BEGIN
             at := at + size;
             size := 2 * size;
         EXCEPTION WHEN assert_failure OR OTHERS THEN
-            IF SQLSTATE ~ '^(25|40|53|55P03|57|58)' THEN
+            IF pgwork._is_passing(SQLSTATE) THEN
                 RAISE;
             ELSIF size > 1 THEN
                 size := size / 2;
                 CONTINUE;
             END IF;
-            -- Errors of class 22 quote a value.
-            INSERT INTO pgwork.stuck_job AS s (queue, id, error, again_at)
-            VALUES (q.id, ids[at], format('%s (SQLSTATE %s)', CASE WHEN SQLSTATE LIKE '22%' THEN 'the server refused a value' ELSE left(SQLERRM, 500) END, SQLSTATE),
-                    clock_timestamp() + interval '1 s')
-                ON CONFLICT ON CONSTRAINT stuck_job_pkey DO UPDATE
-               SET error = excluded.error, tries = s.tries + 1, again_at = clock_timestamp() + least(1 << least(s.tries, 10), 600) * interval '1 s';
+            PERFORM pgwork._note_stuck(q.id, ids[at], SQLSTATE, SQLERRM);
             at := at + 1;
         END;
     END LOOP;
@@ -358,6 +373,9 @@ DECLARE
     q pgwork.queue;
     n_part bigint;
     used integer;
+    any_stuck boolean;
+    size integer;
+    ids bigint[];
     next_at timestamptz;
     now_is CONSTANT timestamptz := clock_timestamp(); -- a variable: with the function itself no index is used
     now_ms CONSTANT bigint := extract(epoch FROM now_is) * 1000;
@@ -375,19 +393,42 @@ BEGIN
          ORDER BY t.id
     LOOP
         PERFORM pg_current_xact_id(); -- before the first place, see _put
-        WITH due AS MATERIALIZED (
-            SELECT d.queue, d.id FROM pgwork.delayed_job d
-             WHERE d.queue = q.id AND d.run_at > low AND d.run_at <= now_is
-             ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE SKIP LOCKED
-        ), t AS (
-            DELETE FROM pgwork.delayed_job d USING due WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
-        ), n AS (
-            INSERT INTO pgwork.live_job (lease_until, created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
-            SELECT s.run_at, s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
-              FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
-            RETURNING lane
-        )
-        SELECT count(*), bit_or(1 << (n.lane / 2)) INTO n_part, used FROM n;
+        any_stuck := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id);
+        size := batch - promoted;
+        used := 0;
+        n_part := 0;
+        LOOP
+            ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d
+                          WHERE d.queue = q.id AND d.run_at > low AND d.run_at <= now_is AND NOT (any_stuck AND pgwork._rests(d.queue, d.id))
+                          ORDER BY d.run_at, d.id LIMIT least(size, batch - promoted - n_part) FOR UPDATE SKIP LOCKED);
+            EXIT WHEN ids = '{}';
+            BEGIN
+                WITH t AS (
+                    DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) due
+                     WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
+                ), n AS (
+                    INSERT INTO pgwork.live_job (lease_until, created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
+                    SELECT s.run_at, s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
+                      FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
+                    RETURNING lane
+                )
+                SELECT n_part + count(*), used | bit_or(1 << (n.lane / 2)) INTO n_part, used FROM n;
+                IF any_stuck THEN
+                    DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (ids);
+                END IF;
+                EXIT WHEN cardinality(ids) < size OR promoted + n_part >= batch;
+                size := 2 * size;
+            EXCEPTION WHEN assert_failure OR OTHERS THEN -- as in _take_back()
+                IF pgwork._is_passing(SQLSTATE) THEN
+                    RAISE;
+                ELSIF cardinality(ids) > 1 THEN
+                    size := cardinality(ids) / 2;
+                ELSE
+                    PERFORM pgwork._note_stuck(q.id, ids[1], SQLSTATE, SQLERRM);
+                    any_stuck := true;
+                END IF;
+            END;
+        END LOOP;
         CONTINUE WHEN n_part = 0;
         promoted := promoted + n_part;
         IF q.priorities & used <> used THEN
@@ -398,10 +439,12 @@ BEGIN
         END IF;
         EXIT WHEN promoted >= batch;
     END LOOP;
+    any_stuck := EXISTS (SELECT FROM pgwork.stuck_job s);
     cost := extract(epoch FROM clock_timestamp()) * 1000;
     SELECT min(d.run_at) INTO next_at
       FROM pgwork.queue t
-     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at > low ORDER BY d.run_at LIMIT 1) d;
+     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
+                          WHERE d.queue = t.id AND d.run_at > low AND NOT (any_stuck AND pgwork._rests(d.queue, d.id)) ORDER BY d.run_at LIMIT 1) d;
     IF next_at IS NOT NULL THEN -- greatest() would make 0 of a NULL: come back at once
         next_ms := greatest(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000))::bigint;
     END IF;
@@ -454,7 +497,8 @@ BEGIN
     IF pruned < batch THEN
         pruned := pruned + pgwork.table_prune((batch - pruned)::integer);
     END IF;
-    DELETE FROM pgwork.stuck_job s WHERE s.again_at < now_is - interval '1 hour'; -- nobody has come across it since
+    DELETE FROM pgwork.stuck_job s -- nobody has come across it since
+     WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
     -- What producers committed after their queue was dropped, nobody sees any more. It lies between the ids of the queues that are there.
     -- One snapshot tells both: a queue may be committed together with its first jobs at any moment.
     IF pruned < batch AND now_ms NOT BETWEEN last[1] AND last[1] + (CASE WHEN last[2] > 50 THEN 20 * last[2] ELSE -1 END) THEN
@@ -735,6 +779,7 @@ BEGIN
     END IF;
     IF now_ms NOT BETWEEN last_ms[7] AND last_ms[7] + greatest(1000, least(20 * least(last_ms[8], last_ms[9]), 60000)) THEN
         pruned := pgwork.prune(batch);
+        PERFORM pgwork._learn();
         began_ms := now_ms;
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
         last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - pruned, 0), last_ms[8]];

@@ -108,6 +108,44 @@ void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
     TEST_ASSERT_EQUAL_INT64(n, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
 }
 
+/* More of them than a batch are in front of all others. */
+TEST_CASE(5)
+TEST_CASE(40)
+void test_jobs_that_cannot_be_taken_back_hide_no_others(int n)
+{
+    fill("q", n);
+    TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, jobs));
+    kit_expire(a, "q");
+    refuse("23514", 1, 2);
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT returned FROM pgwork.reap('q', 2)"));
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = clock_timestamp() + interval '1 h'");
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT returned FROM pgwork.reap('q', 2)"));
+    TEST_ASSERT_EQUAL_INT64(n - 4, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
+    refuse_no_more();
+}
+
+void test_a_delayed_job_that_cannot_be_made_ready_keeps_no_other_from_it(void)
+{
+    fill("q", 5);
+    TEST_ASSERT_EQUAL_INT(5, kit_claim(a, "q", 5, jobs));
+    for (int i = 0; i < 5; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "snooze", &jobs[i], ", 60000"));
+    kit_due(a, "q");
+    refuse("23514", 2, 4);
+    TEST_ASSERT_EQUAL_STRING(
+        "3 3", kit_text(a, "SELECT promoted || ' ' || (SELECT ready FROM pgwork.depth('q')) FROM "
+                           "pgwork.maintain()"));
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = clock_timestamp() + interval '1 h'");
+    TEST_ASSERT_EQUAL_STRING("0 later", kit_text(a, "SELECT promoted || coalesce(next_ms::text, ' "
+                                                    "later') FROM pgwork.promote()"));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    refuse_no_more();
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = clock_timestamp()");
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(b, "SELECT promoted FROM pgwork.promote()"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
+}
+
 /* A server that is short of something, or a stop: not the job's fault, and told as ever. */
 TEST_CASE("53200")
 TEST_CASE("40001")
