@@ -8,7 +8,7 @@
 --   gate   shared by everybody while they take, extend or return, until their transaction ends; exclusive for
 --          who changes how many permits there are. So nobody works with a number that is changing.
 --   count  exclusive, for grants while more permits are out than there are (after a resize down): only
---          then the permits that are out are counted, by one at a time.
+--          then the permits that are out are counted, by one at a time, who keeps it if he gets some.
 --   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
 --          order of the server. Who does not wait passes only while nobody holds it: so a request for many permits is
 --          not starved by those for one, and one session polls, not all. Its key is made of the name, so that it can be
@@ -106,49 +106,51 @@ BEGIN
      WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
--- n free permits, those of the dead among them, locked for this transaction; none when there are fewer. Who wants one skips
--- what others are just taking. Who wants several waits for them: a moment, in the order of slots and with nothing locked
--- before, so never in a circle; and passes over those of a transaction that stays open. NULL: without these there are too few.
-CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
+-- Up to n free permits, those of the dead among them, locked for this transaction; not those that others are just taking.
+CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
+                  WHERE p.semaphore = _permits_at_hand.semaphore AND p.slot <= _permits_at_hand.permits
+                    AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
+                  ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
+END $$;
+
+-- The same for who wants several: all n or none. It waits for those that others are just taking: a moment, in the order of slots and with
+-- nothing locked before, so never in a circle; and passes over those of a transaction that stays open. NULL: without these there are too few.
+CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 DECLARE
     slots integer[];
 BEGIN
-    IF n = 1 THEN
-        RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
-                      WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                        AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
-                      ORDER BY p.slot LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
-    END IF;
-    BEGIN
-        slots := ARRAY(SELECT p.slot FROM pgwork.permit p
-                        WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                          AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
-                        ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
-        IF cardinality(slots) < n THEN
-            RAISE EXCEPTION 'too few';
-        END IF;
-        RETURN slots;
-    EXCEPTION
-        WHEN raise_exception THEN -- nothing is locked any more
-            RETURN '{}';
-        WHEN lock_not_available THEN
-            NULL; -- somebody's transaction stays open
-    END;
-    BEGIN
-        slots := ARRAY(SELECT p.slot FROM pgwork.permit p
-                        WHERE p.semaphore = _permits_free.semaphore AND p.slot <= _permits_free.permits
-                          AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
-                        ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
-        IF cardinality(slots) < n THEN
-            RAISE EXCEPTION 'too few';
-        END IF;
-        RETURN slots;
-    EXCEPTION WHEN raise_exception THEN
-        RETURN NULL;
-    END;
+    FOR wait IN REVERSE 1 .. 0 LOOP
+        BEGIN
+            IF wait = 1 THEN
+                slots := ARRAY(SELECT p.slot FROM pgwork.permit p
+                                WHERE p.semaphore = _permits_together.semaphore AND p.slot <= _permits_together.permits
+                                  AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
+                                ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
+            ELSE
+                slots := pgwork._permits_at_hand(semaphore, permits, n, dead);
+            END IF;
+            IF cardinality(slots) < n THEN
+                RAISE EXCEPTION 'too few';
+            END IF;
+            RETURN slots;
+        EXCEPTION
+            WHEN raise_exception THEN -- nothing is locked any more
+                RETURN CASE wait WHEN 1 THEN '{}'::integer[] END;
+            WHEN lock_not_available THEN
+                NULL; -- somebody's transaction stays open
+        END;
+    END LOOP;
+    RETURN NULL;
 END $$;
+
+CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
+LANGUAGE sql RETURN CASE n WHEN 1 THEN pgwork._permits_at_hand(semaphore, permits, n, dead) ELSE pgwork._permits_together(semaphore, permits, n, dead) END;
 
 -- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
 -- of a resize; to lock the row tells (40001).
@@ -165,15 +167,32 @@ BEGIN
     RETURN s;
 END $$;
 
--- While more are out than there are, only a count can tell what is free, and nobody may change it meanwhile.
-CREATE FUNCTION pgwork._permits_in_excess(semaphore integer, permits integer) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The same while more are out than there are (permits in excess): only a count can tell what is free, and nobody may take any meanwhile. So
+-- one counts at a time, which another waits for a moment, and keeps it to himself until his transaction ends only if he gets some.
+-- An extension may be under way: its row is locked, and counts.
+CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, OUT slots integer[], OUT dead bigint[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
+#variable_conflict use_column
+DECLARE
+    out_now integer;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = _permits_in_excess.semaphore AND p.slot > permits) THEN
-        RETURN false;
-    END IF;
     PERFORM pg_advisory_xact_lock(pgwork._lock('sema.count', semaphore));
-    RETURN true;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
+        PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
+    END IF;
+    dead := pgwork._grants_dead(semaphore);
+    SELECT (SELECT count(*) FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore AND p.nonce IS NOT NULL)
+         - (SELECT count(*) FROM (SELECT FROM pgwork.permit p
+                                   WHERE p.semaphore = _permits_counted.semaphore AND p.nonce IS NOT NULL
+                                     AND (p.until <= clock_timestamp() OR p.number = ANY (dead)) FOR NO KEY UPDATE SKIP LOCKED) f) INTO out_now;
+    IF out_now + n <= permits THEN
+        slots := pgwork._permits_free(semaphore, permits, n, dead);
+    END IF;
+    IF cardinality(slots) < n OR slots IS NULL THEN
+        RAISE EXCEPTION 'too few';
+    END IF;
+EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked any more
+    slots := NULL;
 END $$;
 
 -- Takes n permits, or none. Under the gate. next_ms: when the first of those that are out will be over.
@@ -197,17 +216,9 @@ BEGIN
         RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
-    excess := pgwork._permits_in_excess(s.id, s.permits);
+    excess := EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits);
     IF excess THEN
-        IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
-            PERFORM FROM pgwork.permit p WHERE p.semaphore = s.id ORDER BY p.slot FOR SHARE;
-        END IF;
-        dead := pgwork._grants_dead(s.id);
-        IF (SELECT count(*) FROM pgwork.permit p
-             WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-               AND NOT p.number = ANY (dead)) + n <= s.permits THEN
-            slots := pgwork._permits_free(s.id, s.permits, n, dead);
-        END IF;
+        SELECT c.slots, c.dead INTO slots, dead FROM pgwork._permits_counted(s.id, s.permits, n) c;
     ELSE
         slots := pgwork._permits_free(s.id, s.permits, n, dead);
         IF cardinality(slots) < n OR slots IS NULL THEN
@@ -242,7 +253,7 @@ BEGIN
         next_ms := coalesce((SELECT greatest(1, ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000)::bigint)
                                FROM pgwork.permit p
                               WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()), 1);
-        IF slots IS NULL AND NOT excess THEN -- nobody tells when that transaction is through
+        IF slots IS NULL THEN -- nobody tells when that transaction is through
             next_ms := least(next_ms, 500);
         END IF;
     END IF;
@@ -308,7 +319,8 @@ BEGIN
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
     PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
-    IF NOT turn THEN
+    PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
+    IF NOT turn OR NOT EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared) THEN
         turn := pgwork._advisory_take(key, false, false, wait_ms);
         IF NOT turn THEN
             RETURN;
@@ -395,8 +407,8 @@ DECLARE
 BEGIN
     PERFORM pgwork._sema_check(1, ttl_ms, NULL);
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
-    PERFORM pgwork._permits_in_excess(s.id, (pgwork._semaphore_now(s.id)).permits);
-    slots := pgwork._permits_of(s.id, token);
+    PERFORM pgwork._semaphore_now(s.id); -- 40001 to an old snapshot
+    slots := pgwork._permits_of(s.id, token); -- locked: who counts what is out counts them
     IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1] AND p.until > clock_timestamp()
                   AND (p.session IS NULL OR pgwork._grant_lives(p.number))) THEN
         PERFORM pgwork._wait_for_disk();
@@ -533,7 +545,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._gate_shut(s);
     PERFORM pgwork._permits_of_the_dead(s.id);
-    IF NOT force AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
+    IF force IS NOT TRUE AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
         RAISE EXCEPTION 'permits of semaphore % are out', quote_literal(left(name, 80))
             USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders will be told at the next extend';
     END IF;

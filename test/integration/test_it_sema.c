@@ -394,6 +394,67 @@ void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
     pgw_close(h);
 }
 
+/* Neither who was refused nor who got some, and stays in its transaction, keeps others from what is
+ * theirs. */
+void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
+{
+    PGconn *open = pgtemp_connect();
+    pgw *h = opened();
+    pgw_token old[4];
+    PGresult *r;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "counted", 4));
+    for (int i = 0; i < 4; i++) old[i] = taken(h, "counted", 1);
+    expect(h, PGW_OK, pgw_sema_resize(h, "counted", 2));
+    PQclear(PQexec(open, "BEGIN"));
+    r = PQexec(open, "SELECT token FROM pgwork.sema_acquire('counted')");
+    TEST_ASSERT_EQUAL_INT(1, PQgetisnull(r, 0, 0));
+    PQclear(r);
+    expect(h, PGW_OK, pgw_sema_extend(h, "counted", old[3], 3600000));
+    expect(h, PGW_OK, pgw_sema_release(h, "counted", old[0]));
+    expect(h, PGW_OK, pgw_sema_release(h, "counted", old[1]));
+    expect(h, PGW_OK, pgw_sema_release(h, "counted", old[2]));
+    r = PQexec(open, "SELECT token FROM pgwork.sema_acquire('counted')"); /* 1 of 2 is out */
+    TEST_ASSERT_EQUAL_INT(0, PQgetisnull(r, 0, 0));
+    PQclear(r);
+    refused(h, "counted", 1, 0);
+    expect(h, PGW_OK, pgw_sema_extend(h, "counted", old[3], 3600000));
+    PQclear(PQexec(open, "ROLLBACK"));
+    old[0] = taken(h, "counted", 1);
+    refused(h, "counted", 1, 0);
+    PQfinish(open);
+    TEST_ASSERT_EQUAL_INT64(-1, ask(h, "SELECT count(*) FROM pgwork.sema_drop('counted', NULL)"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "permits of semaphore"));
+    expect(h, PGW_OK, pgw_sema_drop(h, "counted", true));
+    pgw_close(h);
+}
+
+/* An extension that is not committed yet counts, though its permit seems to be over. */
+void test_a_permit_that_is_just_being_extended_is_not_counted_as_free(void)
+{
+    PGconn *open = pgtemp_connect();
+    pgw *h = opened();
+    pgw_token old[2];
+    char sql[200], token[PGW_TOKEN_TEXT];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "late", 2));
+    for (int i = 0; i < 2; i++) old[i] = taken(h, "late", 1);
+    expect(h, PGW_OK, pgw_sema_resize(h, "late", 1));
+    expect(h, PGW_OK, pgw_sema_release(h, "late", old[0])); /* its slot is the only one left */
+    expect(h, PGW_OK, pgw_sema_extend(h, "late", old[1], 1000));
+    PQclear(PQexec(open, "BEGIN"));
+    snprintf(sql, sizeof(sql), "SELECT count(pgwork.sema_extend('late', '%s', 60000))",
+             pgw_token_format(old[1], token));
+    PQclear(PQexec(open, sql));
+    poll(NULL, 0, 1100); /* to all others it is over */
+    refused(h, "late", 1, 0);
+    PQclear(PQexec(open, "ROLLBACK"));
+    old[0] = taken(h, "late", 1);
+    PQfinish(open);
+    expect(h, PGW_OK, pgw_sema_drop(h, "late", true));
+    pgw_close(h);
+}
+
 /* ---- waiting ---- */
 
 typedef struct waiter {
@@ -1177,4 +1238,29 @@ void test_without_memory_nothing_is_out(void)
     expect(h, PGW_OK, pgw_sema_drop(h, "oom", false));
     pgw_close(h);
     oom_end();
+}
+
+/* In plain SQL: who says that it is at the head of the queue has to be there. */
+void test_a_turn_that_one_does_not_have_is_not_believed(void)
+{
+    static const char wait[] =
+        "SELECT count(token) FROM pgwork.sema_wait('heads', 1, 60000, NULL, false, 0, true)";
+    PGconn *head = pgtemp_connect();
+    pgw *h = opened();
+    pgw_token token;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "heads", 1));
+    token = taken(h, "heads", 1);
+    PQclear(
+        PQexec(head, "SELECT FROM pgwork.sema_wait('heads', 1, 60000, NULL, false, 1000, false)"));
+    expect(h, PGW_OK, pgw_sema_release(h, "heads", token));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, wait)); /* there is a permit, and somebody in front */
+    PQfinish(head);
+    while (ask(h, wait) != 1) poll(NULL, 0, 10);
+    TEST_ASSERT_EQUAL_INT64(
+        -1,
+        ask(h, "SELECT count(*) FROM pgwork.sema_wait('heads', 1, 60000, NULL, false, 0, NULL)"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "argument turn"));
+    expect(h, PGW_OK, pgw_sema_drop(h, "heads", true));
+    pgw_close(h);
 }
