@@ -66,9 +66,11 @@ CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, ma
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
-    IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = queue_create.queue) THEN -- or it would draw a number
+    LOOP -- one that is just being dropped is waited for
+        PERFORM FROM pgwork.queue t WHERE t.name = queue_create.queue FOR KEY SHARE;
+        EXIT WHEN FOUND; -- else it would draw a number
         INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
-    END IF;
+    END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes, notify, bulk);
 END $$;
 
@@ -100,6 +102,9 @@ BEGIN
      WHERE t.id = q.id
        AND num_nonnulls(queue_set.lease_ms, queue_set.max_attempts, queue_set.backoff_ms, queue_set.backoff_cap_ms,
                         queue_set.retention_ms, queue_set.max_bytes, queue_set.notify, queue_set.bulk) > 0;
+    IF NOT FOUND THEN
+        PERFORM pgwork._queue(queue_set.queue); -- it may be gone by now
+    END IF;
 END $$;
 
 CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
@@ -108,6 +113,9 @@ DECLARE
     q pgwork.queue := pgwork._queue(queue_pause.queue);
 BEGIN
     UPDATE pgwork.queue t SET paused = true WHERE t.id = q.id AND NOT t.paused;
+    IF NOT FOUND THEN
+        PERFORM pgwork._queue(queue_pause.queue); -- it may be gone by now
+    END IF;
 END $$;
 
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
@@ -116,6 +124,9 @@ DECLARE
     q pgwork.queue := pgwork._queue(queue_drain.queue);
 BEGIN
     UPDATE pgwork.queue t SET draining = true WHERE t.id = q.id AND NOT t.draining;
+    IF NOT FOUND THEN
+        PERFORM pgwork._queue(queue_drain.queue); -- it may be gone by now
+    END IF;
 END $$;
 
 CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
@@ -219,14 +230,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(queue_drop.queue);
 BEGIN
+    IF force IS NOT TRUE AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'a queue is not dropped at %: jobs that this transaction cannot see would go with it', current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported', HINT = 'drop it at READ COMMITTED, or pass force => true to lose them';
+    END IF;
     -- The row first: an enqueue that reads it later finds no queue. One that read it earlier, and commits later,
     -- leaves jobs of a queue that is gone, which nobody sees; prune() deletes them. Hence: drain, wait, drop.
     DELETE FROM pgwork.queue t WHERE t.id = q.id;
-    IF NOT force AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
-                   OR EXISTS (SELECT FROM pgwork.pack j WHERE j.queue = q.id AND cardinality(j.ids) > -- else all have left
-                                  (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = j.queue AND o.number = j.number))
-                   OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
-                   OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
+    IF force IS NOT TRUE AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
+                           OR EXISTS (SELECT FROM pgwork.pack j WHERE j.queue = q.id AND cardinality(j.ids) > -- else all have left
+                                          (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = j.queue AND o.number = j.number))
+                           OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
+                           OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
         RAISE EXCEPTION 'queue % still has jobs', quote_literal(q.name)
             USING ERRCODE = 'PW006', HINT = 'queue_purge() it first, or pass force => true to lose them';
     END IF;
@@ -368,17 +383,22 @@ BEGIN
     RETURN FOUND OR EXISTS (SELECT FROM pgwork.queue s WHERE s.id = _note_bundles.queue AND s.bundles);
 END $$;
 
--- Whether claims are large, as one has just found. Where both kinds come it is changed once a minute at most: each change is
--- a version of the queue's row, over which everybody walks while vacuum is held back.
-CREATE FUNCTION pgwork._note_claims(queue integer, are_large boolean) RETURNS void
+-- Writes down whether claims are large, as the last one has taught that knew better (pgwork.lesson). It does not do so itself: until its
+-- transaction ended, nobody could pause the queue. Where both kinds come this changes once a minute at most: each change is a version of
+-- the queue's row, over which everybody walks while vacuum is held back.
+CREATE FUNCTION pgwork._learn() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lesson CONSTANT bigint := pg_sequence_last_value('pgwork.lesson');
+    are_large CONSTANT boolean := lesson & 1 = 1;
 BEGIN
-    IF current_setting('transaction_isolation') = 'read committed' THEN
+    IF lesson > 1 AND current_setting('transaction_isolation') = 'read committed' THEN
         UPDATE pgwork.queue t SET large_claims = are_large, learned_at = clock_timestamp()
          WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s
-                          WHERE s.id = _note_claims.queue AND s.bulk AND s.large_claims <> are_large
+                          WHERE s.id = lesson >> 1 AND s.bulk AND s.large_claims <> are_large
                             AND clock_timestamp() NOT BETWEEN s.learned_at AND s.learned_at + interval '1 min'
                             FOR NO KEY UPDATE SKIP LOCKED);
+        PERFORM setval('pgwork.lesson', 1); -- who taught something else meanwhile, or was not heard, will say it again
     END IF;
 END $$;
 

@@ -526,3 +526,36 @@ void test_complete_joins_the_callers_transaction(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM effect"));
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
 }
+
+/* -- dropping -------------------------------------------------------------------------------------
+ */
+
+void test_a_queue_is_not_dropped_by_who_cannot_see_its_jobs(void)
+{
+    PGconn *b = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    kit_do(a, "SELECT count(*) FROM pgwork.queues");
+    kit_put(b, "q");
+    kit_refused(a, "0A000", "repeatable read|cannot see", "SELECT pgwork.queue_drop('q')");
+    kit_do(a, "ROLLBACK");
+    kit_refused(a, "PW006", "q", "SELECT pgwork.queue_drop('q', NULL)");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
+    kit_do(a, "SELECT pgwork.queue_drop('q', true)");
+}
+
+void test_a_queue_that_is_just_being_dropped_is_made_anew(void)
+{
+    PGconn *b = kit_open(), *watch = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "BEGIN");
+    kit_do(a, "SELECT pgwork.queue_drop('q')");
+    kit_send(b, "SELECT pgwork.queue_create('q', lease_ms => 5000)");
+    kit_blocked(b, watch);
+    kit_do(a, "COMMIT");
+    kit_answer(b);
+    TEST_ASSERT_EQUAL_INT64(5000,
+                            kit_number(a, "SELECT lease_ms FROM pgwork.queues WHERE name = 'q'"));
+}
