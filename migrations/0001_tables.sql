@@ -76,7 +76,7 @@ CREATE TABLE pgwork.queue (
     notify         boolean NOT NULL DEFAULT true,  -- wake sleeping workers
     priorities     integer NOT NULL DEFAULT 1,     -- bit p: priority p has been used; spares claims empty lanes
     bulk           boolean NOT NULL DEFAULT true,  -- make bundles, where claims are large
-    large_claims   boolean NOT NULL DEFAULT false, -- they are, as claims have found ...
+    large_claims   boolean NOT NULL DEFAULT false, -- they are, as claims have taught ...
     learned_at     timestamptz NOT NULL DEFAULT '-infinity', -- ... then; nobody changes that within the next minute
     suspects       boolean NOT NULL DEFAULT false, -- jobs wait whose holder died; the reaper keeps it true to the facts
     bundles        boolean NOT NULL DEFAULT false, -- bundles may wait; so does that
@@ -190,6 +190,9 @@ CREATE UNLOGGED TABLE pgwork.survey (
 -- How far claims have come, as the last session that looked has found (0004_marks.sql); a hint, too.
 CREATE UNLOGGED SEQUENCE pgwork.mark;
 
+-- What the last claim that knew better has learnt of its queue, for _learn(): queue * 2 + 1 where claims are large.
+CREATE UNLOGGED SEQUENCE pgwork.lesson;
+
 CREATE TABLE pgwork.delayed_job (
     run_at       timestamptz NOT NULL,
     id           bigint NOT NULL DEFAULT nextval('pgwork.place'),
@@ -293,6 +296,7 @@ COMMENT ON TABLE pgwork.pack IS 'Jobs that were claimed together, and their leas
 COMMENT ON TABLE pgwork.pack_out IS 'Jobs that have left their pack already: finished, failed, given back.';
 COMMENT ON TABLE pgwork.survey IS 'Where claims begin to look, by queue; a hint.';
 COMMENT ON SEQUENCE pgwork.mark IS 'How far claims have come, of the queue that was last claimed from; a hint.';
+COMMENT ON SEQUENCE pgwork.lesson IS 'What claims have learnt of a queue, until a reaper writes it down.';
 COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
 COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or told so.';
 COMMENT ON TABLE pgwork.stuck_job IS 'Jobs of expired leases that a reaper could not take back, and why.';

@@ -119,7 +119,7 @@ CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
     payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz,
-    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[])
+    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[], suspect boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -151,6 +151,7 @@ DECLARE
     marks bigint[];
     met text;
     stranger boolean; -- not to be remembered yet; NULL: the first of all
+    learns boolean; -- renews the marks
     due boolean;
     surveyed boolean;
     late integer;
@@ -168,6 +169,7 @@ DECLARE
     bundle_pos bigint;
     opened boolean;
     came boolean; -- something of this queue
+    had boolean := false; -- something before that
     picked tid[];
     traits integer;
     first bigint;
@@ -213,7 +215,7 @@ BEGIN
                               LIMIT 1)
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
                       j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, d.since,
-                      NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[];
+                      NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], false;
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = 1 THEN
                 RETURN;
@@ -255,7 +257,7 @@ BEGIN
              WHERE j.ctid = p.at AND j.token IS NULL
             RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, p.max_attempts)::integer, j.lane / 2,
                       j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, p.since,
-                      NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[];
+                      NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], false;
             GET DIAGNOSTICS got = ROW_COUNT;
             IF got = n THEN
                 RETURN;
@@ -269,6 +271,7 @@ BEGIN
         END IF;
         noted := set_config(pgwork._short(queues[1]), '', false);
         wanted := n - got;
+        had := got > 0;
     ELSE
         IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000
            AND cardinality(queues) BETWEEN 1 AND 64 THEN
@@ -300,7 +303,7 @@ BEGIN
     IF done_ids <> '{}' AND cardinality(accepted) IS DISTINCT FROM cardinality(done_ids) THEN
         RETURN QUERY
         SELECT queues[1], r.id, NULL::uuid, 0, 0, 0, r.status, NULL::jsonb, NULL::bytea, NULL::text[], NULL::timestamptz, NULL::timestamptz, NULL::timestamptz,
-               NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
+               NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], false
           FROM pgwork._refused((pgwork._queue(queues[1])).id, done_ids, accepted) r;
     END IF;
 
@@ -309,7 +312,7 @@ BEGIN
     END IF;
     FOREACH current_name IN ARRAY queues LOOP
         SELECT t.id, t.name, t.lease_ms, t.max_attempts, t.priorities, t.suspects, t.bundles, t.notify,
-               CASE WHEN t.bulk AND until NOT BETWEEN t.learned_at AND t.learned_at + interval '1 min' THEN t.large_claims END AS believed -- and may be learned anew
+               CASE WHEN t.bulk AND until NOT BETWEEN t.learned_at AND t.learned_at + interval '1 min' THEN t.large_claims END AS believed -- and may be learnt anew
           INTO q FROM pgwork.queue t WHERE t.name = current_name AND NOT t.paused;
         CONTINUE WHEN NOT FOUND;
         hint := nullif(current_setting(pgwork._hint(q.id), true), '');
@@ -368,10 +371,14 @@ BEGIN
                                       WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                       ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
                  LIMIT 1;
-                IF alone THEN
+                IF alone AND had THEN
+                    wanted := 0; -- it is the next claim's
+                    EXIT;
+                ELSIF alone THEN
                     wanted := 1;
                 END IF;
             END IF;
+            learns := now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (stranger IS NOT TRUE OR random() < 0.03);
             any_bundle := false;
             opened := false;
             head_jobs := NULL;
@@ -415,7 +422,7 @@ BEGIN
                 -- It is opened: the others are handed back, at new places in the lane in front, where no mark can have passed them.
                 opened := true;
                 IF q.believed THEN
-                    PERFORM pgwork._note_claims(q.id, false);
+                    PERFORM setval('pgwork.lesson', q.id * 2::bigint);
                 END IF;
                 RETURN QUERY
                 WITH d AS (
@@ -444,11 +451,11 @@ BEGIN
                       FROM s WHERE s.number IS NOT NULL
                 )
                 SELECT q.name, r.id, r.token, 1, q.max_attempts::integer, r.lane / 2, r.kind, r.payload, NULL::bytea, NULL::text[], r.created_at, ends, until,
-                       NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
+                       NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], false
                   FROM r WHERE r.token IS NOT NULL
                 UNION ALL
                 SELECT q.name, NULL, s.pack_token, 1, q.max_attempts::integer, s.lane / 2, NULL, NULL, NULL, NULL, s.created_at, ends, until,
-                       s.all_ids[:s.some], NULL, s.all_kinds[:s.some], s.all_payloads[:s.some], NULL
+                       s.all_ids[:s.some], NULL, s.all_kinds[:s.some], s.all_payloads[:s.some], NULL, false
                   FROM s WHERE s.number IS NOT NULL;
                 GET DIAGNOSTICS got = ROW_COUNT;
                 IF wanted > few AND got > 0 THEN
@@ -465,19 +472,43 @@ BEGIN
                      LIMIT 1;
                     any_bundle := FOUND;
                 END IF;
-                -- first: nothing is before it in the last lane that had some, nor in those before that lane
-                SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane), max(c.pos) - min(c.pos), count(*) INTO picked, traits, first, width, got
-                  FROM (SELECT j.* FROM unnest(marks) AS l (mark)
-                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
-                                               FROM pgwork.live_job j
+                IF wanted <= few AND NOT (learns OR any_bundle) THEN
+                    -- One statement, for who need not know what it gets: each that is started costs as much as several jobs.
+                    picked := NULL;
+                    RETURN QUERY
+                    WITH p AS MATERIALIZED ( -- picked under the limit first: no plan takes more
+                        SELECT j.at FROM unnest(marks) AS l (mark)
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
                                               WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                                 AND j.flags & 8 = 0 AND (j.flags & 2 = 0 OR alone)
                                                 AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
-                                                AND (NOT any_bundle OR (j.lane, j.pos) < (bundle_lane, bundle_pos))
-                                              ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-                         LIMIT wanted) c;
-                IF got = 0 THEN
-                    NULL;
+                                              ORDER BY j.pos LIMIT wanted FOR NO KEY UPDATE SKIP LOCKED) j
+                         LIMIT wanted
+                    )
+                    UPDATE pgwork.live_job j
+                       SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
+                           lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, q.lease_ms) * interval '1 ms'
+                      FROM p
+                     WHERE j.ctid = p.at AND j.token IS NULL
+                    RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, q.max_attempts)::integer, j.lane / 2,
+                              j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, until,
+                              NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], j.flags & 2 <> 0;
+                    GET DIAGNOSTICS got = ROW_COUNT;
+                ELSE
+                    -- first: nothing is before it in the last lane that had some, nor in those before that lane
+                    SELECT array_agg(c.at), bit_or(c.traits), min(c.pos) * 32 + max(c.lane), max(c.pos) - min(c.pos), count(*) INTO picked, traits, first, width, got
+                      FROM (SELECT j.* FROM unnest(marks) AS l (mark)
+                             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.pos, j.lane, CASE WHEN wanted > few THEN pgwork._traits(j) END AS traits
+                                                   FROM pgwork.live_job j
+                                                  WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                                    AND j.flags & 8 = 0 AND (j.flags & 2 = 0 OR alone)
+                                                    AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                                    AND (NOT any_bundle OR (j.lane, j.pos) < (bundle_lane, bundle_pos))
+                                                  ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
+                             LIMIT wanted) c;
+                END IF;
+                IF picked IS NULL THEN
+                    NULL; -- nothing is left to do
                 ELSIF got <= few OR traits & 1 = 1 THEN
                     RETURN QUERY
                     WITH u AS (
@@ -489,11 +520,11 @@ BEGIN
                     )
                     SELECT q.name, coalesce(u.id, u.pos), u.token, u.attempt::integer, coalesce(u.max_attempts, q.max_attempts)::integer, u.lane / 2,
                            u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until,
-                           NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
+                           NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], u.flags & 2 <> 0
                       FROM u ORDER BY u.lane, u.pos;
                 ELSE
                     IF NOT q.believed AND n >= 100 THEN
-                        PERFORM pgwork._note_claims(q.id, true);
+                        PERFORM setval('pgwork.lesson', q.id * 2::bigint + 1);
                     END IF;
                     number := nextval('pgwork.place');
                     pack_token := pgwork._token(number * 32 + 31, stamp);
@@ -513,7 +544,7 @@ BEGIN
                               FROM a WHERE a.ids IS NOT NULL
                         )
                         SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, (first & 31)::integer / 2, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
-                               NULL::timestamptz, ends, until, a.ids, NULL::smallint[], a.kinds, a.payloads, a.created
+                               NULL::timestamptz, ends, until, a.ids, NULL::smallint[], a.kinds, a.payloads, a.created, false
                           FROM a WHERE a.ids IS NOT NULL;
                     ELSE
                         RETURN QUERY
@@ -534,11 +565,11 @@ BEGIN
                               FROM a
                         )
                         SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, NULL::integer, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
-                               NULL::timestamptz, ends, until, a.ids, a.priorities, a.kinds, a.payloads, a.created
+                               NULL::timestamptz, ends, until, a.ids, a.priorities, a.kinds, a.payloads, a.created, false
                           FROM a WHERE traits & 6 = 0
                         UNION ALL -- with a body or tags
                         SELECT q.name, s.id, pack_token, 1, q.max_attempts::integer, s.lane / 2, s.kind, s.payload, s.body, s.tags, s.created_at, ends, until,
-                               NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
+                               NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], false
                           FROM s WHERE traits & 6 <> 0;
                     END IF;
                 END IF;
@@ -550,13 +581,13 @@ BEGIN
                 END IF;
                 first := head_pos * 32 + head_lane;
             END IF;
-            IF got > 0 AND (now_ms >= hint[2] OR opened AND n <= few) AND NOT (wrote OR q.suspects) AND (stranger IS NOT TRUE OR random() < 0.03) THEN
+            IF got > 0 AND (learns OR opened AND n <= few AND NOT (wrote OR q.suspects OR stranger IS TRUE)) THEN
                 -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
                 -- this one is late for that. Where there are bundles it tells only of the first lane, where they are handed back when they are opened.
-                noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, issued, first, now_ms, hint, marks,
+                noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, greatest(width / got, 1), issued, first, now_ms, hint, marks,
                                          CASE WHEN got = wanted AND n <= few AND (NOT q.bundles OR first & 31 <= (marks[1] & 31) + opened::integer)
                                               THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END,
-                                         CASE WHEN cardinality(done_ids) > 0 THEN NULL ELSE 300 * greatest(width / got, 1) END, q.bundles);
+                                         coalesce(cardinality(done_ids), 0) = 0, q.bundles);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
             -- before has woken somebody itself.)
@@ -572,6 +603,7 @@ BEGIN
             held_lane := -1;
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone, or late
+        had := had OR came;
     END LOOP;
     IF through IS NOT NULL THEN
         PERFORM pg_try_advisory_xact_lock(through);
@@ -622,7 +654,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], uuid[]) IS
-    'As claim(), but jobs that share a token come as one row: with ids, kinds and payloads in one order; priorities and created where they differ. Finish them with ids and ARRAY[token].';
+    'As claim(), but jobs that share a token come as one row: with ids, kinds and payloads in one order; priorities and created where they differ; suspect: its last holder died, so it comes alone. Finish them with ids and ARRAY[token].';
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
     'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';

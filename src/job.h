@@ -17,6 +17,7 @@ struct pgw_job {
     size_t tags_count;
     int64_t created_us, lease_until_us, run_at_us, finished_us;
     int priority, attempt, max_attempts;
+    int suspect; /* its last holder died */
 };
 
 struct pgw_batch {
@@ -48,6 +49,7 @@ typedef enum pgw__job_column {
     PGW__JOB_BODY,
     PGW__JOB_BODY_BYTES,
     PGW__JOB_OUTPUT,
+    PGW__JOB_SUSPECT,
     /* where a row is several jobs, what each has of its own; IDS says how many */
     PGW__JOB_IDS,
     PGW__JOB_PRIORITIES,
@@ -65,6 +67,9 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
 /* Of a claim: from when on, by our monotonic clock, its leases may be counted. What came before it
  * at the server, such as a wait for its turn, is no part of them. */
 int64_t pgw__batch_since_us(const pgw_batch *batch);
+
+/* Of a claim: a job whose last holder died. The server sees to it that it comes alone. */
+bool pgw__batch_suspect(const pgw_batch *batch);
 
 /* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
  * know. */

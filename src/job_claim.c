@@ -11,16 +11,16 @@
 #include "name.h"
 
 #define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
-#define CLAIM_SERVER_TIME 17 /* column, behind those of the job */
-#define CLAIM_STARTED     18
-#define CLAIM_POSITION    19
+#define CLAIM_SERVER_TIME 18 /* column, behind those of the job */
+#define CLAIM_STARTED     19
+#define CLAIM_POSITION    20
 
 static const pgw__job_column claim_columns[] = {
     PGW__JOB_QUEUE,        PGW__JOB_ID,         PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
     PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY,   PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
     PGW__JOB_BODY,         PGW__JOB_TAGS,       PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
     PGW__JOB_IDS,          PGW__JOB_PRIORITIES, PGW__JOB_KINDS,   PGW__JOB_PAYLOADS,
-    PGW__JOB_CREATEDS,     PGW__JOB_END,
+    PGW__JOB_CREATEDS,     PGW__JOB_SUSPECT,    PGW__JOB_END,
 };
 
 /* Where the answer goes. The verdicts are those of complete_and_claim. */
@@ -46,6 +46,11 @@ static int64_t claim_since_us(const pgw *h, const pgw__rows *rows, int row)
 int64_t pgw__batch_since_us(const pgw_batch *batch)
 {
     return batch->since_us;
+}
+
+bool pgw__batch_suspect(const pgw_batch *batch)
+{
+    return batch->count == 1 && batch->jobs[0].suspect != 0;
 }
 
 /* The jobs of rows first .. end; a row may be several. */

@@ -46,6 +46,7 @@ static const struct {
     [PGW__JOB_BODY] = {ROW_BYTES, 0},
     [PGW__JOB_BODY_BYTES] = {ROW_SIZE, offsetof(pgw_job, body_size)},
     [PGW__JOB_OUTPUT] = {ROW_TEXT, offsetof(pgw_job, output)},
+    [PGW__JOB_SUSPECT] = {ROW_INT, offsetof(pgw_job, suspect)},
     [PGW__JOB_IDS] = {ROW_EACH_ID, offsetof(pgw_job, ref.id)},
     [PGW__JOB_PRIORITIES] = {ROW_EACH_INT, offsetof(pgw_job, priority)},
     [PGW__JOB_KINDS] = {ROW_EACH_TEXT, offsetof(pgw_job, kind)},

@@ -397,7 +397,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
-    const bool alone = pgw__worker_suspects(claim->batch); /* whatever else is there */
+    const bool alone = pgw__batch_suspect(claim->batch); /* whatever else is there */
     /* A late look found what nobody called us for: perhaps the sign speaks of a queue that was
      * dropped, and made anew. */
     const bool unheard = !w->called && w->look_ms > w->poll_ms / 2;
@@ -646,9 +646,7 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
         *h = NULL;
         if (w->fatal != PGW_OK) return w->fatal;
         if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
-        while (pgw__deadline_left_ms(w->call_at) > 0 && /* a signal ends poll() early */
-               poll(&stop, 1, (int)pgw__deadline_left_ms(w->call_at)) < 0)
-            continue;
+        pgw__deadline_poll(&stop, 1, w->call_at);
     }
 }
 

@@ -58,11 +58,11 @@ struct pgw_task {
     pgw_verdict verdict;
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
-    bool doubt;   /* sent before, and the answer was lost */
-    int refusals; /* how often the server answered its report with an error */
-    bool locked;  /* somebody has locked its row: it rests */
-    int64_t rest_ms, rest_until;
-    bool told; /* being reported just now */
+    bool doubt;                  /* sent before, and the answer was lost */
+    int refusals;                /* how often the server answered its report with an error */
+    bool locked;                 /* somebody has locked its row: it rests */
+    int64_t rest_ms, rest_until; /* for how long the next time; this time */
+    bool told;                   /* being reported just now */
 };
 
 struct pgw__crate {
@@ -196,10 +196,9 @@ void pgw__worker_limit_calls(pgw_worker *w, int64_t ms);
  * failure. since: by our clock their leases did not begin before; server_us: then, by the server's.
  */
 pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us);
-bool pgw__worker_suspects(const pgw_batch *batch); /* a job that may kill, and so alone */
-pgw_status pgw__worker_hire(pgw_worker *w);        /* starts the handler threads */
-bool pgw__worker_dismiss(pgw_worker *w);  /* false: some are in a handler, and were left behind */
-void pgw__worker_run_here(pgw_worker *w); /* one handler call in this thread */
+pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
+bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and were left behind */
+void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);

@@ -7,12 +7,13 @@
 
 #include "check.h"
 #include "clock.h"
+#include "job.h"
 #include "json.h"
 #include "mem.h"
 #include "name.h"
 
 #define POOL_TRUST_MS    1000 /* a killer is quick */
-#define POOL_REST_MS     2000 /* of a result whose row somebody has locked; twice as long each time */
+#define POOL_REST_MS     2000 /* of a result whose row somebody has locked, the first time */
 #define POOL_REST_MAX_MS 60000
 
 /* ---- lists and crates ---- */
@@ -83,10 +84,8 @@ void pgw__crate_put(pgw_worker *w, pgw__crate *c)
 
 void pgw__result_rest(pgw_worker *w, pgw_task *t, int64_t now)
 {
-    t->rest_ms = t->rest_ms == 0                     ? POOL_REST_MS
-                 : t->rest_ms < POOL_REST_MAX_MS / 2 ? 2 * t->rest_ms
-                                                     : POOL_REST_MAX_MS;
-    t->rest_until = now + t->rest_ms;
+    if (t->rest_ms == 0) t->rest_ms = POOL_REST_MS;
+    t->rest_until = now + pgw__backoff_grow_ms(&t->rest_ms, POOL_REST_MAX_MS);
     pgw__list_push(&w->resting, t);
 }
 
@@ -108,11 +107,6 @@ void pgw__result_resume(pgw_worker *w, int64_t now, bool all)
  * been the killer, and kill again, no others shall be charged an attempt with it. So nothing is
  * claimed until it is finished, or has run long enough to be trusted; and it starts only when no
  * result is unreported that would die with us. */
-
-bool pgw__worker_suspects(const pgw_batch *batch)
-{
-    return pgw_batch_count(batch) == 1 && pgw_job_attempt(pgw_batch_job(batch, 0)) > 1;
-}
 
 static void pool_clear(pgw_worker *w, const pgw_task *t)
 {
@@ -189,7 +183,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     w->crates = c;
     for (i = 0; i < n; i++) pgw__list_push(&w->ready, &c->tasks[i]);
     w->done_before = w->done.count;
-    if (pgw__worker_suspects(batch)) {
+    if (pgw__batch_suspect(batch)) {
         w->suspect = &c->tasks[0];
         w->hold_until = INT64_MAX;
     }

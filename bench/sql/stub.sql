@@ -4,11 +4,11 @@ CREATE OR REPLACE FUNCTION pgwork.claim_batch(queues text[], n integer, holder t
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
     payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz,
-    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[])
+    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[], suspect boolean)
 LANGUAGE sql STABLE AS $$
     SELECT queues[1], NULL::bigint, '01234567-89ab-cdef-0123-456789abcdef'::uuid, 1, 20, 0, '', NULL::jsonb, NULL::bytea, NULL::text[], now(),
            now() + interval '30 s', now(), ARRAY(SELECT i::bigint FROM generate_series(1, n) i), NULL::smallint[], NULL::text[],
-           array_fill('{"x": "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"}'::jsonb, ARRAY[n]), NULL::timestamptz[]
+           array_fill('{"x": "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"}'::jsonb, ARRAY[n]), NULL::timestamptz[], false
 $$;
 
 CREATE OR REPLACE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)

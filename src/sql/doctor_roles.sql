@@ -24,6 +24,8 @@ WITH s AS (
     UNION ALL
     SELECT c.relname, c.relowner, c.relacl, CASE c.relkind WHEN 'v' THEN 'SELECT' ELSE '' END FROM s JOIN pg_class c ON c.relnamespace = s.oid
     UNION ALL
+    SELECT c.relname || '.' || a.attname, c.relowner, a.attacl, '' FROM s JOIN pg_class c ON c.relnamespace = s.oid JOIN pg_attribute a ON a.attrelid = c.oid
+    UNION ALL
     SELECT 'the schema', n.nspowner, n.nspacl, 'USAGE' FROM s JOIN pg_namespace n ON n.oid = s.oid
 ), given AS (
     SELECT CASE a.grantee WHEN 0 THEN 'everybody' ELSE 'role ' || a.grantee::regrole END AS who,

@@ -268,6 +268,20 @@ void test_jobs_before_a_suspect_come_without_it(void)
     TEST_ASSERT_EQUAL_INT64(jobs[1].id, jobs[2].id);
 }
 
+void test_a_suspect_does_not_come_with_jobs_of_another_queue(void)
+{
+    const char *const told = "SELECT string_agg(queue || ' ' || suspect, ',') FROM "
+                             "pgwork.claim_batch('{other,q}', 10, 'w')";
+
+    kit_do(a, "SELECT pgwork.enqueue('q', priority => 1)");
+    fill("other", 3);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_STRING("other false,other false,other false", kit_text(b, told));
+    TEST_ASSERT_EQUAL_STRING("q true", kit_text(b, told));
+}
+
 static void back(int from, int to)
 {
     for (int i = from; i < to; i++)

@@ -503,7 +503,7 @@ void test_an_old_snapshot_has_to_be_taken_anew(void)
         "SELECT * FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')",
         "SELECT pgwork.depth('q'), %lld, '%s'",
         "SELECT pgwork.queue_purge('q'), %lld, '%s'",
-        "SELECT pgwork.queue_drop('q'), %lld, '%s'",
+        "SELECT pgwork.queue_drop('q', true), %lld, '%s'",
     };
 
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[50]))");

@@ -355,22 +355,22 @@ void test_a_claim_says_what_there_is_to_know(int n)
 
 /* 100 places were claimed in 100 ms; up to `room` places further producers are through; in 400 ms
  * the session is to look round. */
-TEST_CASE(0, "NULL", 20)
-TEST_CASE(200, "NULL", 220)
-TEST_CASE(10000, "NULL", 420)
-TEST_CASE(-40, "NULL", 20)
-TEST_CASE(200, "300", 220)
-TEST_CASE(350, "300", 320)  /* it passes over what others claim meanwhile */
-TEST_CASE(350, "3000", 370) /* most of it of other queues */
-void test_it_is_good_while_claims_are_far_from_what_is_just_being_enqueued(int room,
-                                                                           const char *reach,
+TEST_CASE(0, 1, "false", 20)
+TEST_CASE(200, 1, "false", 220)
+TEST_CASE(10000, 1, "false", 420)
+TEST_CASE(-40, 1, "false", 20)
+TEST_CASE(200, 1, "true", 220)
+TEST_CASE(350, 1, "true", 320)  /* it passes over what others claim meanwhile */
+TEST_CASE(350, 10, "true", 370) /* most of it of other queues */
+void test_it_is_good_while_claims_are_far_from_what_is_just_being_enqueued(int room, int spread,
+                                                                           const char *blind,
                                                                            int ms)
 {
     kit_do(a,
-           "SELECT pgwork._advance('q', 1, 2000, 1101 * 32 + 1, 5000, ARRAY[4900, 0, 0, 5400, 1,"
+           "SELECT pgwork._advance('q', 1, %d, 2000, 1101 * 32 + 1, 5000, ARRAY[4900, 0, 0, 5400, 1,"
            " 1100 + %d, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 1000 * 32, 1000 * 32 + 1],"
            " ARRAY[1000::bigint * 32, 1000 * 32 + 1], 20, %s, false)",
-           room, reach);
+           spread, room, blind);
     TEST_ASSERT_EQUAL_INT64(
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
 }
@@ -381,8 +381,8 @@ TEST_CASE(5000, 1020)
 void test_a_session_that_is_new_trusts_it_until_it_is_to_look_round(int look_ms, int ms)
 {
     kit_do(a,
-           "SELECT pgwork._advance('q', 1, 2000, 1101 * 32 + 1, 5000, ARRAY[0, 0, 0, 5000 + %d, 1,"
-           " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 20, NULL, false)",
+           "SELECT pgwork._advance('q', 1, 1, 2000, 1101 * 32 + 1, 5000, ARRAY[0, 0, 0, 5000 + %d, 1,"
+           " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 20, false, false)",
            look_ms);
     TEST_ASSERT_EQUAL_INT64(
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));

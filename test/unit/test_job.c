@@ -282,12 +282,12 @@ void test_many_survives_every_failed_allocation(void)
 #define JOB_ROW(id, body, tags)                                                                   \
     F_TEXT("q"), F_INT(id), F_UUID(TOKEN), F_INT(2), F_INT(10), F_INT(5), F_TEXT("resize"),       \
         F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_NULL, F_NULL, F_NULL, F_NULL, \
-        F_NULL, F_INT(300), F_INT(250)
+        F_NULL, F_INT(0), F_INT(300), F_INT(250)
 /* as many jobs as ids */
 #define PACK_ROW(ids, priorities, kinds, payloads, created)                                    \
     F_TEXT("q"), F_NULL, F_UUID(TOKEN), F_INT(1), F_INT(10), F_INT(5), F_NULL, F_NULL, F_NULL, \
         F_NULL, F_INT(100), F_INT(200), F_TAGS(ids), priorities, kinds, payloads, created,     \
-        F_INT(300), F_INT(250)
+        F_INT(0), F_INT(300), F_INT(250)
 
 void test_a_claim_is_one_block_of_jobs(void)
 {
@@ -298,7 +298,7 @@ void test_a_claim_is_one_block_of_jobs(void)
     pgw_batch *batch;
     size_t size;
 
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_EQUAL_INT(1, oom_alive());
@@ -354,7 +354,7 @@ void test_a_row_may_be_several_jobs(void)
     pgw_batch *batch;
     size_t i;
 
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_EQUAL_INT(1, oom_alive());
@@ -384,9 +384,26 @@ void test_a_row_of_jobs_that_lack_something_is_not_believed(void)
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
+}
+
+/* A second attempt tells nothing: the first may have asked for it. */
+void test_only_the_server_knows_of_suspects(void)
+{
+    fake_cell row[] = {JOB_ROW(1, F_NULL, F_NULL)};
+    const pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    for (int suspect = 0; suspect < 2; suspect++) {
+        row[17].i = suspect;
+        FAKE_ROWS(row, 20);
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(batch, 0)));
+        TEST_ASSERT_EQUAL(suspect == 1, pgw__batch_suspect(batch));
+        pgw_batch_free(batch);
+    }
 }
 
 static int64_t sent_at_us;
@@ -407,7 +424,7 @@ void test_leases_are_counted_from_when_they_began(void)
     size_t i;
 
     pgw__pq_sent_us_Stub(sent);
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     for (i = 0; i < 4; i++) {
         sent_at_us = now_us - ages_us[i];
         TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
@@ -433,10 +450,10 @@ void test_more_jobs_than_asked_for_are_not_believed(void)
     pgw_batch *batch;
 
     o.max = 1;
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
-    FAKE_ROWS(pack, 19);
+    FAKE_ROWS(pack, 20);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
 }
@@ -447,7 +464,7 @@ void test_a_claim_without_memory_keeps_nothing(void)
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     oom_begin();
     oom_fail(1);
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_claim(FAKE_H, &batch, &o));
@@ -525,7 +542,7 @@ static uint64_t fake_epoch(const pgw *h, int n)
 /* The job is there from the job_at_call-th call on. */
 static void job_comes(const pgw__call *call)
 {
-    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 19);
+    if (fake.calls == wait.job_at_call) FAKE_ROWS(one_job, 20);
 }
 
 static void waiting_begins(void)
@@ -877,9 +894,10 @@ void test_cancel(void)
 
 /* ---- complete and claim ---- */
 
-#define REFUSED_ROW(at, why)                                                                   \
-    F_TEXT("q"), F_INT(10), F_NULL, F_INT(0), F_INT(0), F_INT(0), F_TEXT(why), F_NULL, F_NULL, \
-        F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_INT(at)
+#define REFUSED_ROW(at, why)                                                                    \
+    F_TEXT("q"), F_INT(10), F_NULL, F_INT(0), F_INT(0), F_INT(0), F_TEXT(why), F_NULL, F_NULL,  \
+        F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, \
+        F_INT(at)
 
 void test_complete_and_claim(void)
 {
@@ -890,7 +908,7 @@ void test_complete_and_claim(void)
     pgw_status verdicts[2];
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 20);
+    FAKE_ROWS(answer, 21);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL_MESSAGE(PGW__WRITES, fake.flags, "durable, though it claims");
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
@@ -899,7 +917,7 @@ void test_complete_and_claim(void)
     TEST_ASSERT_EQUAL_INT64(5, pgw_job_id(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
 
-    FAKE_ROWS(refused, 20);
+    FAKE_ROWS(refused, 21);
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_NULL(batch);
@@ -917,7 +935,7 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     pgw_status verdicts[2];
     pgw_batch *batch;
 
-    FAKE_ROWS(answer, 20);
+    FAKE_ROWS(answer, 21);
     oom_begin();
     oom_fail(2); /* after the columns of what is sent */
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
@@ -926,7 +944,7 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
 
-    FAKE_ROWS(nonsense, 20);
+    FAKE_ROWS(nonsense, 21);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
