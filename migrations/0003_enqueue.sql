@@ -211,11 +211,14 @@ BEGIN
     END IF;
     -- First of all: what was applied before is answered so, whatever would be refused by now.
     IF op IS NOT NULL THEN
-        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
+        LOOP
+            INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
             SELECT o.ids[1], 'repeated' INTO job.id, job.outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
-            RETURN job;
-        END IF;
+            IF FOUND THEN -- else it has just been pruned
+                RETURN job;
+            END IF;
+        END LOOP;
     END IF;
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
@@ -247,6 +250,14 @@ BEGIN
     ELSIF array_ndims(given) > 1 OR array_lower(given, 1) <> 1 THEN
         PERFORM pgwork._refuse(name, 'an array with the bounds ' || array_dims(given), 'one dimension that begins with 1');
     END IF;
+END $$;
+
+CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM t::text[] FROM unnest(tags) t;
+EXCEPTION WHEN data_exception THEN
+    PERFORM pgwork._refuse('tags', 'text that is no array', 'for each job an array as text, like {a,b}');
 END $$;
 
 CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] DEFAULT NULL, bodies bytea[] DEFAULT NULL,
@@ -290,11 +301,15 @@ BEGIN
         q := pgwork._queue_made(enqueue_many.queue);
     END IF;
     IF op IS NOT NULL AND n > 0 THEN -- first of all, as in enqueue()
-        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            RETURN QUERY SELECT unnest(o.ids), 'repeated' FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue_many.op;
-            RETURN;
-        END IF;
+        LOOP
+            INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
+            SELECT o.ids INTO new_ids FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue_many.op;
+            IF FOUND THEN
+                RETURN QUERY SELECT unnest(new_ids), 'repeated';
+                RETURN;
+            END IF;
+        END LOOP;
     END IF;
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
@@ -308,6 +323,9 @@ BEGIN
                 pgwork._check_length(n, 'delays_ms', delays_ms), pgwork._check_length(n, 'max_attempts', max_attempts),
                 pgwork._check_length(n, 'leases_ms', leases_ms), pgwork._check_length(n, 'tags', tags),
                 pgwork._check_length(n, 'keys', keys);
+        IF tags IS NOT NULL THEN
+            PERFORM pgwork._check_literals(tags);
+        END IF;
     END IF;
     IF keys IS NOT NULL OR key_scope IS DISTINCT FROM 'unfinished' OR key_policy IS DISTINCT FROM 'skip' THEN
         PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);

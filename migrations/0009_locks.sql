@@ -223,12 +223,13 @@ DECLARE
     current bigint;
 BEGIN
     SELECT t.fence INTO current FROM pgwork.named_lock t WHERE t.key = pgwork.lock_key(fence_ok.name) AND t.name = fence_ok.name FOR SHARE;
-    RETURN FOUND AND current = fence_ok.fence;
+    RETURN FOUND AND current IS NOT DISTINCT FROM fence_ok.fence; -- NULL: that lock was not obtained
 END $$;
 
 CREATE FUNCTION pgwork.lock_is_free(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     RETURN NOT EXISTS (SELECT FROM pgwork._advisory(pgwork.lock_key(name)) a WHERE a.granted);
 END $$;
 

@@ -328,11 +328,15 @@ BEGIN
 END $$;
 
 -- Is the name of a zone an abbreviation besides, and another time by that? AT TIME ZONE takes it for the abbreviation: so CET is an hour
--- ahead all the year, where the zone CET has its summer. The setting takes it for the zone.
+-- ahead all the year, where the zone CET has its summer. The setting takes it for the zone. Which abbreviations there are, and what they
+-- mean, is a matter of the session (timezone_abbreviations; since PostgreSQL 18 its time zone, too), and others will fire the schedule: so
+-- what may be one is one.
 CREATE FUNCTION pgwork._zone_shadowed(zone text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 BEGIN
-    IF zone COLLATE "C" LIKE '%/%' OR NOT EXISTS (SELECT FROM pg_timezone_abbrevs a WHERE a.abbrev = upper(zone COLLATE "C")) THEN
+    IF upper(zone COLLATE "C") = ANY ('{CET,EET,EST,HST,MET,MST,WET}') THEN
+        RETURN true;
+    ELSIF zone COLLATE "C" LIKE '%/%' OR NOT EXISTS (SELECT FROM pg_timezone_abbrevs a WHERE a.abbrev = upper(zone COLLATE "C")) THEN
         RETURN false;
     END IF;
     PERFORM set_config('timezone', zone, true);

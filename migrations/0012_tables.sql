@@ -60,11 +60,15 @@ CREATE FUNCTION pgwork.table_register(schema_name text, table_name text, key tex
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+    argument text;
     name text;
 BEGIN
     PERFORM pgwork._refuse_unless(array_ndims(key) = 1 AND cardinality(key) <= 8, 'key', key::text, '1 to 8 columns, in one dimension');
-    FOREACH name IN ARRAY ARRAY[schema_name, table_name, locked_by, expires_at, token] || key LOOP
-        PERFORM pgwork._refuse_unless(coalesce(octet_length(name), 0) BETWEEN 1 AND 63, 'name', name, '1 to 63 bytes');
+    FOR argument, name IN
+        VALUES ('schema_name', schema_name), ('table_name', table_name), ('locked_by', locked_by), ('expires_at', expires_at), ('token', token)
+        UNION ALL SELECT 'key', unnest(key)
+    LOOP
+        PERFORM pgwork._refuse_unless(coalesce(octet_length(name), 0) BETWEEN 1 AND 63, argument, name, '1 to 63 bytes');
     END LOOP;
     INSERT INTO pgwork.leased_table AS t
     VALUES (schema_name, table_name, key, locked_by, expires_at, token,

@@ -41,6 +41,8 @@ BEGIN
           FROM (SELECT 'SCHEMA ' || n.oid::regnamespace, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.oid = s::regnamespace
                 UNION ALL
                 SELECT 'TABLE ' || c.oid::regclass, c.relowner, c.relacl FROM pg_class c WHERE c.relnamespace = s::regnamespace
+                UNION ALL -- on columns, which are taken away with the table's
+                SELECT 'TABLE ' || c.oid::regclass, c.relowner, a.attacl FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = s::regnamespace
                 UNION ALL
                 SELECT 'FUNCTION ' || p.oid::regprocedure, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
                   FROM pg_proc p WHERE p.pronamespace = s::regnamespace) o (name, owner, acl)

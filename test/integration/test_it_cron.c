@@ -596,37 +596,32 @@ static int ignore_time(int64_t at_us, const char *local, void *arg)
     return 0;
 }
 
-/* The server computes by the abbreviation, which has no summer time; its setting knows better. */
-void test_a_zone_that_is_taken_for_an_abbreviation_is_refused(void)
+/* The server computes by the abbreviation, which has no summer time; and what it is, is a matter of
+ * the session. */
+void test_a_zone_that_may_be_taken_for_an_abbreviation_is_refused(void)
 {
-    static const char *const zones[] = {"CET", "eet", "MET", "WET",           "EST",
-                                        "GMT", "utc", "UCT", "Europe/Berlin", "Asia/Tokyo"};
+    static const struct {
+        const char *zone;
+        pgw_status expected;
+    } cases[] = {{"CET", PGW_EINVAL}, {"eet", PGW_EINVAL},   {"MET", PGW_EINVAL},
+                 {"WET", PGW_EINVAL}, {"EST", PGW_EINVAL},   {"mst", PGW_EINVAL},
+                 {"HST", PGW_EINVAL}, {"GMT", PGW_OK},       {"utc", PGW_OK},
+                 {"UCT", PGW_OK},     {"Asia/Tokyo", PGW_OK}};
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
-    for (size_t i = 0; i < sizeof(zones) / sizeof(zones[0]); i++) {
-        pgw_status expected;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *zone = cases[i].zone;
         char sql[300];
 
         snprintf(sql, sizeof(sql),
-                 "SELECT count(*) FROM pg_timezone_names WHERE lower(name) = lower('%s')",
-                 zones[i]);
+                 "SELECT count(*) FROM pg_timezone_names WHERE lower(name) = lower('%s')", zone);
         if (pgtemp_number(sql) == 0) continue; /* tzdata without the old names */
-        snprintf(sql, sizeof(sql), "SET timezone = '%s'", zones[i]);
-        pgtemp_exec(sql);
-        snprintf(sql, sizeof(sql),
-                 "SELECT count(*) FROM unnest('{2026-01-10 12:00+00,2026-07-10 12:00+00}'"
-                 "::timestamptz[]) t WHERE t::timestamp <> t AT TIME ZONE '%s'",
-                 zones[i]);
-        expected = pgtemp_number(sql) > 0 ? PGW_EINVAL : PGW_OK;
-        pgtemp_exec("RESET timezone");
-        TEST_ASSERT_EQUAL_MESSAGE(strstr("CET eet MET WET", zones[i]) != NULL ? PGW_EINVAL : PGW_OK,
-                                  expected, zones[i]);
-        o.zone = zones[i];
-        TEST_ASSERT_EQUAL_MESSAGE(expected, pgw_cron_create(h, NULL, "s", "0 0 * * *", &o),
-                                  zones[i]);
+        o.zone = zone;
+        TEST_ASSERT_EQUAL_MESSAGE(cases[i].expected, pgw_cron_create(h, NULL, "s", "0 0 * * *", &o),
+                                  zone);
         TEST_ASSERT_EQUAL_MESSAGE(
-            expected, pgw_cron_next(h, "0 0 * * *", zones[i], 0, 1, ignore_time, NULL), zones[i]);
-        if (expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
+            cases[i].expected, pgw_cron_next(h, "0 0 * * *", zone, 0, 1, ignore_time, NULL), zone);
+        if (cases[i].expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
     }
     /* it is not asked of what is no name of a zone */
     OK(pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));

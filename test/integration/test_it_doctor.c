@@ -289,6 +289,8 @@ void test_rights_beyond_those_of_the_roles(void)
          "bad roles: role pgwork_operator has 1 rights that pgwork does not give, for example "
          "DELETE on queues |"},
         {"USAGE ON SCHEMA pgwork TO PUBLIC", "bad roles: everybody has 1 rights "},
+        {"SELECT (payload) ON pgwork.live_job TO pgw_it_app",
+         "for example SELECT on live_job.payload |"},
         {"SELECT ON pgwork.queues TO pgw_it_app", "note roles: role pgw_it_app has 1 rights "},
         {"EXECUTE ON FUNCTION pgwork.depth TO pgw_it_app", "note roles: role pgw_it_app has 1 "}};
     char sql[200];

@@ -152,6 +152,8 @@ void test_one_holds_and_the_other_is_refused(void)
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(m));
     TEST_ASSERT_FALSE(fence_ok("one", fence));
     TEST_ASSERT_TRUE(fence_ok("one", pgw_lock_fence(m)));
+    TEST_ASSERT_EQUAL_INT64(
+        1, ask(b, "SELECT count(*) FROM pgwork.fence_ok('one', NULL) ok WHERE NOT ok"));
     expect(b, PGW_OK, pgw_lock_release(m));
     pgw_close(a);
     pgw_close(b);

@@ -512,6 +512,7 @@ void test_one_bad_element_refuses_all(void)
         {"kind|255 bytes", "kinds => ARRAY['', repeat('x', 256)]"},
         {"max_attempts|1001|1 .. 1000", "max_attempts => '{1,1001}'"},
         {"lease_ms|99|100 .. 86400000", "leases_ms => '{100,99}'"},
+        {"tags|no array|{a,b}", "tags => '{x}'"},
         {"tags|33|up to 32", "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes", "keys => ARRAY['a', '']"},
         {"key|1 to 255 bytes", "keys => ARRAY['a', repeat('x', 256)]"},
