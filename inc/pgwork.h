@@ -15,17 +15,25 @@
  *                             |  redrive                         |  attempts used up, or told so
  *                            DEAD <------------------------------+
  *
+ * In this order: version, status, memory, configuration, stop, handle, without blocking; jobs:
+ * references, enqueue, claim and finish, looking at them, queues; worker, reaper; transactions, the
+ * caller's own tables (leases, optimistic writes, row locks); schedules; migrations, doctor; locks,
+ * semaphores. Each part begins with "@name".
+ *
+ * In the examples `h` is an open handle, `st` a pgw_status, and what else has not been declared is
+ * what its name says; work() and render() stand for what the program is about.
+ *
  * Rules that hold for every function here, and are not repeated:
  *
  *   Status.      0 is done; > 0 is an outcome that is no error; < 0 is an error. The story behind
  *                an error stands on the handle: pgw_error_message(), pgw_error_hint().
  *   Ownership.   Three forms only. "Caller owns (free with X)"; "borrowed until Y"; "copied": the
  *                library has its own copy when the call returns. Arguments are copied where nothing
- *                else is said. An out-parameter is NULL or 0 after a failure. Every _free and
- *                _close takes NULL.
- *   Structs.     One with struct_size starts from its _INIT macro, also when it is to be filled, so
- *                that it may grow: a program that was built with an older header goes on with a
- *                newer library of the same soname.
+ *                else is said. An out-parameter is NULL or 0 after a failure, and verdicts are
+ *                PGW_EUNKNOWN where nothing was said of them. Every _free and _close takes NULL.
+ *   Structs.     Initialize each that has struct_size with its _INIT macro, also one that is to be
+ *                filled. So fields can be added: a program that was built with an older header goes
+ *                on with a newer library of the same soname.
  *                @p opts may be NULL where nothing else is said: the defaults.
  *   Lists.       An _each function calls @p fn for each item until it returns non-zero. Item and
  *                what it points to are borrowed until @p fn returns; in it no verb may be called on
@@ -256,10 +264,10 @@ PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, v
  *     pgw_stop_free(end);
  */
 
-/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned). Made
- * by each process for itself: after fork() the descriptor is one for all, the count is not, and who
- * is not the one that was notified finds nothing to heed, and no sleep. PGW_ENOMEM: no memory, or
- * no descriptors left. */
+/** Caller owns it (free with pgw_stop_free, after everything that was given it has returned). Each
+ * process makes its own, after fork(): parent and child would share the descriptor, but not the
+ * count; when one is notified, poll() of the other returns at once, again and again, though its
+ * count is 0. PGW_ENOMEM: no memory, or no descriptors left. */
 PGW_API pgw_status pgw_stop_new(pgw_stop **stop);
 /** Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
  * Any thread, any signal handler; keeps errno. */
@@ -351,8 +359,11 @@ PGW_API const char *pgw_error_sqlstate(const pgw *h); /* five characters, or "" 
 PGW_API const char *pgw_error_statement(const pgw *h);
 
 /**
- * Waits of @p h end with PGW_ECANCELED once @p stop is notified; a statement under way is cancelled
- * at the second notify. @p stop is borrowed until changed or pgw_close(); NULL: none.
+ * Waits of @p h end with PGW_ECANCELED once @p stop is notified, that for a new connection, too; at
+ * the second notify a statement under way is cancelled, and each later one as soon as it has to
+ * wait. So pgw_set_stop(h, NULL) before what has to be said at the end. Where a verb is cancelled
+ * that was about to give up its place in a line or its sleeping sign, it ends the session, and with
+ * it locks of the handle. @p stop is borrowed until changed or pgw_close(); NULL: none.
  *
  *     pgw_set_stop(h, stop);
  *     pgw_set_timeout(h, 2000);
@@ -601,13 +612,14 @@ typedef struct pgw_claim_opts {
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
- *     o.queues = queues, o.queues_count = 2, o.max = 100, o.wait_ms = 5000;
+ *     o.queues = queues, o.queues_count = 2, o.max = 10, o.wait_ms = 5000;
  *     if (pgw_claim(h, &batch, &o) == PGW_OK) {
- *         for (size_t i = 0; i < pgw_batch_count(batch); i++) {
- *             job = pgw_batch_job(batch, i);
+ *         for (size_t i = 0; i < pgw_batch_count(batch); i++) { // all within their lease,
+ *             job = pgw_batch_job(batch, i);                    // or pgw_extend() it
  *             ref = pgw_job_ref(job);
  *             work(pgw_job_payload(job));
- *             pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1);
+ *             st = pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1);
+ *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
  *         }
  *         pgw_batch_free(batch);
  *     }
@@ -677,7 +689,8 @@ PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, 
  *
  *     pgw_status verdict;
  *     st = pgw_extend(h, &verdict, "images", &ref, 1, 60000);
- *     if (st != PGW_OK || verdict == PGW_CANCEL) work("stop");
+ *     if (st == PGW_ELEASE || verdict == PGW_CANCEL) work("stop");
+ *     else if (st != PGW_OK) work("a little more, and ask again");
  */
 PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                               size_t n, int64_t lease_ms);
@@ -822,9 +835,9 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload and body together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-    int bulk;               /* where claims are of 100 and more, which a queue learns from them: keep
-                             * plain jobs of a pgw_enqueue_many() of more than 32 by 100 in a row;
-                             * 1 yes (when set: as if it had just learnt that), 0 never; 1 */
+    int bulk;               /* where claims are of 100 and more, keep plain jobs of a
+                             * pgw_enqueue_many() of more than 32 by 100 in a row. 1 yes, as the queue
+                             * learns from its claims (set: it has just learnt it), 0 never; 1 */
 } pgw_queue_opts;           /* -1 in a field: leave as it is */
 #define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1, -1}
 /* clang-format on */
@@ -1080,10 +1093,10 @@ typedef struct pgw_reap_stats {
 
 /**
  * One pass on @p h: does what is due in batches of `reaper.batch`, adds to @p stats (may be NULL;
- * `errors` counts passes that failed), and says in @p next_ms (may be NULL) when to come back (0:
- * at once, there is more). PGW_EMISUSE: a transaction is open, and would keep locked what it moved.
- * A job that cannot be taken back (somebody's trigger raises an error) keeps no other from it; the
- * log (PGW_WARN) and pgwork.stuck_jobs name it.
+ * `errors` counts those that failed, but for armed ones), and says in @p next_ms (may be NULL) when
+ * to come back (0: at once, there is more). PGW_EMISUSE: a transaction is open, and would keep
+ * locked what it moved. A job that cannot be taken back (somebody's trigger raises an error) keeps
+ * no other from it; the log (PGW_WARN) and pgwork.stuck_jobs name it.
  *
  *     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);
@@ -1138,8 +1151,8 @@ PGW_API void pgw_reaper_free(pgw_reaper *r);
  * back: repeat the whole of it, not the verb.
  *
  *     pgw_new job = PGW_NEW_INIT;
- *     st = pgw_txn_begin(h);
- *     if (st == PGW_OK) st = pgw_enqueue(h, NULL, "mail", &job, NULL);
+ *     if (pgw_txn_begin(h) != PGW_OK) return;
+ *     st = pgw_enqueue(h, NULL, "mail", &job, NULL);
  *     if (st >= 0) st = pgw_complete(h, NULL, "orders", &ref, NULL, 1);
  *     if (st >= 0) st = pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
@@ -1249,7 +1262,8 @@ typedef struct pgw_table_spec {
  *     if (st != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
  */
 PGW_API pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec);
-/** Not before the last verb on it has returned. */
+/** Not before the last verb on it has returned; of an armed one, not before its `done` was called.
+ */
 PGW_API void pgw_table_free(pgw_table *t);
 /**
  * The statements that add what is missing: columns of the roles, and the two indexes that claims
@@ -1302,7 +1316,7 @@ PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
 typedef struct pgw_table_claim_opts {
     size_t struct_size;
     int max;             /* 1 .. 10,000 rows */
-    const char *holder;  /* who; NULL: property `holder`; empty, too: host:pid and what only this handle has */
+    const char *holder;  /* who; NULL: property `holder`; where that is empty host:pid and what only this handle has */
     int64_t lease_ms;    /* 100 .. 31,536,000,000 (a year) */
     const char *where;   /* fragment: which rows; NULL: all that are claimable */
     const char *order;   /* fragment: which first; NULL: never leased ones by key, then those that expired first */
@@ -1333,7 +1347,10 @@ typedef struct pgw_table_claim_opts {
  *     o.where = "subject = $1", o.order = "submitted_at", o.values = values, o.values_count = 1;
  *     o.columns = columns, o.columns_count = 1;
  *     pgw_rows *rows;
- *     if (pgw_table_claim(h, &rows, t, &o) == PGW_OK) puts(pgw_rows_get(rows, 0, "title"));
+ *     if (pgw_table_claim(h, &rows, t, &o) == PGW_OK) {
+ *         const char *title = pgw_rows_get(rows, 0, "title"); // NULL: it is NULL
+ *         puts(title != NULL ? title : "without a title");
+ *     }
  *     pgw_rows_free(rows);
  */
 PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
@@ -1462,8 +1479,8 @@ typedef struct pgw_process_opts {
  * PGW_EPERM: the row could not be written twice running, and had the same version both times: a
  * trigger or a policy of the table keeps it as it is, as long as every writer changes the version.
  * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
- * lost, and what came of it could not be looked up, or it may still be under way while a later one
- * ended with an error, of @p fn, too. Else what @p fn returned; PGW_OK when its write had to be
+ * lost, and what came of it could not be looked up; or that try may still be under way, and a later
+ * one, or @p fn, ended with an error. Else what @p fn returned; PGW_OK when its write had to be
  * looked up.
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
@@ -1517,8 +1534,12 @@ typedef struct pgw_table_lock_opts {
  *     const char *keys[] = {"physics", "7", "physics", "9"};
  *     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
  *     o.keys = keys, o.keys_count = 2, o.wait_ms = 1000;
- *     st = pgw_txn_begin(h);
- *     if (st == PGW_OK) st = pgw_table_lock(h, &rows, t, &o);
+ *     if (pgw_txn_begin(h) != PGW_OK) return;
+ *     st = pgw_table_lock(h, &rows, t, &o);
+ *     if (st == PGW_OK) work("on both, by verbs on the same handle");
+ *     if (st == PGW_OK) pgw_txn_commit(h);
+ *     else pgw_txn_rollback(h);
+ *     pgw_rows_free(rows);
  */
 PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
                                   const pgw_table_lock_opts *opts);
@@ -1672,9 +1693,9 @@ PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new
 /** Who holds its tick is told PGW_ELEASE. */
 PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
 /** A tick out of turn, also of a paused schedule: the plan stays. *job_id (may be NULL): its job,
- * the one that has its unique key already, or 0 when it waits for a node to claim it: one tick,
- * however often it is asked for until then. PGW_EPAUSED: the queue is drained. PGW_ELIMIT: it takes
- * no job of this size. */
+ * or the one that has its unique key already. 0: the schedule has no queue, and the next node that
+ * asks gets a tick: one, however often this was called until then. PGW_EPAUSED: the queue is
+ * drained. PGW_ELIMIT: it takes no job of this size. */
 PGW_API pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule);
 
 /* clang-format off */
@@ -1912,9 +1933,11 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, p
  * The number counts once the transaction has committed: a ROLLBACK undoes it, and a shared holder
  * may get a lower one afterwards. So do not hand it to anything outside of the database before.
  *
- *     st = pgw_txn_begin(h);
- *     if (st == PGW_OK) st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_SHARED, 0);
- *     if (st == PGW_ELOCKED) st = pgw_txn_rollback(h);
+ *     if (pgw_txn_begin(h) != PGW_OK) return;
+ *     st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_SHARED, 0);
+ *     if (st == PGW_OK) work("what it protects");
+ *     if (st == PGW_OK) pgw_txn_commit(h);
+ *     else pgw_txn_rollback(h);
  */
 PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name,
                                          pgw_lock_mode mode, int64_t timeout_ms);
@@ -2077,10 +2100,11 @@ typedef struct pgw_sema_opts {
  *
  *     pgw_token token;
  *     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
- *     o.timeout_ms = 5000;
+ *     o.timeout_ms = 5000, o.ttl_ms = 600000; // as long as render() takes, or pgw_sema_extend()
  *     if (pgw_sema_acquire(h, &token, "licences", &o) == PGW_OK) {
  *         render();
- *         pgw_sema_release(h, "licences", token);
+ *         st = pgw_sema_release(h, "licences", token);
+ *         if (st == PGW_ELEASE) work("it took too long: there may have been one too many");
  *     }
  */
 PGW_API pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name,

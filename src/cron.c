@@ -32,15 +32,15 @@ static pgw_status cron_check_expression(pgw *h, const char *expression)
 {
     pgw__cronexpr e;
     pgw__cronexpr_fault why;
-    char message[320];
+    char message[400], shown[81];
 
     if (expression == NULL) return pgw__check_given(h, "expression", NULL);
     if (pgw__cronexpr_parse(&e, expression, &why)) return PGW_OK;
-    if (pgw__text_fault(expression, PGW__CRONEXPR_MAX) != NULL)
+    pgw__text_copy(shown, sizeof(shown), expression);
+    if (pgw__name_fault(expression, PGW__CRONEXPR_MAX) != NULL) /* nothing for a terminal */
         snprintf(message, sizeof(message), "argument expression is wrong: %s", why.text);
     else
-        snprintf(message, sizeof(message), "argument expression is '%.80s': %s", expression,
-                 why.text);
+        snprintf(message, sizeof(message), "argument expression is '%s': %s", shown, why.text);
     return pgw__pq_fail(h, PGW_EINVAL, message,
                         "minute hour day month weekday, each * or lists of n, n-n, with /step; "
                         "@daily ...; or @every 90s");

@@ -148,9 +148,9 @@ static pgw_status lock_wait(pgw *h, pgw__sql sql, int64_t *fence, const char *na
             return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop while waiting for a lock", NULL);
     }
     if (st == PGW_EPOOLED)
-        pgw__pq_fail(h, st, pgw__pq_error_message(h),
-                     "use pgw_lock_acquire_xact() in a transaction, or connect to the server "
-                     "itself: host and port in `dsn`");
+        pgw__pq_advise(h, st,
+                       "use pgw_lock_acquire_xact() in a transaction, or connect to the server "
+                       "itself: host and port in `dsn`");
     return st;
 }
 
@@ -278,6 +278,7 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
     const int64_t deadline = pgw__deadline_in(timeout_ms);
     pgw_status st = pgw_lock_check(lock);
 
+    if (st == PGW_OK) st = pgw__check_unarmed(lock->h, NULL);
     while (st == PGW_OK) {
         st = pgw__pq_wait(lock->h, pgw__deadline_left_ms(deadline), fd);
         if (st == PGW_AGAIN) return PGW_OK;

@@ -79,18 +79,21 @@ static void migrate_list_free(migrate_list *list)
     memset(list, 0, sizeof(*list));
 }
 
-/* Fills an empty list. Asks first, because a failed statement would spoil a transaction. */
-static pgw_status migrate_list_read(pgw *h, migrate_list *list)
+/* Fills an empty list. Asks first, because a failed statement would spoil a transaction. flags: of
+ * the call. */
+static pgw_status migrate_list_read(pgw *h, migrate_list *list, unsigned flags)
 {
     const migrate_ctx ctx = {list};
     const pgw__call there = {.sql = PGW__SQL_MIGRATE_THERE,
                              .read = migrate_read_there,
                              .ctx = &ctx,
-                             .ctx_size = sizeof(ctx)};
+                             .ctx_size = sizeof(ctx),
+                             .flags = flags};
     const pgw__call applied = {.sql = PGW__SQL_MIGRATE_APPLIED,
                                .read = migrate_read_applied,
                                .ctx = &ctx,
-                               .ctx_size = sizeof(ctx)};
+                               .ctx_size = sizeof(ctx),
+                               .flags = flags};
     pgw_status st;
 
     st = pgw__pq_call(h, &there);
@@ -152,7 +155,7 @@ pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg)
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_unarmed(h, NULL);
-    if (st == PGW_OK) st = migrate_list_read(h, &list);
+    if (st == PGW_OK) st = migrate_list_read(h, &list, 0);
     if (st != PGW_OK) return st;
     last = pgw__sql_migrations();
     if (list.count > 0 && list.rows[list.count - 1].number > last)
@@ -226,7 +229,7 @@ static pgw_status migrate_step(pgw *h, int number, bool *todo)
     pgw_status st = migrate_text(h, "migrate_set_up", set_up);
 
     if (st == PGW_OK) st = pgw__pq_call(h, &lock);
-    if (st == PGW_OK) st = migrate_list_read(h, &list);
+    if (st == PGW_OK) st = migrate_list_read(h, &list, 0);
     if (st == PGW_OK) st = migrate_judge(h, &list);
     *todo = migrate_find(&list, number) == NULL;
     migrate_list_free(&list);
@@ -259,10 +262,7 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
 
     if (applied != NULL) *applied = 0;
     st = pgw__check_unarmed(h, NULL);
-    if (st == PGW_OK && pgw__pq_attached(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "this cannot be done on an attached connection",
-                          "use a handle from pgw_open()");
-    if (st == PGW_OK) st = migrate_list_read(h, &list);
+    if (st == PGW_OK) st = migrate_list_read(h, &list, PGW__OWNED);
     if (st != PGW_OK) return st;
     st = migrate_judge(h, &list);
     for (number = 1; st == PGW_OK && number <= pgw__sql_migrations(); number++) {

@@ -371,7 +371,10 @@ bool pgw__pq_receive(pgw *h)
         PGresult *res = PQgetResult(h->conn);
 
         if (res != NULL) {
-            bool copy = PQresultStatus(res) == PGRES_COPY_IN && op->copy;
+            const ExecStatusType kind = PQresultStatus(res);
+            /* wanted or not: nothing else comes until it is ended */
+            const bool copy =
+                kind == PGRES_COPY_IN || kind == PGRES_COPY_OUT || kind == PGRES_COPY_BOTH;
 
             pq_note(h, res);
             /* a session of ours that is dead is thrown away; the caller's is read to the end */

@@ -244,7 +244,9 @@ pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
 /* Any status with a message and a hint (either may be NULL). Returns st. */
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
-/* The same of what is no verb: the one that pgw_async() armed is still to come. */
+/* The same story, with another status and hint. Returns st. */
+pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint);
+/* As pgw__pq_fail(), of what is no verb: the one that pgw_async() armed is still to come. */
 pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint);
 pgw_status pgw__pq_error_status(const pgw *h);
 const char *pgw__pq_error_message(const pgw *h);

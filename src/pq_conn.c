@@ -13,6 +13,7 @@
 
 #define CONN_DSN_VARIABLE        "PGWORK_DSN"
 #define CONN_OPTIONS_MAX         4096
+#define CONN_READS_MAX           16
 #define CONN_TRANSACTION_TIMEOUT 170000 /* the server's version that brought it */
 
 /* What the SQL of this library depends on, whatever the role, the database or the server has set
@@ -240,8 +241,8 @@ static bool conn_open(pgw *h)
 
 /* ---- connecting ---- */
 
-/* Keeps what libpq would print: the last SQLSTATE of a warning tells a crash of the server (R2); an
- * error that comes while nothing runs is the server's good-bye. */
+/* Keeps what libpq would print. An error that comes while nothing runs is the server's good-bye; of
+ * a crash, or when it is stopped at once, it says so by a warning (R2). */
 static void conn_notice(void *arg, const PGresult *res)
 {
     pgw *h = arg;
@@ -251,7 +252,9 @@ static void conn_notice(void *arg, const PGresult *res)
     if (severity == NULL || sqlstate == NULL || strlen(sqlstate) != 5) return;
     if (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0) {
         h->dead = true;
-    } else if (strcmp(severity, "WARNING") != 0) {
+    } else if (strcmp(severity, "WARNING") == 0) {
+        h->dead = h->dead || strcmp(sqlstate, "57P01") == 0 || strcmp(sqlstate, "57P02") == 0;
+    } else {
         return;
     }
     memcpy(h->notice, sqlstate, 6);
@@ -436,7 +439,8 @@ void pgw__conn_settled(pgw *h)
 /* ---- looking and ending ---- */
 
 /* What the server said while nothing ran: notifications, or that it went away. To learn the latter
- * before a statement is sent is the difference between "not applied" and "unknown". */
+ * before a statement is sent is the difference between "not applied" and "unknown". libpq reads
+ * once a call: that the connection has ended is behind what was said last. */
 bool pgw__conn_alive(pgw *h)
 {
     PGnotify *note;
@@ -444,7 +448,9 @@ bool pgw__conn_alive(pgw *h)
 
     if (h->conn == NULL || !h->ready) return false;
     p.fd = PQsocket(h->conn);
-    if (p.fd < 0 || (poll(&p, 1, 0) > 0 && PQconsumeInput(h->conn) == 0)) return false;
+    if (p.fd < 0) return false;
+    for (int i = 0; i < CONN_READS_MAX && poll(&p, 1, 0) > 0; i++)
+        if (PQconsumeInput(h->conn) == 0) return false;
     while ((note = PQnotifies(h->conn)) != NULL) {
         h->notified = true;
         PQfreemem(note);

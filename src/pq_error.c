@@ -150,6 +150,14 @@ pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *
     return pgw__pq_remark(h, st, message, hint);
 }
 
+pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint)
+{
+    h->armed = NULL;
+    h->fault.status = st;
+    pgw__text_copy(h->fault.hint, sizeof(h->fault.hint), hint);
+    return st;
+}
+
 void pgw__pq_keep_story(const pgw *h, pgw__story *story)
 {
     story->fault = h->fault;

@@ -1,4 +1,5 @@
 /* pq_handle: birth and death of a handle, and its life in the caller's event loop. */
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -145,6 +146,7 @@ int64_t pgw__pq_timeout_ms(const pgw *h)
 {
     int64_t left = pgw__deadline_left_ms(pgw__pq_until(h));
 
+    if (left > INT_MAX) left = INT_MAX; /* for poll() */
     if (h->phase == PGW__IDLE || h->stop == NULL) return left;
     return left < 0 || left > PGW__STOP_LOOK_MS ? PGW__STOP_LOOK_MS : left;
 }

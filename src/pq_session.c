@@ -6,7 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "name.h"
 #include "pq_int.h"
+
+#define SESSION_CHANNEL_MAX 63 /* bytes; the server cuts longer names without a word (R18) */
 
 /* ---- transactions ---- */
 
@@ -69,15 +72,17 @@ bool pgw__pq_in_txn(const pgw *h)
 
 /* ---- LISTEN ---- */
 
-/* The statement that listens. False: no name. */
-static bool session_listen_text(pgw *h, const char *channel, char text[PGW__LISTEN_SIZE])
+/* The statement that listens, also where there is no connection. False: no name. */
+static bool session_listen_text(const char *channel, char text[PGW__LISTEN_SIZE])
 {
-    char *quoted = strlen(channel) < 64 ? PQescapeIdentifier(h->conn, channel, strlen(channel))
-                                        : NULL; /* R18 */
+    const size_t n = strlen(channel);
+    char *to = text + sizeof("LISTEN \"") - 1;
 
-    if (quoted == NULL) return false;
-    snprintf(text, PGW__LISTEN_SIZE, "LISTEN %s", quoted);
-    PQfreemem(quoted);
+    if (n == 0 || n > SESSION_CHANNEL_MAX || !pgw__utf8_ok(channel, n)) return false;
+    memcpy(text, "LISTEN \"", sizeof("LISTEN \"") - 1);
+    for (; *channel != '\0'; *to++ = *channel++)
+        if (*channel == '"') *to++ = '"';
+    memcpy(to, "\"", 2);
     return true;
 }
 
@@ -102,7 +107,7 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
         return pgw__pq_fail(h, PGW_EMISUSE, "LISTEN is not for attached connections", NULL);
     st = pgw__pq_connect(h, 0);
     if (st != PGW_OK) return st;
-    if (!session_listen_text(h, channel, text) ||
+    if (!session_listen_text(channel, text) ||
         (at = session_listen_at(h, text)) == PGW__LISTENS_MAX)
         return pgw__pq_refuse(h, "channel", channel,
                               "a UTF-8 name of up to 63 bytes, and 4 of them");
@@ -120,11 +125,12 @@ void pgw__pq_unlisten(pgw *h, const char *channel)
     char text[PGW__LISTEN_SIZE], undo[PGW__LISTEN_SIZE + 2];
     int at;
 
-    if (pgw__pq_look(h) != PGW_OK || !session_listen_text(h, channel, text)) return;
+    if (!session_listen_text(channel, text)) return;
     at = session_listen_at(h, text);
     if (at == h->listens_count) return;
     h->listens_count--;
     for (; at < h->listens_count; at++) memcpy(h->listens[at], h->listens[at + 1], sizeof(text));
+    if (pgw__pq_look(h) != PGW_OK) return; /* the next session does not listen to it */
     snprintf(undo, sizeof(undo), "UN%s", text);
     (void)pgw__pq_text(h, "unlisten", undo, &call);
 }

@@ -4,6 +4,8 @@
 #include "check.h"
 #include "pq.h"
 
+#define REAP_STATS_OLDEST (offsetof(pgw_reap_stats, freed) + sizeof(int64_t)) /* in 0.1 */
+
 typedef struct reap_ctx {
     pgw_reap_stats *stats;
     int64_t *next_ms;
@@ -39,8 +41,8 @@ pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
     if (next_ms != NULL) *next_ms = 0;
     st = pgw__check_holder(h, "holder", &holder, NULL, room);
     if (st == PGW_OK && stats != NULL)
-        st = pgw__check_count(h, "stats->struct_size", stats->struct_size, sizeof(*stats), 4096);
-    if (st == PGW_OK && pgw__pq_in_txn(h))
+        st = pgw__check_count(h, "stats->struct_size", stats->struct_size, REAP_STATS_OLDEST, 4096);
+    if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_look(h) == PGW_OK) /* else the call says why */
         st = pgw__pq_fail(
             h, PGW_EMISUSE,
             "a transaction is open: what a round locks would stay locked until its end",

@@ -161,9 +161,9 @@ static pgw_status ddl_explain(pgw *h, const pgw_table *t, pgw_status st)
     if (t->claimable == NULL || st == PGW_EPERM || strcmp(code, "42P07") == 0 ||
         (strncmp(code, "42", 2) != 0 && strcmp(code, "0A000") != 0))
         return st;
-    return pgw__pq_fail(h, PGW_EINVAL, pgw__pq_error_message(h),
-                        "`claimable` is the condition of an index, too: columns by their bare "
-                        "names (not t.name), and immutable functions only");
+    return pgw__pq_advise(h, PGW_EINVAL,
+                          "`claimable` is the condition of an index, too: columns by their bare "
+                          "names (not t.name), and immutable functions only");
 }
 
 static pgw_status ddl_turn(pgw *h, const pgw_table *t, pgw__sql sql, bool *ours)
@@ -185,6 +185,8 @@ static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
     for (;;) {
         st = ddl_turn(h, t, PGW__SQL_TABLE_TURN, ours);
         if (st == PGW_EPOOLED) return PGW_OK;
+        if (st == PGW_ECANCELED || st == PGW_ETIMEDOUT)
+            pgw__pq_drop(h); /* it may have come all the same, and nobody would give it back */
         if (st != PGW_OK || *ours) return st;
         if (pgw__deadline_left_ms(deadline) == 0)
             return pgw__pq_fail(h, PGW_ELOCKED, "another process is adding to this table",
@@ -224,7 +226,8 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
         pgw__story story;
 
         pgw__pq_keep_story(h, &story);
-        (void)ddl_turn(h, t, PGW__SQL_TABLE_TURN_OVER, &ours);
+        if (ddl_turn(h, t, PGW__SQL_TABLE_TURN_OVER, &ours) != PGW_OK)
+            pgw__pq_drop(h); /* or the others would wait as long as the session lives */
         pgw__pq_tell(h, &story);
     }
     return st;

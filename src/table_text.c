@@ -295,9 +295,9 @@ pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__cal
         st = pgw__pq_text(h, name, pgw__buf_str(b), call);
     }
     if (st == PGW_ESCHEMA) {
-        pgw__pq_fail(h, st, pgw__pq_error_message(h),
-                     "check the names in your fragments; when the table was altered since "
-                     "pgw_table_open(), open it again");
+        pgw__pq_advise(h, st,
+                       "check the names in your fragments; when the table was altered since "
+                       "pgw_table_open(), open it again");
     }
     pgw__buf_free(b);
     return st;

@@ -70,6 +70,12 @@ static pgw_status fake_fail(pgw *h, pgw_status st, const char *message, const ch
     return st;
 }
 
+static pgw_status fake_advise(pgw *h, pgw_status st, const char *hint, int n)
+{
+    fake.armed = false;
+    return fake.error = st;
+}
+
 static pgw_status fake_remark(pgw *h, pgw_status st, const char *message, const char *hint, int n)
 {
     const bool armed = fake.armed;
@@ -262,6 +268,7 @@ static inline void fake_begin(void)
 {
     memset(&fake, 0, sizeof(fake));
     pgw__pq_fail_Stub(fake_fail);
+    pgw__pq_advise_Stub(fake_advise);
     pgw__pq_remark_Stub(fake_remark);
     pgw__pq_refuse_Stub(fake_refuse);
     pgw__pq_refuse_int_Stub(fake_refuse_int);
