@@ -2,7 +2,8 @@
 #   make              everything that ships, and the examples
 #   make check-it     unit and integration tests, the latter on a private PostgreSQL
 #   make help         all targets
-# Packagers: PREFIX, DESTDIR, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=.
+# Packagers: PREFIX, DESTDIR, the directories below, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=. Without the gem ceedling,
+# which `check` needs: make check-abi check-fuzz check-header check-examples.
 
 # Or src/sql would be built from src/sql.c as soon as that is edited.
 MAKEFLAGS += --no-builtin-rules
@@ -20,6 +21,9 @@ libdir ?= $(PREFIX)/lib
 datadir ?= $(PREFIX)/share
 mandir ?= $(datadir)/man
 docdir ?= $(datadir)/doc/pgwork
+pkgconfigdir ?= $(libdir)/pkgconfig
+bashcompdir ?= $(datadir)/bash-completion/completions
+zshcompdir ?= $(datadir)/zsh/site-functions
 unitdir ?= $(PREFIX)/lib/systemd/system
 INSTALL ?= install
 LDCONFIG ?= ldconfig
@@ -159,15 +163,17 @@ CEEDLING ?= ceedling
 WITH_PG := test/support/with_pg.sh
 export LANG ?= C.UTF-8
 
-check:
+ceedling:
+	@command -v $(CEEDLING) >/dev/null || { echo "the gem ceedling is missing: ./run test installs it" >&2; exit 1; }
+check: ceedling
 	$(CEEDLING) 'test:path[test/unit]'
-check-it:
+check-it: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) test:all
-check-asan check-ubsan check-tsan: check-%:
+check-asan check-ubsan check-tsan: check-%: ceedling
 	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) test:all --mixin=$*
-cover:
+cover: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) gcov:all --mixin=gcov
-check-valgrind:
+check-valgrind: ceedling
 	$(CEEDLING) test:build_only
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in build/ceedling/test/out/*/*.out; do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
@@ -258,29 +264,32 @@ format-check:
 
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
 FILES = inc/pgwork.h:$(includedir):644 \
-  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(libdir)/pkgconfig:644 \
+  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
   $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 \
   $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
   $(UNITS:%=%:$(unitdir):644) \
-  $(patsubst %,%:$(datadir)/bash-completion/completions:644,$(wildcard examples/pgwork/completion/*.bash)) \
-  $(patsubst %,%:$(datadir)/zsh/site-functions:644,$(wildcard examples/pgwork/completion/_*))
+  $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
+  $(patsubst %,%:$(zshcompdir):644,$(wildcard examples/pgwork/completion/_*))
 EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDIR)$${f\#*:}"; f=$${f%%:*};
+
+RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
 install: lib cli $(B)/pgwork.pc $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
-	@test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
+	$(RENEW_LOADER)
 
 uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
 	  $(addprefix "$(DESTDIR)$(docdir)",/inc /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	$(RENEW_LOADER)
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
 # root's after `sudo make install`.
@@ -311,7 +320,7 @@ help:
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql check check-it check-asan check-ubsan \
+.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-gen lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -5,6 +5,7 @@
  *
  * It calls libpq itself, so it is linked with libpq, too. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <libpq-fe.h>
 #include <pgwork.h>
@@ -39,13 +40,16 @@ static int enqueue_receipt(PGconn *conn, int64_t *id)
 
 int main(int argc, char **argv)
 {
-    PGconn *conn = PQconnectdb(""); /* as libpq's variables say: PGHOST, PGDATABASE, ... */
+    /* Without PGWORK_DSN as libpq's variables say: PGHOST, PGDATABASE, ... In UTF-8, as
+     * pgw_attach() wants it. */
+    const char *const names[] = {"dbname", "client_encoding", NULL};
+    const char *const values[] = {getenv("PGWORK_DSN"), "UTF8", NULL};
+    PGconn *conn = PQconnectdbParams(names, values, 1);
     const int keep = argc < 2;
     int64_t id = 0;
     int ok;
 
     (void)argv;
-    PQsetClientEncoding(conn, "UTF8");
     ok = run(conn, "CREATE TABLE IF NOT EXISTS orders (id bigint GENERATED ALWAYS AS IDENTITY, "
                    "item text)") &&
          run(conn, "BEGIN") && run(conn, "INSERT INTO orders (item) VALUES ('lamp')") &&

@@ -1,8 +1,8 @@
 /* mailer: many processes, each mailing sent by one of them. Who finds another at work on a mailing
  * waits a second at most and goes on to the next.
  *
- *   cc mailer.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [MAILINGS
- * [PROCESSES]]
+ *   cc mailer.c $(pkg-config --cflags --libs pgwork)
+ *   PGWORK_DSN=... ./a.out [MAILINGS [PROCESSES]]
  *
  * What was sent is written down, and looked at again once the lock is held: the mailing may have
  * gone out while we waited. A process that dies leaves its lock to the others. */
