@@ -84,7 +84,9 @@ static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
     const pgw_status st = pgw__pq_call(d->h, &call);
     char text[400], advice[300];
 
-    if (st != PGW_EPERM && st != PGW_ESCHEMA && st != PGW_EDB && st != PGW_ETIMEDOUT) return st;
+    if (st >= 0 || st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED ||
+        st == PGW_EMISUSE || st == PGW_ENOMEM)
+        return st;
     snprintf(text, sizeof(text), "cannot be examined: %s", pgw_error_message(d->h));
     snprintf(advice, sizeof(advice), "%s",
              st == PGW_EPERM ? "Ask as a member of pgwork_operator, or as the owner of the schema."

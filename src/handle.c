@@ -10,15 +10,15 @@
 static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
 {
     int64_t version = pgw__rows_int(rows, 0, 0);
-    char text[160];
+    char text[160], migrate[100];
 
     (void)ctx;
     if (version >= PGW__SCHEMA_MIN && version <= PGW__SCHEMA_MAX) return PGW_OK;
+    snprintf(migrate, sizeof(migrate), "run `pgwork --schema %s migrate up`", pgw__pq_schema(h));
     snprintf(text, sizeof(text), "schema `%s` is of version %lld, this library works with %d to %d",
              pgw__pq_schema(h), (long long)version, PGW__SCHEMA_MIN, PGW__SCHEMA_MAX);
     return pgw__pq_fail(h, PGW_ESCHEMA, text,
-                        version < PGW__SCHEMA_MIN ? "run `pgwork migrate`"
-                                                  : "install a newer libpgwork");
+                        version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
 }
 
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)

@@ -196,27 +196,41 @@ static pgw_status flush_one(pgw_worker *w, size_t i, pgw_status st)
     return st == PGW_ELOCKED ? PGW_OK : st;
 }
 
+/* Jobs of one claim may lie in one row: they are as locked as the one before. How many. */
+static size_t flush_lay_aside(pgw_worker *w, size_t from, size_t end)
+{
+    size_t i;
+
+    for (i = from; i < end; i++) {
+        if (w->out[i]->ref.token.number != w->out[from - 1]->ref.token.number) break;
+        w->out[i]->locked = true;
+        w->verdicts[i] = PGW_ELOCKED;
+    }
+    return i - from;
+}
+
 static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
 {
     const bool alone = n == 1 || w->one_by_one;
+    const size_t end = from + n;
     pgw_status st = alone ? PGW_OK : flush_call(w, from, n);
     int locked = 0;
     size_t i;
 
     if (!alone && st != PGW_ELOCKED && (st >= 0 || !flush_is_poison(w->out[from], st)))
         return flush_decided(w, st, from, n);
-    for (i = from; i < from + n; i++) {
+    for (i = from; i < end; i++) {
         st = flush_one(w, i, flush_call(w, i, 1));
-        locked = w->out[i]->locked ? locked + 1 : 0;
-        /* it may be the table that is locked: the others later */
-        if (locked == FLUSH_LOCKED && i + 1 < from + n) {
-            st = PGW_ELOCKED;
-            i++;
-        }
         if (st < 0) {
-            flush_fill(w, i, from + n - i, st);
+            flush_fill(w, i, end - i, st);
             return st;
         }
+        locked = w->out[i]->locked ? locked + 1 : 0;
+        if (locked > 0) i += flush_lay_aside(w, i + 1, end);
+        if (locked < FLUSH_LOCKED) continue;
+        /* the others after the next claim, which tells whether it is the table that is locked */
+        flush_fill(w, i + 1, end - i - 1, PGW_ELOCKED);
+        break;
     }
     return PGW_OK;
 }
@@ -352,7 +366,14 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         claim->done = st >= 0;
         w->claims_fail = st < 0;
         w->one_by_one = st == PGW_ELOCKED;
-        if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) flush_decided(w, st, 0, plain);
+        if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) {
+            flush_decided(w, st, 0, plain);
+            /* whose fault it was shows when they are sent alone, and the claim after them */
+            if (pgw__status_is_hopeless(w->verdicts[0])) {
+                st = PGW_ERETRY;
+                flush_fill(w, 0, plain, st);
+            }
+        }
     } else {
         flush_fill(w, 0, plain, PGW_ECONN);
     }

@@ -21,6 +21,7 @@
 #define HEART_LOCKED        10   /* part of a lease after which a locked row is asked for again */
 #define HEART_LOCKED_MS     200
 #define HEART_LAST          30 /* part of a lease that is nearly over after which is tried again */
+#define HEART_CALLS         64 /* to find those whose leases cannot be extended, among others */
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
@@ -234,11 +235,41 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
 }
 
+/* A damaged row, or somebody's trigger: one job whose lease cannot be extended is not to cost the
+ * others theirs. */
+static bool heart_is_ones(pgw_status st)
+{
+    return st == PGW_EDB || st == PGW_EINVAL || st == PGW_ELIMIT;
+}
+
+static pgw_status heart_send_apart(pgw_worker *w, pgw *h, size_t from, size_t n, int *calls)
+{
+    const size_t half = n / 2;
+    pgw_status st = heart_send(w, h, from, n);
+
+    ++*calls;
+    if (!heart_is_ones(st)) return st;
+    if (n == 1) {
+        PGW__LOG(&w->log, PGW_WARN, "worker", "the lease of job %lld cannot be extended: %s",
+                 (long long)w->beats.refs[from].id, pgw_error_message(h));
+        return PGW_OK;
+    }
+    if (*calls >= HEART_CALLS) return PGW_EDB;
+    st = heart_send_apart(w, h, from, half, calls);
+    if (!pgw__worker_goes_on(st)) {
+        for (size_t i = from + half; i < from + n; i++) w->beats.verdicts[i] = st;
+        return st;
+    }
+    st = heart_send_apart(w, h, from + half, n - half, calls);
+    return st;
+}
+
 static pgw_status heart_send_all(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
     pgw_status st = PGW_OK, first = PGW_OK;
     pgw__story story;
+    int calls = 0;
     size_t i, n;
 
     qsort(b->tasks, b->count, sizeof(pgw_task *), heart_order);
@@ -248,7 +279,7 @@ static pgw_status heart_send_all(pgw_worker *w, pgw *h)
             for (size_t k = i; k < i + n; k++) b->verdicts[k] = st;
             continue;
         }
-        st = heart_send(w, h, i, n);
+        st = heart_send_apart(w, h, i, n, &calls);
         if (st < 0 && st != PGW_ENOTFOUND && first >= 0) {
             first = st;
             pgw__pq_keep_story(h, &story);
@@ -281,7 +312,8 @@ static void heart_apply(pgw_worker *w)
                 pgw__worker_lose(t);
             else
                 atomic_store(&t->safe_until, b->sent_at[i]);
-        } else if (st == PGW_ELOCKED) { /* somebody is finishing it, or looks: soon it is known */
+        } else if (st == PGW_ELOCKED || heart_is_ones(st)) {
+            /* somebody is finishing it, or looks: soon it is known */
             const int64_t pause = t->lease_ms / HEART_LOCKED;
 
             t->ask_at = now + (pause > HEART_LOCKED_MS ? pause : HEART_LOCKED_MS);
@@ -302,6 +334,7 @@ static void heart_rest(pgw__beats *b, int64_t pause)
 static int64_t heart_rests_until(const pgw_worker *w)
 {
     const pgw__beats *b = &w->beats;
+    const int64_t now = pgw__clock_ms();
     int64_t until = b->rest_until;
     const pgw__crate *c;
     size_t i;
@@ -311,9 +344,11 @@ static int64_t heart_rests_until(const pgw_worker *w)
             const pgw_task *t = &c->tasks[i];
             const int64_t pause = t->lease_ms / HEART_LAST;
             int64_t at = b->failed_at + (pause > HEART_LEAST_CALL_MS ? pause : HEART_LEAST_CALL_MS);
-            const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
+            const int64_t safe_until = atomic_load(&t->safe_until);
+            const int64_t late = safe_until - t->lease_ms / 3;
 
             if (t->stage == PGW__GONE || (atomic_load(&t->signals) & PGW_LOST)) continue;
+            if (now >= safe_until) continue; /* a result that waits: there is nothing to extend */
             if (at < late) at = late;
             if (at < until) until = at;
         }

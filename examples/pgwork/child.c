@@ -309,6 +309,8 @@ int child_run(child *c)
         if (fds[0].revents) child_read_error(c, &p.err[0], CHILD_TURN);
         if (fds[1].revents) child_read_output(c, &p.out[0], CHILD_TURN);
         if (fds[2].revents) child_feed(c, &p.in[1], &fed);
+        if (ended == 0 && (ended = waitpid(pid, &c->status, WNOHANG)) < 0) c->unknown = errno;
+        if (ended != 0 && !c->signaled) continue; /* by itself: what is asked now comes too late */
         int why = c->signals(c->arg); /* in its grace, too: what is held is held for the command */
         if (!c->signaled) c->signaled = why;
         if (c->signaled) child_end(c, pid, &kill_at);

@@ -24,15 +24,18 @@ static void claim_print(const pgw_job *job)
     free(kind);
 }
 
-/* Nobody saw these jobs, so nobody will finish them. */
+/* Who did not see these jobs will not finish them; some may be finished: these are refused. */
 static int claim_give_back(cli *c, const pgw_batch *b, int code)
 {
-    for (size_t i = 0; i < pgw_batch_count(b); i++) {
+    size_t n = pgw_batch_count(b), refused = 0;
+    for (size_t i = 0; i < n; i++) {
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);
-        if (pgw_release(c->h, NULL, pgw_job_queue(job), &ref, 1) < 0) return cli_fail_at(c->h);
+        pgw_status st = pgw_release(c->h, NULL, pgw_job_queue(job), &ref, 1);
+        refused += st == PGW_ELEASE || st == PGW_ENOTFOUND;
+        if (st < 0 && st != PGW_ELEASE && st != PGW_ENOTFOUND) return cli_fail_at(c->h);
     }
-    cli_say(c, "the jobs were handed back");
+    cli_say(c, "%zu jobs were handed back", n - refused);
     return code;
 }
 

@@ -102,9 +102,13 @@ static int reap_once(cli *c)
             return code ? code : cli_fail_at(c->h);
         }
     }
-    /* an older schema has no such tables */
-    pgw_status st = pgw_tables_reap(c->h, &stats.freed, 10000);
-    if (st < 0 && st != PGW_ESCHEMA) return cli_fail_at(c->h);
+    int64_t freed = 1;
+    while (freed > 0 && pgw_stop_count(c->stop) == 0) {
+        freed = 0;
+        pgw_status st = pgw_tables_reap(c->h, &freed, 10000);
+        if (st < 0 && st != PGW_ESCHEMA) return cli_fail_at(c->h); /* an older one has none */
+        stats.freed += freed;
+    }
     reap_summary(c, &stats);
     return cli_finish(CLI_DONE);
 }

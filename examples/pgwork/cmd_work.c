@@ -202,8 +202,9 @@ static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int
         return work_failed(w, task, PGW_SNOOZE, what, NULL);
     }
     if (work_is_chosen(w)) return work_ill_chosen(w, task, name, failed);
-    w->broken = failed;
-    pgw_stop_notify(w->c->stop); /* the next job would fare no better */
+    /* the next job would fare no better; once, since a second time would end those that run */
+    if (atomic_exchange(&w->broken, failed) == 0 && pgw_stop_count(w->c->stop) == 0)
+        pgw_stop_notify(w->c->stop);
     return PGW_RELEASE;
 }
 
@@ -340,19 +341,47 @@ static int work_run(cli *c, work *w, const args *a, bool once)
     return cli_finish(code);
 }
 
-/* A payload is not to be read as a program. */
-static bool work_is_shell_trap(char *const *command)
+static const char *work_name(const char *command)
+{
+    const char *slash = strrchr(command, '/');
+    return slash ? slash + 1 : command;
+}
+
+static bool work_is_shell(const char *command)
 {
     static const char *const shells[] = {"sh", "bash", "dash", "ksh", "zsh", "ash"};
-    const char *slash = strrchr(command[0], '/'), *name = slash ? slash + 1 : command[0];
-    bool shell = false;
-    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) shell |= !strcmp(shells[i], name);
-    for (size_t i = 1; shell && command[i] && command[i][0] == '-'; i++) {
-        if (strchr(command[i], 'c') && command[i][1] != '-') {
-            return command[i + 1] && template_has_place(command[i + 1]);
-        }
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        if (!strcmp(shells[i], work_name(command))) return true;
     }
     return false;
+}
+
+/* Behind env, its options and what it sets. */
+static char *const *work_behind_env(char *const *command)
+{
+    if (strcmp(work_name(*command), "env")) return command;
+    for (command++; *command && (**command == '-' || strchr(*command, '=')); command++) {
+        bool takes_one = !strcmp(*command, "-u") || !strcmp(*command, "-C");
+        if (takes_one && command[1]) command++;
+    }
+    return command;
+}
+
+/* A payload is not to be read as a program: sh -ec '...', bash -euo pipefail -c '...'. */
+static bool work_is_shell_trap(char *const *command)
+{
+    bool script = false;
+    command = work_behind_env(command);
+    if (!*command || !work_is_shell(*command)) return false;
+    for (command++; *command && strchr("-+", **command); command++) {
+        const char *option = *command;
+        bool is_long = option[0] == '-' && option[1] == '-';
+        bool takes_one = is_long ? !strcmp(option, "--rcfile") || !strcmp(option, "--init-file")
+                                 : strpbrk(option, "oO") != NULL;
+        script |= !is_long && option[0] == '-' && strchr(option, 'c');
+        if (takes_one && command[1]) command++;
+    }
+    return script && *command && template_has_place(*command);
 }
 
 static int work_check(cli *c, const work *w)

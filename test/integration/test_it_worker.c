@@ -961,7 +961,9 @@ void test_the_longest_snooze_is_ten_years(void)
 }
 
 /* Somebody's trigger, or a damaged row: one report fails whenever it is sent. */
-void test_a_report_that_always_fails_holds_nobody_up(void)
+TEST_CASE("P0001")
+TEST_CASE("22012") /* as if it were the argument's fault */
+void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 {
     char sql[400];
     int64_t id;
@@ -972,10 +974,10 @@ void test_a_report_that_always_fails_holds_nobody_up(void)
     snprintf(
         sql, sizeof(sql),
         "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
-        "''denied''; END';"
+        "''denied'' USING ERRCODE = ''%s''; END';"
         "CREATE TRIGGER deny BEFORE INSERT ON pgwork.done_job FOR EACH ROW WHEN (NEW.id = %lld) "
         "EXECUTE FUNCTION deny()",
-        (long long)id);
+        sqlstate, (long long)id);
     pgtemp_exec(sql);
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
@@ -1093,6 +1095,69 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(n + 1, finish(w, thread, PGW_OK).completed);
     all_done_once(n + 1);
+}
+
+/* Jobs of one claim lie in one row, so who has locked it holds all of them. */
+void test_a_locked_pack_holds_no_others_up(void)
+{
+    PGconn *other = pgtemp_connect();
+    pthread_t thread;
+    pgw_worker *w;
+    char sql[300];
+    int i;
+
+    enqueue(40);
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.concurrency", "40");
+    set("worker.prefetch", "40");
+    w = start(until_let_go, &thread);
+    await(&called, 40);
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
+             "ORDER BY id LIMIT 1))",
+             queue, queue);
+    PQclear(PQexec(other, sql));
+    atomic_store(&let_go, 1);
+    only_job();
+    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 1; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(1, jobs_in("done"));
+    TEST_ASSERT_EQUAL_INT64(40, jobs_in("leased"));
+    PQclear(PQexec(other, "ROLLBACK"));
+    PQfinish(other);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(41, finish(w, thread, PGW_OK).completed);
+    all_done_once(41);
+}
+
+/* Somebody's trigger, or a damaged row. */
+TEST_CASE("P0001")
+TEST_CASE("22012")
+void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char *sqlstate)
+{
+    const int64_t bad = only_job(), good = only_job();
+    pgw_worker_stats s;
+    pthread_t thread;
+    pgw_worker *w;
+    char sql[600];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
+             "''denied'' USING ERRCODE = ''%s''; END';"
+             "CREATE TRIGGER deny BEFORE UPDATE ON pgwork.live_job FOR EACH ROW WHEN "
+             "(coalesce(OLD.id, OLD.pos) = %lld AND OLD.token = NEW.token) EXECUTE FUNCTION deny()",
+             sqlstate, (long long)bad);
+    pgtemp_exec(sql);
+    atomic_store(&let_go, 0);
+    set("worker.lease_ms", "3000");
+    w = start(until_let_go, &thread);
+    await(&called, 2);
+    await_beats(good, 5); /* a second apart */
+    atomic_store(&let_go, 1);
+    s = finish(w, thread, PGW_OK);
+    pgtemp_exec("DROP TRIGGER deny ON pgwork.live_job; DROP FUNCTION deny()");
+    TEST_ASSERT_EQUAL_INT64(1, s.lost);
+    TEST_ASSERT_EQUAL_STRING("done", state_of(good));
 }
 
 void test_a_timeout_is_told(void)
