@@ -209,6 +209,8 @@ refused 'a command that is not there' 127 'cannot start' pgwork work a -- no-suc
 refused 'a command that is no program' 126 'cannot start' pgwork work a -- /etc/passwd
 refused 'a place in a shell script' 2 'argument' pgwork work a -- sh -c 'echo {file}'
 refused 'in any shell' 2 'argument' pgwork work a -- /bin/bash -ec 'echo {file}'
+refused 'with any options' 2 'argument' pgwork work a -- bash -euo pipefail -c 'echo {file}'
+refused 'behind env' 2 'argument' pgwork work a -- env -u HOME A=1 sh -o errexit -c 'echo {file}'
 refused 'no jobs at a time' 2 '1 to 1024' pgwork work a -j0 -- true
 refused 'a queue name that is none' 2 . pgwork work '' --drain -- true
 pgwork queue create n --retention 1d --backoff 1h
