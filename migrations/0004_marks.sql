@@ -34,14 +34,15 @@ LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_v
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
 -- are through, or for 50 ms; the rest is left to surveys. `marks` are those that the claim began at: the hint's, or nearer ones of others.
--- spread: so many places has a job of the queue to itself; others lie between.
+-- spread: so many places has a job of the queue to itself; others lie between. idle_ms: so long the short way was not to be had; NULL: nor is it now.
 CREATE FUNCTION pgwork._advance(queue text, n integer, spread bigint, issued bigint, first bigint, now_ms bigint, hint bigint[], marks bigint[],
-    short_ms bigint, blind boolean, bundles boolean) RETURNS text
+    idle_ms bigint, blind boolean, bundles boolean) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark bigint;
     passed bigint;
     came bigint;
+    short_ms bigint := 20 + least(4 * idle_ms, 80); -- longer in a session whose claims come so rarely that this one is late for 20 ms
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN NULL; -- the snapshot is older than what is issued: nothing is learnt from it
@@ -65,7 +66,7 @@ BEGIN
             PERFORM setval('pgwork.mark', (hint[10] << 49) + hint[i]);
         END IF;
     END LOOP;
-    IF short_ms > 0 THEN
+    IF idle_ms IS NOT NULL THEN
         -- And for longer, until this session is to look round again, while claims go at this speed through places whose producers are
         -- through, and pass over 300 jobs at most where they are blind (others see by the tokens that they complete where they are).
         -- A second at most, however long surveys pause: what is good for more than claim_batch() expects is taken for a clock that was set back.
@@ -74,9 +75,9 @@ BEGIN
         PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5] + CASE WHEN bundles THEN 1 << 30 ELSE 0 END, hint[6] * (1 - hint[11])]
                                                   || CASE WHEN bundles THEN hint[12:12] ELSE hint[12:] END)::text, false);
     END IF;
-    -- This costs as much as to pass over some hundreds of jobs. The faster they go, the sooner again; the larger the claims, the later. Who has
-    -- not been here for long lets one claim go by.
-    hint[2] := now_ms + least(greatest(20, least(now_ms - hint[1], 500)), greatest(200, 20 * sqrt(n)) * spread * (now_ms - hint[1]) / greatest(passed, 1));
+    -- This costs as much as to pass over some hundreds of jobs. The faster they go, the sooner again; the larger the claims, the later; and who
+    -- comes rarely lets some claims go by.
+    hint[2] := now_ms + least(greatest(20, least(2 * idle_ms, 500)), greatest(200, 20 * sqrt(n)) * spread * (now_ms - hint[1]) / greatest(passed, 1));
     hint[1] := now_ms;
     RETURN set_config(pgwork._hint(hint[10]::integer), hint::text, false);
 END $$;

@@ -582,11 +582,11 @@ BEGIN
                 first := head_pos * 32 + head_lane;
             END IF;
             IF got > 0 AND (learns OR opened AND n <= few AND NOT (wrote OR q.suspects OR stranger IS TRUE)) THEN
-                -- Small claims that fill their hands go by it for 20 ms at least; for longer in a session whose claims come so rarely that
-                -- this one is late for that. Where there are bundles it tells only of the first lane, where they are handed back when they are opened.
+                -- Small claims that fill their hands may go the short way then. Where there are bundles it tells only of the first lane, where they are
+                -- handed back when they are opened.
                 noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, greatest(width / got, 1), issued, first, now_ms, hint, marks,
                                          CASE WHEN got = wanted AND n <= few AND (NOT q.bundles OR first & 31 <= (marks[1] & 31) + opened::integer)
-                                              THEN 20 + least(4 * greatest(now_ms - short[1], 0), 80) END,
+                                              THEN greatest(now_ms - short[1], 0) END,
                                          coalesce(cardinality(done_ids), 0) = 0, q.bundles);
             END IF;
             -- Our hands are full, and there may be more than we were woken for. (Short claims may do without: what came since the claim
