@@ -19,7 +19,7 @@ static pgw_status check_fault(pgw *h, const char *argument, const char *fault, c
     char message[400];
 
     snprintf(message, sizeof(message), "argument `%s` %s: allowed is %s", argument, fault, allowed);
-    return pgw__pq_fail(h, PGW_EINVAL, message, NULL);
+    return pgw__pq_reject(h, PGW_EINVAL, message, NULL);
 }
 
 pgw_status pgw__check_handle(pgw *h)
@@ -37,7 +37,7 @@ pgw_status pgw__check_unarmed(pgw *h, const char *hint)
 {
     if (h == NULL) return PGW_EINVAL;
     if (!pgw__pq_armed(h)) return PGW_OK;
-    return pgw__pq_fail(h, PGW_EMISUSE,
+    return pgw__pq_reject(h, PGW_EMISUSE,
                         "this waits, or takes several round trips, and cannot be armed by "
                         "pgw_async()",
                         hint);
@@ -119,7 +119,7 @@ static pgw_status check_room(pgw *h, const char *argument, size_t size, size_t r
     if (size <= room) return PGW_OK;
     snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are %zu", argument,
              size, room);
-    return pgw__pq_fail(
+    return pgw__pq_reject(
         h, PGW_ELIMIT, message,
         "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes`");
 }

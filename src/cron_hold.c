@@ -8,6 +8,7 @@
 #include "mem.h"
 #include "name.h"
 #include "pq.h"
+#include "token.h"
 
 #define HOLD_WEEK_MS INT64_C(604800000)
 
@@ -21,27 +22,6 @@ struct pgw_tick {
     size_t body_size;
     char bytes[];
 };
-
-/* ---- tokens: number and nonce in network byte order ---- */
-
-static void hold_write_token(unsigned char bytes[16], pgw_token token)
-{
-    for (int i = 0; i < 8; i++) {
-        bytes[i] = (unsigned char)(token.number >> (56 - 8 * i));
-        bytes[8 + i] = (unsigned char)(token.nonce >> (56 - 8 * i));
-    }
-}
-
-static pgw_token hold_read_token(const unsigned char bytes[16])
-{
-    pgw_token token = {0, 0};
-
-    for (int i = 0; i < 8; i++) {
-        token.number = token.number << 8 | bytes[i];
-        token.nonce = token.nonce << 8 | bytes[8 + i];
-    }
-    return token;
-}
 
 /* ---- claiming ---- */
 
@@ -87,7 +67,7 @@ static pgw_tick *hold_tick(const pgw__rows *rows)
     t->body = hold_copy(&to, text[3], size[3]);
     t->body_size = size[3];
     pgw__rows_uuid(rows, 0, TOKEN, token);
-    t->token = hold_read_token(token);
+    t->token = pgw__token_read(token);
     t->slot_us = pgw__rows_time_us(rows, 0, SLOT);
     t->until_us = pgw__rows_time_us(rows, 0, UNTIL);
     t->attempt = (int)pgw__rows_int(rows, 0, ATTEMPT);
@@ -192,7 +172,7 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
     char cut[PGW__ERROR_MAX + 1];
     pgw_status st = pgw__check_handle(h);
 
-    hold_write_token(bytes, token);
+    pgw__token_write(bytes, token);
     if (st != PGW_OK) return st;
     if (error != NULL) pgw__text_mend(cut, sizeof(cut), error);
     {
@@ -209,7 +189,7 @@ pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t t
     pgw_status st = pgw__check_handle(h);
 
     if (until_us != NULL) *until_us = 0;
-    hold_write_token(bytes, token);
+    pgw__token_write(bytes, token);
     if (st == PGW_OK && timeout_ms != 0)
         st = pgw__check_int(h, "timeout_ms", timeout_ms, 100, HOLD_WEEK_MS);
     return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_EXTEND, params, until_us) : st;
@@ -221,7 +201,7 @@ pgw_status pgw_cron_release(pgw *h, pgw_token token)
     const pgw__param params[] = {P_UUID(bytes), P_END};
     const pgw_status st = pgw__check_handle(h);
 
-    hold_write_token(bytes, token);
+    pgw__token_write(bytes, token);
     return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_RELEASE, params, NULL) : st;
 }
 

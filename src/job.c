@@ -1,4 +1,4 @@
-/* job: reading a job, and its token as text. */
+/* job: reading a job, and what the verbs on jobs share. */
 #include "job.h"
 
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "check.h"
 #include "mem.h"
 #include "name.h"
+#include "token.h"
 
 size_t pgw_batch_count(const pgw_batch *batch)
 {
@@ -134,47 +135,6 @@ const char *pgw_job_tag(const pgw_job *job, size_t i)
     return job != NULL && i < job->tags_count ? job->tags[i] : NULL;
 }
 
-/* ---- tokens: 16 bytes, number and nonce in network byte order, as a UUID ---- */
-
-char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT])
-{
-    static const char digits[] = "0123456789abcdef";
-    char *p = text;
-    int i;
-
-    for (i = 0; i < 32; i++) {
-        const uint64_t half = i < 16 ? token.number : token.nonce;
-
-        if (i == 8 || i == 12 || i == 16 || i == 20) *p++ = '-';
-        *p++ = digits[half >> (60 - 4 * (i % 16)) & 15];
-    }
-    *p = '\0';
-    return text;
-}
-
-pgw_token pgw__job_token(const unsigned char bytes[16])
-{
-    pgw_token token = {0, 0};
-    int i;
-
-    for (i = 0; i < 8; i++) {
-        token.number = token.number << 8 | bytes[i];
-        token.nonce = token.nonce << 8 | bytes[8 + i];
-    }
-    return token;
-}
-
-pgw_status pgw_token_parse(pgw_token *token, const char *text)
-{
-    unsigned char bytes[16] = {0}; /* stays so when text is no token */
-    const char *fault;
-
-    if (token == NULL) return PGW_EINVAL;
-    fault = pgw__uuid_parse(bytes, text);
-    *token = pgw__job_token(bytes);
-    return fault == NULL ? PGW_OK : PGW_EINVAL;
-}
-
 /* ---- what the verbs share ---- */
 
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n)
@@ -184,7 +144,6 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
     char *block = pgw__mem_alloc((n + 1) * (sizeof(*out->ids) + sizeof(*out->tokens)));
     bool shared = n > 0;
     size_t i;
-    int k;
 
     out->ids = NULL;
     out->tokens = NULL;
@@ -195,10 +154,7 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
         out->ids[i] = refs[i].id;
         shared &= refs[i].token.number == refs[0].token.number &&
                   refs[i].token.nonce == refs[0].token.nonce;
-        for (k = 0; k < 8; k++) {
-            out->tokens[i][k] = (unsigned char)(refs[i].token.number >> (56 - 8 * k));
-            out->tokens[i][8 + k] = (unsigned char)(refs[i].token.nonce >> (56 - 8 * k));
-        }
+        pgw__token_write(out->tokens[i], refs[i].token);
     }
     out->tokens_count = shared ? 1 : n;
     return PGW_OK;

@@ -75,9 +75,6 @@ bool pgw__batch_suspect(const pgw_batch *batch);
  * know. */
 pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col);
 
-/* A token from the 16 bytes of its UUID. */
-pgw_token pgw__job_token(const unsigned char bytes[16]);
-
 /* Ids and tokens of refs as columns; one token where all share it, as jobs that were claimed
  * together may. One allocation, caller frees `ids` with pgw__mem_free. */
 typedef struct pgw__job_refs {

@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "token.h"
 
 typedef enum row_kind {
     ROW_TEXT,
@@ -129,7 +130,7 @@ static pgw_token row_token(const pgw__rows *rows, int row, int col)
     unsigned char bytes[16] = {0};
 
     if (!pgw__rows_null(rows, row, col)) pgw__rows_uuid(rows, row, col, bytes);
-    return pgw__job_token(bytes);
+    return pgw__token_read(bytes);
 }
 
 /* What all jobs of a row have. */

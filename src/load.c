@@ -7,13 +7,13 @@
 #include "clock.h"
 #include "mem.h"
 #include "pq.h"
+#include "pq_param.h"
 
 #define LOAD_CHUNK ((size_t)256 * 1024) /* bytes that are sent at a time */
 #define LOAD_COPY  ((size_t)16 << 20) /* a COPY ends at so many: only then it says what is wrong */
 #define LOAD_BATCH_BYTES \
     ((size_t)8 * 1024 * 1024) /* a batch goes at so many bytes, or PGW__BATCH_MAX jobs */
-#define LOAD_ROW_EXTRA ((size_t)64 * 1024)      /* more than a row needs beside payload and body */
-#define LOAD_EPOCH_US  INT64_C(946684800000000) /* 2000-01-01, where timestamptz begins */
+#define LOAD_ROW_EXTRA ((size_t)64 * 1024) /* more than a row needs beside payload and body */
 #define LOAD_TEXT_OID  25
 
 /* One table's rows, on their way. */
@@ -127,7 +127,7 @@ static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
     if (run_at_us > 0) {
         pgw__buf_be16(b, 9);
         pgw__buf_be32(b, 8);
-        pgw__buf_be64(b, (uint64_t)(run_at_us - LOAD_EPOCH_US));
+        pgw__buf_be64(b, (uint64_t)(run_at_us - PGW__PG_EPOCH_US));
         load_int4(b, l->queue_id);
         load_int2(b, j->priority);
     } else {

@@ -425,34 +425,14 @@ pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
     return st;
 }
 
-typedef struct lock_count {
-    int64_t *count;
-} lock_count;
-
-static pgw_status lock_read_count(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    const lock_count *in = ctx;
-
-    (void)h;
-    if (in->count != NULL) *in->count = pgw__rows_int(rows, 0, 0);
-    return PGW_OK;
-}
-
 pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit)
 {
-    const lock_count ctx = {forgotten};
     const pgw__param params[] = {P_INT8(idle_ms), P_INT4(limit), P_END};
-    const pgw__call call = {.sql = PGW__SQL_LOCK_PRUNE,
-                            .params = params,
-                            .read = lock_read_count,
-                            .ctx = &ctx,
-                            .ctx_size = sizeof(ctx),
-                            .flags = PGW__WRITES};
     pgw_status st;
 
     if (forgotten != NULL) *forgotten = 0;
     st = pgw__check_int(h, "idle_ms", idle_ms, 0, 100 * LOCK_TIMEOUT_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 1, 1000);
     if (st == PGW_OK) st = lock_check_armed(h);
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    return st == PGW_OK ? pgw__ask_number(h, forgotten, PGW__SQL_LOCK_PRUNE, params) : st;
 }

@@ -244,6 +244,8 @@ pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
 /* Any status with a message and a hint (either may be NULL). Returns st. */
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
+/* As pgw__pq_fail(), before anything was sent: of no statement. */
+pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char *hint);
 /* The same story, with another status and hint. Returns st. */
 pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint);
 /* As pgw__pq_fail(), of what is no verb: the one that pgw_async() armed is still to come. */

@@ -403,7 +403,7 @@ void pgw__conn_setup(pgw *h)
 
 /* PgBouncer and its like make up the process number that a client is told at connect; it is not the
  * one of the session that serves a statement. */
-static pgw_status conn_read_probe(pgw *h, const pgw__rows *rows, void *ctx)
+pgw_status pgw__conn_read_pid(pgw *h, const pgw__rows *rows, void *ctx)
 {
     (void)ctx;
     h->pooled = pgw__rows_int(rows, 0, 0) != PQbackendPID(h->conn);
@@ -412,7 +412,7 @@ static pgw_status conn_read_probe(pgw *h, const pgw__rows *rows, void *ctx)
 
 void pgw__conn_settled(pgw *h)
 {
-    pgw__reader *read = h->setup_at == SETUP_PROBE      ? conn_read_probe
+    pgw__reader *read = h->setup_at == SETUP_PROBE      ? pgw__conn_read_pid
                         : h->setup_at == SETUP_GREETING ? h->greet
                                                         : NULL;
     pgw_status st = PGW_OK;

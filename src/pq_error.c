@@ -158,6 +158,12 @@ pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint)
     return st;
 }
 
+pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char *hint)
+{
+    h->statement[0] = '\0';
+    return pgw__pq_fail(h, st, message, hint);
+}
+
 void pgw__pq_keep_story(const pgw *h, pgw__story *story)
 {
     story->fault = h->fault;

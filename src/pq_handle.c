@@ -188,16 +188,9 @@ pgw_status pgw__pq_step(pgw *h)
 
 /* ---- what it is ---- */
 
-static pgw_status handle_read_pid(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    (void)ctx;
-    h->pooled = pgw__rows_int(rows, 0, 0) != PQbackendPID(h->conn);
-    return PGW_OK;
-}
-
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
 {
-    static const pgw__call call = {.read = handle_read_pid};
+    static const pgw__call call = {.read = pgw__conn_read_pid};
     pgw_status st;
 
     *pooled = false;

@@ -179,6 +179,8 @@ void pgw__conn_start(pgw *h); /* begins to connect */
 bool pgw__conn_poll(pgw *h);  /* false: wait for the socket */
 void pgw__conn_setup(pgw *h); /* sends the next statement of the setup, or launches the operation */
 void pgw__conn_settled(pgw *h);
+/* Reads pg_backend_pid(): a pooler answers with another one than it greeted with. */
+pgw_status pgw__conn_read_pid(pgw *h, const pgw__rows *rows, void *ctx);
 void pgw__conn_failed(pgw *h, const char *message);
 bool pgw__conn_next_host(pgw *h); /* for the next attempt; false: it begins with the first again */
 void pgw__conn_timed_out(pgw *h); /* connect.timeout_ms is over: the next host, if there is one */

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
 #include "backoff.h"
 #include "check.h"
 #include "clock.h"
 #include "name.h"
 #include "pq.h"
+#include "token.h"
 
 #define SEMA_PERMITS_MAX 10000
 #define SEMA_STAND_MS    30000 /* as for locks: a statement that waits holds back vacuum */
@@ -18,35 +20,7 @@
 #define SEMA_CHANNEL     "pgwork_sema_"
 #define SEMA_FROZEN_MS   5000 /* who says nothing for so long at the head is not well */
 
-/* ---- tokens on their way: 16 bytes, big-endian ---- */
-
-static void sema_pack(unsigned char to[16], pgw_token token)
-{
-    for (int i = 0; i < 8; i++) {
-        to[i] = (unsigned char)(token.number >> (56 - 8 * i));
-        to[8 + i] = (unsigned char)(token.nonce >> (56 - 8 * i));
-    }
-}
-
-static pgw_token sema_unpack(const unsigned char from[16])
-{
-    pgw_token token = {0, 0};
-
-    for (int i = 0; i < 8; i++) {
-        token.number = token.number << 8 | from[i];
-        token.nonce = token.nonce << 8 | from[8 + i];
-    }
-    return token;
-}
-
 /* ---- the operator's verbs ---- */
-
-static pgw_status sema_change(pgw *h, pgw__sql sql, const pgw__param *params)
-{
-    const pgw__call call = {.sql = sql, .params = params, .flags = PGW__WRITES};
-
-    return pgw__pq_call(h, &call);
-}
 
 static pgw_status sema_permits(pgw *h, pgw__sql sql, const char *name, int permits)
 {
@@ -54,7 +28,7 @@ static pgw_status sema_permits(pgw *h, pgw__sql sql, const char *name, int permi
     pgw_status st = pgw__check_any_name(h, "name", name);
 
     if (st == PGW_OK) st = pgw__check_int(h, "permits", permits, 1, SEMA_PERMITS_MAX);
-    return st == PGW_OK ? sema_change(h, sql, params) : st;
+    return st == PGW_OK ? pgw__ask(h, sql, params) : st;
 }
 
 pgw_status pgw_sema_create(pgw *h, const char *name, int permits)
@@ -72,7 +46,7 @@ pgw_status pgw_sema_drop(pgw *h, const char *name, bool force)
     const pgw__param params[] = {P_TEXT(name), P_BOOL(force), P_END};
     const pgw_status st = pgw__check_any_name(h, "name", name);
 
-    return st == PGW_OK ? sema_change(h, PGW__SQL_SEMA_DROP, params) : st;
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_SEMA_DROP, params) : st;
 }
 
 /* ---- acquiring ---- */
@@ -103,7 +77,7 @@ static pgw_status sema_read_grant(pgw *h, const pgw__rows *rows, void *ctx)
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, 1);
     if (pgw__rows_null(rows, 0, 0)) return PGW_ELOCKED;
     pgw__rows_uuid(rows, 0, 0, token);
-    *in->token = sema_unpack(token);
+    *in->token = pgw__token_read(token);
     return PGW_OK;
 }
 
@@ -348,7 +322,7 @@ pgw_status pgw_sema_extend(pgw *h, const char *name, pgw_token token, int64_t tt
     const pgw_status st = pgw__check_int(h, "ttl_ms", ttl_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
 
     if (st != PGW_OK) return st;
-    sema_pack(packed, token);
+    pgw__token_write(packed, token);
     return sema_keep(h, PGW__SQL_SEMA_EXTEND, name, params);
 }
 
@@ -358,7 +332,7 @@ pgw_status pgw_sema_release(pgw *h, const char *name, pgw_token token)
     const bool alone = h != NULL && !pgw__pq_in_txn(h);
     const pgw__param params[] = {P_TEXT(name), P_UUID(packed), P_BOOL(alone), P_END};
 
-    sema_pack(packed, token);
+    pgw__token_write(packed, token);
     return sema_keep(h, PGW__SQL_SEMA_RELEASE, name, params);
 }
 

@@ -6,6 +6,7 @@
 #include "ask.h"
 #include "mem.h"
 #include "table_int.h"
+#include "token.h"
 
 typedef struct row_head {
     pgw_token token;
@@ -69,15 +70,12 @@ static const char *table_rows_keep_value(char **at, const pgw__rows *answer, int
     return bytes != NULL ? table_rows_keep(at, bytes, n) : NULL;
 }
 
-static void table_rows_token(pgw_token *token, const pgw__rows *answer, int row, int col)
+static pgw_token table_rows_token(const pgw__rows *answer, int row, int col)
 {
-    unsigned char bytes[16];
+    unsigned char bytes[16] = {0};
 
     pgw__rows_uuid(answer, row, col, bytes);
-    for (int i = 0; i < 8; i++) {
-        token->number = token->number << 8 | bytes[i];
-        token->nonce = token->nonce << 8 | bytes[8 + i];
-    }
+    return pgw__token_read(bytes);
 }
 
 static pgw_rows *table_rows_new(const pgw__rows *answer, const pgw__rows_ctx *ctx, int first_text)
@@ -112,7 +110,7 @@ static pgw_rows *table_rows_new(const pgw__rows *answer, const pgw__rows_ctx *ct
         int col = ctx->skip;
 
         if (ctx->leased) {
-            table_rows_token(&to->token, answer, row, col++);
+            to->token = table_rows_token(answer, row, col++);
             to->until_us = pgw__rows_time_us(answer, row, col++);
         }
         if (pgw__has_version(ctx->t)) to->version = table_rows_keep_value(&at, answer, row, col++);
@@ -225,10 +223,7 @@ void pgw__keys_set(pgw__keys *k, const pgw_table *t, size_t i, const char *const
                    const pgw_token *token)
 {
     for (size_t c = 0; c < t->key_count; c++) k->texts[c * k->n + i] = key[c];
-    for (int b = 0; token != NULL && b < 8; b++) {
-        k->tokens[i][b] = (unsigned char)(token->number >> (56 - 8 * b));
-        k->tokens[i][8 + b] = (unsigned char)(token->nonce >> (56 - 8 * b));
-    }
+    if (token != NULL) pgw__token_write(k->tokens[i], *token);
 }
 
 void pgw__keys_free(pgw__keys *k)

@@ -9,14 +9,14 @@ function layer(n, names,    i, k, list) {
 }
 
 BEGIN {
-    layer(0, "backoff buf clock cronexpr json log mem name status stop version wake")
+    layer(0, "backoff buf clock cronexpr json log mem name status stop token version wake")
     layer(1, "conf sql")
     layer(2, "pq")
     layer(2.5, "ask check")    # what the rooms of layer 3 share
     layer(3, "cron doctor job load lock migrate queue reap sema table txn")
     layer(4, "handle reaper worker")
     # the few arrows inside a layer, and who embeds the SQL
-    also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = also["json", "name"] = 1
+    also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = also["stop", "wake"] = also["json", "name"] = also["token", "name"] = 1
     also["ask", "check"] = 1
     also["sql", "sql_data.inc"] = 1
     also["worker", "handle"] = also["reaper", "handle"] = 1

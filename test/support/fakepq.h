@@ -269,6 +269,7 @@ static inline void fake_begin(void)
     memset(&fake, 0, sizeof(fake));
     pgw__pq_fail_Stub(fake_fail);
     pgw__pq_advise_Stub(fake_advise);
+    pgw__pq_reject_Stub(fake_fail);
     pgw__pq_remark_Stub(fake_remark);
     pgw__pq_refuse_Stub(fake_refuse);
     pgw__pq_refuse_int_Stub(fake_refuse_int);

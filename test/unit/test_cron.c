@@ -1,5 +1,6 @@
 /* cron, cron_hold: what is sent, what is refused before anything is sent, and what answers mean. */
 #include "unity.h"
+#include "token.h"
 #include "ask.h"
 #include "clock.h"
 #include "check.h"

@@ -6,6 +6,7 @@
 #include "mock_pq.h"
 #include "name.h"
 #include "sql.h"
+#include "token.h"
 #include "conf.h"
 #include "clock.h"
 #include "backoff.h"
@@ -61,35 +62,6 @@ static pgw_ref ref(int64_t id)
     pgw_ref r = {id, {(uint64_t)id * 32 + 1, 77}};
 
     return r;
-}
-
-/* ---- tokens ---- */
-
-void test_a_token_is_a_uuid_in_network_order(void)
-{
-    const pgw_token token = {0x0000000000000021u, 0x67da7e57557e33d2u};
-    char text[PGW_TOKEN_TEXT];
-    pgw_token again;
-
-    TEST_ASSERT_EQUAL_STRING(TOKEN, pgw_token_format(token, text));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(&again, text));
-    TEST_ASSERT_EQUAL_UINT64(token.number, again.number);
-    TEST_ASSERT_EQUAL_UINT64(token.nonce, again.nonce);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(&again, "FFFFFFFF-FFFF-FFFF-8000-000000000000"));
-    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, again.number);
-    TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 63, again.nonce);
-}
-
-void test_what_is_no_token(void)
-{
-    pgw_token token = {1, 1};
-
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, "00000000-0000-0021-67da-7e57557e33d"));
-    TEST_ASSERT_EQUAL_UINT64(0, token.number);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, TOKEN "0"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, ""));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(NULL, TOKEN));
 }
 
 /* ---- enqueue ---- */

@@ -1,5 +1,6 @@
 /* sema: how one waits for permits: the queue, its head, and the ways out. */
 #include "unity.h"
+#include "token.h"
 #include "ask.h"
 #include "backoff.h"
 #include "buf.h"

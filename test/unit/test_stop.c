@@ -2,6 +2,7 @@
 #include "unity.h"
 #include "stop.h"
 #include "mem.h"
+#include "wake.h"
 #include "oom.h"
 
 #include <errno.h>

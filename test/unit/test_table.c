@@ -1,5 +1,6 @@
 /* table: identifiers, and what is made of answers that should not be. The rest needs a server. */
 #include "unity.h"
+#include "token.h"
 #include "ask.h"
 #include "backoff.h"
 #include "buf.h"
