@@ -47,6 +47,7 @@
 #include "../../src/table_rows.c"
 #include "../../src/table_text.c"
 #include "../../src/table_write.c"
+#include "../../src/token.c"
 #include "../../src/txn.c"
 #include "../../src/version.c"
 #include "../../src/wake.c"

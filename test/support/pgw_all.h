@@ -20,6 +20,7 @@
 #include "status.h"
 #include "stop.h"
 #include "table_int.h"
+#include "token.h"
 #include "wake.h"
 #include "worker.h"
 #include "worker_plan.h"
