@@ -38,9 +38,9 @@ pgw_status pgw__check_unarmed(pgw *h, const char *hint)
     if (h == NULL) return PGW_EINVAL;
     if (!pgw__pq_armed(h)) return PGW_OK;
     return pgw__pq_reject(h, PGW_EMISUSE,
-                        "this waits, or takes several round trips, and cannot be armed by "
-                        "pgw_async()",
-                        hint);
+                          "this waits, or takes several round trips, and cannot be armed by "
+                          "pgw_async()",
+                          hint);
 }
 
 pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max)

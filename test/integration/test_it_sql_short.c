@@ -366,11 +366,12 @@ void test_it_is_good_while_claims_are_far_from_what_is_just_being_enqueued(int r
                                                                            const char *blind,
                                                                            int ms)
 {
-    kit_do(a,
-           "SELECT pgwork._advance('q', 1, %d, 2000, 1101 * 32 + 1, 5000, ARRAY[4900, 0, 0, 5400, 1,"
-           " 1100 + %d, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 1000 * 32, 1000 * 32 + 1],"
-           " ARRAY[1000::bigint * 32, 1000 * 32 + 1], 0, %s, false)",
-           spread, room, blind);
+    kit_do(
+        a,
+        "SELECT pgwork._advance('q', 1, %d, 2000, 1101 * 32 + 1, 5000, ARRAY[4900, 0, 0, 5400, 1,"
+        " 1100 + %d, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 1000 * 32, 1000 * 32 + 1],"
+        " ARRAY[1000::bigint * 32, 1000 * 32 + 1], 0, %s, false)",
+        spread, room, blind);
     TEST_ASSERT_EQUAL_INT64(
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
 }
@@ -380,10 +381,11 @@ TEST_CASE(400, 420)
 TEST_CASE(5000, 1020)
 void test_a_session_that_is_new_trusts_it_until_it_is_to_look_round(int look_ms, int ms)
 {
-    kit_do(a,
-           "SELECT pgwork._advance('q', 1, 1, 2000, 1101 * 32 + 1, 5000, ARRAY[0, 0, 0, 5000 + %d, 1,"
-           " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 0, false, false)",
-           look_ms);
+    kit_do(
+        a,
+        "SELECT pgwork._advance('q', 1, 1, 2000, 1101 * 32 + 1, 5000, ARRAY[0, 0, 0, 5000 + %d, 1,"
+        " 1500, 9999, 1::bigint << 60, 5000, " QUEUE ", 0, 0, 1], '{0,1}', 0, false, false)",
+        look_ms);
     TEST_ASSERT_EQUAL_INT64(
         5000 + ms, kit_number(a, "SELECT (current_setting(pgwork._short('q'))::bigint[])[1]"));
 }
