@@ -398,6 +398,7 @@ void test_vacuum_in_vain_is_sent_away(void)
     PGconn *writer = kit_open();
 
     kit_do(a, "SET deadlock_timeout = '10ms'"); /* it waits for somewhat longer than that */
+    kit_do(a, "ALTER TABLE pgwork.live_job SET (autovacuum_enabled = off)"); /* the test is one */
     kit_do(a, "SELECT pgwork.queue_create('q')");
     kit_do(writer, "BEGIN; SELECT pgwork.enqueue('q')");
     leave_remains(20000);
@@ -422,6 +423,7 @@ void test_vacuum_in_vain_is_sent_away(void)
     TEST_ASSERT_TRUE(sent_away());
     kit_do(writer, "COMMIT");
     TEST_ASSERT_FALSE(sent_away());
+    kit_do(a, "ALTER TABLE pgwork.live_job RESET (autovacuum_enabled)");
 }
 
 /* Where it finds what it can remove, it may come again, whoever is there. */
