@@ -278,6 +278,14 @@ static bool child_family_lives(const child *c, pid_t pid, int64_t kill_at)
     return kill(-pid, 0) == 0;
 }
 
+/* Whoever cannot be waited for has ended, too: how is not known. */
+static bool child_ended(child *c, pid_t pid)
+{
+    pid_t ended = waitpid(pid, &c->status, WNOHANG);
+    if (ended < 0) c->unknown = errno;
+    return ended != 0;
+}
+
 int child_run(child *c)
 {
     pipes p = {{-1, -1}, {-1, -1}, {-1, -1}};
@@ -285,7 +293,7 @@ int child_run(child *c)
     size_t fed = 0;
     int64_t kill_at = 0;
     int nap = 1;
-    pid_t ended = 0;
+    bool ended = false;
     c->status = c->unknown = c->signaled = 0;
     c->output = c->keep ? cli_alloc(1) : NULL;
     c->output_size = 0;
@@ -295,8 +303,8 @@ int child_run(child *c)
     if (failed) return failed;
     child_feed(c, &p.in[1], &fed);
     for (;;) {
-        if (ended == 0 && (ended = waitpid(pid, &c->status, WNOHANG)) < 0) c->unknown = errno;
-        if (ended != 0 && !child_family_lives(c, pid, kill_at)) break;
+        if (!ended) ended = child_ended(c, pid);
+        if (ended && !child_family_lives(c, pid, kill_at)) break;
         struct pollfd fds[] = {{.fd = p.err[0], .events = POLLIN},
                                {.fd = p.out[0], .events = POLLIN},
                                {.fd = p.in[1], .events = POLLOUT},
@@ -309,8 +317,8 @@ int child_run(child *c)
         if (fds[0].revents) child_read_error(c, &p.err[0], CHILD_TURN);
         if (fds[1].revents) child_read_output(c, &p.out[0], CHILD_TURN);
         if (fds[2].revents) child_feed(c, &p.in[1], &fed);
-        if (ended == 0 && (ended = waitpid(pid, &c->status, WNOHANG)) < 0) c->unknown = errno;
-        if (ended != 0 && !c->signaled) continue; /* by itself: what is asked now comes too late */
+        if (!ended) ended = child_ended(c, pid);
+        if (ended && !c->signaled) continue; /* by itself: what is asked now comes too late */
         int why = c->signals(c->arg); /* in its grace, too: what is held is held for the command */
         if (!c->signaled) c->signaled = why;
         if (c->signaled) child_end(c, pid, &kill_at);

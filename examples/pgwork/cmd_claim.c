@@ -32,8 +32,9 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);
         pgw_status st = pgw_release(c->h, NULL, pgw_job_queue(job), &ref, 1);
-        refused += st == PGW_ELEASE || st == PGW_ENOTFOUND;
-        if (st < 0 && st != PGW_ELEASE && st != PGW_ENOTFOUND) return cli_fail_at(c->h);
+        bool gone = st == PGW_ELEASE || st == PGW_ENOTFOUND;
+        if (st < 0 && !gone) return cli_fail_at(c->h);
+        refused += gone;
     }
     cli_say(c, "%zu jobs were handed back", n - refused);
     return code;

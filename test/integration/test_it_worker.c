@@ -200,6 +200,21 @@ static int64_t only_job(void)
     return id;
 }
 
+/* An open transaction that has the rows of the n oldest jobs; the caller ends it. */
+static PGconn *lock_first(int n)
+{
+    PGconn *other = pgtemp_connect();
+    char sql[300];
+
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
+             "ORDER BY id LIMIT %d))",
+             queue, queue, n);
+    PQclear(PQexec(other, sql));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    return other;
+}
+
 /* Reaps until a job is in the state, or fails. */
 static void reap_until(int64_t id, const char *state)
 {
@@ -1066,10 +1081,9 @@ TEST_CASE(4, 1)
 TEST_CASE(6, 4)
 void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
 {
-    PGconn *other = pgtemp_connect();
+    PGconn *other;
     pthread_t thread;
     pgw_worker *w;
-    char sql[300];
     int i;
 
     for (i = 0; i < n; i++) only_job();
@@ -1079,11 +1093,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
     set("worker.prefetch", "6");
     w = start(until_let_go, &thread);
     await(&called, n);
-    snprintf(sql, sizeof(sql),
-             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
-             "ORDER BY id LIMIT %d))",
-             queue, queue, locked);
-    PQclear(PQexec(other, sql));
+    other = lock_first(locked);
     atomic_store(&let_go, 1);
     only_job();
     for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < n - locked + 1; i++) nap(10);
@@ -1100,10 +1110,9 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
 /* Jobs of one claim lie in one row, so who has locked it holds all of them. */
 void test_a_locked_pack_holds_no_others_up(void)
 {
-    PGconn *other = pgtemp_connect();
+    PGconn *other;
     pthread_t thread;
     pgw_worker *w;
-    char sql[300];
     int i;
 
     enqueue(40);
@@ -1113,11 +1122,7 @@ void test_a_locked_pack_holds_no_others_up(void)
     set("worker.prefetch", "40");
     w = start(until_let_go, &thread);
     await(&called, 40);
-    snprintf(sql, sizeof(sql),
-             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
-             "ORDER BY id LIMIT 1))",
-             queue, queue);
-    PQclear(PQexec(other, sql));
+    other = lock_first(1);
     atomic_store(&let_go, 1);
     only_job();
     for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 1; i++) nap(10);
@@ -1219,11 +1224,10 @@ TEST_CASE(1)
 TEST_CASE(2)
 void test_a_stop_does_not_wait_for_a_locked_row(int stops)
 {
-    PGconn *other = pgtemp_connect();
+    PGconn *other;
     const int64_t locked = only_job();
     pthread_t thread;
     pgw_worker *w;
-    char sql[200];
 
     atomic_store(&let_go, 0);
     set("worker.drain", "off");
@@ -1231,9 +1235,7 @@ void test_a_stop_does_not_wait_for_a_locked_row(int stops)
     set("worker.lease_ms", "6000");
     w = start(until_let_go, &thread);
     await(&called, 1);
-    snprintf(sql, sizeof(sql), "BEGIN; SELECT pgwork.cancel('%s', '{%lld}')", queue,
-             (long long)locked);
-    PQclear(PQexec(other, sql));
+    other = lock_first(1);
     for (int i = 0; i < stops; i++) pgw_stop_notify(stop);
     atomic_store(&let_go, 1);
     finish(w, thread, PGW_OK);
