@@ -39,7 +39,7 @@ static int sem_size(cli *c, int argc, char **argv, const usage *use,
 {
     static const opt none[] = {{.name = NULL}};
     args a;
-    int permits, code = opts_parse(c, &a, use, none, argc, argv);
+    int permits = 0, code = opts_parse(c, &a, use, none, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = sem_number(&permits, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;

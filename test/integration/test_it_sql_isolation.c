@@ -139,8 +139,9 @@ void test_R24_hostile_settings_change_nothing(void)
         "SET client_encoding = 'LATIN1'",
         "SET xmloption = 'document'",
         "SET jit = on; SET jit_above_cost = 0",
-        "SET force_parallel_mode = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
-        "SET min_parallel_table_scan_size = 0",
+        "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN "
+        "('force_parallel_mode', 'debug_parallel_query'); SET parallel_setup_cost = 0; SET "
+        "parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0",
         "SET from_collapse_limit = 1; SET join_collapse_limit = 1; SET geqo_threshold = 2",
         "SET random_page_cost = 1000000; SET cpu_index_tuple_cost = 1000000",
         "SET seq_page_cost = 0; SET random_page_cost = 0; SET cpu_tuple_cost = 0; SET "

@@ -167,7 +167,9 @@ static long long blocks(const char *of)
     return strtoll(hit + 21, NULL, 10) + strtoll(read + 22, NULL, 10);
 }
 
-/* Ready jobs, with three calls that list some of the first ones; the last is in no bundle. */
+/* Ready jobs, with three calls that list some of the first ones; the last is in no bundle. (All of
+ * them are more than a thousand blocks. PostgreSQL 18 goes by way of the bundles, which are 171.)
+ */
 TEST_CASE("bulk => true", "")
 TEST_CASE("bulk => false", "")
 TEST_CASE("bulk => false", "SELECT pgwork.release('q', array_agg(id), array_agg(token)) FROM"
@@ -195,7 +197,7 @@ void test_a_page_and_a_job_cost_no_more_where_many_wait(const char *bulk, const 
             if (n == 1000)
                 few[i] = now;
             else
-                TEST_ASSERT_LESS_THAN_INT64_MESSAGE(few[i] + 100, now, of[i]);
+                TEST_ASSERT_LESS_THAN_INT64_MESSAGE(few[i] + 250, now, of[i]);
         }
     }
 }
