@@ -133,8 +133,8 @@ for signals in HUP QUIT 'TERM HUP'; do
     : >"$tmp/started"
     : >"$tmp/err"
     pgwork enqueue "l $signals" 1 2 3 >/dev/null
-    # a shell's background jobs ignore QUIT from their start on, so env gives it back
-    env --default-signal=QUIT pgwork -v work "l $signals" -j1 -- sh -c 'echo started >>"$0"; sleep 1' "$tmp/started" 2>"$tmp/err" &
+    # a shell's background jobs ignore QUIT from their start on, and all ignore HUP under nohup: env gives them back
+    env --default-signal=HUP,QUIT pgwork -v work "l $signals" -j1 -- sh -c 'echo started >>"$0"; sleep 1' "$tmp/started" 2>"$tmp/err" &
     p=$! jobs_of_ours=$!
     until_true 20 test -s "$tmp/started"
     for signal in $signals; do

@@ -48,9 +48,9 @@ yes 'and the lock is free' eventually pgwork lock -n a -- true
 
 for signal in HUP QUIT; do
     rm -f "$tmp/pid"
-    # a shell's background jobs ignore QUIT from their start on, so env gives it back
+    # a shell's background jobs ignore QUIT from their start on, and all ignore HUP under nohup: env gives them back
     # shellcheck disable=SC2016  # for the shell that holds
-    env --default-signal=QUIT pgwork lock a -- sh -c 'echo $$ >"$0"; exec sleep 60' "$tmp/pid" </dev/null &
+    env --default-signal=HUP,QUIT pgwork lock a -- sh -c 'echo $$ >"$0"; exec sleep 60' "$tmp/pid" </dev/null &
     holder=$! jobs_of_ours="$jobs_of_ours $holder"
     until_true 20 test -s "$tmp/pid"
     kill -s $signal $holder

@@ -25,8 +25,8 @@ PGWORK_DSN=host=/near port=5432 user=postgres dbname=postgres'
 
 for signal in INT TERM HUP; do
     rm -f "$tmp/started"
-    # a shell's background jobs ignore INT from their start on, so env gives it back
-    TMPDIR=$tmp env --default-signal=INT "$with_pg" sh -c "head -n 1 \"\$PGHOST/data/postmaster.pid\" >$tmp/pid; echo \$\$ >$tmp/started; sleep 600" &
+    # a shell's background jobs ignore INT from their start on, and all ignore HUP under nohup: env gives them back
+    TMPDIR=$tmp env --default-signal=HUP,INT "$with_pg" sh -c "head -n 1 \"\$PGHOST/data/postmaster.pid\" >$tmp/pid; echo \$\$ >$tmp/started; sleep 600" &
     runs=$!
     jobs_of_ours="$jobs_of_ours $runs"
     yes "before $signal it works" until_true 60 test -s "$tmp/started"
@@ -69,7 +69,7 @@ kill -s \$ENDS \$PPID
 exit 100
 END
 chmod 755 "$tmp/bin/"*
-installs() { env --default-signal=INT PATH="$tmp/bin:$PATH" ENDS="$2" sh "$tmp/house/run" "$1"; } # installs WHAT ENDS
+installs() { env --default-signal=HUP,INT PATH="$tmp/bin:$PATH" ENDS="$2" sh "$tmp/house/run" "$1"; } # installs WHAT ENDS
 files() { cat "$tmp/conf" "$tmp/policy" 2>/dev/null; }
 
 echo '#create_main_cluster = true' >"$tmp/conf"
