@@ -802,6 +802,28 @@ typedef struct pgw_jobs_opts {
  */
 PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                                  int (*fn)(const pgw_job *job, void *arg), void *arg);
+/* clang-format off */
+typedef struct pgw_reschedule_opts {
+    size_t struct_size;
+    const int64_t *ids; /* these, up to 10,000; NULL: all */
+    size_t ids_count;   /* an empty list names none */
+    const char *kind;   /* of these only this kind; NULL: any */
+    int64_t run_at_us;  /* not before, server's clock; 0, or past: at once */
+    int64_t delay_ms;   /* or: this long from now, up to ten years; not together with run_at_us */
+    int64_t limit;      /* at most so many, in the order of their ids; 0: all */
+} pgw_reschedule_opts;
+#define PGW_RESCHEDULE_OPTS_INIT {sizeof(pgw_reschedule_opts), NULL, 0, NULL, 0, 0, 0}
+/* clang-format on */
+/**
+ * Gives delayed jobs another time: enqueued so, put off, or failed and waiting for the next
+ * attempt. They become ready at once, where nothing else is said; attempts stay as they are. Of
+ * others (pgw_job_state()) none is touched. Piece by piece as pgw_queue_purge(), and no job twice
+ * in a call, however soon it fails again. @p moved may be NULL. PGW_ENOTFOUND: no such queue.
+ *
+ *     st = pgw_reschedule(h, &n, "mail", NULL); // the relay is back: nobody waits any longer
+ */
+PGW_API pgw_status pgw_reschedule(pgw *h, int64_t *moved, const char *queue,
+                                  const pgw_reschedule_opts *opts);
 /**
  * Dead letters back to ready with a fresh count of attempts: @p ids (@p n of them, up to 10,000;
  * an empty list names none), or (@p ids NULL, @p n 0) those of @p kind (NULL: all), at most @p

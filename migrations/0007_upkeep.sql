@@ -362,6 +362,23 @@ BEGIN
     END IF;
 END $$;
 
+-- Delayed jobs become ready: at new places, in the order of their times. `used`: their priorities. (Under the settings of its callers.)
+CREATE FUNCTION pgwork._promote(queue integer, ids bigint[], OUT n bigint, OUT used integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    WITH t AS (
+        DELETE FROM pgwork.delayed_job d USING (SELECT _promote.queue, u.id FROM unnest(ids) u (id) OFFSET 0) due
+         WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
+    ), i AS (
+        INSERT INTO pgwork.live_job (lease_until, created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
+        SELECT least(s.run_at, clock_timestamp()), s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error,
+               s.tags, s.payload, s.body
+          FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
+        RETURNING lane
+    )
+    SELECT count(*), coalesce(bit_or(1 << (i.lane / 2)), 0) INTO n, used FROM i;
+END $$;
+
 -- Like reap(), where that takes long it begins at what was still to come the last time, and looks at everything now and then. Noted in a custom
 -- setting: when it did, from where on it looks in between (a second behind transactions that are about to commit), and the cost, in ms.
 CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
@@ -403,16 +420,7 @@ BEGIN
                           ORDER BY d.run_at, d.id LIMIT least(size, batch - promoted - n_part) FOR UPDATE SKIP LOCKED);
             EXIT WHEN ids = '{}';
             BEGIN
-                WITH t AS (
-                    DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) due
-                     WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
-                ), n AS (
-                    INSERT INTO pgwork.live_job (lease_until, created_at, queue, lane, attempt, flags, max_attempts, lease_ms, id, kind, key, error, tags, payload, body)
-                    SELECT s.run_at, s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.flags, s.max_attempts, s.lease_ms, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body
-                      FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s
-                    RETURNING lane
-                )
-                SELECT n_part + count(*), used | bit_or(1 << (n.lane / 2)) INTO n_part, used FROM n;
+                SELECT n_part + p.n, used | p.used INTO n_part, used FROM pgwork._promote(q.id, ids) p;
                 IF any_stuck THEN
                     DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (ids);
                 END IF;
@@ -849,6 +857,54 @@ BEGIN
     RETURN moved;
 END $$;
 
+-- In the order of the ids, from after_id on to last_id: so who does this piece by piece meets no job twice, however soon it fails again.
+CREATE FUNCTION pgwork.reschedule(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL, run_at timestamptz DEFAULT NULL,
+    delay_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL, after_id bigint DEFAULT NULL, OUT moved bigint, OUT last_id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_indexscan = on SET enable_nestloop = on SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    q pgwork.queue := pgwork._queue(reschedule.queue);
+    due CONSTANT timestamptz := pgwork._due(run_at, delay_ms); -- NULL: at once
+    low CONSTANT bigint := coalesce(after_id, 0);
+    chosen bigint[];
+    used integer;
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all'),
+            pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
+    IF ids IS NULL THEN
+        chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
+                         WHERE d.queue = q.id AND d.id > low AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
+                         ORDER BY d.id LIMIT batch FOR UPDATE SKIP LOCKED); -- locked: it is just becoming ready, or is cancelled
+    ELSE
+        chosen := ARRAY(SELECT d.id FROM (SELECT DISTINCT q.id AS queue, u AS id FROM unnest(ids) u WHERE u > low ORDER BY u OFFSET 0) u
+                         CROSS JOIN LATERAL (SELECT d.id FROM pgwork.delayed_job d
+                                              WHERE d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
+                                                FOR UPDATE SKIP LOCKED) d
+                         LIMIT batch);
+    END IF;
+    moved := cardinality(chosen);
+    last_id := chosen[moved];
+    IF moved = 0 THEN
+        RETURN;
+    END IF;
+    DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (chosen);
+    IF due > clock_timestamp() THEN
+        UPDATE pgwork.delayed_job d SET run_at = due FROM (SELECT q.id AS queue, u AS id FROM unnest(chosen) u OFFSET 0) u
+         WHERE d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id;
+        RETURN;
+    END IF;
+    PERFORM pg_current_xact_id(); -- before the first place, see _put
+    SELECT p.used INTO used FROM pgwork._promote(q.id, chosen) p;
+    IF q.priorities & used <> used THEN
+        PERFORM pgwork._note(q.id, used);
+    END IF;
+    IF q.notify THEN
+        PERFORM pgwork._wake(q.id, q.name, moved);
+    END IF;
+END $$;
+
 CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL, ids bigint[] DEFAULT NULL,
     kind text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -874,4 +930,5 @@ COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest 
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be taken back, told once.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';
+COMMENT ON FUNCTION pgwork.reschedule(text, bigint[], text, timestamptz, bigint, bigint, bigint) IS 'Gives delayed jobs another time: by id, of a kind, or all; run_at, or delay_ms from now, or at once. Attempts stay as they are. At most batch, in the order of their ids from after_id on; last_id: the last of them.';
 COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint, bigint[], text) IS 'Deletes dead letters: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';

@@ -6,7 +6,6 @@
 #include "check.h"
 #include "clock.h"
 
-#define ASK_PIECE  10000 /* rows of one statement: a second or less */
 #define ASK_PARAMS 8
 
 typedef struct ask_ctx {
@@ -80,7 +79,7 @@ pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sq
     for (; params[given].type != PGW__END; given++) p[given] = params[given];
     p[given + 2] = (pgw__param)P_END;
     while (st == PGW_OK && more) {
-        const int64_t piece = most > 0 && most - all < ASK_PIECE ? most - all : ASK_PIECE;
+        const int64_t piece = most > 0 && most - all < PGW__ASK_PIECE ? most - all : PGW__ASK_PIECE;
         int64_t n = 0;
 
         if (all > 0 && pgw__pq_stopped(h))

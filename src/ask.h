@@ -6,6 +6,8 @@
 #include "pgwork.h"
 #include "pq.h"
 
+#define PGW__ASK_PIECE 10000 /* rows of one statement: a second or less */
+
 pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params); /* a write; rows are ignored */
 pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */

@@ -116,6 +116,7 @@ int cmd_reap(cli *c, int argc, char **argv);
 int cmd_ls(cli *c, int argc, char **argv);
 int cmd_show(cli *c, int argc, char **argv);
 int cmd_cancel(cli *c, int argc, char **argv);
+int cmd_reschedule(cli *c, int argc, char **argv);
 int cmd_retry(cli *c, int argc, char **argv);
 int cmd_dead(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);

@@ -39,7 +39,9 @@ int cmd_retry(cli *c, int argc, char **argv)
         }
         cli_say(c, "%" PRId64 " of %zu back to ready", moved, n);
         if (moved < (int64_t)n) {
-            code = cli_fail(CLI_NOTHING, "`pgwork show ID` says what became of a job",
+            code = cli_fail(CLI_NOTHING,
+                            "`pgwork show ID` says what became of a job; `pgwork reschedule` is "
+                            "for delayed ones",
                             "%zu of %zu are no dead letters of this queue", n - (size_t)moved, n);
         }
     }

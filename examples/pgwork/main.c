@@ -28,6 +28,7 @@ static const verb commands[] = {
     {"ls", "list jobs", cmd_ls},
     {"show", "all about one job", cmd_show},
     {"cancel", "remove waiting jobs, ask running ones to stop", cmd_cancel},
+    {"reschedule", "delayed jobs at another time, or at once", cmd_reschedule},
     {"retry", "bring dead letters back, by id", cmd_retry},
     {"dead", "list, redrive or purge dead letters", cmd_dead},
     {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
@@ -61,7 +62,7 @@ static int overview(void)
 {
     printf("usage: pgwork [OPTIONS] COMMAND [ARGS...]\n\n"
            "A work queue in a PostgreSQL database: claim, lease, reap.\n\n");
-    for (const verb *v = commands; v->name; v++) printf("  %-10s %s\n", v->name, v->about);
+    for (const verb *v = commands; v->name; v++) printf("  %-10s  %s\n", v->name, v->about);
     printf("\nOptions of every command:\n\n");
     opts_print_global();
     printf(

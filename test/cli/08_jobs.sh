@@ -109,6 +109,22 @@ is 'deletes all, too' "$(cat "$tmp/out")" '{"deleted":1}'
 code 'dead redrive of nothing' 1 pgwork dead redrive r
 refused 'dead redrive of no queue' 1 . pgwork dead redrive none_such
 
+pgwork enqueue put_off 1 2 3 --delay 1h -k a >/dev/null
+pgwork enqueue put_off 4 --delay 1h -k b >/dev/null
+one=$(pgwork ls put_off --json | sed -n '1s/.*"id":\([0-9]*\).*/\1/p')
+code 'reschedule of one, later' 0 pgwork reschedule put_off "$one" --run-at 2099-01-31T12:00:00Z --json
+is 'moves it' "$(cat "$tmp/out") $(state "$one") $(sql "SELECT extract(year FROM run_at) FROM pgwork.job WHERE id = $one")" '{"moved":1} delayed 0 2099'
+code 'reschedule of a kind, at most two' 0 pgwork reschedule put_off -k a -n 2
+is 'says so' "$(cat "$tmp/err")" 'pgwork: rescheduled 2 delayed jobs'
+refused 'reschedule of one that is ready' 1 '1 of 1' pgwork reschedule put_off "$one"
+refused 'reschedule of an empty list' 2 'which ones' pgwork reschedule put_off
+refused 'reschedule of all, but not all' 2 'which ones' pgwork reschedule put_off --all -k a
+refused 'reschedule with two times' 2 'not both' pgwork reschedule put_off --all --delay 1h --run-at 2099-01-31T12:00:00Z
+refused 'reschedule in no queue' 1 . pgwork reschedule none_such --all
+code 'reschedule --all' 0 pgwork reschedule put_off --all --json
+is 'moves the others' "$(cat "$tmp/out") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'put_off' AND state = 'ready'")" '{"moved":2} 4'
+code 'reschedule of none' 1 pgwork reschedule put_off --all
+
 code 'cancel' 0 pgwork cancel q "$delayed" --json
 is 'tells' "$(cat "$tmp/out")" "{\"id\":$delayed,\"status\":\"cancelled\"}"
 pgwork -q queue purge q

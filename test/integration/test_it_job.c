@@ -402,6 +402,30 @@ void test_release_and_snooze_charge_no_attempt_and_fail_does(void)
     pgw_batch_free(batch);
 }
 
+void test_delayed_jobs_run_at_another_time(void)
+{
+    pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
+    pgw_new job = PGW_NEW_INIT;
+    pgw_depth depth = PGW_DEPTH_INIT;
+    int64_t id, n;
+
+    job.delay_ms = 3600000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "waiting", &job, NULL), h);
+    o.ids = &id, o.ids_count = 1, o.delay_ms = 1800000;
+    ASSERT_ST(PGW_OK, pgw_reschedule(h, &n, "waiting", &o), h);
+    TEST_ASSERT_EQUAL_INT64(1, n);
+    o.kind = "another";
+    ASSERT_ST(PGW_OK, pgw_reschedule(h, &n, "waiting", &o), h);
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    ASSERT_ST(PGW_OK, pgw_reschedule(h, &n, "waiting", NULL), h);
+    TEST_ASSERT_EQUAL_INT64(1, n);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, &depth, "waiting", 10), h);
+    TEST_ASSERT_EQUAL_INT64(1, depth.ready);
+    TEST_ASSERT_EQUAL_INT64(0, depth.delayed);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_reschedule(h, &n, "no such queue", NULL), h);
+    TEST_ASSERT_EQUAL_INT64(0, n);
+}
+
 void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive(void)
 {
     pgw_fail_opts dead = PGW_FAIL_OPTS_INIT;

@@ -113,6 +113,10 @@ VERB(redrive)
 {
     return pgw_redrive(h, NULL, name, NULL, 0, NULL, 0);
 }
+VERB(reschedule)
+{
+    return pgw_reschedule(h, NULL, name, NULL);
+}
 VERB(dead_purge)
 {
     return pgw_dead_purge(h, NULL, name, NULL, 0, NULL, 0);
@@ -290,6 +294,7 @@ static const struct {
     ROW(extend, 0),
     ROW(cancel, 0),
     ROW(redrive, 0),
+    ROW(reschedule, 0),
     ROW(dead_purge, 0),
     ROW(jobs_each, READS | ALL_OF_IT),
     ROW(queue_set, 0),

@@ -344,6 +344,27 @@ static void promote(void)
     TEST_ASSERT_EQUAL_INT64(due, kit_number(anyone(), "SELECT promoted FROM pgwork.promote()"));
 }
 
+/* Some delayed jobs, and whatever else their ids are given for: at once, or later still. */
+static void reschedule(void)
+{
+    char ids[4096] = "";
+    size_t length = 0;
+    int late = (int)any(2), due = 0;
+
+    for (int i = 0; i < count && length < sizeof(ids) - 32; i++) {
+        if (any(4) > 0) continue;
+        length += (size_t)snprintf(ids + length, sizeof(ids) - length, "%s%lld",
+                                   length > 0 ? "," : "", jobs[i].id);
+        if (jobs[i].state != DELAYED) continue;
+        due++;
+        if (!late) jobs[i].state = READY;
+    }
+    TEST_ASSERT_EQUAL_INT64(
+        due,
+        kit_number(anyone(), "SELECT moved FROM pgwork.reschedule('q', '{%s}', delay_ms => %d)",
+                   ids, late ? 7200000 : 0));
+}
+
 static void redrive(void)
 {
     struct job *job = some(DEAD);
@@ -421,7 +442,7 @@ static void walk(void)
     static void (*const verbs[])(void) = {
         put,    put,    put,     put,     claim,       claim,       claim,       finish,
         finish, extend, meddle,  meddle,  finish_many, finish_many, finish_many, cancel,
-        cancel, reap,   promote, redrive, undo,        renew};
+        cancel, reap,   promote, redrive, reschedule,  undo,        renew};
 
     count = packed = 0;
     kit_do(session[0],

@@ -39,8 +39,8 @@ static const struct {
                  {"queue_create", "..o"}, {"queue_drain", "..o"},  {"queue_drop", "..o"},
                  {"queue_pause", "..o"},  {"queue_purge", "..o"},  {"queue_resume", "..o"},
                  {"queue_set", "..o"},    {"reap", ".wo"},         {"redrive", "..o"},
-                 {"release", ".wo"},      {"setting", "..o"},      {"snooze", ".wo"},
-                 {"token_number", "pwo"}, {"version", "pwo"}};
+                 {"release", ".wo"},      {"reschedule", "..o"},   {"setting", "..o"},
+                 {"snooze", ".wo"},       {"token_number", "pwo"}, {"version", "pwo"}};
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
 
@@ -193,6 +193,7 @@ static void call_everything(PGconn *conn)
         "pgwork.job_list('q')",
         "pgwork.redrive('q')",
         "pgwork.dead_purge('q')",
+        "pgwork.reschedule('q')",
         "pgwork.queue_set('q', lease_ms => 100)",
         "pgwork.setting('implicit_queues')",
         "pgwork.version()",

@@ -727,6 +727,76 @@ void test_redrive_by_id_by_kind_and_all(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.redrive('q', older_than_ms => 60000)"));
 }
 
+#define MOVED "SELECT moved FROM pgwork.reschedule('q'"
+
+static long long delayed_until(long long id) /* seconds from now */
+{
+    return kit_number(a,
+                      "SELECT round(extract(epoch FROM run_at - clock_timestamp()))::bigint FROM"
+                      " pgwork.job WHERE id = %lld AND state = 'delayed'",
+                      id);
+}
+
+void test_delayed_jobs_get_another_time(void)
+{
+    long long last;
+
+    kit_do(a, "SELECT pgwork.enqueue('q', kind => k, priority => 3, delay_ms => 3600000) FROM"
+              " unnest('{a,b,b,c}'::text[]) k");
+    fill("q", 1);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    kit_say(a, "fail", jobs, ", 'no relay', 3600000"); /* waits for its second attempt */
+    fill("q", 1);
+    last = kit_number(a, "SELECT max(id) FROM pgwork.job WHERE kind = 'c'");
+    TEST_ASSERT_EQUAL_STRING("1 0 5 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, MOVED ", '{}')"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, MOVED ", kind => 'x')"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, MOVED ", '{%lld,%lld,0,NULL}', delay_ms => 60000)",
+                                          last, last)); /* twice is once */
+    TEST_ASSERT_EQUAL_INT64(60, delayed_until(last));
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, MOVED ", '{%lld}', 'c', clock_timestamp() + interval '2 min')", last));
+    TEST_ASSERT_EQUAL_INT64(120, delayed_until(last));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(a, MOVED ", kind => 'b')")); /* ready */
+    TEST_ASSERT_EQUAL_STRING("3 0 3 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, kit_number(a, MOVED ", '{%lld}', run_at => clock_timestamp() - interval '1 h')", last));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, MOVED ", '{%lld}')", jobs[0].id));
+    TEST_ASSERT_EQUAL_STRING("5 0 1 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs)); /* its priority goes first */
+    TEST_ASSERT_EQUAL_INT(0, jobs[0].priority);
+    kit_do(a, "SELECT pgwork.complete('q', ARRAY[%lld], ARRAY['%s'::uuid])", jobs[0].id,
+           jobs[0].token);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT(2, jobs[0].attempt); /* as it was */
+    kit_refused(a, "PW001", "batch|0", MOVED ", batch => 0)");
+    kit_refused(a, "PW001", "after_id|-1", MOVED ", after_id => -1)");
+    kit_refused(a, "PW001", "delay_ms|-1", MOVED ", delay_ms => -1)");
+    kit_refused(a, "PW001", "run_at|infinity", MOVED ", run_at => 'infinity')");
+    kit_refused(a, "PW001", "delay_ms|1", MOVED ", run_at => clock_timestamp(), delay_ms => 1)");
+    kit_refused(a, "PW003", "queue", "SELECT pgwork.reschedule('nowhere')");
+}
+
+/* Piece by piece no job is met twice, though it fails again in between; whoever is just cancelling
+ * one has it. */
+void test_delayed_jobs_are_rescheduled_from_id_to_id(void)
+{
+    long long last = 0;
+
+    kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 3600000) FROM generate_series(1, 5)");
+    kit_do(b, "BEGIN; SELECT pgwork.cancel('q', ARRAY[(SELECT min(id) FROM pgwork.job)])");
+    for (int piece = 1; piece <= 2; piece++) {
+        last = kit_number(
+            a, "SELECT last_id FROM pgwork.reschedule('q', batch => 2, after_id => %lld)", last);
+        TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 9, jobs));
+        TEST_ASSERT_EQUAL_INT64(last, jobs[1].id);
+        for (int i = 0; i < 2; i++) kit_say(a, "fail", jobs + i, ", 'again', 3600000");
+    }
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, MOVED ", after_id => %lld)", last));
+    kit_do(b, "ROLLBACK");
+    TEST_ASSERT_EQUAL_INT64(5, kit_number(a, MOVED ")"));
+}
+
 /* As where ids are given out a second time: no letter is the price of another. */
 void test_a_dead_letter_whose_id_is_taken_gets_another(void)
 {

@@ -1051,6 +1051,51 @@ void test_redrive_and_purge_count(void)
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, NULL, 0));
 }
 
+/* A second piece begins where the first one ended. */
+static void see_piece(const pgw__call *call)
+{
+    TEST_ASSERT_EQUAL_INT64(after_id, call->params[6].v.i);
+    after_id = 77;
+}
+
+void test_rescheduling_goes_from_id_to_id(void)
+{
+    static const fake_cell full[] = {F_INT(10000), F_INT(77)}, none[] = {F_INT(0), F_NULL};
+    pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
+    const int64_t ids[] = {1};
+    int64_t n;
+
+    FAKE_ROWS(full, 2);
+    fake.on_call = see_piece;
+    after_id = 0, o.limit = 20000;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL_INT64(20000, n);
+    TEST_ASSERT_EQUAL_INT(2, fake.calls);
+    FAKE_ROWS(none, 2);
+    fake.on_call = NULL;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reschedule(FAKE_H, NULL, "q", NULL));
+    fake.calls = 0;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "", NULL));
+    o.ids_count = 1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    ASSERT_SAYS("opts->ids");
+    o.ids = ids, o.kind = "a\nb";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    o.kind = NULL, o.run_at_us = -1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    o.run_at_us = 1, o.delay_ms = 1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    ASSERT_SAYS("0 beside run_at_us");
+    o.run_at_us = 0, o.limit = -1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL_INT(0, fake.calls);
+    TEST_ASSERT_EQUAL_INT64(0, n);
+    fake.rows = 0, o.limit = 0;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_reschedule(FAKE_H, &n, "q", &o));
+    fake.armed = true;
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_reschedule(FAKE_H, &n, "q", &o));
+}
+
 void test_redrive_goes_piece_by_piece_up_to_its_limit(void)
 {
     static const fake_cell full[] = {F_INT(10000)};

@@ -12,7 +12,7 @@ _pgwork_schedules() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel retry dead stats doctor cron lock locks sem table help version"
+        cancel reschedule retry dead stats doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i words=0 IFS=$' \t\n'
@@ -74,6 +74,7 @@ _pgwork() {
     reap) own="--once" queue= ;;
     ls) own="-s --state -k --kind -n --limit --after" ;;
     show) own="-Q --queue" queue= ;;
+    reschedule) own="-k --kind --all -n --limit --delay --run-at" ;;
     dead)
         verbs="list redrive purge"
         case $verb in

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork reschedule: delayed jobs at another time, or at once.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "opts.h"
+#include "out.h"
+
+/* It goes in pieces: after a failure, too, @p moved may be something. */
+static int reschedule_tell(const cli *c, pgw_status st, int64_t moved, size_t asked)
+{
+    int code = st < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    if (st < 0 && moved == 0) return code;
+    if (c->json) {
+        out o;
+        out_begin(&o);
+        out_int(&o, "moved", moved);
+        out_end(&o);
+    }
+    cli_say(c, "rescheduled %" PRId64 " delayed job%s", moved, moved == 1 ? "" : "s");
+    if (st >= 0 && moved < (int64_t)asked) {
+        code = cli_fail(
+            CLI_NOTHING, "`pgwork show ID` says what a job is; `pgwork retry` is for dead letters",
+            "%zu of %zu are no delayed jobs of this queue", asked - (size_t)moved, asked);
+    } else if (st >= 0 && moved == 0) {
+        code = CLI_NOTHING;
+    }
+    return cli_finish(code);
+}
+
+int cmd_reschedule(cli *c, int argc, char **argv)
+{
+    pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
+    bool all = false;
+    int64_t moved = 0, *ids;
+    const opt opts[] = {
+        {'k', "kind", "KIND", "those of this kind", .text = &o.kind},
+        {0, "all", NULL, "all of the queue", .flag = &all},
+        {'n', "limit", "N", "at most N of them, the oldest (0: all)", .big = &o.limit},
+        {0, "delay", "TIME", "not before TIME from now", .ms = &o.delay_ms},
+        {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &o.run_at_us},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "reschedule QUEUE ID... [--delay TIME | --run-at WHEN]\n"
+                    "reschedule QUEUE -k KIND|--all [-n N] [--delay TIME | --run-at WHEN]",
+        .about = "Gives delayed jobs another time: those that failed and wait for their next "
+                 "attempt, too.\n"
+                 "Without --delay and --run-at they are ready at once. Attempts stay as they are.",
+        .more = "Ends with 1 when there are none, or when one of them is not delayed.",
+        .min = 1,
+        .max = -1,
+        .missing = "QUEUE",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    o.ids_count = (size_t)a.count - 1;
+    /* a list of ids that came out empty is not all of them */
+    if ((o.ids_count > 0) + (o.kind != NULL) + all != 1) {
+        return cli_fail(CLI_USAGE, "pgwork reschedule --help",
+                        "%s: which ones? ID, or -k, or --all", c->command);
+    }
+    if (o.run_at_us && o.delay_ms) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
+    }
+    if ((code = cli_ids(&ids, a.at + 1, o.ids_count)) != CLI_DONE) return code;
+    if (o.ids_count > 0) o.ids = ids;
+    code = cli_open(c, false);
+    if (code == CLI_DONE) {
+        pgw_status st = pgw_reschedule(c->h, &moved, a.at[0], &o);
+        code = reschedule_tell(c, st, moved, o.ids_count);
+    }
+    free(ids);
+    return code;
+}
