@@ -72,7 +72,7 @@ timed() {
     ti_script=$1 ti_clients=$2 ti_how=$3 ti_n=$4
     shift 4
     rm -f "$out"/log.*
-    PGOPTIONS="$settled ${also:-}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
+    PGOPTIONS="$settled${also:+ $also}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
         --log --log-prefix="$out/log" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
     # completes what the call before has claimed
     case $ti_script in claim.pgwork | claim.pgwork-rows | claim.pgwork-bundles | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
