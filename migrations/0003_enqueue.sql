@@ -167,6 +167,25 @@ BEGIN
         USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
 END $$;
 
+-- Begins an operation, which its caller completes with ids. If it was applied before: the ids of then.
+CREATE FUNCTION pgwork._operation(queue integer, op uuid) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    before bigint[];
+BEGIN
+    LOOP
+        INSERT INTO pgwork.operation (queue, op, ids) VALUES (_operation.queue, _operation.op, '{}') ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+        SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = _operation.queue AND o.op = _operation.op;
+        IF FOUND THEN -- else it has just been pruned
+            RETURN before;
+        END IF;
+    END LOOP;
+END $$;
+
 -- What became of a job that was to be enqueued. A type of its own: OUT parameters would be decoded anew at every call.
 CREATE TYPE pgwork.enqueued AS (id bigint, outcome text);
 
@@ -180,6 +199,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 DECLARE
     job pgwork.enqueued;
     q pgwork.queue;
+    before bigint[];
     asleep boolean;
     bytes bigint;
     due timestamptz;
@@ -211,14 +231,11 @@ BEGIN
     END IF;
     -- First of all: what was applied before is answered so, whatever would be refused by now.
     IF op IS NOT NULL THEN
-        LOOP
-            INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue.op, '{}') ON CONFLICT DO NOTHING;
-            EXIT WHEN FOUND;
-            SELECT o.ids[1], 'repeated' INTO job.id, job.outcome FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue.op;
-            IF FOUND THEN -- else it has just been pruned
-                RETURN job;
-            END IF;
-        END LOOP;
+        before := pgwork._operation(q.id, op);
+        IF before IS NOT NULL THEN
+            job := (before[1], 'repeated');
+            RETURN job;
+        END IF;
     END IF;
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
@@ -301,15 +318,11 @@ BEGIN
         q := pgwork._queue_made(enqueue_many.queue);
     END IF;
     IF op IS NOT NULL AND n > 0 THEN -- first of all, as in enqueue()
-        LOOP
-            INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, enqueue_many.op, '{}') ON CONFLICT DO NOTHING;
-            EXIT WHEN FOUND;
-            SELECT o.ids INTO new_ids FROM pgwork.operation o WHERE o.queue = q.id AND o.op = enqueue_many.op;
-            IF FOUND THEN
-                RETURN QUERY SELECT unnest(new_ids), 'repeated';
-                RETURN;
-            END IF;
-        END LOOP;
+        new_ids := pgwork._operation(q.id, op);
+        IF new_ids IS NOT NULL THEN
+            RETURN QUERY SELECT unnest(new_ids), 'repeated';
+            RETURN;
+        END IF;
     END IF;
     IF q.draining THEN
         PERFORM pgwork._refuse_draining(q);
