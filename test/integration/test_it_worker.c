@@ -975,30 +975,35 @@ void test_the_longest_snooze_is_ten_years(void)
                                    of_job(id, "extract(day FROM run_at - clock_timestamp())"));
 }
 
+/* The server refuses whatever does that to this job. */
+static void deny(const char *what, const char *its_id, int64_t id, const char *sqlstate)
+{
+    char sql[600];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
+             "''denied'' USING ERRCODE = ''%s''; END';"
+             "CREATE TRIGGER deny BEFORE %s FOR EACH ROW WHEN (%s = %lld) EXECUTE FUNCTION deny()",
+             sqlstate, what, its_id, (long long)id);
+    pgtemp_exec(sql);
+}
+
 /* Somebody's trigger, or a damaged row: one report fails whenever it is sent. */
 TEST_CASE("P0001")
 TEST_CASE("22012") /* as if it were the argument's fault */
 void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 {
-    char sql[400];
     int64_t id;
     pgw_worker_stats s;
 
     enqueue(20);
     id = only_job();
-    snprintf(
-        sql, sizeof(sql),
-        "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
-        "''denied'' USING ERRCODE = ''%s''; END';"
-        "CREATE TRIGGER deny BEFORE INSERT ON pgwork.done_job FOR EACH ROW WHEN (NEW.id = %lld) "
-        "EXECUTE FUNCTION deny()",
-        sqlstate, (long long)id);
-    pgtemp_exec(sql);
+    deny("INSERT ON pgwork.done_job", "NEW.id", id, sqlstate);
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
     set("worker.prefetch", "50");
     s = run(noop, PGW_OK);
-    pgtemp_exec("DROP TRIGGER deny ON pgwork.done_job; DROP FUNCTION deny()");
+    pgtemp_exec("DROP FUNCTION deny() CASCADE");
     TEST_ASSERT_EQUAL_INT64(20, s.completed);
     TEST_ASSERT_EQUAL_INT64(20, jobs_in("done"));
     TEST_ASSERT_EQUAL_INT64(1, s.failed); /* told as a failure, it waits for its retry */
@@ -1144,15 +1149,9 @@ void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char 
     pgw_worker_stats s;
     pthread_t thread;
     pgw_worker *w;
-    char sql[600];
 
-    snprintf(sql, sizeof(sql),
-             "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
-             "''denied'' USING ERRCODE = ''%s''; END';"
-             "CREATE TRIGGER deny BEFORE UPDATE ON pgwork.live_job FOR EACH ROW WHEN "
-             "(coalesce(OLD.id, OLD.pos) = %lld AND OLD.token = NEW.token) EXECUTE FUNCTION deny()",
-             sqlstate, (long long)bad);
-    pgtemp_exec(sql);
+    deny("UPDATE ON pgwork.live_job",
+         "CASE WHEN OLD.token = NEW.token THEN coalesce(OLD.id, OLD.pos) END", bad, sqlstate);
     atomic_store(&let_go, 0);
     set("worker.lease_ms", "3000");
     w = start(until_let_go, &thread);
@@ -1160,7 +1159,7 @@ void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char 
     await_beats(good, 5); /* a second apart */
     atomic_store(&let_go, 1);
     s = finish(w, thread, PGW_OK);
-    pgtemp_exec("DROP TRIGGER deny ON pgwork.live_job; DROP FUNCTION deny()");
+    pgtemp_exec("DROP FUNCTION deny() CASCADE");
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     TEST_ASSERT_EQUAL_STRING("done", state_of(good));
 }
