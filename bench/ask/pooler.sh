@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
-# claim and complete, batch 10, 8 clients: direct, and through PgBouncer in transaction mode
+# claim and complete by 8 and by 256 clients: direct, and through PgBouncer in transaction mode, which has 8 sessions for all
 if ! command -v pgbouncer >/dev/null; then
     left_out 'PgBouncer is not here'
     return 0
@@ -18,7 +18,7 @@ auth_type = any
 pool_mode = transaction
 ignore_startup_parameters = options
 default_pool_size = 8
-max_client_conn = 100
+max_client_conn = 300
 pidfile = $pooler/pid
 S
 set -- pgbouncer -q "$pooler/ini"
@@ -36,16 +36,24 @@ for _ in $(seq 50); do
     [ -S "$pooler/.s.PGSQL.6432" ] && break
     sleep 0.1
 done
-for r in $(seq "$rounds"); do
-    # unnamed statements for both: named ones do not pass an old PgBouncer
-    for way in direct pooled; do
-        stock pgwork "$(enough pgwork 10 8)"
-        if [ $way = direct ]; then
-            burn pgwork claim.pgwork 8 10 -M extended
-        else
-            burn pgwork claim.pgwork 8 10 -M extended -h "$pooler" -p 6432
-        fi
-        result pooler 'batch 10, 8 clients, unnamed statements' $way "$rate" jobs/s
+# unnamed statements for all: named ones do not pass an old PgBouncer
+through() { # through WAY CLIENTS BATCH
+    claims_of "$3"
+    stock pgwork "$(enough pgwork "$3" "$2")"
+    case $1 in
+    direct) burn pgwork claim.pgwork "$2" "$3" -M extended ;;
+    pooled) burn pgwork claim.pgwork "$2" "$3" -M extended -h "$pooler" -p 6432 ;;
+    esac
+}
+for n in 10 $(if [ -z "$quick" ]; then echo 100 1000; fi); do
+    for r in $(seq "$rounds"); do
+        for c in 8 $(if [ -z "$quick" ]; then echo 256; fi); do
+            for way in direct pooled; do
+                calm through $way "$c" "$n"
+                result pooler "batch $n, unnamed statements" "$way-$c" "$rate" jobs/s
+                dry pooler "batch $n, unnamed statements" "$way-$c"
+            done
+        done
     done
 done
 kill $pooler_pid
