@@ -722,7 +722,7 @@ static pgw_status pq_submit(pgw *h, const char *name, int sql, const char *text,
     st = pq_fill(h, call);
     if (st == PGW_OK) {
         op->sql = sql;
-        if (text == NULL) {
+        if (sql >= 0) {
             op->text = pgw__pq_statement(h, (pgw__sql)sql);
         } else if (op->done != NULL) {
             op->text = op->owned_text = pgw__mem_dup(text);
