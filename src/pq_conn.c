@@ -48,7 +48,15 @@ static const char conn_options[] =
 /* Behind a pooler a SET would stay with the server's session and meet another client (R15), so
  * these go along with each transaction instead. */
 const char pgw__conn_isolation[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
-const char pgw__conn_settings[] = "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL);
+
+const char *pgw__conn_settings(const pgw *h)
+{
+    static const char settings[] = "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL);
+    static const char with_timeout[] =
+        "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL) CONN_AS_LOCAL("transaction_timeout", "0");
+
+    return PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT ? settings : with_timeout;
+}
 
 /* ---- how to connect ---- */
 

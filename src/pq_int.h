@@ -187,8 +187,8 @@ void pgw__conn_timed_out(pgw *h); /* connect.timeout_ms is over: the next host, 
 void pgw__conn_drop(pgw *h);
 void pgw__conn_abandon(PGconn *conn); /* frees it without a word to the server */
 bool pgw__conn_alive(pgw *h);
-extern const char pgw__conn_isolation[],
-    pgw__conn_settings[]; /* for one transaction behind a pooler */
+extern const char pgw__conn_isolation[];
+const char *pgw__conn_settings(const pgw *h); /* for one transaction behind a pooler */
 
 /* ---- pq_cancel ---- */
 /* Asks the server to stop what runs; bounded. False: nobody took the request. */

@@ -539,6 +539,26 @@ void test_R15_settings_go_with_the_transaction_and_do_not_leak(void)
     pgtemp_exec(sql);
 }
 
+void test_R15_nor_does_a_time_limit_of_transactions_hold_behind_a_pooler(void)
+{
+    char sql[256], name[64];
+
+    if (pgtemp_number("SELECT current_setting('server_version_num')::int / 10000") < 17)
+        TEST_IGNORE_MESSAGE("PostgreSQL 17 brought transaction_timeout");
+    snprintf(name, sizeof(name), "%s", pgtemp_value("SELECT current_database()"));
+    snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET transaction_timeout = '300ms'", name);
+    pgtemp_exec(sql);
+    w = wire_open();
+    wire_act_as_pooler(w, true);
+    open_through_wire();
+    TEST_ASSERT_EQUAL_STRING("awake", answer("SELECT 'awake' FROM pg_sleep(0.5)"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
+    TEST_ASSERT_EQUAL_STRING("awake", answer("SELECT 'awake' FROM pg_sleep(0.5)"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_commit(h));
+    snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET ALL", name);
+    pgtemp_exec(sql);
+}
+
 /* ---- processes, names, secrets ---- */
 
 void test_R16_a_child_cannot_harm_the_parents_session(void)
