@@ -24,7 +24,7 @@ WITH pin AS (
                           CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, age(s.xmin)) AS finding,
                    s.xmin,
                    format('If nothing will read from it again, as a role with REPLICATION: SELECT pg_drop_replication_slot(%L); else look why its standby lags or runs a long query.', s.slot_name) AS advice
-              FROM pg_replication_slots s
+              FROM pg_replication_slots s WHERE s.wal_status IS DISTINCT FROM 'lost' -- such a one holds nothing any more, though it says so
             UNION ALL -- hot_standby_feedback without a slot
             SELECT format('replica %s (%s) holds rows of the last %s transactions', quote_literal(r.application_name), coalesce(host(r.client_addr), 'local'), age(r.backend_xmin)),
                    r.backend_xmin,

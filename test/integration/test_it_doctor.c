@@ -376,21 +376,45 @@ void test_a_vacuum_at_work_holds_no_other_back(void)
     pgtemp_exec("DROP TABLE wide");
 }
 
-/* A replica takes long to make, so the statement is given the view's row. */
-void test_a_replica_without_a_slot_holds_vacuum_back(void)
+/* A replica takes long to make, so the statement is given the view's rows. What it finds that
+ * begins with a word, worst first. */
+static const char *found_in(const char *view, const char *rows, const char *word)
 {
-    static const char view[] = "pg_stat_replication r";
-    char sql[8000];
+    static char sql[8000];
     const char *text = pgw__sql_text(PGW__SQL_DOCTOR_HORIZON), *at = strstr(text, view);
 
     TEST_ASSERT_NOT_NULL(at);
     snprintf(sql, sizeof(sql),
-             "SELECT grade || ' ' || finding || ' | ' || advice FROM (%.*s(SELECT 'stand''by' AS "
-             "application_name, inet '10.0.0.7' AS client_addr, '2'::xid AS backend_xmin) r%s) x "
-             "(grade, check_name, finding, advice) WHERE finding LIKE 'replica%%'",
-             (int)(at - text), text, at + sizeof(view) - 1);
-    ASSERT_HAS("2 replica 'stand''by' (10.0.0.7) holds rows of the last ", pgtemp_value(sql));
-    ASSERT_HAS("hot_standby_feedback", pgtemp_value(sql));
+             "SELECT string_agg(grade || ' ' || finding || ' | ' || advice, '; ' ORDER BY grade "
+             "DESC) FROM (%.*s(%s)%s) x (grade, check_name, finding, advice) WHERE finding LIKE "
+             "'%s%%'",
+             (int)(at - text), text, rows, at + strlen(view), word);
+    return pgtemp_value(sql);
+}
+
+void test_a_replica_without_a_slot_holds_vacuum_back(void)
+{
+    const char *found = found_in("pg_stat_replication",
+                                 "SELECT 'stand''by' AS application_name, inet '10.0.0.7' AS "
+                                 "client_addr, '2'::xid AS backend_xmin",
+                                 "replica");
+
+    ASSERT_HAS("2 replica 'stand''by' (10.0.0.7) holds rows of the last ", found);
+    ASSERT_HAS("hot_standby_feedback", found);
+}
+
+/* Its xmin is shown as it was. */
+void test_a_lost_slot_holds_nothing_back(void)
+{
+    const char *found = found_in(
+        "pg_replication_slots",
+        "SELECT x.*, false AS active, '2'::xid AS xmin FROM (VALUES ('one', 'extended'), ('two', "
+        "'lost'), ('new', NULL)) x (slot_name, wal_status)",
+        "replication slot");
+
+    ASSERT_HAS("'one' (not in use) holds rows", found);
+    ASSERT_HAS("'new' (not in use) holds rows", found);
+    TEST_ASSERT_NULL_MESSAGE(strstr(found, "'two'"), found);
 }
 
 void test_without_a_schema(void)
