@@ -1225,8 +1225,9 @@ PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
  *                stands: never put into them what comes from outside. For values write $1, $2, ...
  *                and pass them in values[]: their types are inferred as in PREPARE (write $1::int
  *                where nothing tells). Columns are known by their names or as t.name; in claimable,
- *                which is the condition of an index, too, by their names only, and functions are to
- *                be immutable there. The search path of an opened handle is pg_catalog: write
+ *                which is the condition of an index, too, by their names only, none of them
+ *                generated and virtual (as PostgreSQL 18 makes them), and functions are to be
+ *                immutable there. The search path of an opened handle is pg_catalog: write
  *                public.f(x) for functions of yours, and give functions of triggers a search_path
  *                of their own.
  *   Rights.      Everything runs with the rights of the handle's role: it needs SELECT and UPDATE

@@ -163,7 +163,8 @@ static pgw_status ddl_explain(pgw *h, const pgw_table *t, pgw_status st)
         return st;
     return pgw__pq_advise(h, PGW_EINVAL,
                           "`claimable` is the condition of an index, too: columns by their bare "
-                          "names (not t.name), and immutable functions only");
+                          "names (not t.name), none that is generated and virtual, and immutable "
+                          "functions only");
 }
 
 static pgw_status ddl_turn(pgw *h, const pgw_table *t, pgw__sql sql, bool *ours)
