@@ -284,8 +284,10 @@ BEGIN
     END IF;
 END $$;
 
+-- Since PostgreSQL 18 AT TIME ZONE takes a name first for an abbreviation of the session's own zone: in a session at 'UTC+5' UTC is five hours
+-- behind itself. So that zone is set here, for all that this calls.
 CREATE FUNCTION pgwork._cron_after(e pgwork._cron, zone text, after timestamptz, anchor timestamptz) RETURNS timestamptz
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     local timestamp;
     here record;
@@ -364,7 +366,7 @@ END $$;
 
 CREATE FUNCTION pgwork.cron_times(expression text, zone text DEFAULT 'UTC', n integer DEFAULT 10, after timestamptz DEFAULT clock_timestamp(),
     anchor timestamptz DEFAULT '1970-01-01 UTC') RETURNS TABLE (at timestamptz, local text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     ahead interval;

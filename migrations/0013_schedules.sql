@@ -319,6 +319,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.schedule = $1 AND t.slot <= (SELECT o.slot FROM pgwork.tick o WHERE o.schedule = $1 ORDER BY o.slot DESC OFFSET 100 LIMIT 1)
 $$;
 
+-- An interval, since to a session UTC may be an abbreviation of another time: see _cron_after().
 CREATE FUNCTION pgwork._cron_enqueue(s pgwork.schedule, slot timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -327,7 +328,7 @@ BEGIN
     SELECT e.id INTO id
       FROM pgwork.enqueue(s.queue, s.payload, s.kind, s.body, s.priority, NULL, NULL, s.max_attempts, s.lease_ms,
                           coalesce(s.tags, '{}') || ('schedule=' || s.name)
-                          || ('slot=' || to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key) e;
+                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key) e;
     UPDATE pgwork.tick t SET job = id WHERE t.schedule = s.id AND t.slot = _cron_enqueue.slot;
     RETURN id;
 END $$;

@@ -506,6 +506,36 @@ void test_no_collation_changes_what_capitals_mean(void)
     pgtemp_exec("SELECT pgwork.cron_drop('s')");
 }
 
+/* PostgreSQL 18 takes a name first for an abbreviation of the session's own zone. */
+void test_no_session_changes_what_a_zone_means(void)
+{
+    static const char *const own[] = {"UTC+5", "GMT-3"};
+
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        char sql[300];
+
+        snprintf(sql, sizeof(sql), "SET timezone = '%s'; SELECT pgwork.queue_create('q')", own[i]);
+        pgtemp_exec(sql);
+        TEST_ASSERT_EQUAL_INT64(
+            4, pgtemp_number("SELECT count(*) FROM unnest('{UTC,GMT}'::text[]) zone CROSS JOIN "
+                             "unnest('{0 12 * * *,0 */6 * * *}'::text[]) e WHERE "
+                             "extract(epoch FROM pgwork.cron_next(e, zone, '2026-06-01 11:00+00'))"
+                             " = extract(epoch FROM timestamptz '2026-06-01 12:00+00')"));
+        TEST_ASSERT_EQUAL_STRING(
+            "Mon 2026-06-01 12:00:00 +00:00",
+            pgtemp_value("SELECT local FROM pgwork.cron_times('0 12 * * *', 'UTC', 1, '2026-06-01 "
+                         "11:00+00')"));
+        pgtemp_exec("SELECT pgwork.cron_create('s', '0 12 * * *', queue => 'q')");
+        pgtemp_exec("UPDATE pgwork.schedule SET base = '2026-06-01 11:00+00', next_at = "
+                    "'-infinity'");
+        pgtemp_exec("SELECT pgwork._cron_tick(100, '2026-06-01 12:00+00')");
+        TEST_ASSERT_EQUAL_STRING("{schedule=s,slot=2026-06-01T12:00:00Z}",
+                                 pgtemp_value("SELECT tags FROM pgwork.job WHERE queue = 'q'"));
+        pgtemp_exec("SELECT pgwork.cron_drop('s'), pgwork.queue_drop('q', true)");
+        pgtemp_exec("RESET timezone");
+    }
+}
+
 static void refused(const char *word, const char *sql)
 {
     PGresult *r;
