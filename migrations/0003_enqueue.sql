@@ -293,6 +293,7 @@ DECLARE
     share boolean; -- rows
     own_id xid8;
     one record;
+    many integer; -- keys
     later boolean := run_ats IS NOT NULL OR delays_ms IS NOT NULL;
     now_is timestamptz := clock_timestamp();
 BEGIN
@@ -358,6 +359,16 @@ BEGIN
     SELECT array_agg(nextval('pgwork.place')) INTO new_ids FROM generate_series(1, n);
     IF keys IS NOT NULL THEN
         IF key_policy = 'replace' THEN
+            -- Of two that want the same keys the second one waits here, where it holds nothing: later it would have locked what it
+            -- replaces, and the first one, which has made a key that both want, may come to wait for that.
+            SELECT count(DISTINCT k) INTO many FROM unnest(keys) k;
+            IF many > 100 THEN -- the server has no room for locks of thousands
+                PERFORM pg_advisory_xact_lock(pgwork._lock('replace', q.id));
+            ELSIF many > 1 THEN
+                PERFORM pg_advisory_xact_lock_shared(pgwork._lock('replace', q.id));
+                PERFORM pg_advisory_xact_lock(k.lock)
+                   FROM (SELECT DISTINCT pgwork._lock('replace ' || k, q.id) AS lock FROM unnest(keys) k WHERE k IS NOT NULL ORDER BY 1 OFFSET 0) k;
+            END IF;
             -- What is about to be replaced is locked in the order of cancel(), else they could deadlock.
             PERFORM FROM (SELECT q.id AS queue, f.lane, f.pos
                             FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)

@@ -853,3 +853,31 @@ void test_a_batch_that_replaces_and_a_cancel_do_not_deadlock(void)
         kit_do(a, "SELECT pgwork.queue_purge('q')");
     }
 }
+
+/* The first one has made a key that both want, the other one has found what both are to replace. */
+void test_batches_that_replace_do_not_deadlock(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    for (int more = 0; more <= 100; more += 100) { /* keys besides: so many have one lock */
+        PGconn *c = kit_open(), *d = kit_open();
+
+        kit_do(c, "BEGIN");
+        kit_do(c, "SELECT pgwork.enqueue('q', key => 'l')");
+        kit_send(a,
+                 "SELECT string_agg(DISTINCT outcome, ',') FROM pgwork.enqueue_many('q', "
+                 "array_fill('1'::jsonb, '{%d}'), keys => '{k,l,m}'::text[] || ARRAY(SELECT 'n' || "
+                 "g FROM generate_series(1, %d) g), key_policy => 'replace')",
+                 more + 3, more);
+        kit_blocked(a, d);
+        kit_do(d, "SELECT pgwork.enqueue('q', key => 'm')");
+        kit_send(b, "SELECT string_agg(outcome, ',') FROM pgwork.enqueue_many('q', '{4,5}',"
+                    " keys => '{k,m}', key_policy => 'replace')");
+        kit_blocked(b, d);
+        kit_do(c, "ROLLBACK");
+        TEST_ASSERT_EQUAL_STRING("new,replaced", kit_answer(a));
+        TEST_ASSERT_EQUAL_STRING("replaced,replaced", kit_answer(b));
+        kit_do(a, "SELECT pgwork.queue_purge('q')");
+        kit_close(c);
+        kit_close(d);
+    }
+}
