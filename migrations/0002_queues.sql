@@ -151,6 +151,9 @@ CREATE FUNCTION pgwork._purge(queue integer, place text, after bigint, batch big
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
+DECLARE
+    keyed bigint[];
+    keys text[];
 BEGIN
     IF place = 'live_job' THEN -- rows that a claim holds just now are skipped: they are as good as leased
         WITH d AS (
@@ -160,10 +163,9 @@ BEGIN
                                           AND t.token IS NULL AND t.created_at < before
                                         ORDER BY t.lane, t.pos LIMIT batch FOR UPDATE SKIP LOCKED))
             RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, coalesce(j.jobs, 1) AS jobs
-        ), k AS (
-            DELETE FROM pgwork.unique_key u USING d WHERE u.queue = _purge.queue AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL
         )
-        SELECT count(*), coalesce(sum(d.jobs), 0), max(d.at) INTO n_rows, n_jobs, last FROM d;
+        SELECT count(*), coalesce(sum(d.jobs), 0), max(d.at), array_agg(d.id) FILTER (WHERE d.key IS NOT NULL), array_agg(d.key) FILTER (WHERE d.key IS NOT NULL)
+          INTO n_rows, n_jobs, last, keyed, keys FROM d;
     ELSE
         EXECUTE format('WITH d AS ('
             '    DELETE FROM pgwork.%1$I j'
@@ -171,10 +173,11 @@ BEGIN
             '                                               WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4'
             '                                               ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))'
             '    RETURNING j.id, j.key'
-            '), k AS ('
-            '    DELETE FROM pgwork.unique_key u USING d WHERE u.queue = $1 AND u.key = d.key AND u.id = d.id AND u.free_after IS NULL'
-            ') SELECT count(*), count(*), max(d.id) FROM d', place)
-           INTO n_rows, n_jobs, last USING queue, after, batch, before;
+            ') SELECT count(*), count(*), max(d.id), array_agg(d.id) FILTER (WHERE d.key IS NOT NULL), array_agg(d.key) FILTER (WHERE d.key IS NOT NULL) FROM d', place)
+           INTO n_rows, n_jobs, last, keyed, keys USING queue, after, batch, before;
+    END IF;
+    IF keyed IS NOT NULL THEN
+        PERFORM pgwork._free(queue, keyed, keys);
     END IF;
 END $$;
 

@@ -532,9 +532,8 @@ BEGIN
             EXIT WHEN misses > 1;
         END LOOP;
         IF status = 'cancelled' THEN
-            DELETE FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = gone.key AND u.id = gone.id AND u.free_after IS NULL;
-            IF gone.key IS NOT NULL AND NOT FOUND THEN
-                PERFORM pgwork._refuse_outdated(); -- as in _free()
+            IF gone.key IS NOT NULL THEN
+                PERFORM pgwork._free(q.id, ARRAY[gone.id], ARRAY[gone.key]); -- which never waits: we may have locked what its taker is to replace
             END IF;
             IF q.retention_ms > 0 THEN
                 INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)

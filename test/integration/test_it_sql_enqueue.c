@@ -881,3 +881,37 @@ void test_batches_that_replace_do_not_deadlock(void)
         kit_close(d);
     }
 }
+
+/* Who takes over a key, since its job was claimed, goes on to others; the job comes back meanwhile,
+ * and goes together with one of those. */
+void test_who_takes_jobs_away_does_not_wait_for_who_takes_over_a_key(void)
+{
+    PGconn *c = kit_open(), *d = kit_open();
+
+    kit_do(b, "SET lock_timeout = '200ms'");
+    for (int purged = 0; purged < 2; purged++) {
+        long long other;
+
+        kit_do(a, "SELECT pgwork.enqueue('q', key => 'k', key_scope => 'ready')");
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(d, "q", 1, &job));
+        kit_do(c, "BEGIN");
+        kit_do(c, "SELECT pgwork.enqueue('q', key => 'l', key_scope => 'ready')");
+        kit_send(a, "SELECT string_agg(outcome, ',') FROM pgwork.enqueue_many('q', '{1,2,3}',"
+                    " keys => '{k,l,m}', key_scope => 'ready')");
+        kit_blocked(a, d);
+        other =
+            kit_number(d, "SELECT id FROM pgwork.enqueue('q', key => 'm', key_scope => 'ready')");
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(d, "release", &job, ""));
+        TEST_ASSERT_EQUAL_INT64(
+            2, purged ? kit_number(b, "SELECT pgwork.queue_purge('q')")
+                      : kit_number(b,
+                                   "SELECT count(*) FROM pgwork.cancel('q', '{%lld,%lld}')"
+                                   " WHERE status = 'cancelled'",
+                                   job.id, other));
+        kit_do(c, "ROLLBACK");
+        TEST_ASSERT_EQUAL_STRING("new,new,new", kit_answer(a));
+        TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
+        kit_do(a, "SELECT pgwork.queue_purge('q')");
+        TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
+    }
+}
