@@ -56,6 +56,7 @@ BEGIN
     outcome := 'new';
     IF key IS NOT NULL THEN
         LOOP
+            outcome := 'new'; -- whatever it was to be in the round before
             -- Waits for a racing producer of the same key to commit or roll back. Locks nothing of what is
             -- there: who finishes jobs must not wait for us.
             INSERT INTO pgwork.unique_key (queue, key, id, free_after, while_ready)

@@ -854,6 +854,29 @@ void test_a_batch_that_replaces_and_a_cancel_do_not_deadlock(void)
     }
 }
 
+/* What is to be replaced has moved, and waits again; but the key belongs to nobody any more. */
+void test_a_job_that_is_new_at_the_second_try_is_called_so(void)
+{
+    PGconn *c = kit_open();
+    long long first, second;
+
+    first = kit_number(a, "SELECT id FROM pgwork.enqueue('q', key => 'k', key_scope => 'ready')");
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, &job));
+    kit_send(a, "SELECT outcome || ' ' || id FROM pgwork.enqueue('q', '2', key => 'k', key_scope =>"
+                " 'ready', key_policy => 'replace')");
+    kit_blocked(a, c);
+    second = kit_number(b, "SELECT id FROM pgwork.enqueue('q', key => 'k', key_scope => 'ready')");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "release", &job, ""));
+    TEST_ASSERT_EQUAL_STRING(
+        "cancelled", kit_text(b, "SELECT status FROM pgwork.cancel('q', '{%lld}')", second));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING(
+        kit_text(b, "SELECT 'new ' || max(id) FROM pgwork.job HAVING max(id) > %lld", first),
+        kit_answer(a));
+    TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
+}
+
 /* The first one has made a key that both want, the other one has found what both are to replace. */
 void test_batches_that_replace_do_not_deadlock(void)
 {
