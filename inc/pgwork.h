@@ -49,9 +49,11 @@
  *                signal handler. Only pgw_worker_run() starts threads.
  *   Time.        Durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us)
  *                by the server's clock. Deadlines of waits use the monotonic clock.
- *   Unknown.     A statement whose answer was lost may have been applied: PGW_EUNKNOWN. Repeating a
- *                finishing verb is harmless (the token decides); repeating an enqueue is harmless
- *                when it carries an operation id. doc/guarantees.md has the whole list.
+ *   Unknown.     A statement whose answer was lost may have been applied: PGW_EUNKNOWN. So may one
+ *                that is committed, but that no synchronous standby has confirmed in time: a
+ *                failover can undo it. Repeating a finishing verb is harmless (the token decides);
+ *                repeating an enqueue is harmless when it carries an operation id.
+ *                doc/guarantees.md has the whole list.
  *
  * Any verb can also return PGW_EINVAL (the message names the argument, its value or, where that may
  * be long or secret, what is wrong with it, and what is allowed; what only the server finds out

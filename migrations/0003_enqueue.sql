@@ -180,7 +180,8 @@ BEGIN
         IF FOUND THEN
             RETURN NULL;
         END IF;
-        SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = _operation.queue AND o.op = _operation.op;
+        -- A lock has to be written: so this answer, too, waits for the disk, and for a synchronous standby, which may not have what we see.
+        SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = _operation.queue AND o.op = _operation.op FOR KEY SHARE;
         IF FOUND THEN -- else it has just been pruned
             RETURN before;
         END IF;

@@ -33,9 +33,10 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_s
     INSERT INTO pgwork.table_operation (op, own) VALUES (op, spent IS NOT NULL) RETURNING true
 $$;
 
+-- A lock has to be written: so yes, too, waits for the disk, and for a synchronous standby, which may not have what we see.
 CREATE FUNCTION pgwork.table_applied(op uuid) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM pgwork.table_operation t WHERE t.op = table_applied.op)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM pgwork.table_operation t WHERE t.op = table_applied.op FOR KEY SHARE)
 $$;
 
 CREATE FUNCTION pgwork.table_prune(batch integer DEFAULT 1000) RETURNS bigint

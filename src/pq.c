@@ -60,7 +60,8 @@ void pgw__pq_rewind(pgw *h)
     PQclear(op->rows);
     op->rows = NULL;
     op->parts = op->prefixes = 0;
-    op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named = false;
+    op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
+        op->unconfirmed = false;
     op->tag[0] = '\0';
     h->notice[0] = '\0';
     pgw__fault_clear(&op->fault);
@@ -450,6 +451,17 @@ static pgw_status pq_ended_well(pgw *h)
     if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)
         return pgw__fault_set(&op->fault, PGW_ETXN,
                               "the transaction had failed before: it was rolled back", NULL);
+    if (op->unconfirmed)
+        return pgw__fault_set(&op->fault, PGW_EUNKNOWN,
+                              "committed, but no synchronous standby has confirmed it: a failover "
+                              "may undo it",
+                              PGW__STATUS_UNCONFIRMED);
+    /* what the caller's connection is warned of we do not hear */
+    if (h->attached && op->commits && op->halting != PGW_OK && (op->flags & PGW__WRITES) != 0)
+        return pgw__fault_set(&op->fault, PGW_EUNKNOWN,
+                              "committed though it was cancelled: perhaps no synchronous standby "
+                              "has confirmed it",
+                              PGW__STATUS_UNCONFIRMED);
     return op->read != NULL ? pgw__pq_read(h, op->read, op->ctx) : PGW_OK;
 }
 

@@ -250,7 +250,8 @@ static bool conn_open(pgw *h)
 /* ---- connecting ---- */
 
 /* Keeps what libpq would print. An error that comes while nothing runs is the server's good-bye; of
- * a crash, or when it is stopped at once, it says so by a warning (R2). */
+ * a crash, or when it is stopped at once, it says so by a warning (R2). So it does of a commit
+ * whose wait for a synchronous standby was cut short. */
 static void conn_notice(void *arg, const PGresult *res)
 {
     pgw *h = arg;
@@ -262,6 +263,9 @@ static void conn_notice(void *arg, const PGresult *res)
         h->dead = true;
     } else if (strcmp(severity, "WARNING") == 0) {
         h->dead = h->dead || strcmp(sqlstate, "57P01") == 0 || strcmp(sqlstate, "57P02") == 0;
+        h->op.unconfirmed =
+            h->op.unconfirmed ||
+            pgw__status_is_unconfirmed(sqlstate, PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION));
     } else {
         return;
     }

@@ -82,6 +82,7 @@ typedef struct pgw__op {
     int64_t cancel_at;  /* when the next one is due */
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
+    bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
     PGresult *rows;
     char tag[16];
     bool failed; /* fault holds the first error of the server */

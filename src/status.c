@@ -61,8 +61,8 @@ bool pgw_is_bug(pgw_status st)
 /* A code of fewer than five characters stands for all codes that begin with it; the longest
  * match wins. `in_flight` is the status when the commit of a write was under way. An ERROR from
  * the server always means rolled back, 57014 too: cancelling a commit that already waits for
- * its standby gives success and a warning. Only the end of the session, or of its disk, leaves
- * the outcome open. */
+ * its standby gives success and a warning (pgw__status_is_unconfirmed). Only the end of the
+ * session, or of its disk, leaves the outcome open. */
 static const struct status_row {
     char code[6];
     pgw_status status, in_flight;
@@ -192,6 +192,12 @@ bool pgw__status_is_wraparound(const char *sqlstate, const char *function)
 {
     return strcmp(sqlstate, "54000") == 0 && (strcmp(function, "GetNewTransactionId") == 0 ||
                                               strcmp(function, "GetNewMultiXactId") == 0);
+}
+
+bool pgw__status_is_unconfirmed(const char *sqlstate, const char *function)
+{
+    return strcmp(sqlstate, "01000") == 0 && function != NULL &&
+           strcmp(function, "SyncRepWaitForLSN") == 0;
 }
 
 const char *pgw__status_hint(const char *sqlstate)

@@ -31,6 +31,13 @@ bool pgw__status_is_wraparound(const char *sqlstate, const char *function);
     "the server is out of transaction numbers: VACUUM that database as a superuser; `pgwork " \
     "doctor` names what holds vacuum back"
 
+/* A warning beside success: committed here, but the wait for a synchronous standby was cancelled,
+ * so that a failover may undo it. NULL: the server does not tell its functions. */
+bool pgw__status_is_unconfirmed(const char *sqlstate, const char *function);
+#define PGW__STATUS_UNCONFIRMED                                                                \
+    "see pg_stat_replication and synchronous_standby_names; finishing verbs may be repeated, " \
+    "and an enqueue with an operation id"
+
 /* What to do next, in one sentence for an operator; "" when there is no general advice. */
 const char *pgw__status_hint(const char *sqlstate);
 

@@ -302,6 +302,51 @@ void test_R11_success_after_a_cancel_is_success(void)
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE id = 7"));
 }
 
+/* Nobody else's warnings are ours to hear. */
+void test_R11_success_after_a_cancel_on_the_callers_connection_is_unknown(void)
+{
+    PGconn *conn = pgtemp_connect();
+
+    pgtemp_exec("CREATE OR REPLACE FUNCTION stubborn() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
+                "PERFORM pg_sleep(60); RETURN 'slept'; "
+                "EXCEPTION WHEN query_canceled THEN RETURN 'done all the same'; END $$");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("SELECT public.stubborn()", PGW__WRITES, 200));
+    TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT public.stubborn()", 0, 200));
+    PQclear(PQexec(conn, "BEGIN")); /* the caller's COMMIT will say what there is to say */
+    TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT public.stubborn()", PGW__WRITES, 200));
+    pgw_close(h);
+    h = NULL;
+    PQfinish(conn);
+}
+
+/* The server says so between the statement's success and its readiness. */
+void test_R11_success_that_no_synchronous_standby_confirms_is_unknown(void)
+{
+    static const char waits[] = "SyncRepWaitForLSN";
+    size_t n;
+    const char *warning = wire_message_of(waits, 'N', "WARNING", "01000",
+                                          "canceling wait for synchronous replication", &n);
+
+    open_through_wire();
+    wire_at(w, 'Z', 1, warning, n, WIRE_PASS);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (5)", PGW__WRITES, 0));
+    TEST_ASSERT_TRUE(contains(pgw_error_message(h), "no synchronous standby has confirmed it"));
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "synchronous_standby_names"));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE id = 5"));
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (6)", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_txn_begin(h));
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (7)", PGW__WRITES, 0));
+    wire_at(w, 'Z', 1, warning, n, WIRE_PASS);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_txn_commit(h));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_txn_begin(h)); /* that one is over */
+    TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
+    /* a warning of somebody's function */
+    warning = wire_message_of("exec_stmt_raise", 'N', "WARNING", "01000", "beware", &n);
+    wire_at(w, 'Z', 1, warning, n, WIRE_PASS);
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (8)", PGW__WRITES, 0));
+}
+
 void test_R11_no_answer_to_the_cancel_either_is_unknown(void)
 {
     open_through_wire();

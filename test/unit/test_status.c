@@ -292,6 +292,14 @@ void test_only_who_raised_it_tells_the_end_of_all_numbers_from_an_item_that_is_t
     TEST_ASSERT_FALSE(pgw__status_is_wraparound("55000", "GetNewTransactionId"));
 }
 
+void test_a_commit_that_no_standby_confirmed_is_known_by_the_function(void)
+{
+    TEST_ASSERT_TRUE(pgw__status_is_unconfirmed("01000", "SyncRepWaitForLSN"));
+    TEST_ASSERT_FALSE(pgw__status_is_unconfirmed("57P01", "SyncRepWaitForLSN")); /* it is dead */
+    TEST_ASSERT_FALSE(pgw__status_is_unconfirmed("01000", "exec_stmt_raise"));
+    TEST_ASSERT_FALSE(pgw__status_is_unconfirmed("01000", NULL));
+}
+
 /* ---- hints ---- */
 
 void test_hints_name_the_next_step(void)

@@ -1,0 +1,49 @@
+# A synchronous standby that goes away: what waits for it is told to be unknown, not done; and what was told to be done is on it
+# when it takes over. On two servers of its own, since every commit of a server waits.
+. "$(dirname "$0")/tap"
+. "$top/test/support/pg.sh"
+
+first=$(pg_mkdir) second=$(pg_mkdir)
+remove() {
+    pg_stop "$first" immediate
+    pg_stop "$second" immediate
+    rm -rf "$first" "$second"
+}
+trap 'remove; leave' EXIT
+
+WITH_PG_CONF='wal_log_hints = on' pg_create "$first" && pg_start "$first" || fail 'the first server runs'
+yes 'a copy of it' pg_as "$(pg_bindir)/pg_basebackup" -h "$first" -p 5432 -U postgres -D "$second/data" -R -c fast --no-sync
+pg_as sh -c "sed -i 's/ sslmode/ application_name=second sslmode/' '$second/data/postgresql.auto.conf'
+    echo \"unix_socket_directories = '$second'\" >>'$second/data/postgresql.conf'; touch '$second/log'"
+yes 'the second server runs' pg_start "$second"
+export PGHOST="$first" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
+export PGWORK_DSN="host=$first,$second port=5432 user=postgres dbname=postgres target_session_attrs=read-write"
+pgwork -q migrate
+sql "ALTER SYSTEM SET synchronous_standby_names = 'second'" && sql 'SELECT pg_reload_conf()' >/dev/null
+
+uuid() { sql 'SELECT gen_random_uuid()'; }
+one=$(uuid) two=$(uuid)
+code 'what it has received' 0 pgwork enqueue q one --op "$one"
+pgwork lock L -- sh -c 'echo "$PGWORK_FENCE"' >"$tmp/fence"
+pg_stop "$second" fast
+brief='-X call.timeout_ms=300'
+refused 'what waits for it is unknown' 6 'no synchronous standby has confirmed it' pgwork $brief enqueue q two --op "$two"
+refused 'and stays so when it is repeated' 6 'no synchronous standby has confirmed it' pgwork $brief enqueue q two --op "$two"
+refused 'of several, too' 6 'no synchronous standby' pgwork $brief enqueue q two three --op "$(uuid)"
+refused 'and loaded ones' 6 'no synchronous standby' sh -c "printf 'a\nb\n' | pgwork $brief enqueue q"
+refused 'a claim' 6 'no synchronous standby' pgwork $brief claim q
+refused 'a lock, whose number would come again' 6 'no synchronous standby' pgwork $brief lock -n L -- true
+is 'which nobody holds' "$(pgwork locks --json)" ''
+refused 'a round of the reaper' 6 'no synchronous standby' pgwork $brief reap --once
+
+pg_start "$second"
+code 'when it is back the call may be repeated' 0 pgwork enqueue q two --op "$two"
+id=$(cat "$tmp/out")
+pg_stop "$first" immediate
+yes 'the standby takes over' pg_as "$(pg_bindir)/pg_ctl" -D "$second/data" -w -s promote
+export PGHOST="$second"
+sql "ALTER SYSTEM RESET synchronous_standby_names" && sql 'SELECT pg_reload_conf()' >/dev/null
+is 'what was told to be done is there' "$(pgwork enqueue q one --op "$one" 2>/dev/null)" 1
+is 'once' "$(pgwork enqueue q two --op "$two" 2>/dev/null)" "$id"
+yes 'a lock has a higher number' pgwork lock -n L -- sh -c "[ \"\$PGWORK_FENCE\" -gt $(cat "$tmp/fence") ]"
+exit 0
