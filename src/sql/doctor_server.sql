@@ -12,7 +12,11 @@ WITH s AS (
            -- Without pg_read_all_stats the sessions of others have no type; those of clients have a user and a database.
            (SELECT count(*) FROM pg_stat_activity a
              WHERE coalesce(a.backend_type = 'client backend', a.usesysid IS NOT NULL AND a.datid IS NOT NULL)) AS used,
-           pg_is_in_recovery() AS standby
+           pg_is_in_recovery() AS standby,
+           current_setting('synchronous_standby_names') AS names,
+           pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees,
+           (SELECT count(*) FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum')) AS standbys,
+           (SELECT count(*) FROM pg_stat_activity a WHERE a.wait_event = 'SyncRep' AND a.query_start < clock_timestamp() - interval '5 s') AS waiting
 )
 SELECT CASE WHEN major BETWEEN 15 AND 18 THEN 0 WHEN major < 15 THEN 2 ELSE 1 END, 'server version',
        'PostgreSQL ' || current_setting('server_version'),
@@ -34,6 +38,16 @@ SELECT CASE WHEN fsync = 'on' AND pages = 'on' THEN 0 ELSE 2 END, 'durability',
        CASE WHEN fsync = 'on' AND pages = 'on' THEN ''
             ELSE 'Switch both on in postgresql.conf and reload: as it is, a crash of the machine can destroy the database.' END
   FROM s
+UNION ALL
+-- Where one is missing every commit waits, until somebody decides.
+SELECT CASE WHEN NOT sees THEN 1 WHEN standbys = 0 OR waiting > 0 THEN 2 ELSE 0 END, 'synchronous standby',
+       CASE WHEN NOT sees THEN format('commits wait for synchronous_standby_names (%s); whether these are there cannot be seen by %s', names, current_user)
+            ELSE format('commits wait for synchronous_standby_names (%s): %s connected, %s sessions have been waiting for more than 5 s', names, standbys, waiting) END,
+       CASE WHEN NOT sees THEN format('GRANT pg_read_all_stats TO %I', current_user)
+            WHEN standbys = 0 OR waiting > 0
+            THEN 'Bring the standby back. To go on without it, which gives up what it is for: ALTER SYSTEM SET synchronous_standby_names = '''' and SELECT pg_reload_conf(), as a superuser.'
+            ELSE '' END
+  FROM s WHERE names <> '' AND NOT standby
 UNION ALL
 SELECT CASE WHEN autovacuum = 'on' THEN 0 ELSE 2 END, 'autovacuum', 'autovacuum is ' || autovacuum,
        CASE WHEN autovacuum = 'on' THEN '' ELSE 'Switch it on: every job leaves a dead row behind, and claims slow down with them.' END

@@ -20,12 +20,15 @@ export PGHOST="$first" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
 export PGWORK_DSN="host=$first,$second port=5432 user=postgres dbname=postgres target_session_attrs=read-write"
 pgwork -q migrate
 sql "ALTER SYSTEM SET synchronous_standby_names = 'second'" && sql 'SELECT pg_reload_conf()' >/dev/null
+doctor_says() { pgwork doctor 2>&1 | grep -q "$1"; }
+yes 'it is a synchronous standby, says the doctor' until_true 10 doctor_says '^ok *synchronous standby .*: 1 connected, 0 sessions'
 
 uuid() { sql 'SELECT gen_random_uuid()'; }
 one=$(uuid) two=$(uuid)
 code 'what it has received' 0 pgwork enqueue q one --op "$one"
 pgwork lock L -- sh -c 'echo "$PGWORK_FENCE"' >"$tmp/fence"
 pg_stop "$second" fast
+yes 'the doctor misses it' until_true 10 doctor_says '^BAD *synchronous standby .*: 0 connected'
 brief='-X call.timeout_ms=300'
 refused 'what waits for it is unknown' 6 'no synchronous standby has confirmed it' pgwork $brief enqueue q two --op "$two"
 refused 'and stays so when it is repeated' 6 'no synchronous standby has confirmed it' pgwork $brief enqueue q two --op "$two"
