@@ -274,9 +274,12 @@ BEGIN
         had := got > 0;
     ELSE
         IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000
-           AND cardinality(queues) BETWEEN 1 AND 64 THEN
+           AND cardinality(queues) BETWEEN 1 AND 64 AND NOT pg_is_in_recovery() THEN
             NULL; -- as it should be
         ELSE
+            IF pg_is_in_recovery() THEN -- a standby refuses to read the surveys, by a code that does not tell what it is
+                RAISE EXCEPTION 'cannot claim in a read-only transaction' USING ERRCODE = 'read_only_sql_transaction';
+            END IF;
             PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
             PERFORM pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255, 'holder', holder, '1 to 255 bytes: who claims');
             PERFORM pgwork._refuse_unless(coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', claim_batch.lease_ms::text, '100 .. 86400000');

@@ -23,6 +23,15 @@ sql "ALTER SYSTEM SET synchronous_standby_names = 'second'" && sql 'SELECT pg_re
 doctor_says() { pgwork doctor 2>&1 | grep -q "$1"; }
 yes 'it is a synchronous standby, says the doctor' until_true 10 doctor_says '^ok *synchronous standby .*: 1 connected, 0 sessions'
 
+export PGWORK_DSN="host=$second port=5432 user=postgres dbname=postgres"
+sql "SELECT pgwork.queue_create('q')" >/dev/null
+yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
+refused 'a claim from a standby' 5 'read-only' pgwork claim q
+yes 'what to do is told' grep -q target_session_attrs "$tmp/err"
+timeout 2 pgwork work q -- true >"$tmp/out" 2>"$tmp/err" # goes on, there may be a promotion
+yes 'also to a worker' grep -q 'read-only.*target_session_attrs' "$tmp/err"
+export PGWORK_DSN="host=$first,$second port=5432 user=postgres dbname=postgres target_session_attrs=read-write"
+
 uuid() { sql 'SELECT gen_random_uuid()'; }
 one=$(uuid) two=$(uuid)
 code 'what it has received' 0 pgwork enqueue q one --op "$one"
