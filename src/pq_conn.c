@@ -163,13 +163,40 @@ static void conn_keep_hosts(pgw *h)
     PQconninfoFree(found);
 }
 
+static bool conn_is_part(const char *list, int at, const char *text)
+{
+    size_t n;
+
+    if (list == NULL) return false;
+    if (conn_parts(list) > 1)
+        for (; at > 0 && *list != '\0'; list++) at -= *list == ',';
+    n = strcspn(list, ",");
+    return text != NULL && strlen(text) == n && memcmp(list, text, n) == 0;
+}
+
+/* Which of the hosts this attempt is at. libpq goes on to the next when one refuses, and need not
+ * begin with the first (load_balance_hosts, since 16). */
+static int conn_host_at(const pgw *h)
+{
+    const char *host = PQhost(h->conn), *port = PQport(h->conn);
+
+    for (int at = 0; at < h->hosts; at++) {
+        const bool named =
+            conn_is_part(h->host_lists[0], at, host) || conn_is_part(h->host_lists[1], at, host);
+
+        if (named && (h->host_lists[2] == NULL || conn_is_part(h->host_lists[2], at, port)))
+            return at;
+    }
+    return h->next_host;
+}
+
 /* The list, begun behind those who were silent; nothing where it is to stay as it is. */
 static void conn_rotate(const pgw *h, pgw__buf *b, const char *list)
 {
     const char *start = list;
 
-    if (list == NULL || h->silent_hosts == 0 || h->silent_hosts >= conn_parts(list)) return;
-    for (int n = h->silent_hosts; n > 0; n--) start = strchr(start, ',') + 1;
+    if (list == NULL || h->next_host == 0 || h->next_host >= conn_parts(list)) return;
+    for (int n = h->next_host; n > 0; n--) start = strchr(start, ',') + 1;
     pgw__buf_text(b, start);
     pgw__buf_text(b, ",");
     pgw__buf_bytes(b, list, (size_t)(start - 1 - list));
@@ -204,6 +231,10 @@ static PGconn *conn_begin(pgw *h, const char *dsn, const PQconninfoOption *found
         if (hosts[i].len == 0 || hosts[i].failed != 0) continue;
         keys[n] = conn_host_keys[i];
         values[n++] = pgw__buf_str(&hosts[i]);
+    }
+    if (h->silent_hosts > 0 && conn_found(found, "load_balance_hosts") != NULL) {
+        keys[n] = "load_balance_hosts"; /* else it may begin with a silent one again */
+        values[n++] = "disable";
     }
     keys[n] = "client_encoding";
     values[n++] = "UTF8";
@@ -310,7 +341,10 @@ void pgw__conn_failed(pgw *h, const char *message)
 
 bool pgw__conn_next_host(pgw *h)
 {
+    const int next = conn_host_at(h) + 1;
+
     h->silent_hosts = h->silent_hosts + 1 < h->hosts ? h->silent_hosts + 1 : 0;
+    h->next_host = h->silent_hosts > 0 && next < h->hosts ? next : 0;
     return h->silent_hosts > 0;
 }
 
@@ -407,7 +441,7 @@ void pgw__conn_setup(pgw *h)
     }
     h->ready = true;
     h->epoch++;
-    h->silent_hosts = 0;
+    h->silent_hosts = h->next_host = 0;
     pgw__backoff_reset(&h->backoff);
     PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
     pgw__pq_launch(h);

@@ -112,8 +112,9 @@ struct pgw {
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
-    int hosts,
-        silent_hosts; /* how many of them let an attempt run out: the next one begins behind */
+    int hosts;
+    int silent_hosts; /* so many attempts in a row ran out, each at one of them ... */
+    int next_host;    /* ... and behind the last of these the next one begins */
     int64_t server_time;
     int64_t sent_us; /* monotonic: the last statement left */
     uint64_t epoch;

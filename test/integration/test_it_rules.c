@@ -5,6 +5,7 @@
 #include "pgtemp.h"
 #include "wire.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -422,6 +423,39 @@ void test_R13_a_host_that_says_nothing_is_passed_over(void)
              port, getenv("PGPORT"));
     TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
     TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
+    close(fd);
+}
+
+static bool libpq_knows(const char *keyword)
+{
+    PQconninfoOption *all = PQconndefaults(), *o = all;
+
+    while (o->keyword != NULL && strcmp(o->keyword, keyword) != 0) o++;
+    keyword = o->keyword;
+    PQconninfoFree(all);
+    return keyword != NULL;
+}
+
+/* Since 16 libpq may be told to begin with any of them. */
+void test_R13_nor_is_it_asked_twice_where_the_order_is_random(void)
+{
+    const bool shuffled = libpq_knows("load_balance_hosts");
+    char dsn[600];
+    int port, fd = silent_host(&port);
+
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    snprintf(dsn, sizeof(dsn), "%s host=%s,127.0.0.1 port=%s,%d%s", pgtemp_dsn(), getenv("PGHOST"),
+             getenv("PGPORT"), port, shuffled ? " load_balance_hosts=random" : "");
+    for (int i = 0; i < (shuffled ? 8 : 1); i++) {
+        int asked = 0, one;
+
+        TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
+        TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
+        pgw_close(h);
+        h = NULL;
+        for (; (one = accept(fd, NULL, NULL)) >= 0; asked++) close(one);
+        TEST_ASSERT_LESS_THAN_INT(2, asked);
+    }
     close(fd);
 }
 
