@@ -425,6 +425,11 @@ static pgw_status pq_ended_badly(pgw *h)
         st = pgw__status_in_session(op->fault.sqlstate, op->commits && op->sent,
                                     (op->flags & PGW__WRITES) != 0);
         if (st == PGW_ECANCELED && op->halting != PGW_OK) st = op->halting;
+        if (st == PGW_ETIMEDOUT) { /* it was us who cancelled it */
+            snprintf(op->fault.message, sizeof(op->fault.message),
+                     "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
+            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
+        }
     }
     if (op->ending == PGW__COMMITTED && (op->dead || PQtransactionStatus(h->conn) == PQTRANS_IDLE))
         h->in_txn = false;

@@ -38,6 +38,9 @@ bool pgw__status_is_unconfirmed(const char *sqlstate, const char *function);
     "see pg_stat_replication and synchronous_standby_names; finishing verbs may be repeated, " \
     "and an enqueue with an operation id"
 
+#define PGW__STATUS_TOO_LATE \
+    "see in pg_stat_activity and pg_locks what it waits for; `call.timeout_ms` allows more time"
+
 /* What to do next, in one sentence for an operator; "" when there is no general advice. */
 const char *pgw__status_hint(const char *sqlstate);
 

@@ -276,6 +276,9 @@ void test_R11_the_clients_deadline_bounds_every_call(void)
     open_direct();
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, ask("SELECT pg_sleep(60)::text", PGW__WRITES, 200));
     TEST_ASSERT_EQUAL_STRING("57014", pgw_error_sqlstate(h)); /* cancelled: surely not applied */
+    TEST_ASSERT_EQUAL_STRING("not done within the deadline: cancelled (SQLSTATE 57014)",
+                             pgw_error_message(h)); /* not: by somebody's request */
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "call.timeout_ms"));
     TEST_ASSERT_EQUAL_STRING("on", answer("SELECT 'on'"));
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h)); /* and the session is kept */
 }
