@@ -67,6 +67,7 @@ void test_a_server_in_order(void)
     ASSERT_HAS("good connections: ", s->text);
     ASSERT_HAS("good clock: ", s->text);
     ASSERT_HAS("good schema version: ", s->text);
+    ASSERT_HAS("good locks: ", s->text);
     ASSERT_HAS("good roles: ", s->text);
     ASSERT_HAS("reaper", s->text);
     ASSERT_HAS("good tables: live_job", s->text);
@@ -476,6 +477,28 @@ void test_an_operator_may_look_at_everything(void)
     TEST_ASSERT_NOT_NULL(found);
     TEST_ASSERT_EQUAL_INT(1, sscanf(found + strlen(connections), "%d of ", &used));
     TEST_ASSERT_GREATER_OR_EQUAL_INT(3, used); /* ours and the observer's, besides his own */
+    pgw_close(other);
+    pgtemp_exec("DROP ROLE pgw_it_operator");
+}
+
+void test_a_lock_on_our_tables_is_found(void)
+{
+    char dsn[1200], expected[80];
+    const char *const pairs[] = {"dsn", dsn, NULL};
+    PGconn *conn = pgtemp_connect();
+    pgw *other;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_operator; CREATE ROLE pgw_it_operator LOGIN IN ROLE "
+                "pgwork_operator");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_operator", pgtemp_dsn());
+    other = it_open_with(pairs); /* who does not see how old it is, and is told at once */
+    PQclear(PQexec(conn, "BEGIN; LOCK TABLE pgwork.live_job IN SHARE MODE"));
+    snprintf(expected, sizeof(expected), "bad locks: session %d", PQbackendPID(conn));
+    ASSERT_HAS(expected, visit(other)->text);
+    ASSERT_HAS("has locked live_job", visit(other)->text);
+    ASSERT_HAS("pg_terminate_backend", visit(other)->text);
+    ASSERT_HAS("good locks: ", visit(h)->text);
+    PQfinish(conn);
     pgw_close(other);
     pgtemp_exec("DROP ROLE pgw_it_operator");
 }
