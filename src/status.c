@@ -70,6 +70,8 @@ static const struct status_row {
 } status_rows[] = {
     /* the session is over */
     {"08", PGW_ECONN, PGW_EUNKNOWN, ""},
+    {"08P01", PGW_ECONN, PGW_EUNKNOWN,
+     "mostly a pooler that does not reach its server, or has no room: see its log"},
     {"25P03", PGW_ECONN, PGW_EUNKNOWN,
      "the transaction stood idle for too long: see idle_in_transaction_session_timeout"},
     {"25P04", PGW_ECONN, PGW_EUNKNOWN, "the transaction took too long: see transaction_timeout"},

@@ -315,6 +315,7 @@ void test_hints_name_the_next_step(void)
         {"42P01", "pgwork migrate"},
         {"42703", "pgwork migrate"},
         {"PW007", "pgwork migrate"},
+        {"08P01", "pooler"},
         {"53300", "max_connections"},
         {"25006", "target_session_attrs=read-write"},
         {"28000", "pg_hba.conf"},
