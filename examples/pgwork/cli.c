@@ -104,11 +104,9 @@ int cli_fail_with(pgw_status st, const char *message, const char *hint)
     if (hint && *hint) {
         hint = cli_translate(hint);
     } else {
-        hint = st == PGW_ECONN ? "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, "
-                                 "PGPORT, PGDATABASE, ..."
-               : st == PGW_ESCHEMA
-                   ? "`pgwork migrate status` shows what there is, `pgwork migrate` "
-                     "brings it up to date"
+        hint = st == PGW_ECONN      ? "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, "
+                                      "PGPORT, PGDATABASE, ..."
+               : st == PGW_ESCHEMA  ? "`pgwork doctor` compares the versions of library and schema"
                : st == PGW_EUNKNOWN ? "look before you repeat it: `pgwork ls`"
                                     : NULL;
     }

@@ -61,5 +61,7 @@ PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" re
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
 sql "UPDATE pgw_other.migration SET number = number + 1000 WHERE number = (SELECT max(number) FROM pgw_other.migration)" 
 refused 'a schema newer than the library' 4 . pgwork --schema pgw_other ls
+refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other work q --once -- true
+is 'with no advice to migrate' "$(grep -c 'pgwork migrate' "$tmp/err")" 0
 sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
 exit 0
