@@ -6,8 +6,6 @@
 #include "pgwork.h"
 #include "pq.h"
 
-#define PGW__ASK_PIECE 10000 /* rows of one statement: a second or less */
-
 pgw_status pgw__ask(pgw *h, pgw__sql sql, const pgw__param *params); /* a write; rows are ignored */
 pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */
@@ -19,6 +17,10 @@ pgw_status pgw__ask_flag(pgw *h, bool *flag, pgw__sql sql, const pgw__param *par
  * how many ms this goes on. *number: all that was done, also when it fails on the way. */
 pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
                               const pgw__param *params);
+/* The same from id to id, so that nothing is met a second time: the statement answers with the last
+ * id as well, and its last parameter is the one behind which it shall go on. */
+pgw_status pgw__ask_by_ids(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
+                           const pgw__param *params);
 
 /* PGW_EPROTO, with words: the functions in the schema are not those of this library. */
 pgw_status pgw__ask_misfit(pgw *h, const char *what);

@@ -39,6 +39,12 @@ static pgw_status look_read(pgw *h, const pgw__rows *rows, void *ctx)
     return count > 0 ? PGW_OK : PGW_EMPTY;
 }
 
+static pgw_status look_check_kind(pgw *h, const char *argument, const char *kind)
+{
+    if (kind == NULL || *kind == '\0') return PGW_OK;
+    return pgw__check_name(h, argument, kind, PGW__KIND_MAX);
+}
+
 static pgw_status look_check_state(pgw *h, const char *state)
 {
     static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
@@ -57,8 +63,7 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
     if (st == PGW_OK && o.state != NULL) st = look_check_state(h, o.state);
-    if (st == PGW_OK && o.kind != NULL && *o.kind != '\0')
-        st = pgw__check_name(h, "opts->kind", o.kind, PGW__KIND_MAX);
+    if (st == PGW_OK) st = look_check_kind(h, "opts->kind", o.kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
@@ -82,21 +87,6 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 
 /* ---- delayed jobs ---- */
 
-typedef struct move_ctx {
-    int64_t *moved, *last;
-} move_ctx;
-
-static pgw_status move_read(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    const move_ctx *in = ctx;
-    const pgw_status st = pgw__ask_rows(h, rows, 1);
-
-    if (st != PGW_OK) return st;
-    *in->moved = pgw__rows_int(rows, 0, 0);
-    if (*in->moved > 0) *in->last = pgw__rows_int(rows, 0, 1);
-    return PGW_OK;
-}
-
 static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *mine,
                              const pgw_reschedule_opts *given)
 {
@@ -106,61 +96,38 @@ static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *min
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->ids_count", mine->ids_count, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && mine->ids_count > 0) st = pgw__check_given(h, "opts->ids", mine->ids);
-    if (st == PGW_OK && mine->kind != NULL && *mine->kind != '\0')
-        st = pgw__check_name(h, "opts->kind", mine->kind, PGW__KIND_MAX);
+    if (st == PGW_OK) st = look_check_kind(h, "opts->kind", mine->kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->run_at_us", mine->run_at_us, 0, INT64_MAX);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->delay_ms", mine->delay_ms, 0, PGW__DELAY_MAX_MS);
     if (st == PGW_OK && mine->run_at_us != 0 && mine->delay_ms != 0)
         st = pgw__pq_refuse_int(h, "opts->delay_ms", mine->delay_ms, "0 beside run_at_us");
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", mine->limit, 0, INT64_MAX);
-    return st == PGW_OK ? pgw__check_unarmed(h, NULL) : st;
+    return st;
 }
 
-/* In pieces as pgw__ask_in_pieces() does it, but from id to id: who fails again meanwhile, and is
- * delayed again, is not to be met a second time. */
+/* Who fails again meanwhile, and is delayed again, is not to be met a second time. */
 pgw_status pgw_reschedule(pgw *h, int64_t *moved, const char *queue,
                           const pgw_reschedule_opts *opts)
 {
     pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
-    int64_t all = 0, last = 0, got, piece;
-    const move_ctx ctx = {&got, &last};
     pgw_status st;
 
     if (moved != NULL) *moved = 0;
     st = move_check(h, queue, &o, opts);
     if (st != PGW_OK) return st;
-    do {
-        piece = o.limit > 0 && o.limit - all < PGW__ASK_PIECE ? o.limit - all : PGW__ASK_PIECE;
-        if (all > 0 && pgw__pq_stopped(h))
-            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
-        {
-            const pgw__param params[] = {
-                P_TEXT(queue),
-                P_ARRAY(INT8, o.ids, o.ids_count),
-                P_TEXT(o.kind),
-                P_TIME_OR_NULL(o.run_at_us, o.run_at_us == 0),
-                P_INT8_OR_NULL(o.delay_ms, o.delay_ms == 0),
-                P_INT8(piece),
-                P_INT8(last),
-                P_END,
-            };
-            const pgw__call call = {
-                .sql = PGW__SQL_JOB_RESCHEDULE,
-                .params = params,
-                .read = move_read,
-                .ctx = &ctx,
-                .ctx_size = sizeof(ctx),
-                .flags = PGW__WRITES,
-            };
+    {
+        const pgw__param params[] = {
+            P_TEXT(queue),
+            P_ARRAY(INT8, o.ids, o.ids_count),
+            P_TEXT(o.kind),
+            P_TIME_OR_NULL(o.run_at_us, o.run_at_us == 0),
+            P_INT8_OR_NULL(o.delay_ms, o.delay_ms == 0),
+            P_END,
+        };
 
-            st = pgw__pq_call(h, &call);
-        }
-        if (st != PGW_OK) return st;
-        all += got;
-        if (moved != NULL) *moved = all;
-    } while (got >= piece && (o.limit == 0 || all < o.limit));
-    return PGW_OK;
+        return pgw__ask_by_ids(h, moved, o.limit, PGW__SQL_JOB_RESCHEDULE, params);
+    }
 }
 
 /* ---- dead letters ---- */
@@ -173,8 +140,7 @@ static pgw_status dead_check(pgw *h, const char *queue, const int64_t *ids, size
 
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "ids", ids);
-    if (st == PGW_OK && kind != NULL && *kind != '\0')
-        st = pgw__check_name(h, "kind", kind, PGW__KIND_MAX);
+    if (st == PGW_OK) st = look_check_kind(h, "kind", kind);
     return st;
 }
 
