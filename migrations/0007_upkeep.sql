@@ -379,6 +379,18 @@ BEGIN
     SELECT count(*), coalesce(bit_or(1 << (i.lane / 2)), 0) INTO n, used FROM i;
 END $$;
 
+-- Says that so many jobs became ready, of the priorities `used`.
+CREATE FUNCTION pgwork._announce(q pgwork.queue, used integer, jobs bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF q.priorities & used <> used THEN
+        PERFORM pgwork._note(q.id, used);
+    END IF;
+    IF jobs > 0 AND q.notify THEN
+        PERFORM pgwork._wake(q.id, q.name, jobs);
+    END IF;
+END $$;
+
 -- Like reap(), where that takes long it begins at what was still to come the last time, and looks at everything now and then. Noted in a custom
 -- setting: when it did, from where on it looks in between (a second behind transactions that are about to commit), and the cost, in ms.
 CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
@@ -439,12 +451,7 @@ BEGIN
         END LOOP;
         CONTINUE WHEN n_part = 0;
         promoted := promoted + n_part;
-        IF q.priorities & used <> used THEN
-            PERFORM pgwork._note(q.id, used);
-        END IF;
-        IF q.notify THEN
-            PERFORM pgwork._wake(q.id, q.name, n_part);
-        END IF;
+        PERFORM pgwork._announce(q, used, n_part);
         EXIT WHEN promoted >= batch;
     END LOOP;
     any_stuck := EXISTS (SELECT FROM pgwork.stuck_job s);
@@ -848,12 +855,7 @@ BEGIN
         RETURNING lane
     )
     SELECT count(*), coalesce(bit_or(1 << (n.lane / 2)), 0) INTO moved, used FROM n;
-    IF q.priorities & used <> used THEN
-        PERFORM pgwork._note(q.id, used);
-    END IF;
-    IF moved > 0 AND q.notify THEN
-        PERFORM pgwork._wake(q.id, q.name, moved);
-    END IF;
+    PERFORM pgwork._announce(q, used, moved);
     RETURN moved;
 END $$;
 
@@ -869,7 +871,6 @@ DECLARE
     due CONSTANT timestamptz := pgwork._due(run_at, delay_ms); -- NULL: at once
     low CONSTANT bigint := coalesce(after_id, 0);
     chosen bigint[];
-    used integer;
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all'),
             pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
@@ -896,13 +897,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pg_current_xact_id(); -- before the first place, see _put
-    SELECT p.used INTO used FROM pgwork._promote(q.id, chosen) p;
-    IF q.priorities & used <> used THEN
-        PERFORM pgwork._note(q.id, used);
-    END IF;
-    IF q.notify THEN
-        PERFORM pgwork._wake(q.id, q.name, moved);
-    END IF;
+    PERFORM pgwork._announce(q, p.used, moved) FROM pgwork._promote(q.id, chosen) p;
 END $$;
 
 CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL, ids bigint[] DEFAULT NULL,
