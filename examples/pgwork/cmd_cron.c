@@ -265,10 +265,7 @@ static int cron_run(cli *c, int argc, char **argv)
     int64_t id;
     if (pgw_cron_run(c->h, &id, a.at[0]) < 0) return cli_fail_at(c->h);
     if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, "id", id);
-        out_end(&o);
+        out_number("id", id);
     } else if (id) {
         printf("%" PRId64 "\n", id);
     } else {

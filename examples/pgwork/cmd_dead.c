@@ -87,12 +87,7 @@ static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)
 {
     int code = st < 0 ? cli_fail_at(c->h) : n > 0 ? CLI_DONE : CLI_NOTHING;
     if (st < 0 && n == 0) return code;
-    if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, name, n);
-        out_end(&o);
-    }
+    if (c->json) out_number(name, n);
     cli_say(c, "%s %" PRId64 " dead letter%s", name, n, n == 1 ? "" : "s");
     return cli_finish(code);
 }

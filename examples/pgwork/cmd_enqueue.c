@@ -222,10 +222,7 @@ static void enqueue_summary(const enqueue *e, int64_t added)
                     e->added, e->exists, e->replaced, e->repeated);
         }
     } else if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, "added", added);
-        out_end(&o);
+        out_number("added", added);
     } else {
         cli_say(c, "%" PRId64 " job%s enqueued", added, added == 1 ? "" : "s");
     }

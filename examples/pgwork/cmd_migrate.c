@@ -79,12 +79,7 @@ static int migrate_up(cli *c, int argc, char **argv)
     if ((code = cli_open(c, true)) != CLI_DONE) return code;
     int applied = 0;
     if (pgw_migrate_up(c->h, &applied) < 0) return cli_fail_at(c->h);
-    if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, "applied", applied);
-        out_end(&o);
-    }
+    if (c->json) out_number("applied", applied);
     if (applied) {
         cli_say(c, "applied %d migration%s", applied, applied == 1 ? "" : "s");
     } else {

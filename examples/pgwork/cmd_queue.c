@@ -226,12 +226,7 @@ static int queue_purge(cli *c, int argc, char **argv)
         code = cli_fail_at(c->h);
         if (deleted == 0) return code;
     }
-    if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, "deleted", deleted);
-        out_end(&o);
-    }
+    if (c->json) out_number("deleted", deleted);
     cli_say(c, "deleted %lld job%s", (long long)deleted, deleted == 1 ? "" : "s");
     return cli_finish(code);
 }

@@ -13,12 +13,7 @@ static int reschedule_tell(const cli *c, pgw_status st, int64_t moved, size_t as
 {
     int code = st < 0 ? cli_fail_at(c->h) : CLI_DONE;
     if (st < 0 && moved == 0) return code;
-    if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, "moved", moved);
-        out_end(&o);
-    }
+    if (c->json) out_number("moved", moved);
     cli_say(c, "rescheduled %" PRId64 " delayed job%s", moved, moved == 1 ? "" : "s");
     if (st >= 0 && moved < (int64_t)asked) {
         code = cli_fail(

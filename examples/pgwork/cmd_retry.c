@@ -31,12 +31,7 @@ int cmd_retry(cli *c, int argc, char **argv)
     if (code == CLI_DONE && pgw_redrive(c->h, &moved, a.at[0], ids, n, NULL, 0) < 0) {
         code = cli_fail_at(c->h);
     } else if (code == CLI_DONE) {
-        if (c->json) {
-            out o;
-            out_begin(&o);
-            out_int(&o, "moved", moved);
-            out_end(&o);
-        }
+        if (c->json) out_number("moved", moved);
         cli_say(c, "%" PRId64 " of %zu back to ready", moved, n);
         if (moved < (int64_t)n) {
             code = cli_fail(CLI_NOTHING,

@@ -148,12 +148,7 @@ static int table_reap(cli *c, int argc, char **argv)
     } while (code == CLI_DONE && freed > 0);
     pgw_table_free(t);
     if (code != CLI_DONE) return code;
-    if (c->json) {
-        out o;
-        out_begin(&o);
-        out_int(&o, "freed", sum);
-        out_end(&o);
-    }
+    if (c->json) out_number("freed", sum);
     cli_say(c, "freed %lld row%s", (long long)sum, sum == 1 ? "" : "s");
     return cli_finish(CLI_DONE);
 }

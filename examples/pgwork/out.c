@@ -142,6 +142,14 @@ void out_end(out *o)
     buf_free(&o->line);
 }
 
+void out_number(const char *name, int64_t value)
+{
+    out o;
+    out_begin(&o);
+    out_int(&o, name, value);
+    out_end(&o);
+}
+
 static void out_tags(out *o, const pgw_job *job)
 {
     buf tags = {0};

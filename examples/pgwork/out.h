@@ -35,6 +35,7 @@ void out_time(out *o, const char *name, int64_t us); /* 0: null */
 void out_json(out *o, const char *name, const char *json);
 void out_base64(out *o, const char *name, const void *bytes, size_t n); /* NULL: null */
 void out_end(out *o);
+void out_number(const char *name, int64_t value); /* an object of one member */
 
 /** All that a job says. @p claimed: with token and body, as its holder may see it. */
 void out_job(const pgw_job *job, bool claimed);
