@@ -246,7 +246,7 @@ END $$;
 -- of them would do little else. The lock makes surveys follow one another, each in sight of the one before. It is held until the
 -- transaction ends; when that takes long, the others survey for themselves, and so does at once who found nothing.
 -- Stragglers from long ago (`late`: so many lie together) are for the claim of who has surveyed; its next one goes on where it was.
-CREATE FUNCTION pgwork._look_round(queue integer, priorities integer, found_nothing boolean, INOUT hint bigint[], OUT late integer)
+CREATE FUNCTION pgwork._look_round(queue integer, priorities integer, large boolean, found_nothing boolean, INOUT hint bigint[], OUT late integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -266,10 +266,11 @@ BEGIN
         hint := ARRAY[0, 0, now_ms + 50, 0, 1023, 0, 0, 0, 0, queue, 1] || ARRAY(SELECT l::bigint FROM generate_series(0, 19) l);
         RETURN;
     END IF;
-    IF current_setting('pgwork.settled', true) IS NULL THEN
-        -- glibc gives memory back at the end of a transaction that took some 100 kB, and the next one gets it cleared anew: that was
-        -- a third of a claim's time. It leaves that alone once a larger block has come and gone.
-        PERFORM length(repeat(' ', 1000000)), set_config('pgwork.settled', '', false);
+    IF large AND current_setting('pgwork.settled', true) IS NULL THEN
+        -- glibc gives memory back at the end of a transaction that took some, and the next one gets it cleared anew: that was a third of
+        -- the time of a claim of 1,000. It leaves that alone once a block of a megabyte has come and gone, such as lpad() takes for
+        -- so many characters of UTF-8; most of it is never touched, which would take longer than all the rest here.
+        PERFORM octet_length(lpad('', 250000, ' ')), set_config('pgwork.settled', '', false);
     END IF;
     SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1;
     IF s.late IS NOT NULL THEN

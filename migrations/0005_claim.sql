@@ -338,7 +338,7 @@ BEGIN
         END IF;
         LOOP
             IF due AND NOT surveyed THEN
-                SELECT l.* INTO hint, late FROM pgwork._look_round(q.id, q.priorities, sure, hint) l;
+                SELECT l.* INTO hint, late FROM pgwork._look_round(q.id, q.priorities, n > few, sure, hint) l;
                 wanted := least(wanted, late);
                 until := clock_timestamp();
                 surveyed := now_ms < hint[3];
