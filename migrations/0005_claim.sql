@@ -406,16 +406,13 @@ BEGIN
                                                 WHERE j.queue = q.id AND j.lane = head_lane AND j.pos >= head_pos AND j.jobs <= wanted
                                                   AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
                                                 ORDER BY j.pos LIMIT greatest(wanted / 100, 1) FOR UPDATE SKIP LOCKED))
-                    RETURNING b.*
-                ), s AS MATERIALIZED (
-                    SELECT s.*, pgwork._token(s.number * 32 + 31, stamp) AS pack_token
-                      FROM (SELECT nextval('pgwork.place') AS number, d.* FROM d OFFSET 0) s ORDER BY s.pos
-                ), p AS (
-                    INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
-                    SELECT s.number, s.pack_token, ends, q.id, claim_batch.holder, s.pos, s.last_id, s.all_ids, array_fill(s.lane, ARRAY[s.jobs::integer]),
-                           array_fill(s.created_at, ARRAY[s.jobs::integer]), s.all_kinds, s.all_payloads FROM s
+                    RETURNING b.pos, b.lane, b.created_at, b.jobs, b.last_id, b.all_ids, b.all_kinds, b.all_payloads
                 )
-                SELECT q.name, s.pack_token, 1, q.max_attempts, s.lane / 2, s.created_at, ends, until, s.all_ids, s.all_kinds, s.all_payloads FROM s
+                INSERT INTO pgwork.pack AS p (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
+                SELECT s.number, pgwork._token(s.number * 32 + 31, stamp), ends, q.id, claim_batch.holder, s.pos, s.last_id, s.all_ids,
+                       array_fill(s.lane, ARRAY[s.jobs::integer]), array_fill(s.created_at, ARRAY[s.jobs::integer]), s.all_kinds, s.all_payloads
+                  FROM (SELECT nextval('pgwork.place') AS number, d.* FROM d ORDER BY d.pos OFFSET 0) s
+                RETURNING q.name, p.token, 1, q.max_attempts, p.lanes[1] / 2, p.created[1], p.lease_until, until, p.ids, p.kinds, p.payloads
                 LOOP
                     got := got + cardinality(ids);
                     RETURN NEXT;
@@ -434,7 +431,7 @@ BEGIN
                                                 WHERE j.queue = q.id AND j.lane = head_lane AND j.pos >= head_pos AND j.jobs IS NOT NULL
                                                   AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
                                                 ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED))
-                    RETURNING b.*
+                    RETURNING b.pos, b.queue, b.lane, b.created_at, b.jobs, b.last_id, b.all_ids, b.all_kinds, b.all_payloads
                 ), s AS MATERIALIZED ( -- the pack; NULL: what is claimed is leased in rows
                     SELECT s.*, least(s.jobs, wanted) AS some, pgwork._token(s.number * 32 + 31, stamp) AS pack_token
                       FROM (SELECT CASE WHEN wanted > few THEN nextval('pgwork.place') END AS number, d.* FROM d OFFSET 0) s
@@ -519,7 +516,7 @@ BEGIN
                            SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
                                lease_until = until + coalesce(j.lease_ms, claim_batch.lease_ms, q.lease_ms) * interval '1 ms'
                          WHERE j.ctid = ANY (picked) AND j.token IS NULL
-                        RETURNING j.*
+                        RETURNING j.pos, j.token, j.lease_until, j.created_at, j.lane, j.attempt, j.flags, j.max_attempts, j.id, j.kind, j.tags, j.payload, j.body
                     )
                     SELECT q.name, coalesce(u.id, u.pos), u.token, u.attempt::integer, coalesce(u.max_attempts, q.max_attempts)::integer, u.lane / 2,
                            u.kind, u.payload, u.body, u.tags, u.created_at, u.lease_until, until,
@@ -537,18 +534,15 @@ BEGIN
                         WITH d AS (
                             DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked) AND j.token IS NULL
                             RETURNING j.pos, j.created_at, j.kind, j.payload
-                        ), a AS MATERIALIZED (
-                            SELECT array_agg(s.pos) AS ids, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads
-                              FROM (SELECT * FROM d ORDER BY d.pos) s
-                        ), p AS (
-                            INSERT INTO pgwork.pack (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
-                            SELECT number, pack_token, ends, q.id, claim_batch.holder, a.ids[1], a.ids[cardinality(a.ids)], a.ids,
-                                   array_fill((first & 31)::smallint, ARRAY[cardinality(a.ids)]), a.created, a.kinds, a.payloads
-                              FROM a WHERE a.ids IS NOT NULL
                         )
-                        SELECT q.name, NULL::bigint, pack_token, 1, q.max_attempts::integer, (first & 31)::integer / 2, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
-                               NULL::timestamptz, ends, until, a.ids, NULL::smallint[], a.kinds, a.payloads, a.created, false
-                          FROM a WHERE a.ids IS NOT NULL;
+                        INSERT INTO pgwork.pack AS p (number, token, lease_until, queue, holder, first_id, last_id, ids, lanes, created, kinds, payloads)
+                        SELECT number, pack_token, ends, q.id, claim_batch.holder, a.ids[1], a.ids[cardinality(a.ids)], a.ids,
+                               array_fill((first & 31)::smallint, ARRAY[cardinality(a.ids)]), a.created, a.kinds, a.payloads
+                          FROM (SELECT array_agg(s.pos) AS ids, array_agg(s.created_at) AS created, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads
+                                  FROM (SELECT * FROM d ORDER BY d.pos) s) a
+                         WHERE a.ids IS NOT NULL
+                        RETURNING q.name, NULL::bigint, p.token, 1, q.max_attempts::integer, (first & 31)::integer / 2, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
+                                  NULL::timestamptz, p.lease_until, until, p.ids, NULL::smallint[], p.kinds, p.payloads, p.created, false;
                     ELSE
                         RETURN QUERY
                         WITH d AS (
