@@ -33,9 +33,10 @@ yes 'also to a worker' grep -q 'read-only.*target_session_attrs' "$tmp/err"
 export PGWORK_DSN="host=$first,$second port=5432 user=postgres dbname=postgres target_session_attrs=read-write"
 
 uuid() { sql 'SELECT gen_random_uuid()'; }
-one=$(uuid) two=$(uuid)
+one=$(uuid) two=$(uuid) three=$(uuid)
 code 'what it has received' 0 pgwork enqueue q one --op "$one"
 pgwork lock L -- sh -c 'echo "$PGWORK_FENCE"' >"$tmp/fence"
+sql "SELECT pgwork.table_operation('$three')" >/dev/null
 pg_stop "$second" fast
 yes 'the doctor misses it' until_true 10 doctor_says '^BAD *synchronous standby .*: 0 connected'
 brief='-X call.timeout_ms=300'
@@ -46,6 +47,8 @@ refused 'and loaded ones' 6 'no synchronous standby' sh -c "printf 'a\nb\n' | pg
 refused 'a claim' 6 'no synchronous standby' pgwork $brief claim q
 refused 'a lock, whose number would come again' 6 'no synchronous standby' pgwork $brief lock -n L -- true
 is 'which nobody holds' "$(pgwork locks --json)" ''
+timeout -s INT 1 psql -XqAt -c "SELECT pgwork.table_applied('$three')" >"$tmp/out" 2>"$tmp/err"
+yes 'whether a write to a table of yours is applied is not told before the standby has it' grep -q 'synchronous replication' "$tmp/err"
 refused 'a round of the reaper' 6 'no synchronous standby' pgwork $brief reap --once
 
 pg_start "$second"
