@@ -29,7 +29,10 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     for (row = 0; row < count; row++) {
         const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
 
-        if (st == PGW_EPROTO) return st;
+        if (st == PGW_EPROTO) {
+            pgw__job_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            return st;
+        }
         locked += st == PGW_ELOCKED;
         refused += st < PGW_OK && st != PGW_ELOCKED;
     }

@@ -720,14 +720,20 @@ void test_an_answer_about_other_jobs_is_not_believed(void)
 {
     static const fake_cell beyond[] = {F_INT(2), F_TEXT("gone")},
                            nowhere[] = {F_NULL, F_TEXT("gone")}, what[] = {F_INT(1), F_TEXT("?")};
-    const pgw_ref refs[] = {ref(10)};
+    static const fake_cell second[] = {F_INT(1), F_TEXT("stale"), F_INT(2), F_TEXT("?")};
+    const pgw_ref refs[] = {ref(10), ref(11), ref(12)};
+    pgw_status verdicts[3];
 
     FAKE_ROWS(beyond, 2);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
     FAKE_ROWS(nowhere, 2);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
     FAKE_ROWS(what, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, verdicts, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    FAKE_ROWS(second, 2);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, verdicts, "q", refs, NULL, 3));
+    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[i]);
 }
 
 void test_verdicts_of_a_lost_answer_are_unknown(void)
