@@ -95,8 +95,10 @@ int64_t pgw_server_time_us(const pgw *h)
 
 pgw_status pgw_is_pooled(pgw *h, bool *pooled)
 {
-    pgw_status st = pgw__check_given(h, "pooled", pooled);
+    pgw_status st;
 
+    if (pooled != NULL) *pooled = false;
+    st = pgw__check_given(h, "pooled", pooled);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     return st == PGW_OK ? pgw__pq_pooled(h, pooled) : st;
 }

@@ -625,7 +625,7 @@ void test_async_on_the_callers_connection(void)
 
 void test_what_must_block_refuses_when_armed(void)
 {
-    bool pooled;
+    bool pooled = true;
 
     open_raw(pgtemp_dsn());
     pgw_async(h, done, NULL);
@@ -635,5 +635,6 @@ void test_what_must_block_refuses_when_armed(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw__pq_copy_begin(h, "load", "COPY public.t FROM STDIN"));
     pgw_async(h, done, NULL);
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_is_pooled(h, &pooled));
+    TEST_ASSERT_FALSE(pooled);
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
 }
