@@ -17,9 +17,9 @@ typedef struct doctor {
     pgw *h;
     doctor_fn *fn;
     void *arg;
-    int stop; /* what fn returned */
-    bool there;
-    int64_t version;
+    int stop;        /* what fn returned */
+    int there;       /* is there a schema? -1: not known */
+    int64_t version; /* -1: not known */
     int64_t now_us;
 } doctor;
 
@@ -133,8 +133,8 @@ static pgw_status doctor_version(doctor *d)
     pgw_status st =
         doctor_ask(d, (doctor_check){PGW__SQL_MIGRATE_THERE, "schema version"}, doctor_read_there);
 
-    if (st != PGW_OK || d->stop != 0) return st;
-    if (!d->there) {
+    if (st != PGW_OK || d->stop != 0 || d->there < 0) return st;
+    if (d->there == 0) {
         snprintf(text, sizeof(text), "there is no schema %s in this database",
                  pgw__pq_schema(d->h));
         doctor_say(
@@ -142,7 +142,6 @@ static pgw_status doctor_version(doctor *d)
             "Run `pgwork migrate`, or look whether `dsn` and `schema` name the right place.");
         return PGW_OK;
     }
-    d->version = -1;
     st = doctor_ask(d, (doctor_check){PGW__SQL_MIGRATE_APPLIED, "schema version"},
                     doctor_read_version);
     if (st != PGW_OK || d->version < 0) return st;
@@ -202,7 +201,7 @@ static pgw_status doctor_clock(doctor *d)
 
 pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *arg)
 {
-    doctor d = {.h = h, .fn = fn, .arg = arg};
+    doctor d = {.h = h, .fn = fn, .arg = arg, .there = -1, .version = -1};
     pgw_status st;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
@@ -212,7 +211,7 @@ pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg), void *
         st = doctor_ask_all(&d, doctor_server, sizeof(doctor_server) / sizeof(doctor_server[0]));
     if (st == PGW_OK && d.stop == 0) st = doctor_clock(&d);
     if (st == PGW_OK && d.stop == 0) st = doctor_version(&d);
-    if (st == PGW_OK && d.stop == 0 && d.there)
+    if (st == PGW_OK && d.stop == 0 && d.there > 0)
         st = doctor_ask_all(&d, doctor_schema, sizeof(doctor_schema) / sizeof(doctor_schema[0]));
     return st;
 }

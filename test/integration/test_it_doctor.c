@@ -429,6 +429,19 @@ void test_without_a_schema(void)
     pgw_close(other);
 }
 
+void test_a_schema_that_cannot_be_asked_for_is_not_taken_for_missing(void)
+{
+    static sheet s;
+
+    ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_pause(h, "nowhere"), h); /* the transaction has failed */
+    memset(&s, 0, sizeof(s));
+    ASSERT_ST(PGW_OK, pgw_doctor(h, write_down, &s), h);
+    ASSERT_HAS("bad schema version: cannot be examined", s.text);
+    TEST_ASSERT_NULL_MESSAGE(strstr(s.text, "there is no schema"), s.text);
+    ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
+}
+
 void test_a_schema_of_another_version(void)
 {
     static const char *const pairs[] = {"schema", "aged", "schema.check", "off", NULL};
