@@ -133,7 +133,11 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
     if (given == NULL)
         return PGW_OK; /* the program found nothing good to offer: go on with the old one */
     conf = pgw__conf_copy(given);
-    if (conf == NULL) return PGW_ENOMEM;
+    if (conf == NULL) {
+        snprintf(r->error, sizeof(r->error), "out of memory for the new configuration");
+        PGW__LOG(pgw__conf_log(r->conf), PGW_ERROR, REAPER_ROOM, "%s", r->error);
+        return PGW_ENOMEM;
+    }
     reaper_hang_up(r);
     pgw_conf_free(r->conf);
     r->conf = conf;

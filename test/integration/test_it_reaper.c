@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PATIENCE_MS 60000
@@ -399,4 +400,42 @@ void test_a_reload_that_offers_nothing_changes_nothing(void)
     await_number(1, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steady'");
     finish(&x, PGW_OK);
     pgw_reaper_free(x.r);
+}
+
+static void *no_memory(void *ctx, size_t size)
+{
+    return NULL;
+}
+
+static void *no_more_memory(void *ctx, void *ptr, size_t size)
+{
+    return NULL;
+}
+
+static void give_back(void *ctx, void *ptr)
+{
+    free(ptr);
+}
+
+static const pgw_conf *fetch_what_there_is_no_memory_for(void *arg)
+{
+    static const pgw_allocator none = {NULL, no_memory, no_more_memory, give_back};
+
+    pgw_set_allocator(&none);
+    return arg;
+}
+
+void test_a_reload_without_memory_ends_it_and_says_so(void)
+{
+    pgw_reaper *r;
+    pgw_status st;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&r, conf));
+    pgw_reaper_on_reload(r, fetch_what_there_is_no_memory_for, other_conf);
+    pgw_reaper_reload(r);
+    st = pgw_reaper_run(r, stop);
+    pgw_set_allocator(NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_ENOMEM, st);
+    TEST_ASSERT_NOT_NULL(strstr(pgw_reaper_error(r), "memory"));
+    pgw_reaper_free(r);
 }
