@@ -396,11 +396,17 @@ pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
 {
     bool misread = false;
     const pgw__rows rows = {.res = h->op.rows, .misread = &misread};
+    pgw_done_fn *const armed = h->armed;
+    void *const armed_arg = h->armed_arg;
     pgw_status st;
 
     pgw__fault_clear(&h->fault);
     st = h->op.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
     h->op.fault = h->fault;
+    if (h->armed == NULL) { /* a failure of this verb leaves the next one armed */
+        h->armed = armed;
+        h->armed_arg = armed_arg;
+    }
     if (!misread && h->op.rows != NULL) return st;
     return pgw__fault_set(&h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
                           "library and schema are of different versions: see `pgwork doctor`");

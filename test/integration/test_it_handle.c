@@ -581,6 +581,35 @@ void test_async_done_may_start_the_next(void)
     TEST_ASSERT_EQUAL_INT(0, left);
 }
 
+static pgw_status read_refusal(pgw *handle, const pgw__rows *rows, void *ctx)
+{
+    return pgw__pq_fail(handle, PGW_ELEASE, "refused", NULL);
+}
+
+static void start_what_was_armed(pgw *handle, pgw_status st, void *arg)
+{
+    static int64_t n;
+
+    TEST_ASSERT_EQUAL(PGW_ELEASE, st);
+    *(pgw_status *)arg = ask(&n, "SELECT 1", 0);
+}
+
+void test_async_arms_the_next_also_while_one_that_fails_is_under_way(void)
+{
+    const pgw__call call = {.read = read_refusal};
+    pgw_status st = PGW_OK;
+
+    open_raw(pgtemp_dsn());
+    calls_of_done = 0;
+    pgw_async(h, start_what_was_armed, &st);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw__pq_text(h, "test", "SELECT 1", &call));
+    pgw_async(h, done, NULL);
+    loop();
+    TEST_ASSERT_EQUAL(PGW_AGAIN, st);
+    TEST_ASSERT_EQUAL_INT(1, calls_of_done);
+    TEST_ASSERT_EQUAL(PGW_OK, last_status);
+}
+
 static void close_it(pgw *handle, pgw_status st, void *arg)
 {
     pgw_close(handle);
