@@ -211,7 +211,7 @@ static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
 {
     pgw__story story;
 
-    if (!claim_sign_is_up(w) || st == PGW_ECONN || st == PGW_EUNKNOWN) return st;
+    if (!claim_sign_is_up(w) || pgw__pq_look(w->h) != PGW_OK) return st;
     w->sign = false;
     pgw__pq_keep_story(w->h, &story);
     if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);

@@ -479,7 +479,7 @@ void test_what_a_claim_refuses(void)
 static struct {
     int waits, job_at_call;
     int64_t last_ms, longest_ms;
-    pgw_status says, listens;
+    pgw_status says, listens, looks;
     uint64_t epoch;
 } wait;
 
@@ -511,6 +511,11 @@ static uint64_t fake_epoch(const pgw *h, int n)
     return wait.epoch;
 }
 
+static pgw_status fake_look(pgw *h, int n)
+{
+    return wait.looks;
+}
+
 /* The job is there from the job_at_call-th call on. */
 static void job_comes(const pgw__call *call)
 {
@@ -526,6 +531,7 @@ static void waiting_begins(void)
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
+    pgw__pq_look_Stub(fake_look);
 }
 
 void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
@@ -628,10 +634,32 @@ void test_a_lost_connection_ends_the_wait_and_takes_its_sign_along(void)
     pgw_batch *batch;
 
     waiting_begins();
-    wait.says = PGW_ECONN;
+    wait.says = wait.looks = PGW_ECONN;
     o.wait_ms = -1;
     TEST_ASSERT_EQUAL(PGW_ECONN, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.sql);
+}
+
+static void the_third_is_unknown(const pgw__call *call)
+{
+    fake.status = fake.calls == 3 ? PGW_EUNKNOWN : PGW_OK;
+}
+
+/* Such as where no standby confirms the claim: the session goes on, and must not seem to sleep. */
+void test_a_session_that_outlives_an_unknown_claim_takes_the_sign_down(void)
+{
+    static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
+                                        PGW__SQL_JOB_AWAKE};
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    waiting_begins();
+    fake.on_call = the_third_is_unknown;
+    o.wait_ms = -1;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, fake.error);
+    TEST_ASSERT_EQUAL_INT(4, fake.calls);
+    TEST_ASSERT_EQUAL_MEMORY(expected, fake.history, sizeof(expected));
 }
 
 static pgw_status wait_reconnects(pgw *h, int64_t timeout_ms, int fd, int n)
