@@ -34,6 +34,9 @@ static pgw_status txn_try(pgw *h, pgw_txn_fn *fn, void *arg)
         st = pgw__pq_commit(h);
         return st == PGW_OK ? outcome : st;
     }
+    if (pgw__pq_error_status(h) != outcome)
+        pgw__pq_reject(h, outcome, "the function that ran in the transaction returned an error",
+                       NULL);
     st = pgw__pq_rollback(h);
     return st == PGW_OK ? outcome : st;
 }

@@ -142,6 +142,8 @@ void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_story(void)
 
     runs = 0;
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_txn_run(h, 5, write_and, &told));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_error_status(h));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "returned an error"));
     TEST_ASSERT_EQUAL(1, runs);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(n) FROM t"));
     TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_txn_run(h, 5, fail_for_good, NULL));

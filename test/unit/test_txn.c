@@ -47,6 +47,11 @@ static pgw_status pause_a_little(pgw *h, int64_t ms, int fd, int n)
     return note('w', waits);
 }
 
+static pgw_status last_status(const pgw *h, int n)
+{
+    return fake.error;
+}
+
 static pgw_status work(pgw *h, void *arg)
 {
     TEST_ASSERT_EQUAL_PTR(&outcomes, arg);
@@ -60,6 +65,7 @@ void setUp(void)
     pgw__pq_commit_Stub(commit);
     pgw__pq_rollback_Stub(roll);
     pgw__pq_wait_Stub(pause_a_little);
+    pgw__pq_error_status_Stub(last_status);
     seen[0] = '\0';
     begins = commits = rolls = PGW_OK, waits = PGW_EMPTY;
 }
@@ -83,6 +89,17 @@ void test_an_error_rolls_back(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
     TEST_ASSERT_EQUAL_STRING("bfr", seen);
+}
+
+void test_an_error_has_a_story_though_no_verb_failed(void)
+{
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT, fake.error);
+    ASSERT_SAYS("the function that ran in the transaction");
+    fake.error = PGW_ELEASE; /* a verb's, with its own words */
+    fake.message[0] = '\0';
+    TEST_ASSERT_EQUAL(PGW_ELEASE, run((pgw_status[]){PGW_ELEASE}, 3));
+    TEST_ASSERT_EQUAL_STRING("", fake.message);
 }
 
 void test_only_what_can_be_repeated_is_and_not_for_ever(void)
