@@ -77,7 +77,8 @@ void pgw__pq_reset(pgw *h, const char *name)
     pgw__op *op = &h->op;
 
     pgw__fault_clear(&h->fault);
-    snprintf(h->statement, sizeof(h->statement), "%s", name);
+    snprintf(op->name, sizeof(op->name), "%s", name);
+    memcpy(h->statement, op->name, sizeof(h->statement));
     pgw__pq_rewind(h);
     pgw__mem_free(op->owned_text);
     op->text = op->owned_text = NULL;
@@ -99,6 +100,7 @@ void pgw__pq_end(pgw *h, pgw_status st)
     pgw__op *op = &h->op;
 
     h->fault = op->fault;
+    memcpy(h->statement, op->name, sizeof(h->statement)); /* others may be refused since */
     if (st < 0 && h->fault.message[0] == '\0')
         snprintf(h->fault.message, sizeof(h->fault.message), "%s", pgw_status_text(st));
     if (st == PGW_EUNKNOWN && h->fault.hint[0] == '\0')
@@ -490,7 +492,7 @@ static bool pq_try_again(pgw *h)
     } else if (strcmp(sqlstate, "26000") != 0 && strcmp(sqlstate, "0A000") != 0) {
         return false;
     }
-    PGW__LOG(h->log, PGW_INFO, "pq", "%s: to be prepared anew after %s", h->statement, sqlstate);
+    PGW__LOG(h->log, PGW_INFO, "pq", "%s: to be prepared anew after %s", op->name, sqlstate);
     h->generation++;
     memset(h->prepared, 0, sizeof(h->prepared));
     if (!op->commits || op->halting != PGW_OK) return false;

@@ -52,6 +52,7 @@ typedef enum pgw__ending {
 
 typedef struct pgw__op {
     /* what to do */
+    char name[64];    /* of the statement */
     const char *text; /* NULL: only to connect */
     char *owned_text; /* copy of a text that must outlive the call */
     int sql;          /* registered statement, -1: none */

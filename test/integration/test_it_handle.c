@@ -512,6 +512,18 @@ void test_async_errors_and_deadlines_are_delivered(void)
     TEST_ASSERT_EQUAL_INT(2, calls_of_done);
 }
 
+void test_async_errors_name_their_own_statement(void)
+{
+    open_raw(pgtemp_dsn());
+    pgw_async(h, done, NULL);
+    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT 1/0", 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, "")); /* refused meanwhile */
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
+    loop();
+    TEST_ASSERT_EQUAL(PGW_EINVAL, last_status);
+    TEST_ASSERT_EQUAL_STRING("test", pgw_error_statement(h));
+}
+
 void test_async_reconnects(void)
 {
     int64_t n = 0;
