@@ -41,9 +41,9 @@ static pgw_status cron_check_expression(pgw *h, const char *expression)
         snprintf(message, sizeof(message), "argument expression is wrong: %s", why.text);
     else
         snprintf(message, sizeof(message), "argument expression is '%s': %s", shown, why.text);
-    return pgw__pq_fail(h, PGW_EINVAL, message,
-                        "minute hour day month weekday, each * or lists of n, n-n, with /step; "
-                        "@daily ...; or @every 90s");
+    return pgw__pq_reject(h, PGW_EINVAL, message,
+                          "minute hour day month weekday, each * or lists of n, n-n, with /step; "
+                          "@daily ...; or @every 90s");
 }
 
 typedef struct cron_next_ctx {

@@ -147,7 +147,7 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
 
     out->ids = NULL;
     out->tokens = NULL;
-    if (block == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (block == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     out->ids = (void *)block;
     out->tokens = (void *)(block + (n + 1) * sizeof(*out->ids));
     for (i = 0; i < n; i++) {

@@ -255,8 +255,8 @@ static pgw_status claim_check_wait(pgw *h)
         pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
 
     if (st == PGW_OK && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
-                          "claim with wait_ms 0, or outside of the transaction");
+        st = pgw__pq_reject(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
+                            "claim with wait_ms 0, or outside of the transaction");
     return st;
 }
 

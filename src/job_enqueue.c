@@ -117,7 +117,7 @@ static pgw_status enqueue_columns_make(pgw *h, enqueue_columns *c, size_t n)
     pgw__buf_init(&c->tag_text, (size_t)1 << 30);
     c->block = pgw__mem_zero(n, 4 * sizeof(char *) + sizeof(pgw__bytes) + 3 * sizeof(int64_t) +
                                     sizeof(size_t) + 2 * sizeof(int32_t));
-    if (c->block == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (c->block == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     /* from the widest elements to the narrowest, so that each array is aligned */
     at = c->block;
     c->bodies = (void *)at, at += n * sizeof(pgw__bytes);
@@ -204,7 +204,8 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_new
                                       "the same in all of them");
         enqueue_columns_put(c, i, &j);
     }
-    if (c->tag_text.failed != 0) return pgw__pq_fail(h, (pgw_status)c->tag_text.failed, NULL, NULL);
+    if (c->tag_text.failed != 0)
+        return pgw__pq_reject(h, (pgw_status)c->tag_text.failed, NULL, NULL);
     for (i = 0; i < c->n; i++)
         c->tags[i] = c->tag_ats[i] > 0 ? c->tag_text.data + c->tag_ats[i] - 1 : NULL;
     return PGW_OK;

@@ -237,7 +237,7 @@ static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
 
     for (i = 0; i < j->tags_count; i++) size += strlen(j->tags[i]) + 1;
     block = pgw__mem_alloc(size);
-    if (block == NULL) return pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
+    if (block == NULL) return pgw__pq_reject(l->h, PGW_ENOMEM, NULL, NULL);
     tags = (void *)block;
     at = block + j->tags_count * sizeof(char *);
     *mine = *j;
@@ -364,7 +364,7 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     if (st != PGW_OK) return st;
 
     l = pgw__mem_zero(1, sizeof(*l));
-    if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     st = pgw__pq_lodge(h, &l->h);
     if (st != PGW_OK) {
         pgw__mem_free(l);
@@ -373,7 +373,7 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     l->h = h;
     l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
-    if (l->queue == NULL) st = pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (l->queue == NULL) st = pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     if (st == PGW_OK && !pgw__pq_attached(h) && !pgw__pq_in_txn(h)) {
         const load_ctx ctx = {l};
         const pgw__call way = {

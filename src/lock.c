@@ -89,7 +89,7 @@ static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64
 static pgw_status lock_check_unknown(pgw *h, const char *name)
 {
     if (!lock_is_known(h, name)) return PGW_OK;
-    return pgw__pq_fail(h, PGW_EHELD, NULL, "locks are not re-entrant: release it first");
+    return pgw__pq_reject(h, PGW_EHELD, NULL, "locks are not re-entrant: release it first");
 }
 
 /* ---- acquiring ---- */
@@ -186,13 +186,13 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     st = lock_check(h, name, mode, timeout_ms);
     if (st != PGW_OK) return st;
     if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
-        return pgw__pq_fail(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
-                            "use pgw_lock_acquire_xact(), or acquire before the transaction");
+        return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
+                              "use pgw_lock_acquire_xact(), or acquire before the transaction");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
     size = strlen(name) + 1;
     l = pgw__mem_zero(1, sizeof(*l) + size);
-    if (l == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     memcpy(l->name, name, size);
     l->h = h;
     l->shared = mode == PGW_SHARED;
@@ -218,9 +218,9 @@ pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_l
     st = lock_check(h, name, mode, timeout_ms);
     if (st != PGW_OK) return st;
     if (!pgw__pq_in_txn(h))
-        return pgw__pq_fail(h, PGW_EMISUSE,
-                            "no transaction is open: the lock would be gone at once",
-                            "BEGIN first; or use pgw_lock_acquire()");
+        return pgw__pq_reject(h, PGW_EMISUSE,
+                              "no transaction is open: the lock would be gone at once",
+                              "BEGIN first; or use pgw_lock_acquire()");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
     st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE_XACT, &number, name, mode == PGW_SHARED, timeout_ms);
@@ -311,9 +311,9 @@ pgw_status pgw_lock_release(pgw_lock *lock)
     if (st == PGW_ELEASE) st = lock_lost(lock, true);
     if (st == PGW_OK) st = lock_check_armed(lock->h);
     if (st == PGW_OK && pgw__pq_in_txn(lock->h))
-        st = pgw__pq_fail(lock->h, PGW_EMISUSE,
-                          "a transaction is open: others would have the lock before it ends",
-                          "commit or roll back, then release");
+        st = pgw__pq_reject(lock->h, PGW_EMISUSE,
+                            "a transaction is open: others would have the lock before it ends",
+                            "commit or roll back, then release");
     if (st == PGW_OK) st = lock_unlock(lock);
     if (st == PGW_EMISUSE) return st;
     if (lock->h != NULL) lock_unlink(lock);

@@ -14,7 +14,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
     if (h->armed != NULL) {
         h->armed = NULL;
         return pgw__pq_leave(
-            h, pgw__pq_fail(h, PGW_EMISUSE, "a load cannot be done without blocking", NULL));
+            h, pgw__pq_reject(h, PGW_EMISUSE, "a load cannot be done without blocking", NULL));
     }
     pgw__pq_reset(h, name);
     h->op.text = sql;
@@ -26,7 +26,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
 static pgw_status copy_enter(pgw *h)
 {
     if (h->phase == PGW__IDLE)
-        return pgw__pq_fail(h, PGW_EMISUSE, "no load is under way on this handle", NULL);
+        return pgw__pq_reject(h, PGW_EMISUSE, "no load is under way on this handle", NULL);
     h->phase = PGW__IDLE; /* for the guard; it is put back by copy_leave */
     h->status = pgw__pq_enter(h);
     h->phase = PGW__COPY;

@@ -205,8 +205,8 @@ pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
 
 static pgw_status handle_taken(pgw *h)
 {
-    return pgw__pq_fail(h, PGW_EMISUSE, "a load is under way on this handle",
-                        "end it with pgw_load_end(), or use another handle");
+    return pgw__pq_reject(h, PGW_EMISUSE, "a load is under way on this handle",
+                          "end it with pgw_load_end(), or use another handle");
 }
 
 pgw_status pgw__pq_lodge(pgw *h, pgw **guest)

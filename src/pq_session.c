@@ -21,7 +21,7 @@ static pgw_status session_transact(pgw *h, const char *name, const char *text, p
     if (h->attached || h->armed != NULL || (ending == PGW__BEGUN) == h->in_txn) {
         h->armed = NULL;
         return pgw__pq_leave(
-            h, pgw__pq_fail(h, PGW_EMISUSE, "no transaction can begin or end here", NULL));
+            h, pgw__pq_reject(h, PGW_EMISUSE, "no transaction can begin or end here", NULL));
     }
     pgw__pq_reset(h, name);
     h->op.text = text;

@@ -43,7 +43,7 @@ pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
     if (st == PGW_OK && stats != NULL)
         st = pgw__check_count(h, "stats->struct_size", stats->struct_size, REAP_STATS_OLDEST, 4096);
     if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_look(h) == PGW_OK) /* else the call says why */
-        st = pgw__pq_fail(
+        st = pgw__pq_reject(
             h, PGW_EMISUSE,
             "a transaction is open: what a round locks would stay locked until its end",
             "commit or roll back first");

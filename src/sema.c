@@ -246,9 +246,9 @@ static pgw_status sema_wait_by_polling(sema_wait *w, int64_t deadline)
 static pgw_status sema_check_txn(pgw *h)
 {
     if (pgw__pq_attached(h) || !pgw__pq_in_txn(h)) return PGW_OK;
-    return pgw__pq_fail(h, PGW_EMISUSE,
-                        "a transaction is open: its end would decide on the permits",
-                        "take permits before the transaction, release them after it");
+    return pgw__pq_reject(h, PGW_EMISUSE,
+                          "a transaction is open: its end would decide on the permits",
+                          "take permits before the transaction, release them after it");
 }
 
 static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sema_opts *o,

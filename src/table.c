@@ -56,14 +56,15 @@ static pgw_status table_nomem(pgw *h)
 
 /* ---- words for what is wrong ---- */
 
-/* "table `public`.`article`: ..." */
+/* "table `public`.`article`: ..." Of a table that was opened, a verb says so before it sends. */
 static pgw_status table_fail(pgw *h, const pgw_table *t, pgw_status st, const char *what,
                              const char *hint)
 {
     char message[700];
 
     snprintf(message, sizeof(message), "table `%s`.`%s`: %s", t->schema, t->name, what);
-    return pgw__pq_fail(h, st, message, hint);
+    return t->sql != NULL ? pgw__pq_reject(h, st, message, hint)
+                          : pgw__pq_fail(h, st, message, hint);
 }
 
 static pgw_status table_fail_column(pgw *h, const pgw_table *t, pgw_status st, const char *column,
@@ -85,8 +86,8 @@ static pgw_status table_check_ident(pgw *h, const char *argument, const char *na
     if (fault == NULL) return PGW_OK;
     snprintf(message, sizeof(message),
              "argument `%s` %s: allowed is a name in UTF-8 of 1 to 63 bytes", argument, fault);
-    return pgw__pq_fail(h, PGW_EINVAL, message,
-                        "the server would cut a longer name, and mean another table");
+    return pgw__pq_reject(h, PGW_EINVAL, message,
+                          "the server would cut a longer name, and mean another table");
 }
 
 static pgw_status table_check_spec(pgw *h, const pgw_table_spec *s)

@@ -218,7 +218,7 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
 
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
+        st = pgw__pq_reject(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
     if (st != PGW_OK || *t->sql == '\0') return st;
     st = ddl_take_turn(h, t, &ours);
     if (st != PGW_OK) return st;

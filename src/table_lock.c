@@ -89,8 +89,8 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && !pgw__pq_in_txn(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "without a transaction the locks would be gone at once",
-                          "pgw_txn_begin() first");
+        st = pgw__pq_reject(h, PGW_EMISUSE, "without a transaction the locks would be gone at once",
+                            "pgw_txn_begin() first");
     return st;
 }
 

@@ -419,8 +419,8 @@ pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
     st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_fail(h, PGW_EMISUSE, "each table is a transaction of its own",
-                          "commit or roll back first");
+        st = pgw__pq_reject(h, PGW_EMISUSE, "each table is a transaction of its own",
+                            "commit or roll back first");
     if (st == PGW_OK) st = pgw__pq_call(h, &call);
     for (int i = 0; st == PGW_OK && i < r.count; i++) {
         int64_t n;

@@ -216,7 +216,7 @@ pgw_status pgw__keys_make(pgw *h, pgw__keys *k, const pgw_table *t, size_t n, bo
     k->tokens = tokens ? pgw__mem_zero(n, 16) : NULL;
     if (k->texts != NULL && (k->tokens != NULL || !tokens)) return PGW_OK;
     pgw__keys_free(k);
-    return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
 }
 
 void pgw__keys_set(pgw__keys *k, const pgw_table *t, size_t i, const char *const *key,

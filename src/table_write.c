@@ -425,9 +425,9 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
             if (p->t->columns[c].readable) names[p->o.columns_count++] = p->t->columns[c].name;
     }
     if (p->o.op != NULL && p->t->home == NULL)
-        return pgw__pq_fail(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",
-                            "run `pgwork migrate`, and grant the role pgwork_worker or "
-                            "pgwork_producer");
+        return pgw__pq_reject(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",
+                              "run `pgwork migrate`, and grant the role pgwork_worker or "
+                              "pgwork_producer");
     if (p->t->home == NULL) return PGW_OK;
     p->op = op;
     if (p->o.op != NULL) {

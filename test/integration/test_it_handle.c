@@ -398,6 +398,18 @@ void test_attached_in_non_blocking_mode(void)
     TEST_ASSERT_EQUAL_INT(1, PQisnonblocking(conn));
 }
 
+void test_what_sends_nothing_tells_of_no_statement(void)
+{
+    open_raw(pgtemp_dsn());
+    TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
+    TEST_ASSERT_EQUAL_STRING("test", pgw_error_statement(h));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(h));
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, NULL, "l", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
+}
+
 /* ---- without blocking ---- */
 
 static int calls_of_done;
