@@ -122,7 +122,7 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
 
         st = pgw__pq_call(h, &call);
     }
-    if (st < PGW_OK) { /* a row may come whose commit does not */
+    if (st < PGW_OK) { /* made before the answer was found to be misshapen */
         pgw_tick_free(*tick);
         *tick = NULL;
     }

@@ -99,7 +99,7 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
     return claim_read_jobs(h, in, rows, row);
 }
 
-/* Rows may come whose commit does not: jobs that we do not have. */
+/* Jobs may be made before another column of the answer is found to be misshapen. */
 static pgw_status claim_send(pgw *h, const pgw__call *call, pgw_batch **batch)
 {
     const pgw_status st = pgw__pq_call(h, call);
