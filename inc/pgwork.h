@@ -567,8 +567,8 @@ PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
  * PGW_EMISUSE: the job is not taken, and the load goes on. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
- * NULL) says how many jobs were added. A spoiled load returns what spoiled it. When armed
- * PGW_EMISUSE (not with @p keep false): nothing more is committed. NULL is fine. */
+ * NULL) says how many jobs were added, after a failure, too. A spoiled load returns what spoiled
+ * it. When armed PGW_EMISUSE (not with @p keep false): nothing more is committed. NULL is fine. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**
@@ -1606,8 +1606,8 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
  * is named by its key; the log (PGW_WARN) tells it when it is news. A table that somebody has under
  * lock is waited for half a second. One that takes 200 ms or more, for whatever reason, is then
  * left alone by every reaper for twenty times as long, up to ten minutes; one with such a row for
- * ten seconds. Also deletes old operation ids. @p freed may be NULL. PGW_EMISUSE: on an attached
- * handle, or in a transaction.
+ * ten seconds. Also deletes old operation ids. @p freed may be NULL; when the call fails, it tells
+ * what was freed all the same. PGW_EMISUSE: on an attached handle, or in a transaction.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */
@@ -1857,9 +1857,10 @@ typedef struct pgw_migration {
 PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg),
                                     void *arg);
 /** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless
- * when repeated or run by two at once. *applied may be NULL. Each statement, and the wait for
- * another migrator, has the deadline of pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, an
- * applied file was changed, or the database is not encoded in UTF8. */
+ * when repeated or run by two at once. *applied may be NULL; when the call fails, it tells what is
+ * applied all the same. Each statement, and the wait for another migrator, has the deadline of
+ * pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, an applied file was changed, or the database
+ * is not encoded in UTF8. */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 /** @} */
 

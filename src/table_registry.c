@@ -426,7 +426,7 @@ pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
         int64_t n;
 
         st = registry_reap(h, &r.entries[i], batch, &n);
-        if (st == PGW_OK && freed != NULL) *freed += n;
+        if (freed != NULL) *freed += n;
     }
     registry_free(&r);
     if (st == PGW_OK || st == PGW_EMPTY) {
