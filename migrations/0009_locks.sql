@@ -157,7 +157,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $
 #variable_conflict use_column
 DECLARE
     k bigint := pgwork.lock_key(name);
-    until timestamptz := clock_timestamp() + timeout_ms * interval '1 ms';
+    began timestamptz := clock_timestamp();
     ours boolean := false; -- from here on a session's lock may be there that a failure has to undo
 BEGIN
     IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN -1 AND 2147483647 THEN
@@ -177,7 +177,7 @@ BEGIN
     END IF;
     -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
     RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
-        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, ceil(extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) END);
+        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint) END);
 EXCEPTION
     WHEN lock_not_available THEN
         IF ours THEN

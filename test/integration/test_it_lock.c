@@ -1048,6 +1048,23 @@ void test_without_a_name_nothing_is_taken_or_released(void)
     pgw_close(h);
 }
 
+/* That it reaches beyond all times is no reason to speak of anything else. */
+void test_a_timeout_beyond_all_times_is_refused_as_any_other(void)
+{
+    static const char *const calls[] = {
+        "SELECT pgwork.lock_acquire('far', timeout_ms => 9223372036854775807)",
+        "SELECT pgwork.lock_acquire_xact('far', true, 9223372036854775807)"};
+    pgw *h = opened();
+
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT64(-1, ask(h, calls[i]));
+        TEST_ASSERT_EQUAL_STRING("PW001", pgw_error_sqlstate(h));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "9223372036854775807"));
+    }
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
+    pgw_close(h);
+}
+
 /* SQL callers may have a lock already, which a handle refuses. */
 void test_an_acquisition_that_fails_undoes_itself_alone(void)
 {
