@@ -510,11 +510,10 @@ BEGIN
             EXIT;
         END IF;
     END LOOP;
-    -- Once a minute at least: schedules come and go.
-    SELECT least(60000, greatest(10, ceil(extract(epoch FROM m.due - at) * 1000))) INTO next_ms
+    -- Once a minute at least, also where there is nothing (NULL, which least() passes over): schedules come and go.
+    SELECT greatest(10, least(60000, ceil(extract(epoch FROM m.due - at) * 1000))) INTO next_ms
       FROM (SELECT min(CASE WHEN t.slot IS NOT NULL THEN t.until ELSE least(t.asked, CASE WHEN NOT t.paused THEN t.next_at END) END) AS due
-              FROM pgwork.schedule t WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))) m
-     WHERE m.due IS NOT NULL;
+              FROM pgwork.schedule t WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))) m;
 END $$;
 
 CREATE FUNCTION pgwork.cron_claim(node text, schedules text[] DEFAULT NULL, OUT schedule text, OUT slot timestamptz, OUT token uuid,
@@ -596,7 +595,7 @@ COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; whoever holds
 COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
 COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
-    'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again.';
+    'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most.';
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';

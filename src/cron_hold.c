@@ -80,8 +80,7 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     const pgw_status st = pgw__ask_rows(h, rows, 1);
 
     if (st != PGW_OK) return st;
-    if (in->next_ms != NULL)
-        *in->next_ms = pgw__rows_null(rows, 0, NEXT_MS) ? 60000 : pgw__rows_int(rows, 0, NEXT_MS);
+    if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, NEXT_MS);
     if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_EMPTY;
     *in->tick = hold_tick(rows);
     return *in->tick != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
