@@ -337,10 +337,10 @@ BEGIN
         PERFORM pg_sleep(0.001 * 2 ^ i);
     END LOOP;
     IF token IS NOT NULL THEN
-        PERFORM pg_advisory_unlock(key), pgwork._patience(NULL);
-    ELSIF patience_ms IS NOT NULL THEN
-        PERFORM pgwork._patience(patience_ms);
+        PERFORM pg_advisory_unlock(key);
+        patience_ms := NULL;
     END IF;
+    PERFORM pgwork._patience(patience_ms);
 EXCEPTION
     WHEN lock_not_available THEN
         PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);

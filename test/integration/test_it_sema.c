@@ -1240,6 +1240,32 @@ void test_without_memory_nothing_is_out(void)
     oom_end();
 }
 
+/* The limit is that of the last call; none is none. */
+void test_patience_is_what_the_last_call_says(void)
+{
+    static const char *const said[][2] = {
+        {", 5000", "5s"}, {"", "0"}, {", 7000", "7s"}, {", NULL", "0"}};
+    PGconn *head = pgtemp_connect();
+    pgw *h = opened();
+    PGresult *r;
+    char sql[120];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "patient", 1));
+    taken(h, "patient", 1);
+    for (int i = 0; i < 4; i++) {
+        snprintf(sql, sizeof(sql),
+                 "SELECT FROM pgwork.sema_wait('patient', 1, 60000, NULL, false, 0, %s%s)",
+                 i > 0 ? "true" : "false", said[i][0]);
+        PQclear(PQexec(head, sql));
+        r = PQexec(head, "SHOW idle_session_timeout");
+        TEST_ASSERT_EQUAL_STRING(said[i][1], PQgetvalue(r, 0, 0));
+        PQclear(r);
+    }
+    PQfinish(head);
+    expect(h, PGW_OK, pgw_sema_drop(h, "patient", true));
+    pgw_close(h);
+}
+
 /* In plain SQL: who says that it is at the head of the queue has to be there. */
 void test_a_turn_that_one_does_not_have_is_not_believed(void)
 {
