@@ -135,6 +135,9 @@ DECLARE
     q pgwork.queue := pgwork._queue(queue_resume.queue);
 BEGIN
     UPDATE pgwork.queue t SET paused = false, draining = false WHERE t.id = q.id AND (t.paused OR t.draining);
+    IF NOT FOUND THEN
+        PERFORM pgwork._queue(queue_resume.queue); -- it may be gone by now
+    END IF;
     PERFORM pgwork._wake(q.id, q.name, 256);
 END $$;
 

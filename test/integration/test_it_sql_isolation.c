@@ -560,3 +560,26 @@ void test_a_queue_that_is_just_being_dropped_is_made_anew(void)
     TEST_ASSERT_EQUAL_INT64(5000,
                             kit_number(a, "SELECT lease_ms FROM pgwork.queues WHERE name = 'q'"));
 }
+
+void test_of_a_queue_that_is_gone_by_now_no_setting_is_said_to_be_changed(void)
+{
+    static const char *const calls[] = {"queue_set('q', 5000)", "queue_drain('q')",
+                                        "queue_resume('q')"};
+    PGconn *b = kit_open(), *watch = kit_open();
+    PGresult *res;
+
+    for (int i = 0; i < 3; i++) {
+        kit_do(a, "SELECT pgwork.queue_create('q')");
+        kit_do(a, "SELECT pgwork.queue_pause('q')");
+        kit_do(a, "BEGIN");
+        kit_do(a, "SELECT pgwork.queue_drop('q')");
+        kit_send(b, "SELECT pgwork.%s", calls[i]);
+        kit_blocked(b, watch);
+        kit_do(a, "COMMIT");
+        res = PQgetResult(b);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("PW003", PQresultErrorField(res, PG_DIAG_SQLSTATE),
+                                         calls[i]);
+        PQclear(res);
+        TEST_ASSERT_NULL(PQgetResult(b));
+    }
+}
