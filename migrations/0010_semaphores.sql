@@ -196,12 +196,12 @@ EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked a
 END $$;
 
 -- Takes n permits, or none. Under the gate. next_ms: when the first of those that are out will be over.
-CREATE FUNCTION pgwork._permits_take(semaphore integer, n integer, ttl_ms bigint, holder text, session boolean,
+CREATE FUNCTION pgwork._permits_take(was pgwork.semaphore, n integer, ttl_ms bigint, holder text, session boolean,
     OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    s pgwork.semaphore := pgwork._semaphore_now(semaphore);
+    s pgwork.semaphore := pgwork._semaphore_now(was.id);
     slots integer[];
     excess boolean;
     dead bigint[] := '{}';
@@ -211,7 +211,7 @@ DECLARE
     ends timestamptz;
 BEGIN
     IF s.id IS NULL THEN
-        RAISE EXCEPTION 'the semaphore was dropped' USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore % was dropped', quote_literal(left(was.name, 80)) USING ERRCODE = 'PW003';
     ELSIF n > s.permits THEN
         RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
@@ -282,7 +282,7 @@ BEGIN
     END IF;
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
-    SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
+    SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
 END $$;
 
 -- How long this session may say nothing before the server ends it; NULL: as it was before.
@@ -330,7 +330,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
     FOR i IN 0 .. 5 LOOP
         unseen := pgwork._held('sema.past', s.id);
-        SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s.id, n, ttl_ms, holder, session) t;
+        SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
         EXIT WHEN token IS NOT NULL OR NOT unseen;
         next_ms := least(next_ms, 500);
         EXIT WHEN 2 ^ i > wait_ms;
@@ -528,7 +528,7 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'the semaphore was dropped' USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore % was dropped', quote_literal(left(s.name, 80)) USING ERRCODE = 'PW003';
     END IF;
     INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, sema_resize.permits) g ON CONFLICT DO NOTHING;
     PERFORM pgwork._permits_of_the_dead(s.id);

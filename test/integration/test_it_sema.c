@@ -228,29 +228,37 @@ void test_one_that_is_there_uses_no_number_up(void)
     pgw_close(h);
 }
 
-void test_a_resize_that_meets_a_drop_leaves_nothing(void)
+void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
 {
-    PGconn *dropper = pgtemp_connect(), *sizer = pgtemp_connect();
+    static const char *const verbs[] = {"resize", "acquire"};
+    PGconn *dropper = pgtemp_connect(), *late = pgtemp_connect();
     pgw *h = opened();
     PGresult *r;
+    char sql[160];
 
-    expect(h, PGW_OK, pgw_sema_create(h, "doomed", 1));
-    PQclear(PQexec(dropper, "BEGIN"));
-    PQclear(PQexec(dropper, "SELECT pgwork.sema_drop('doomed')"));
-    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(sizer, "SELECT pgwork.sema_resize('doomed', 5)"));
-    while (ask(h,
-               "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query LIKE "
-               "'%sema_resize(''doomed%'") != 1)
-        poll(NULL, 0, 10);
-    PQclear(PQexec(dropper, "COMMIT"));
-    r = PQgetResult(sizer);
-    TEST_ASSERT_EQUAL_STRING("PW003", PQresultErrorField(r, PG_DIAG_SQLSTATE));
-    PQclear(r);
+    for (int i = 0; i < 2; i++) {
+        expect(h, PGW_OK, pgw_sema_create(h, "doomed", 1));
+        PQclear(PQexec(dropper, "BEGIN"));
+        PQclear(PQexec(dropper, "SELECT pgwork.sema_drop('doomed')"));
+        snprintf(sql, sizeof(sql), "SELECT pgwork.sema_%s('doomed', 1)", verbs[i]);
+        TEST_ASSERT_EQUAL_INT(1, PQsendQuery(late, sql));
+        snprintf(sql, sizeof(sql),
+                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query "
+                 "LIKE '%%sema_%s(''doomed%%'",
+                 verbs[i]);
+        while (ask(h, sql) != 1) poll(NULL, 0, 10);
+        PQclear(PQexec(dropper, "COMMIT"));
+        r = PQgetResult(late);
+        TEST_ASSERT_EQUAL_STRING("PW003", PQresultErrorField(r, PG_DIAG_SQLSTATE));
+        TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), "semaphore 'doomed' was dropped"));
+        PQclear(r);
+        PQclear(PQgetResult(late));
+    }
     TEST_ASSERT_EQUAL_INT64(0,
                             ask(h, "SELECT count(*) FROM pgwork.permit p WHERE NOT EXISTS (SELECT "
                                    "FROM pgwork.semaphore s WHERE s.id = p.semaphore)"));
     PQfinish(dropper);
-    PQfinish(sizer);
+    PQfinish(late);
     pgw_close(h);
 }
 
