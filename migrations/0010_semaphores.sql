@@ -482,15 +482,16 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     PERFORM pgwork._sema_check_permits(permits);
-    -- Looked for first: an INSERT that finds it there has used up a number, and every machine calls this at its start.
-    IF NOT EXISTS (SELECT FROM pgwork.semaphore t WHERE t.name = sema_create.name) THEN
+    LOOP -- until it is there: it may be dropped meanwhile
+        -- Looked for first: an INSERT that finds it there has used up a number, and every machine calls this at its start.
+        SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_create.name;
+        EXIT WHEN FOUND;
         INSERT INTO pgwork.semaphore AS t (name, permits) VALUES (sema_create.name, sema_create.permits) ON CONFLICT DO NOTHING RETURNING t.* INTO s;
-    END IF;
-    IF s.id IS NOT NULL THEN
-        INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, s.permits) g;
-        RETURN;
-    END IF;
-    s := pgwork._semaphore(name);
+        IF FOUND THEN
+            INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, s.permits) g;
+            RETURN;
+        END IF;
+    END LOOP;
     IF s.permits <> sema_create.permits THEN
         RAISE EXCEPTION 'semaphore % is there, with % permits', quote_literal(left(name, 80)), s.permits
             USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes how many there are';

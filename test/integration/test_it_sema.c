@@ -262,6 +262,35 @@ void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
     pgw_close(h);
 }
 
+/* Not to say that it is missing, and sema_create() would make it. */
+void test_who_makes_what_others_drop_is_never_told_that_it_is_missing(void)
+{
+    static const char make[] = "DO $$ BEGIN FOR i IN 1 .. 3000 LOOP PERFORM "
+                               "pgwork.sema_create('flicker', 1); COMMIT; END LOOP; END $$";
+    static const char drop[] =
+        "DO $$ BEGIN FOR i IN 1 .. 100 LOOP BEGIN PERFORM pgwork.sema_drop('flicker'); EXCEPTION "
+        "WHEN SQLSTATE 'PW003' THEN NULL; END; COMMIT; END LOOP; END $$";
+    PGconn *makers[2] = {pgtemp_connect(), pgtemp_connect()};
+    pgw *h = opened();
+    PGresult *r;
+
+    for (int i = 0; i < 2; i++) TEST_ASSERT_EQUAL_INT(1, PQsendQuery(makers[i], make));
+    for (int i = 0; i < 2; i++) {
+        do {
+            pgtemp_exec(drop);
+            TEST_ASSERT_EQUAL_INT(1, PQconsumeInput(makers[i]));
+        } while (PQisBusy(makers[i]));
+        r = PQgetResult(makers[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGRES_COMMAND_OK, PQresultStatus(r),
+                                      PQresultErrorMessage(r));
+        PQclear(r);
+        PQfinish(makers[i]);
+    }
+    expect(h, PGW_OK, pgw_sema_create(h, "flicker", 1));
+    expect(h, PGW_OK, pgw_sema_drop(h, "flicker", false));
+    pgw_close(h);
+}
+
 /* Whoever takes and returns permits may not have to wait for an open transaction, too. */
 void test_a_resize_that_waits_for_an_open_transaction_lets_others_pass(void)
 {
