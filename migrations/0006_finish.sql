@@ -9,7 +9,7 @@ BEGIN
     IF coalesce(cardinality(ids), 0) = coalesce(cardinality(tokens), 0) THEN
         RETURN tokens;
     ELSIF ids <> '{}' AND cardinality(tokens) = 1 THEN
-        RETURN array_fill(tokens[1], ARRAY[cardinality(ids)]);
+        RETURN array_fill(tokens[array_lower(tokens, 1)], ARRAY[cardinality(ids)]);
     END IF;
     PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens', coalesce(cardinality(ids), 0) || ', one for each id, or one for all');
 END $$;

@@ -210,6 +210,20 @@ void test_a_job_named_twice_is_finished_once_and_not_refused(void)
                               job.id, job.id, job.token, job.token));
 }
 
+/* As some clients count. */
+void test_one_token_for_all_may_have_the_subscript_zero(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING(
+        "ok", kit_text(a, "SELECT status FROM pgwork.extend('q', '{%lld,%lld}', '[0:0]={%s}')",
+                       job.id, job.id, job.token));
+    TEST_ASSERT_NULL(kit_text(a, "SELECT status FROM pgwork.complete('q', '{%lld,%lld}', "
+                                 "'[0:0]={%s}')",
+                              job.id, job.id, job.token));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
 void test_lists_of_unequal_length_and_nulls_do_nothing(void)
 {
     kit_put(a, "q");
