@@ -263,15 +263,23 @@ BEGIN
     PERFORM pgwork._refuse_outdated();
 END $$;
 
-CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, OUT ready bigint, OUT leased bigint,
+-- missing_ok: whoever goes through all queues may come to one that was dropped since he began.
+CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok boolean DEFAULT false, OUT ready bigint, OUT leased bigint,
     OUT delayed bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    q pgwork.queue := pgwork._queue(depth.queue);
+    q pgwork.queue;
     packed bigint;
     seen record;
 BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.name = depth.queue;
+    IF NOT FOUND THEN
+        IF missing_ok THEN
+            RETURN;
+        END IF;
+        q := pgwork._queue(depth.queue);
+    END IF;
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for exact counts');
     SELECT least(coalesce(sum(s.n), 0), at_most)::bigint INTO packed
       FROM (SELECT cardinality(p.ids) - (SELECT count(*) FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number) AS n
@@ -415,5 +423,5 @@ COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(
 COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
 COMMENT ON FUNCTION pgwork.queue_purge(text, text, bigint, bigint) IS 'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; at most batch rows, a bundle being one; all, or those enqueued longer than older_than_ms ago. How many jobs.';
 COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first: jobs whose transactions commit later are lost with it.';
-COMMENT ON FUNCTION pgwork.depth(text, bigint) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and for how long the oldest ready job has been ready.';
+COMMENT ON FUNCTION pgwork.depth(text, bigint, boolean) IS 'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and for how long the oldest ready job has been ready. All NULL with missing_ok when there is no such queue.';
 COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';

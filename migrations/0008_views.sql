@@ -170,7 +170,7 @@ END $$;
 CREATE VIEW pgwork.queue_stats AS
 SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_ms, q.paused, q.draining,
        q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms, q.retention_ms, q.max_bytes, q.notify, q.bulk
-  FROM pgwork.queue q CROSS JOIN LATERAL pgwork.depth(q.name) d;
+  FROM pgwork.queue q CROSS JOIN LATERAL pgwork.depth(q.name, missing_ok => true) d WHERE d.ready IS NOT NULL;
 
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;

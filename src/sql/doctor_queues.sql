@@ -6,7 +6,7 @@
 WITH d AS MATERIALIZED (
     SELECT q.name, q.paused, q.draining, d.ready, d.leased, d.dead, d.oldest_ms * interval '1 ms' AS oldest,
            CASE WHEN q.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.name, '''', '''"''"''') || '''' AS typed -- for a shell
-      FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000) d
+      FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000, true) d WHERE d.ready IS NOT NULL -- else it was dropped meanwhile
 ), found AS (
     SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(d.name)) AS finding,
            format('When that is over: `pgwork queue resume %s`.', d.typed) AS advice

@@ -4,5 +4,6 @@
 SELECT q.name, q.paused, q.draining, q.lease_ms, q.backoff_ms, q.backoff_cap_ms, q.retention_ms, q.max_attempts, q.max_bytes, q.notify, q.bulk,
        d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_ms
   FROM pgwork.queues q
- CROSS JOIN LATERAL pgwork.depth(q.name, $1) d
+ CROSS JOIN LATERAL pgwork.depth(q.name, $1, true) d
+ WHERE d.ready IS NOT NULL -- else it was dropped meanwhile
  ORDER BY q.name

@@ -1031,6 +1031,23 @@ void test_depth_counts_up_to_what_is_asked(void)
                  "SELECT concat_ws(' ', queue, ready, leased, delayed) FROM pgwork.queue_stats"));
 }
 
+/* The first is counted, and waits for the lock; the other one is gone when its turn comes. */
+void test_who_counts_all_passes_over_a_queue_that_is_dropped_meanwhile(void)
+{
+    PGconn *b = kit_open(), *watch = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('z')");
+    kit_do(a, "BEGIN");
+    kit_do(a, "LOCK TABLE pgwork.dead_job");
+    kit_send(b, "SELECT count(*) FROM pgwork.queue_stats");
+    kit_blocked(b, watch);
+    kit_do(a, "SELECT pgwork.queue_drop(name) FROM pgwork.queues");
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("1", kit_answer(b));
+    TEST_ASSERT_NULL(kit_text(a, "SELECT ready FROM pgwork.depth('q', missing_ok => true)"));
+    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q', NULL, NULL)");
+}
+
 /* Who waited on purpose has not waited for a worker. */
 void test_a_job_waits_since_it_was_due(void)
 {
