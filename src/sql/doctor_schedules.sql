@@ -8,11 +8,12 @@ WITH word AS ( -- for a shell
            format('Since %s. Mend the cause, or the definition: it is tried again by itself, and this is over when a tick ends well.', date_trunc('second', s.error_at)) AS advice
       FROM pgwork.schedules s WHERE s.error IS NOT NULL AND NOT s.paused
     UNION ALL
-    SELECT 2, 'schedules', format('schedule %s is overdue by %s', quote_literal(s.name), date_trunc('second', clock_timestamp() - s.next_at)),
+    SELECT 2, 'schedules', format('schedule %s is overdue by %s', quote_literal(s.name), date_trunc('second', clock_timestamp() - d.due)),
            CASE WHEN s.queue IS NULL THEN 'No node asks for its ticks: see that the program that calls pgw_cron_claim_due() runs.'
                 ELSE 'See that a reaper runs: it enqueues the ticks.' END
       FROM pgwork.schedules s
-     WHERE s.error IS NULL AND NOT s.paused AND s.slot IS NULL AND s.next_at < clock_timestamp() - interval '1 min'
+     CROSS JOIN LATERAL (SELECT least(s.asked, CASE WHEN NOT s.paused THEN s.next_at END) AS due) d
+     WHERE s.error IS NULL AND s.slot IS NULL AND d.due < clock_timestamp() - interval '1 min'
     UNION ALL -- any node that asks gets such a tick
     SELECT 2, 'schedules', format('schedule %s: its tick of %s ran out of time %s ago%s, and no node has asked for it since', quote_literal(s.name), s.slot,
                                   date_trunc('second', clock_timestamp() - s.until), ' with ' || quote_literal(s.holder)),

@@ -747,6 +747,10 @@ void test_the_doctor_looks_after_schedules(void)
     create("ahead", "* * * * *", &o);
     create("shut", "* * * * *", &o);
     OK(pgw_cron_pause(h, "shut"));
+    create("asked", "0 0 1 1 *", NULL);
+    OK(pgw_cron_pause(h, "asked"));
+    OK(pgw_cron_run(h, NULL, "asked"));
+    pgtemp_exec("UPDATE pgwork.schedule SET asked = asked - interval '5 min'");
     pgtemp_exec(
         "UPDATE pgwork.schedule SET zone = 'Nowhere', next_at = '-infinity' WHERE name = 'gone'");
     OK(pgw_cron_tick(h, NULL, NULL));
@@ -758,6 +762,7 @@ void test_the_doctor_looks_after_schedules(void)
     OK(pgw_doctor(h, keep_findings, text));
     ASSERT_HAS("2 schedule 'gone' does not run: time zone \"Nowhere\" not recognized|", text);
     ASSERT_HAS("2 schedule 'late' is overdue by 00:05:", text);
+    ASSERT_HAS("2 schedule 'asked' is overdue by 00:05:", text); /* a tick out of turn */
     ASSERT_HAS("1 schedule 'ahead' has ticks noted up to 2999-01-01", text);
     ASSERT_HAS("1 schedule 'shut' is paused|", text);
 }
