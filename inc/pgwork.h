@@ -1120,7 +1120,8 @@ typedef struct pgw_reap_stats {
  * `errors` counts those that failed, but for armed ones), and says in @p next_ms (may be NULL) when
  * to come back (0: at once, there is more). PGW_EMISUSE: a transaction is open, and would keep
  * locked what it moved. A job that cannot be taken back (somebody's trigger raises an error) keeps
- * no other from it; the log (PGW_WARN) and pgwork.stuck_jobs name it.
+ * no other from it, nor does what cannot be deleted; the log (PGW_WARN) and pgwork.stuck_jobs name
+ * it.
  *
  *     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);

@@ -13,12 +13,13 @@ BEGIN
     RETURN EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = _rests.queue AND s.id = _rests.id AND s.again_at > clock_timestamp());
 END $$;
 
--- By who has just met the error. (Errors of class 22 quote a value.)
+-- By who has just met the error. (Errors of class 22 quote a value.) Queue 0 stands for maintain() itself: its 1 is prune(), its 2 compact().
 CREATE FUNCTION pgwork._note_stuck(queue integer, id bigint, state text, message text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO pgwork.stuck_job AS s (queue, id, error, again_at)
-    VALUES (queue, id, format('%s (SQLSTATE %s)', CASE WHEN state LIKE '22%' THEN 'the server refused a value' ELSE left(message, 500) END, state),
+    VALUES (queue, id, format('%s%s (SQLSTATE %s)', CASE WHEN queue = 0 THEN ('{"prune(): ","compact(): "}'::text[])[id::integer] END,
+                              CASE WHEN state LIKE '22%' THEN 'the server refused a value' ELSE left(message, 500) END, state),
             clock_timestamp() + interval '1 s')
         ON CONFLICT ON CONSTRAINT stuck_job_pkey DO UPDATE
        SET error = excluded.error, tries = s.tries + 1, again_at = clock_timestamp() + least(1 << least(s.tries, 10), 600) * interval '1 s';
@@ -753,8 +754,8 @@ BEGIN
         ), noted AS (
             UPDATE pgwork.stuck_job s SET told = true FROM untold u WHERE s.queue = u.queue AND s.id = u.id RETURNING s.*
         )
-        SELECT string_agg(format('job %s of queue %L: %s', n.id, q.name, n.error), '; ' ORDER BY n.queue, n.id) INTO news
-          FROM noted n JOIN pgwork.queue q ON q.id = n.queue;
+        SELECT string_agg(CASE WHEN n.queue = 0 THEN n.error ELSE format('job %s of queue %L: %s', n.id, q.name, n.error) END, '; ' ORDER BY n.queue, n.id) INTO news
+          FROM noted n LEFT JOIN pgwork.queue q ON q.id = n.queue WHERE n.queue IN (0, q.id);
     END IF;
 END $$;
 
@@ -792,8 +793,18 @@ BEGIN
         last_ms[4:6] := ARRAY[CASE WHEN reaped < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - reaped, 0), last_ms[5]];
         stuck := pgwork._tell_stuck();
     END IF;
+    -- Somebody's trigger or constraint, or a damaged row, may make these two fail; jobs and schedules must not wait for that. As in _take_back().
     IF now_ms NOT BETWEEN last_ms[7] AND last_ms[7] + greatest(1000, least(20 * least(last_ms[8], last_ms[9]), 60000)) THEN
-        pruned := pgwork.prune(batch);
+        BEGIN
+            IF NOT pgwork._rests(0, 1) THEN
+                pruned := pgwork.prune(batch);
+            END IF;
+        EXCEPTION WHEN assert_failure OR OTHERS THEN
+            IF pgwork._is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            PERFORM pgwork._note_stuck(0, 1, SQLSTATE, SQLERRM);
+        END;
         PERFORM pgwork._learn();
         began_ms := now_ms;
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
@@ -801,8 +812,17 @@ BEGIN
     END IF;
     -- The last one, since it locks others out; and rather when nothing waits for this round to be committed.
     IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + (CASE WHEN greatest(promoted, reaped, pruned) = 0 THEN 1000 ELSE 10000 END) THEN
-        PERFORM pgwork._send_vacuum_away(1073741824); -- it may wait, so before compact() locks anybody out
-        PERFORM pgwork.compact();
+        BEGIN
+            IF NOT pgwork._rests(0, 2) THEN
+                PERFORM pgwork._send_vacuum_away(1073741824); -- it may wait, so before compact() locks anybody out
+                PERFORM pgwork.compact();
+            END IF;
+        EXCEPTION WHEN assert_failure OR OTHERS THEN
+            IF pgwork._is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            PERFORM pgwork._note_stuck(0, 2, SQLSTATE, SQLERRM);
+        END;
         last_ms[10] := now_ms;
     END IF;
     PERFORM set_config('pgwork.upkeep', last_ms::text, false);
@@ -922,7 +942,7 @@ COMMENT ON FUNCTION pgwork.reap(text, integer) IS 'Takes jobs of expired leases 
 COMMENT ON FUNCTION pgwork.promote(integer) IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one, NULL: none.';
 COMMENT ON FUNCTION pgwork.prune(integer) IS 'Deletes what is no longer kept: finished jobs after their retention, operation ids, unique keys whose period is over.';
 COMMENT ON FUNCTION pgwork.compact(integer) IS 'Gives a new file to the largest table of mb or more that is nearly all remains of jobs, and that nobody stays in, as vacuum cannot while an old snapshot is held. Bytes given back; 0: not now, others are in each; NULL: there is none. Its lock ends with the transaction: call it in one of its own.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be taken back, told once.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'promote(), reap(), prune() and compact() as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be taken back, and prune() or compact() if it fails, told once.';
 COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A sign of life of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint, bigint) IS 'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch; those that died longer than older_than_ms ago.';
 COMMENT ON FUNCTION pgwork.reschedule(text, bigint[], text, timestamptz, bigint, bigint, bigint) IS 'Gives delayed jobs another time: by id, of a kind, or all; run_at, or delay_ms from now, or at once. Attempts stay as they are. At most batch, in the order of their ids from after_id on; last_id: the last of them.';

@@ -176,7 +176,8 @@ CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
 CREATE VIEW pgwork.stuck_jobs AS
-SELECT q.name AS queue, s.id, s.error, s.since, s.tries, s.again_at FROM pgwork.stuck_job s JOIN pgwork.queue q ON q.id = s.queue;
+SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
+  FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
 
 CREATE FUNCTION pgwork.version() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -188,5 +189,5 @@ COMMENT ON FUNCTION pgwork.job_list(text, text, text, bigint, bigint, bigint) IS
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; pgwork.depth(queue, at_most) is the cheap way.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Signs of life of reapers.';
-COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs of expired leases that no reaper can take back: a trigger or a constraint of somebody''s raises an error, or the row is damaged. Tried again at again_at; one that is older than some minutes is over.';
+COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs of expired leases that no reaper can take back: a trigger or a constraint of somebody''s raises an error, or the row is damaged. Tried again at again_at; one that is older than some minutes is over. Without queue and id: what of maintain() fails.';
 COMMENT ON FUNCTION pgwork.version() IS 'Number of the last migration applied.';

@@ -164,6 +164,9 @@ void test_jobs_that_no_reaper_can_take_back(void)
     ASSERT_HAS(": boom | Mend the cause", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.stuck_job SET again_at = clock_timestamp() - interval '2 min'");
     TEST_ASSERT_NULL(strstr(visit(h)->text, "stuck jobs"));
+    pgtemp_exec("SELECT pgwork._note_stuck(0, 1, '23503', 'boom')");
+    ASSERT_HAS("bad upkeep: a part of it fails since ", visit(h)->text);
+    ASSERT_HAS(": prune(): boom (SQLSTATE 23503) | Mend the cause", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "odd", true), h);
     pgtemp_exec("DELETE FROM pgwork.stuck_job");
 }

@@ -281,8 +281,7 @@ void test_who_makes_what_others_drop_is_never_told_that_it_is_missing(void)
             TEST_ASSERT_EQUAL_INT(1, PQconsumeInput(makers[i]));
         } while (PQisBusy(makers[i]));
         r = PQgetResult(makers[i]);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(PGRES_COMMAND_OK, PQresultStatus(r),
-                                      PQresultErrorMessage(r));
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGRES_COMMAND_OK, PQresultStatus(r), PQresultErrorMessage(r));
         PQclear(r);
         PQfinish(makers[i]);
     }

@@ -200,6 +200,24 @@ void test_maintain_does_it_when_a_table_has_grown_and_is_nearly_all_remains(void
     TEST_ASSERT_LESS_THAN_INT64(before / 2, size("live_job"));
 }
 
+/* As for what cannot be pruned. */
+void test_what_cannot_be_moved_keeps_no_job_from_being_taken_back(void)
+{
+    leave_remains(40000);
+    kit_put(a, "q");
+    kit_claim(a, "q", 1, &job);
+    kit_expire(a, "q");
+    kit_do(a, "CREATE FUNCTION public.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+              "'not this table'; END $$; CREATE TRIGGER no BEFORE TRUNCATE ON pgwork.live_job "
+              "EXECUTE FUNCTION public.no()");
+    kit_do(b, "SELECT pgwork.setting('compact_mb', '1')");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT reaped FROM pgwork.maintain()"));
+    TEST_ASSERT_EQUAL_STRING(
+        "compact(): not this table (SQLSTATE P0001)",
+        kit_text(b, "SELECT error FROM pgwork.stuck_jobs WHERE queue IS NULL"));
+    kit_do(a, "DROP FUNCTION public.no() CASCADE; DELETE FROM pgwork.stuck_job");
+}
+
 /* Or too many bytes, or it takes too long only to look. */
 void test_more_than_can_be_moved_at_once_stays_where_it_is(void)
 {

@@ -218,8 +218,9 @@ void test_one_token_for_all_may_have_the_subscript_zero(void)
     TEST_ASSERT_EQUAL_STRING(
         "ok", kit_text(a, "SELECT status FROM pgwork.extend('q', '{%lld,%lld}', '[0:0]={%s}')",
                        job.id, job.id, job.token));
-    TEST_ASSERT_NULL(kit_text(a, "SELECT status FROM pgwork.complete('q', '{%lld,%lld}', "
-                                 "'[0:0]={%s}')",
+    TEST_ASSERT_NULL(kit_text(a,
+                              "SELECT status FROM pgwork.complete('q', '{%lld,%lld}', "
+                              "'[0:0]={%s}')",
                               job.id, job.id, job.token));
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
 }

@@ -164,6 +164,36 @@ void test_what_may_go_well_the_next_time_makes_no_job_stuck(const char *sqlstate
 }
 
 /* It was finished by a late holder, or dropped: nobody comes back to it. */
+/* Somebody's table names jobs that are kept; and they may not be kept. */
+void test_what_cannot_be_pruned_keeps_no_job_from_being_taken_back(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 1)");
+    fill("q", 2);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", jobs, ""));
+    kit_do(a, "CREATE TABLE public.invoice (queue integer, job bigint, FOREIGN KEY (queue, job) "
+              "REFERENCES pgwork.done_job); INSERT INTO public.invoice SELECT queue, id FROM "
+              "pgwork.done_job");
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_STRING("1 0", kit_text(a, "SELECT reaped || ' ' || pruned FROM "
+                                                "pgwork.maintain()"));
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = clock_timestamp() + interval '1 h';"
+              "SELECT set_config('pgwork.upkeep', '', false)");
+    kit_refused(a, "23503", "invoice", "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_STRING(
+        "prune(): update or delete on table \"done_job\" violates foreign key constraint "
+        "\"invoice_queue_job_fkey\" on table \"invoice\" (SQLSTATE 23503)",
+        kit_text(a, "SELECT stuck FROM pgwork.maintain()"));
+    kit_do(a, "SELECT set_config('pgwork.upkeep', '', false)");
+    TEST_ASSERT_NULL(kit_text(a, "SELECT stuck FROM pgwork.maintain()")); /* told; it rests */
+    TEST_ASSERT_EQUAL_STRING("1  ", kit_text(a, "SELECT format('%%s %%s %%s', tries, queue, id) "
+                                                "FROM pgwork.stuck_jobs"));
+    kit_do(a, "DROP TABLE public.invoice; UPDATE pgwork.stuck_job SET again_at = "
+              "clock_timestamp(); SELECT set_config('pgwork.upkeep', '', false)");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pruned FROM pgwork.maintain()"));
+    kit_do(a, "DELETE FROM pgwork.stuck_job");
+}
+
 void test_a_stuck_job_that_is_seen_no_more_is_forgotten(void)
 {
     fill("q", 2);

@@ -146,7 +146,7 @@ void test_a_tick_is_read(void)
 
 void test_no_tick_is_due(void)
 {
-    static const fake_cell cells[] = {F_NULL, F_NULL, F_NULL, F_NULL, F_NULL,
+    static const fake_cell cells[] = {F_NULL, F_NULL, F_NULL, F_NULL,      F_NULL,
                                       F_NULL, F_NULL, F_NULL, F_INT(60000)};
     pgw_tick *tick;
     int64_t next_ms = 0;
