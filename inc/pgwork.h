@@ -2031,7 +2031,8 @@ typedef struct pgw_lock_info {
     bool shared;
 } pgw_lock_info;
 /**
- * Each holder, then each waiter, of lock @p name (NULL: of all locks, by name).
+ * Each holder, then each waiter, of lock @p name (NULL: of all locks, by name, whose first
+ * acquisition is committed).
  *
  *     static int show(const pgw_lock_info *i, void *arg)
  *     {

@@ -233,16 +233,18 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM pgwork._advisory(pgwork.lock_key(name)) a WHERE a.granted);
 END $$;
 
+-- A name has no row before the first acquisition is committed, nor when only others than these functions take its lock. Asked for, it is found by its key.
 CREATE FUNCTION pgwork.lock_list(name text DEFAULT NULL) RETURNS TABLE (name text, state text, mode text, pid integer, application text,
     username text, client text, since timestamptz, fence bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT t.name, CASE WHEN a.granted THEN 'held' ELSE 'waits' END, CASE WHEN a.shared THEN 'shared' ELSE 'exclusive' END, a.pid,
+    SELECT coalesce(t.name, $1), CASE WHEN a.granted THEN 'held' ELSE 'waits' END, CASE WHEN a.shared THEN 'shared' ELSE 'exclusive' END, a.pid,
            s.application_name, s.usename::text, host(s.client_addr),
            CASE WHEN NOT a.granted THEN a.waits_since WHEN a.pid = t.pid AND a.shared = t.shared THEN t.taken_at END,
            CASE WHEN a.granted AND (a.pid = t.pid OR t.shared) AND a.shared = t.shared THEN t.fence END
       FROM pgwork._advisory(CASE WHEN $1 IS NOT NULL THEN pgwork.lock_key($1) END) a
-      JOIN pgwork.named_lock t ON t.key = a.key AND ($1 IS NULL OR t.name = $1)
+      LEFT JOIN pgwork.named_lock t ON t.key = a.key AND ($1 IS NULL OR t.name = $1)
       LEFT JOIN pg_stat_activity s ON s.pid = a.pid
+     WHERE num_nonnulls(t.name, $1) > 0
      ORDER BY t.name, NOT a.granted, a.waits_since, a.pid
 $$;
 
@@ -279,5 +281,5 @@ COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
 COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
-COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock or all.';
+COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock, or for all whose first acquisition is committed.';
 COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and whose number was drawn so long ago (a week): shared holders that follow each other draw one only. Returns how many. Numbers go on growing when such a name comes back; those of before are stale.';

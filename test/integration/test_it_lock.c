@@ -387,6 +387,33 @@ void test_the_holder_is_known(void)
     pgw_close(b);
 }
 
+/* Its row is not there yet, or never will be. */
+void test_the_holder_of_a_name_without_a_row_is_known(void)
+{
+    pgw *a = opened(), *b = opened();
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
+    pgw_lock *l;
+
+    expect(a, PGW_OK, pgw_txn_begin(a));
+    expect(a, PGW_OK, pgw_lock_acquire_xact(a, NULL, "unheard of", PGW_SHARED, 0));
+    expect(b, PGW_OK, pgw_lock_holder(b, &who, "unheard of"));
+    TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
+    TEST_ASSERT_TRUE(who.shared);
+    TEST_ASSERT_EQUAL_INT64(0, who.fence);
+    expect(a, PGW_OK, pgw_txn_commit(a));
+    expect(b, PGW_EMPTY, pgw_lock_holder(b, &who, "unheard of"));
+    ask(a, "SELECT pg_advisory_lock(pgwork.lock_key('a stranger''s'))");
+    expect(b, PGW_OK, pgw_lock_holder(b, &who, "a stranger's"));
+    TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
+    l = acquired(b, "known", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_EQUAL_STRING(
+        "known",
+        pgtemp_value("SELECT string_agg(name, ' ') FROM pgwork.lock_list() WHERE pid > 0"));
+    expect(b, PGW_OK, pgw_lock_release(l));
+    pgw_close(a);
+    pgw_close(b);
+}
+
 /* ---- waiting ---- */
 
 typedef struct holder {
