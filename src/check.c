@@ -218,6 +218,13 @@ static const char *check_field(check_path *path, const char *field)
     return path->text;
 }
 
+pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, int64_t run_at_us)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (run_at_us == 0 || delay_ms == 0) return PGW_OK;
+    return check_fault(h, argument, "stands beside run_at_us", "one of the two");
+}
+
 static pgw_status check_time(pgw *h, check_path *path, const pgw_new *job)
 {
     pgw_status st;
@@ -226,8 +233,7 @@ static pgw_status check_time(pgw *h, check_path *path, const pgw_new *job)
     if (st != PGW_OK) return st;
     st = pgw__check_int(h, check_field(path, "delay_ms"), job->delay_ms, 0, PGW__DELAY_MAX_MS);
     if (st != PGW_OK) return st;
-    if (job->run_at_us == 0 || job->delay_ms == 0) return PGW_OK;
-    return check_fault(h, path->text, "stands beside run_at_us", "one of the two");
+    return pgw__check_one_time(h, path->text, job->delay_ms, job->run_at_us);
 }
 
 static pgw_status check_data(pgw *h, check_path *path, const pgw_new *job, size_t max_bytes)

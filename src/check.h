@@ -37,6 +37,9 @@ pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
                            size_t room); /* room: PGW_ELIMIT above */
 
+/* The delay `argument` and run_at_us: one of the two at most is given, not 0. */
+pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, int64_t run_at_us);
+
 /* Copies the options of a caller who may know fewer fields than we do: `mine` holds the defaults of
  * the rest and starts with struct_size. given == NULL: all defaults. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,

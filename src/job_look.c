@@ -100,8 +100,8 @@ static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *min
     if (st == PGW_OK) st = pgw__check_int(h, "opts->run_at_us", mine->run_at_us, 0, INT64_MAX);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->delay_ms", mine->delay_ms, 0, PGW__DELAY_MAX_MS);
-    if (st == PGW_OK && mine->run_at_us != 0 && mine->delay_ms != 0)
-        st = pgw__pq_refuse_int(h, "opts->delay_ms", mine->delay_ms, "0 beside run_at_us");
+    if (st == PGW_OK)
+        st = pgw__check_one_time(h, "opts->delay_ms", mine->delay_ms, mine->run_at_us);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", mine->limit, 0, INT64_MAX);
     return st;
 }

@@ -66,6 +66,7 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_int(NULL, "x", 1, 1, 1));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_count(NULL, "x", 1, 1, 1));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(NULL, "x", 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_one_time(NULL, "x", 0, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_json(NULL, "x", "{}", 10));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(NULL, "x", "a", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(NULL, "x", &mine, sizeof(mine), &job));
