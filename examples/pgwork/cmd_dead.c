@@ -138,12 +138,9 @@ static int dead_purge(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     size_t n = (size_t)a.count - 1;
-    /* a list of ids that came out empty is not all of them */
-    if (all == (n > 0 || kind || older_ms >= 0)) {
-        return cli_fail(CLI_USAGE, "pgwork dead purge --help",
-                        "%s: which ones? ID, -k or --older-than, or --all without these",
-                        c->command);
-    }
+    code = opts_which(c, all != (n > 0 || kind || older_ms >= 0),
+                      "ID, -k or --older-than, or --all without these");
+    if (code != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
     code = cli_open(c, false);
     if (code == CLI_DONE) {

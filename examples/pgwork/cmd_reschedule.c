@@ -52,11 +52,8 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     o.ids_count = (size_t)a.count - 1;
-    /* a list of ids that came out empty is not all of them */
-    if ((o.ids_count > 0) + (o.kind != NULL) + all != 1) {
-        return cli_fail(CLI_USAGE, "pgwork reschedule --help",
-                        "%s: which ones? ID, or -k, or --all", c->command);
-    }
+    code = opts_which(c, (o.ids_count > 0) + (o.kind != NULL) + all == 1, "ID, or -k, or --all");
+    if (code != CLI_DONE) return code;
     if (o.run_at_us && o.delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }

@@ -76,6 +76,11 @@ static int opts_refuse(const cli *c, const char *hint, const char *what, const c
     return cli_fail(CLI_USAGE, hint ? hint : more, "%s: %s%s", c->command, what, word);
 }
 
+int opts_which(const cli *c, bool said, const char *ways)
+{
+    return said ? CLI_DONE : opts_refuse(c, NULL, "which ones? ", ways);
+}
+
 static int opts_bad(const cli *c, const opt *o, const char *value, const char *allowed)
 {
     return cli_fail(CLI_USAGE, NULL, "%s: --%s is '%s': allowed is %s", c->command, o->name, value,

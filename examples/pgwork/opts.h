@@ -46,6 +46,9 @@ typedef struct args {
 
 /** Options may stand anywhere before "--". @p opts ends with a row whose name is NULL. */
 int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv);
+/** Which jobs are meant has to be said, since a list of ids that came out empty is not all of them:
+ * CLI_DONE when it was @p said, else CLI_USAGE, told with the @p ways to say it. */
+int opts_which(const cli *c, bool said, const char *ways);
 /** Runs the verb that argv names, behind options of every command at most. @p fallback: which when
  * there is none, or NULL. */
 int opts_dispatch(cli *c, const usage *use, const verb *verbs, const char *fallback, int argc,
