@@ -54,6 +54,9 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     o.ids_count = (size_t)a.count - 1;
     code = opts_which(c, (o.ids_count > 0) + (o.kind != NULL) + all == 1, "ID, or -k, or --all");
     if (code != CLI_DONE) return code;
+    if (o.ids_count > 0 && o.limit > 0) {
+        return cli_fail(CLI_USAGE, NULL, "%s: -n is for -k and --all, not for ID", c->command);
+    }
     if (o.run_at_us && o.delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }

@@ -119,6 +119,7 @@ is 'says so' "$(cat "$tmp/err")" 'pgwork: rescheduled 2 delayed jobs'
 refused 'reschedule of one that is ready' 1 '1 of 1' pgwork reschedule put_off "$one"
 refused 'reschedule of an empty list' 2 'which ones' pgwork reschedule put_off
 refused 'reschedule of all, but not all' 2 'which ones' pgwork reschedule put_off --all -k a
+refused 'reschedule of some of these' 2 'not for ID' pgwork reschedule put_off "$one" 1000000 -n 1
 refused 'reschedule with two times' 2 'not both' pgwork reschedule put_off --all --delay 1h --run-at 2099-01-31T12:00:00Z
 refused 'reschedule in no queue' 1 . pgwork reschedule none_such --all
 code 'reschedule --all' 0 pgwork reschedule put_off --all --json
