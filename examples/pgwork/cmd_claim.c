@@ -28,6 +28,7 @@ static void claim_print(const pgw_job *job)
 static int claim_give_back(cli *c, const pgw_batch *b, int code)
 {
     size_t n = pgw_batch_count(b), refused = 0;
+    pgw_set_stop(c->h, NULL); /* also when we are told to hurry */
     for (size_t i = 0; i < n; i++) {
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);

@@ -9,6 +9,7 @@
 
 #include "opts.h"
 #include "out.h"
+#include "signals.h"
 #include "text.h"
 
 #define CRON_HOUR INT64_C(3600000)
@@ -396,15 +397,17 @@ static int cron_claim(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_tick *tick;
     pgw_status st =
         pgw_cron_claim_due(c->h, &tick, NULL, node, (const char *const *)a.at, (size_t)a.count);
     if (st == PGW_EMPTY) return CLI_NOTHING;
+    if (st == PGW_ECANCELED && signals_code()) return signals_code();
     if (st < 0) return cli_fail_at(c->h);
     cron_print_tick(c, tick);
     code = cli_finish(CLI_DONE);
-    /* nobody saw it, so nobody will finish it */
+    pgw_set_stop(c->h, NULL); /* if nobody saw it, nobody will finish it */
     if (code != CLI_DONE && pgw_cron_release(c->h, pgw_tick_token(tick)) < 0)
         code = cli_fail_at(c->h);
     pgw_tick_free(tick);

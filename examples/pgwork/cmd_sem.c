@@ -164,7 +164,10 @@ static int sem_acquire(cli *c, int argc, char **argv)
     } else {
         puts(token);
     }
-    return cli_finish(CLI_DONE);
+    code = cli_finish(CLI_DONE);
+    if (code == CLI_DONE) return code;
+    pgw_set_stop(c->h, NULL); /* nobody saw it, so nobody will return them */
+    return pgw_sema_release(c->h, s.name, s.token) < 0 ? cli_fail_at(c->h) : code;
 }
 
 static int sem_extend(cli *c, int argc, char **argv)

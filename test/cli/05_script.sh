@@ -126,6 +126,20 @@ is 'several queues' "$(pgwork claim a b -n 2 | cut -f3 | sort | tr '\n' ' ')" 'a
 id=$(pgwork enqueue q full)
 pgwork claim q >/dev/full 2>"$tmp/err"
 is 'jobs that cannot be printed' "$? $(state "$id")" '8 ready 0'
+head -c 300000 /dev/zero | tr '\0' x | pgwork -q enqueue long
+mkfifo "$tmp/pipe"
+pgwork claim long >"$tmp/pipe" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+exec 3<"$tmp/pipe" # more than a pipe takes: it waits for its reader
+until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'long' AND state = 'leased'" 1
+sleep 0.3
+kill -TERM $p
+sleep 0.3
+kill -TERM $p
+sleep 0.3
+exec 3<&-
+wait $p
+is 'jobs whose reader goes away, when we are told to hurry' "$? $(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE queue = 'long'")" '8 ready 0'
 pgwork claim w --wait 1h >"$tmp/out" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 sleep 0.5

@@ -145,6 +145,9 @@ refused 'no token' 2 'no token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
 refused 'sem run of nothing' 2 'which command' pgwork sem run s --
 refused 'sem run of an empty command' 2 'which command' pgwork sem run s -- ''
+pgwork sem acquire s >/dev/full 2>"$tmp/err"
+is 'a token that cannot be printed' "$? $(grep -c 'cannot write' "$tmp/err")" '8 1'
+yes 'and its permit is back' out_of s 1
 code 'sem run' 5 pgwork sem run s -- sh -c 'test -n "$PGWORK_TOKEN" && exit 5'
 yes 'and its permit is back' out_of s 1
 pgwork sem run s -- sleep 15 2>"$tmp/lost" &
