@@ -142,6 +142,11 @@ static int cli_read_dsn(const char *path, pgw_conf *conf)
 {
     char dsn[CLI_DSN_MAX + 1];
     FILE *f = fopen(path, "r");
+    /* psql's -d takes one, perhaps with a password: not to be repeated */
+    if (!f && *path != '/' && (strchr(path, '=') || strstr(path, "://"))) {
+        return cli_fail(CLI_USAGE, CLI_HINT_ARGV,
+                        "--dsn-file takes the name of a file, not a connection string");
+    }
     if (!f) return cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", path, strerror(errno));
     struct stat st;
     bool open_to_all = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077);
@@ -183,8 +188,7 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     }
     snprintf(name, sizeof name, "%.*s", (int)(equals - setting), setting);
     if (strcmp(name, "dsn") == 0) {
-        return cli_fail(CLI_USAGE, "everybody can read argv: use PGWORK_DSN or --dsn-file FILE",
-                        "-X dsn is not allowed");
+        return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "-X dsn is not allowed");
     }
     return cli_apply(conf, name, equals + 1);
 }

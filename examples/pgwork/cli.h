@@ -25,6 +25,9 @@ enum {
     CLI_HELD = 75    /* lock, sem run and sem acquire: not obtained; no command was started */
 };
 
+/* For who gives a connection string as an argument. */
+#define CLI_HINT_ARGV "everybody can read argv: use PGWORK_DSN or --dsn-file FILE"
+
 /* Words that were given one after the other. */
 typedef struct wordlist {
     const char **at;

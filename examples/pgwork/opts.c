@@ -152,10 +152,13 @@ static const opt *opts_find_in(const opt *own, const opt *global, char letter, c
 
 static int opts_unknown(const cli *c, const char *word, const char *hint)
 {
-    bool secret = strncmp(word, "--dsn", 5) == 0 || strncmp(word, "--password", 10) == 0;
-    return opts_refuse(c,
-                       secret ? "everybody can read argv: use PGWORK_DSN or --dsn-file FILE" : hint,
-                       "unknown option ", secret ? "--dsn" : word);
+    static const char *const secrets[] = {"--dsn", "--password"};
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        if (strncmp(word, secrets[i], strlen(secrets[i])) != 0) continue;
+        hint = CLI_HINT_ARGV;
+        word = secrets[i]; /* not what may stand behind it */
+    }
+    return opts_refuse(c, hint, "unknown option ", word);
 }
 
 /* One word that begins with a dash, and perhaps the next one, its value. CLI_DONE or CLI_USAGE. */

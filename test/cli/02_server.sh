@@ -50,6 +50,12 @@ refused '--dsn is no option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
 refused '--dsn=value is no option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
 is 'its value is not repeated either' "$(grep -c hush "$tmp/err")" 0
+refused '--password=value is none' 2 'unknown option --password$' pgwork '--password=hush' ls
+is 'nor is this one repeated' "$(grep -c hush "$tmp/err")" 0
+for dsn in 'host=x password=hush' 'postgres://u:hush@x/db'; do
+    refused "-d is not psql's" 2 'name of a file' pgwork -d "$dsn" ls
+    is 'nor is that one' "$(grep -c hush "$tmp/err") $(grep -c PGWORK_DSN "$tmp/err")" '0 1'
+done
 refused '-X dsn is none' 2 'argv' pgwork -X 'dsn=host=x password=hush' ls
 is 'nor is this one' "$(grep -c hush "$tmp/err")" 0
 PGWORK_DSN="$PGWORK_DSN password=hush" pgwork -vvv enqueue q '{"a":"payload-hush"}' -J >"$tmp/out" 2>"$tmp/err"
