@@ -343,16 +343,17 @@ static int child_executable(const char *path)
 int child_find(const char *command)
 {
     const char *path = getenv("PATH");
-    if (strchr(command, '/') || !path) return child_executable(command);
+    if (strchr(command, '/')) return child_executable(command);
+    if (!path) return 0; /* exec() looks where the system wants it */
     int best = ENOENT;
-    while (*path) {
+    for (;; path++) { /* also behind the last colon: nothing stands for the current directory */
         char full[PATH_MAX];
-        size_t n = strcspn(path, ":");
-        int size = snprintf(full, sizeof full, "%.*s/%s", (int)n, n ? path : ".", command);
+        int n = (int)strcspn(path, ":");
+        int size = snprintf(full, sizeof full, "%.*s/%s", n ? n : 1, n ? path : ".", command);
         int found = size < (int)sizeof full ? child_executable(full) : ENOENT;
         if (found == 0) return 0;
         if (found == EACCES) best = EACCES;
-        path += n + (path[n] == ':');
+        path += n;
+        if (!*path) return best;
     }
-    return best;
 }
