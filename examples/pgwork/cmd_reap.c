@@ -90,6 +90,13 @@ static int reap_daemon(cli *c)
     return cli_finish(code);
 }
 
+/* A second signal ends a statement that is under way. */
+static int reap_failed(const cli *c, pgw_status st)
+{
+    int code = st == PGW_ECANCELED ? signals_code() : 0;
+    return code ? code : cli_fail_at(c->h);
+}
+
 static int reap_once(cli *c)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
@@ -97,16 +104,14 @@ static int reap_once(cli *c)
     int code = cli_open(c, false);
     if (code != CLI_DONE) return code;
     while (next_ms == 0 && pgw_stop_count(c->stop) == 0) {
-        if (pgw_reaper_tick(c->h, &stats, &next_ms) < 0) {
-            code = signals_code();
-            return code ? code : cli_fail_at(c->h);
-        }
+        pgw_status st = pgw_reaper_tick(c->h, &stats, &next_ms);
+        if (st < 0) return reap_failed(c, st);
     }
     int64_t freed = 1;
     while (freed > 0 && pgw_stop_count(c->stop) == 0) {
         freed = 0;
         pgw_status st = pgw_tables_reap(c->h, &freed, 10000);
-        if (st < 0 && st != PGW_ESCHEMA) return cli_fail_at(c->h); /* an older one has none */
+        if (st < 0 && st != PGW_ESCHEMA) return reap_failed(c, st); /* an older one has none */
         stats.freed += freed;
     }
     reap_summary(c, &stats);

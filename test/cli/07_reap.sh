@@ -21,6 +21,23 @@ sleep 0.4
 code '--once brings delayed jobs in' 0 pgwork reap --once
 is 'in time' "$(state "$id")" 'ready 0'
 
+sql "CREATE TABLE slow (id int PRIMARY KEY); INSERT INTO slow VALUES (1);
+     CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NEW; END'" >/dev/null
+pgwork -q table init slow -k id --apply >/dev/null
+pgwork table register slow -k id
+sql "UPDATE slow SET locked_by = 'x', token = gen_random_uuid(), expires_at = now() - interval '1 second';
+     CREATE TRIGGER slowly BEFORE UPDATE ON slow FOR EACH ROW EXECUTE FUNCTION slowly()" >/dev/null
+pgwork reap --once >"$tmp/out" 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+yes '--once is at a table of ours' until_true 20 count_is "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()" 1
+kill -TERM $p
+sleep 0.3
+kill -TERM $p
+wait $p
+is 'TERM twice: ends by the signal' "$? $(cat "$tmp/err")" '143 '
+pgwork table unregister slow
+sql 'DROP TABLE slow; DROP FUNCTION slowly()' >/dev/null
+
 pgwork reap --json >"$tmp/reap.out" 2>"$tmp/reap.err" &
 p=$! jobs_of_ours=$!
 until_true 20 grep -q reaping "$tmp/reap.err"
