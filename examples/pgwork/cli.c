@@ -9,9 +9,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "out.h"
 #include "text.h"
 
 /* -- speaking ------------------------------------------------------------------------------- */
+
+/* One line, in one piece: workers speak from many threads. What a trigger or a file says may hold
+ * anything. */
+static void cli_line(const char *lead, const char *text)
+{
+    char *visible = out_visible(text);
+    fprintf(stderr, "%s: %s\n", lead, visible);
+    free(visible);
+}
 
 int cli_fail(int code, const char *hint, const char *format, ...)
 {
@@ -20,8 +30,8 @@ int cli_fail(int code, const char *hint, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fprintf(stderr, "pgwork: %s\n", line);
-    if (hint && *hint) fprintf(stderr, "hint: %s\n", hint);
+    cli_line("pgwork", line);
+    if (hint && *hint) cli_line("hint", hint);
     return code;
 }
 
@@ -33,7 +43,7 @@ void cli_say(const cli *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fprintf(stderr, "pgwork: %s\n", line); /* in one piece: workers speak from many threads */
+    cli_line("pgwork", line);
 }
 
 int cli_code(pgw_status st)

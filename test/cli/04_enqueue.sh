@@ -113,5 +113,10 @@ PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" 
 code 'nor of one job' 6 pgwork enqueue lots 10001
 is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
 sql 'DROP FUNCTION unsure() CASCADE' >/dev/null 2>&1
+sql "CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION E'red\\033[31m\\npgwork: well'; END \$\$;
+     CREATE TRIGGER loud BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = 'loud') EXECUTE FUNCTION loud()" >/dev/null
+refused 'an error that a terminal would obey' 8 'red\\x1b\[31m\\x0apgwork: well' pgwork enqueue lots loud
+is 'is shown in one line' "$(grep -c '^pgwork: well' "$tmp/err")" 0
+sql 'DROP FUNCTION loud() CASCADE' >/dev/null 2>&1
 sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 exit 0
