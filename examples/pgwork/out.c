@@ -192,6 +192,7 @@ void out_job(const pgw_job *job, bool claimed)
     if (claimed) {
         out_base64(&o, "body_base64", body, size);
     } else {
+        out_int(&o, "body_bytes", (int64_t)size);
         out_text(&o, "holder", pgw_job_holder(job));
         out_time(&o, "run_at", pgw_job_run_at_us(job));
         out_time(&o, "finished_at", pgw_job_finished_us(job));

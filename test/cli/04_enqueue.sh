@@ -99,6 +99,7 @@ is 'an operation from stdin' "$(wc -l <"$tmp/out") $(jobs n)" '2 4'
 printf 'a\000b\377' >"$tmp/body"
 code 'a body' 0 pgwork enqueue o x --body "$tmp/body"
 is 'has its bytes' "$(sql "SELECT body_bytes FROM pgwork.job WHERE queue = 'o'")" 4
+is 'so many, as ls and show tell' "$(pgwork ls o --json | sed 's/.*"body_bytes":\([0-9]*\).*/\1/') $(pgwork show "$(sql "SELECT id FROM pgwork.job WHERE queue = 'o'")" | sed -n 's/^body  *//p')" '4 4 bytes'
 is 'as a claim shows them' "$(pgwork claim o --json | sed 's/.*"body_base64":"\([^"]*\)".*/\1/' | base64 -d | od -An -tx1)" "$(od -An -tx1 "$tmp/body")"
 
 { seq 1 10001; printf '\303\050\n'; } >"$tmp/lines"
