@@ -15,7 +15,7 @@ _pgwork() {
         cancel reschedule retry dead stats doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
-    local command= verb= i words=0 IFS=$' \t\n'
+    local command= verb= i IFS=$' \t\n'
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
         --) [[ $command = work || $command = lock || $command = sem ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
@@ -23,14 +23,15 @@ _pgwork() {
         -*) ;;
         *)
             if [[ -z $command ]]; then command=${COMP_WORDS[i]}
-            else [[ -z $verb ]] && verb=${COMP_WORDS[i]}; ((words++)); fi
+            elif [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; fi
             ;;
         esac
     done
 
     case $prev in
     -d | --dsn-file | -f | --file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --state | -s) COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return ;;
+    --state | -s) # of lock it is a switch
+        [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
     --notify | --bulk) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
