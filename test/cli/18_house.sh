@@ -49,6 +49,11 @@ mkdir -p "$tmp/there/files"
 echo 'SELECT 40 + 2' >"$tmp/there/files/asks.sql"
 code 'psql takes files from where it is called' 0 env -C "$tmp/there/files" "$top/run" psql -XAtqf asks.sql
 is 'and is answered' "$(cat "$tmp/out")" 42
+printf '#!/bin/sh\npwd -P; command -v pgwork\n' >"$tmp/bin/ashell"
+chmod 755 "$tmp/bin/ashell"
+code 'a shell begins where it is called' 0 env -C "$tmp/there" SHELL="$tmp/bin/ashell" "$top/run" shell
+is 'with pgwork in PATH' "$(cat "$tmp/out")" "$(cd "$tmp/there" && pwd -P)
+$top/build/pgwork"
 code 'so does the demo' 0 env -C "$tmp/there" "$top/run" demo files
 yes 'and says so' grep -q "^1. Enqueue every file under $(cd "$tmp/there/files" && pwd -P)\$" "$tmp/out"
 
