@@ -35,6 +35,31 @@ static int note_sent(FILE *book, int mailing)
     return fseek(book, mailing, SEEK_SET) == 0 && fwrite("s", 1, 1, book) == 1 && fflush(book) == 0;
 }
 
+/* 1: sent; 0: somebody else has sent it, or is at it; -1: it failed. */
+static int send_one(pgw *h, FILE *book, int mailing, int *busy)
+{
+    char name[32];
+    pgw_lock *lock;
+    pgw_status st;
+    int sent = 0;
+
+    snprintf(name, sizeof(name), "mailing %d", mailing);
+    st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 1000);
+    if (st == PGW_ELOCKED) {
+        ++*busy; /* look again later: who is at it may die */
+        return 0;
+    }
+    if (st == PGW_OK) {
+        if (!was_sent(book, mailing)) { /* looked at again, now that nobody else can write it */
+            send_mailing(mailing, pgw_lock_fence(lock));
+            sent = pgw_lock_is_held(lock) && note_sent(book, mailing) ? 1 : -1;
+        }
+        st = pgw_lock_release(lock);
+    }
+    if (st != PGW_OK) fprintf(stderr, "%s: %s\n", name, pgw_error_message(h));
+    return st == PGW_OK ? sent : -1;
+}
+
 /* How many mailings this process sent; -1: it failed. */
 static int work(const char *path, int mailings)
 {
@@ -43,35 +68,17 @@ static int work(const char *path, int mailings)
     pgw *h;
 
     if (book == NULL) return -1;
+    setvbuf(book, NULL, _IONBF, 0); /* others write it, too */
     if (pgw_open(&h, NULL) != PGW_OK) {
         fprintf(stderr, "%s\n%s\n", pgw_error_message(h), pgw_error_hint(h));
-        return -1;
+        sent = -1;
     }
-    setvbuf(book, NULL, _IONBF, 0); /* others write it, too */
-    while (busy > 0) {
+    while (sent >= 0 && busy > 0) {
         busy = 0;
-        for (int m = 1; m <= mailings; m++) {
-            char name[32];
-            pgw_lock *lock;
-            pgw_status st;
+        for (int m = 1; m <= mailings && sent >= 0; m++) {
+            const int one = was_sent(book, m) ? 0 : send_one(h, book, m, &busy);
 
-            if (was_sent(book, m)) continue;
-            snprintf(name, sizeof(name), "mailing %d", m);
-            st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 1000);
-            if (st == PGW_ELOCKED) {
-                busy++; /* somebody is at it; look again later, that one may die */
-                continue;
-            }
-            if (st != PGW_OK) {
-                fprintf(stderr, "%s\n", pgw_error_message(h));
-                return -1;
-            }
-            if (!was_sent(book, m)) { /* looked at again, now that nobody else can write it */
-                send_mailing(m, pgw_lock_fence(lock));
-                if (!pgw_lock_is_held(lock) || !note_sent(book, m)) return -1;
-                sent++;
-            }
-            pgw_lock_release(lock);
+            sent = one < 0 ? -1 : sent + one;
         }
     }
     pgw_close(h);

@@ -19,6 +19,13 @@
 
 #define PHILOSOPHERS 5
 
+static pgw_status failed(pgw *h, int philosopher, pgw_status st)
+{
+    fprintf(stderr, "philosopher %d: %s\n", philosopher,
+            st == PGW_EMPTY ? "a fork is missing" : pgw_error_message(h));
+    return st;
+}
+
 static pgw_status describe(pgw *h, pgw_table **t)
 {
     static const char *const key[] = {"number"};
@@ -55,6 +62,7 @@ static pgw_status eat(pgw *h, const pgw_table *t, int philosopher, int meal)
     opts.keys = keys, opts.keys_count = 2;
     opts.columns = columns, opts.columns_count = 1;
     if (st == PGW_OK) st = pgw_table_lock(h, &forks, t, &opts);
+    if (st == PGW_OK && pgw_rows_count(forks) < 2) st = PGW_EMPTY;
     if (st == PGW_OK) {
         printf("philosopher %d eats meal %d\n", philosopher, meal);
         fflush(stdout);
@@ -63,8 +71,11 @@ static pgw_status eat(pgw *h, const pgw_table *t, int philosopher, int meal)
     }
     if (st == PGW_OK) st = use(h, t, forks, 1);
     pgw_rows_free(forks);
-    if (st == PGW_OK) return pgw_txn_commit(h);
-    fprintf(stderr, "philosopher %d: %s\n", philosopher, pgw_error_message(h));
+    if (st == PGW_OK) {
+        st = pgw_txn_commit(h);
+        return st == PGW_OK ? st : failed(h, philosopher, st);
+    }
+    failed(h, philosopher, st);
     pgw_txn_rollback(h);
     return st;
 }
@@ -78,7 +89,7 @@ static pgw_status dine(pgw *h, const pgw_table *t, int philosopher, int meal)
     opts.timeout_ms = -1;
     opts.session = true; /* the seat of a philosopher who dies is free at once */
     st = pgw_sema_acquire(h, &seat, "seats", &opts);
-    if (st != PGW_OK) return st;
+    if (st != PGW_OK) return failed(h, philosopher, st);
     st = eat(h, t, philosopher, meal);
     pgw_sema_release(h, "seats", seat);
     return st;
@@ -91,7 +102,7 @@ static int live(int philosopher, int meals)
     pgw_status st = pgw_open(&h, NULL);
 
     if (st == PGW_OK) st = describe(h, &t);
-    if (st != PGW_OK) fprintf(stderr, "philosopher %d: %s\n", philosopher, pgw_error_message(h));
+    if (st != PGW_OK) failed(h, philosopher, st);
     for (int meal = 1; st == PGW_OK && meal <= meals; meal++) st = dine(h, t, philosopher, meal);
     pgw_table_free(t);
     pgw_close(h);

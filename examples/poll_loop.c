@@ -1,5 +1,7 @@
 /* poll_loop: the library inside a poll(2) loop that also has other things to do.
  *
+ *   cc poll_loop.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out
+ *
  * pgw_async() arms the next verb: it sends and returns PGW_AGAIN, and its callback comes from
  * pgw_step() when the answer is complete and committed. Here a chain of callbacks enqueues a
  * job, claims it and completes it, while standard input is read in the same loop. */

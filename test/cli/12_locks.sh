@@ -218,4 +218,7 @@ sql "CREATE TABLE fork (number int PRIMARY KEY, used int NOT NULL DEFAULT 0, ver
 code 'example: philosophers' 0 "$top/build/examples/philosophers" 4
 yes 'all had their meals' grep -q '^5 philosophers had 4 meals each' "$tmp/out"
 is 'each fork was used by both neighbours' "$(sql 'SELECT min(used), max(used) FROM fork')" '8|8'
+sql 'DELETE FROM fork WHERE number = 2' >/dev/null
+code 'example: philosophers, a fork short' 1 "$top/build/examples/philosophers" 1
+is 'who misses it says so' "$(grep -c '^philosopher [12]: a fork is missing$' "$tmp/err") $(grep -c '^3 philosophers' "$tmp/out")" '2 1'
 exit 0
