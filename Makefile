@@ -306,7 +306,8 @@ bench:
 
 dist:
 	@mkdir -p $(B)
-	git archive --prefix=pgwork-$(VERSION)/ HEAD | gzip -9n > $(B)/pgwork-$(VERSION).tar.gz
+	git archive --prefix=pgwork-$(VERSION)/ -o $(B)/pgwork-$(VERSION).tar HEAD
+	gzip -9nf $(B)/pgwork-$(VERSION).tar
 	@echo $(B)/pgwork-$(VERSION).tar.gz
 
 clean:

@@ -24,6 +24,8 @@ is 'what this C library has not is left out' "$(cat "$tmp/levels")" '-D_FORTIFY_
 mkdir -p "$tmp/a tree/test/support"
 cp -R "$top/Makefile" "$top/inc" "$top/src" "$top/migrations" "$tmp/a tree"
 code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/conf.o
+code 'an archive is made of a commit only' 2 make -s -C "$tmp/a tree" dist
+is 'and of nothing else' "$(ls "$tmp/a tree/build/"*.gz 2>/dev/null)" ''
 umask 077
 code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
 umask 022
