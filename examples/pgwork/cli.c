@@ -229,9 +229,11 @@ int cli_configure(const cli *c, pgw_conf **conf)
         if (level < PGW_WARN) level = PGW_WARN;
         pgw_conf_set_log(*conf, level, cli_log, (void *)(uintptr_t)c);
     }
-    const char *schema = c->schema ? c->schema : getenv("PGWORK_SCHEMA");
+    const char *schema = getenv("PGWORK_SCHEMA");
+    if (schema && !*schema) schema = NULL; /* unset; as an option it is a mistake */
+    if (c->schema) schema = c->schema;
     if (c->dsn_file) code = cli_read_dsn(c->dsn_file, *conf);
-    if (code == CLI_DONE && schema && *schema) code = cli_apply(*conf, "schema", schema);
+    if (code == CLI_DONE && schema) code = cli_apply(*conf, "schema", schema);
     for (size_t i = 0; code == CLI_DONE && i < c->settings.count; i++) {
         if (strcmp(c->settings.at[i], "list") == 0) continue;
         code = cli_apply_setting(*conf, c->settings.at[i]);

@@ -21,6 +21,8 @@ code 'a job there' 0 pgwork --schema pgw_other enqueue q x
 is 'is not here' "$(sql 'SELECT count(*) FROM pgwork.job')" 0
 is 'but there' "$(sql 'SELECT count(*) FROM pgw_other.job')" 1
 PGWORK_SCHEMA=pgw_other code 'PGWORK_SCHEMA' 0 pgwork ls q
+PGWORK_SCHEMA='' code 'an empty one is none' 0 pgwork queue create q
+refused 'an empty --schema is a mistake' 2 'schema' pgwork --schema '' ls
 refused 'a schema that needs quotes' 2 'schema' pgwork --schema 'A b' ls
 refused 'a schema that is not there' 4 'migrat' pgwork --schema pgw_none ls
 
