@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "json.h"
 #include "opts.h"
@@ -55,9 +56,12 @@ static int refs_read(refs *r)
     return code;
 }
 
-static int refs_collect(refs *r, const args *a)
+static int refs_collect(const cli *c, refs *r, const args *a)
 {
-    if (a->count == 1) return refs_read(r);
+    if (a->count == 1) {
+        if (isatty(STDIN_FILENO)) cli_say(c, "ID TOKEN on each line, end with Ctrl-D");
+        return refs_read(r);
+    }
     if (a->count % 2 == 0) {
         return cli_fail(CLI_USAGE, "ID TOKEN [ID TOKEN...]", "the last id has no token");
     }
@@ -144,7 +148,7 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     if (f->output && !json_read(&v, f->output, strlen(f->output), &why)) {
         return cli_fail(CLI_USAGE, NULL, "%s: --output is no JSON: %s", c->command, why);
     }
-    code = refs_collect(&r, &a);
+    code = refs_collect(c, &r, &a);
     if (code == CLI_DONE && r.count == 0) {
         code = cli_fail(CLI_NOTHING, "ID TOKEN on each line", "%s: no jobs on stdin", c->command);
     }
