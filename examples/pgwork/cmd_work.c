@@ -56,10 +56,20 @@ static char *work_number(const char *name, int64_t value)
     return work_variable(name, digits);
 }
 
-/* Ours first: where a name is there twice, the first one counts. */
+/* Is it one of those that we set? */
+static bool work_sets(char *const *ours, const char *variable)
+{
+    for (int i = 0; i < WORK_VARIABLES; i++) {
+        if (strncmp(ours[i], variable, strcspn(ours[i], "=") + 1) == 0) return true;
+    }
+    return false;
+}
+
+/* A worker may be run by another one's command. Where a name is there twice, the first one counts
+ * for getenv(), for shells the last. */
 static char **work_environment(const pgw_job *job)
 {
-    size_t count = 0;
+    size_t count = 0, n = WORK_VARIABLES;
     char token[PGW_TOKEN_TEXT];
     while (environ[count]) count++;
     char **env = cli_alloc((WORK_VARIABLES + count + 1) * sizeof *env);
@@ -69,7 +79,9 @@ static char **work_environment(const pgw_job *job)
     env[3] = work_variable("PGWORK_QUEUE", pgw_job_queue(job));
     env[4] = work_variable("PGWORK_KIND", pgw_job_kind(job));
     env[5] = work_variable("PGWORK_TOKEN", pgw_token_format(pgw_job_ref(job).token, token));
-    memcpy(env + WORK_VARIABLES, environ, count * sizeof *env);
+    for (size_t i = 0; i < count; i++) {
+        if (!work_sets(env, environ[i])) env[n++] = environ[i];
+    }
     return env;
 }
 

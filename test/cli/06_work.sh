@@ -16,6 +16,9 @@ is 'are filled, whole, by no shell' "$(cat "$tmp/out")" '[a b.png][n=17][[1, "x"
 id=$(pgwork enqueue a x)
 code 'the job in the environment' 0 pgwork work a --drain -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE $PGWORK_ATTEMPT $PGWORK_MAX_ATTEMPTS ${#PGWORK_TOKEN}'
 is 'is this one' "$(cat "$tmp/out")" "$id a 1 10 36"
+id=$(pgwork enqueue a x)
+code 'where another one has left some' 0 env PGWORK_JOB_ID=0 PGWORK_QUEUE=other PGWORK_TOKEN=0 pgwork work a --drain -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE ${#PGWORK_TOKEN}'
+is 'is this one all the same' "$(cat "$tmp/out")" "$id a 36"
 pgwork enqueue a -J '{"a": "é"}' >/dev/null
 code 'the payload on stdin' 0 pgwork work a --drain -- cat
 is 'is the payload' "$(cat "$tmp/out")" '{"a": "é"}'
