@@ -282,6 +282,9 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
         return cli_fail(CLI_USAGE, "--key-period 1h", "%s: --key-scope period needs a period",
                         command);
     }
+    if (job->key_scope != PGW_KEY_PERIOD && job->key_period_ms) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --key-period is for --key-scope period", command);
+    }
     if (job->run_at_us && job->delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", command);
     }

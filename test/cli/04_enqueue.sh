@@ -86,6 +86,7 @@ refused 'error' 1 . pgwork enqueue m z --key K --key-policy error
 refused 'a policy that is none' 2 'skip, replace or error' pgwork enqueue m z --key K --key-policy frob
 refused 'a scope that is none' 2 'unfinished, ready or period' pgwork enqueue m z --key K --key-scope frob
 refused 'a period without one' 2 'needs a period' pgwork enqueue m z --key K --key-scope period
+refused 'a period for nothing' 2 'for --key-scope period' pgwork enqueue m z --key P --key-period 1h
 code 'a period' 0 pgwork enqueue m z --key P --key-scope period --key-period 1h
 refused 'a key for many' 2 'one job' pgwork enqueue m x y --key K
 
