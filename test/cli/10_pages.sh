@@ -15,5 +15,11 @@ if command -v bash >/dev/null; then
     is 'words of switches' "$(offer queue set thumbs --notify of) $(offer queue set thumbs --bulk of)" 'off off'
     is 'words of ls -s, which is a switch of lock' "$(offer ls -s re)/$(offer lock -s re)" ready/
     is 'queues' "$(offer claim th)" thumbs
+    pgwork queue create 'ko $(>obeyed)'
+    pgwork -q cron add 'ko `>obeyed`' @daily >/dev/null
+    is 'names as they are typed, and does not do what they say' "$(cd "$tmp" && offer claim ko && offer cron rm ko && ls obeyed 2>&1 | grep -c No)" \
+        'ko\ \$\(\>obeyed\)
+ko\ \`\>obeyed\`
+1'
 fi
 exit 0

@@ -9,6 +9,15 @@ _pgwork_schedules() {
         sed -n 's/^{"schedule":"\([^"\\]*\)".*/\1/p'
 }
 
+# _pgwork_offer COMMAND: the names it prints. Others chose them: compgen -W would run what $(...) in one says.
+_pgwork_offer() {
+    local name
+    COMPREPLY=()
+    while IFS= read -r name; do
+        [[ $name = "$cur"* ]] && COMPREPLY+=("$(printf %q "$name")")
+    done < <("$1")
+}
+
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
@@ -95,8 +104,7 @@ _pgwork() {
         extend) own="--timeout" ;;
         esac
         if [[ $cur != -* && $prev != -* && " list rm pause resume rename run claim " = *" $verb "* ]]; then
-            IFS=$'\n'
-            COMPREPLY=($(compgen -W "$(_pgwork_schedules)" -- "$cur"))
+            _pgwork_offer _pgwork_schedules
             return
         fi
         ;;
@@ -131,8 +139,7 @@ _pgwork() {
     elif [[ -n $verbs && -z $verb ]]; then
         COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     elif [[ -n $queue || $prev = -Q || $prev = --queue ]]; then
-        IFS=$'\n'
-        COMPREPLY=($(compgen -W "$(_pgwork_queues)" -- "$cur"))
+        _pgwork_offer _pgwork_queues
     fi
 }
 complete -F _pgwork pgwork
