@@ -368,23 +368,11 @@ static bool work_is_shell(const char *command)
     return false;
 }
 
-/* Behind env, its options and what it sets. */
-static char *const *work_behind_env(char *const *command)
-{
-    if (strcmp(work_name(*command), "env")) return command;
-    for (command++; *command && (**command == '-' || strchr(*command, '=')); command++) {
-        bool takes_one = !strcmp(*command, "-u") || !strcmp(*command, "-C");
-        if (takes_one && command[1]) command++;
-    }
-    return command;
-}
-
 /* A payload is not to be read as a program: sh -ec '...', bash -euo pipefail -c '...'. */
-static bool work_is_shell_trap(char *const *command)
+static bool work_begins_trap(char *const *command)
 {
     bool script = false;
-    command = work_behind_env(command);
-    if (!*command || !work_is_shell(*command)) return false;
+    if (!work_is_shell(*command)) return false;
     for (command++; *command && strchr("-+", **command); command++) {
         const char *option = *command;
         bool is_long = option[0] == '-' && option[1] == '-';
@@ -394,6 +382,13 @@ static bool work_is_shell_trap(char *const *command)
         if (takes_one && command[1]) command++;
     }
     return script && *command && template_has_place(*command);
+}
+
+/* Also behind env, timeout, sudo, pgwork lock and all others that run what follows. */
+static bool work_is_shell_trap(char *const *command)
+{
+    while (*command && !work_begins_trap(command)) command++;
+    return *command != NULL;
 }
 
 static int work_check(cli *c, const work *w)

@@ -214,6 +214,8 @@ refused 'a place in a shell script' 2 'argument' pgwork work a -- sh -c 'echo {f
 refused 'in any shell' 2 'argument' pgwork work a -- /bin/bash -ec 'echo {file}'
 refused 'with any options' 2 'argument' pgwork work a -- bash -euo pipefail -c 'echo {file}'
 refused 'behind env' 2 'argument' pgwork work a -- env -u HOME A=1 sh -o errexit -c 'echo {file}'
+refused 'behind others that run it' 2 'argument' pgwork work a -- timeout 10 nice sh -c 'echo {file}'
+code 'a place that is an argument of the script is none' 0 pgwork work no_jobs --drain -- timeout 10 sh -c 'echo "$1"' sh '{file}'
 refused 'no jobs at a time' 2 '1 to 1024' pgwork work a -j0 -- true
 refused 'a queue name that is none' 2 . pgwork work '' --drain -- true
 pgwork queue create n --retention 1d --backoff 1h
