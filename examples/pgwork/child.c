@@ -58,12 +58,6 @@ static bool pipes_open_one(int fd[2], int ours)
     return true;
 }
 
-/* Whoever reads from a terminal has to be in its foreground group, which is ours. */
-static bool child_has_group(const child *c)
-{
-    return !c->plain || isatty(STDIN_FILENO) == 0;
-}
-
 /* Signals as a shell would give them: none is ignored, but for what nohup has had ignored, or a
  * shell for its background jobs. */
 static void child_resets(sigset_t *set)
@@ -94,7 +88,7 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
     /* a group of its own: Ctrl-C is for us, and the whole family can be ended at once */
     sigemptyset(&none);
     child_resets(&resets);
-    posix_spawnattr_setflags(&attr, (short)((child_has_group(c) ? POSIX_SPAWN_SETPGROUP : 0) |
+    posix_spawnattr_setflags(&attr, (short)((c->group ? POSIX_SPAWN_SETPGROUP : 0) |
                                             POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
@@ -118,7 +112,7 @@ static void child_become(const child *c, pid_t parent)
     child_resets(&resets);
     for (int n = 1; sigismember(&all, n) == 1; n++)
         if (sigismember(&resets, n) == 1) sigaction(n, &action, NULL);
-    if (child_has_group(c)) setpgid(0, 0);
+    if (c->group) setpgid(0, 0);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -144,7 +138,7 @@ static int child_fork(const child *c, pid_t *pid)
         _exit(write(fd[1], &failed, sizeof failed) < 0);
     }
     if (*pid < 0) failed = errno;
-    if (*pid > 0) signals_take_along(child_has_group(c) ? -*pid : *pid);
+    if (*pid > 0) signals_take_along(c->group ? -*pid : *pid);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(fd[1]);
     if (*pid > 0 && read(fd[0], &failed, sizeof failed) > 0) { /* else exec() has closed it */
@@ -261,7 +255,7 @@ static void child_mend_error(child *c)
 static void child_end(child *c, pid_t pid, int64_t *kill_at)
 {
     int64_t now = text_tick_ms();
-    pid_t whom = child_has_group(c) ? -pid : pid;
+    pid_t whom = c->group ? -pid : pid;
     if (*kill_at == 0) {
         kill(whom, SIGTERM);
         *kill_at = now + c->grace_ms;
@@ -273,7 +267,7 @@ static void child_end(child *c, pid_t pid, int64_t *kill_at)
  * we are process 1 the dead among them are ours to bury. */
 static bool child_family_lives(const child *c, pid_t pid, int64_t kill_at)
 {
-    if (!c->signaled || !child_has_group(c) || text_tick_ms() >= kill_at) return false;
+    if (!c->signaled || !c->group || text_tick_ms() >= kill_at) return false;
     while (waitpid(-pid, NULL, WNOHANG) > 0) continue;
     return kill(-pid, 0) == 0;
 }
@@ -294,6 +288,9 @@ int child_run(child *c)
     int64_t kill_at = 0;
     int nap = 1;
     bool ended = false;
+    /* who reads from a terminal has to be in its foreground group, which is ours; asked once: a
+     * terminal that has gone is none any more */
+    c->group = !c->plain || isatty(STDIN_FILENO) == 0;
     c->status = c->unknown = c->signaled = 0;
     c->output = c->keep ? cli_alloc(1) : NULL;
     c->output_size = 0;
@@ -328,7 +325,7 @@ int child_run(child *c)
     child_read_error(c, &p.err[0], child_left(p.err[0]));
     pipes_close_all(&p);
     child_mend_error(c);
-    if (c->signaled && child_has_group(c)) kill(-pid, SIGKILL); /* what is left of the family */
+    if (c->signaled && c->group) kill(-pid, SIGKILL); /* what is left of the family */
     signals_take_along(0);
     return 0;
 }

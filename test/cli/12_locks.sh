@@ -71,6 +71,16 @@ for signal in HUP INT QUIT; do
         env --ignore-signal=$signal pgwork lock a -- sh -c 'kill -'$signal' $PPID $$; sleep 0.3; exit 4'
 done
 
+if command -v script >/dev/null; then
+    # a terminal that goes away is no terminal any more: the command is still to be found
+    script -qec "pgwork lock terminal -- sh -c 'trap \"\" HUP; echo >$tmp/terminal; exec sleep 60'" /dev/null </dev/null >"$tmp/out" 2>&1 &
+    holder=$! jobs_of_ours="$jobs_of_ours $holder"
+    yes 'a command at a terminal' until_true 20 test -s "$tmp/terminal"
+    kill -KILL $holder
+    wait $holder 2>/dev/null
+    yes 'is ended when that goes away, though it ignores HUP' eventually pgwork lock -n terminal -- true
+fi
+
 # shellcheck disable=SC2016  # for the shell that holds
 pgwork lock --grace 1m family -- sh -c '(trap "sleep 0.5; pgwork locks family >\"$0\"; exit" TERM; echo ready >"$0"; while :; do sleep 0.1; done) & wait' "$tmp/family" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
