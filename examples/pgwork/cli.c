@@ -313,6 +313,22 @@ int cli_ids(int64_t **ids, char *const *words, size_t n)
     return CLI_DONE;
 }
 
+static int cli_compare_ids(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+size_t cli_ids_once(int64_t *ids, size_t n)
+{
+    size_t kept = 0;
+    if (n) qsort(ids, n, sizeof *ids, cli_compare_ids);
+    for (size_t i = 0; i < n; i++) {
+        if (kept == 0 || ids[i] != ids[kept - 1]) ids[kept++] = ids[i];
+    }
+    return kept;
+}
+
 void *cli_realloc(void *p, size_t size)
 {
     void *q = realloc(p, size ? size : 1);

@@ -87,6 +87,8 @@ void cli_go_on(const cli *c, int count, int limit, int64_t last);
 int cli_id(int64_t *id, const char *text);
 /** The same for @p n words; *ids: caller frees. */
 int cli_ids(int64_t **ids, char *const *words, size_t n);
+/** Sorts them, and leaves each once: returns how many these are. */
+size_t cli_ids_once(int64_t *ids, size_t n);
 
 /** Flushes stdout. @p code, or CLI_OTHER, told, when not everything could be written. */
 int cli_finish(int code);

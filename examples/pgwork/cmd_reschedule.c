@@ -61,6 +61,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }
     if ((code = cli_ids(&ids, a.at + 1, o.ids_count)) != CLI_DONE) return code;
+    o.ids_count = cli_ids_once(ids, o.ids_count); /* or a second one were not delayed any more */
     if (o.ids_count > 0) o.ids = ids;
     code = cli_open(c, false);
     if (code == CLI_DONE) {

@@ -27,6 +27,7 @@ int cmd_retry(cli *c, int argc, char **argv)
     int64_t *ids, moved = 0;
     size_t n = (size_t)a.count - 1;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
+    n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
     code = cli_open(c, false);
     if (code == CLI_DONE && pgw_redrive(c->h, &moved, a.at[0], ids, n, NULL, 0) < 0) {
         code = cli_fail_at(c->h);

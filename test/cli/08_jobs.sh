@@ -67,7 +67,8 @@ refused 'show of no id' 2 'no job id' pgwork show 0
 code 'dead list' 0 pgwork dead list
 code 'dead list --json' 0 pgwork dead list q --json
 json 'is JSON' "$tmp/out"
-code 'retry' 0 pgwork retry q "$one"
+code 'retry' 0 pgwork retry q "$one" "$one"
+is 'of one that is named twice' "$(cat "$tmp/err")" 'pgwork: 1 of 1 back to ready'
 is 'is ready with a fresh count' "$(state "$one")" 'ready 0'
 refused 'retry of one that is not dead' 1 '0 of 1' pgwork retry q "$one"
 refused 'retry in no queue' 1 . pgwork retry none_such 1
@@ -112,7 +113,7 @@ refused 'dead redrive of no queue' 1 . pgwork dead redrive none_such
 pgwork enqueue put_off 1 2 3 --delay 1h -k a >/dev/null
 pgwork enqueue put_off 4 --delay 1h -k b >/dev/null
 one=$(pgwork ls put_off --json | sed -n '1s/.*"id":\([0-9]*\).*/\1/p')
-code 'reschedule of one, later' 0 pgwork reschedule put_off "$one" --run-at 2099-01-31T12:00:00Z --json
+code 'reschedule of one, named twice, later' 0 pgwork reschedule put_off "$one" "$one" --run-at 2099-01-31T12:00:00Z --json
 is 'moves it' "$(cat "$tmp/out") $(state "$one") $(sql "SELECT extract(year FROM run_at) FROM pgwork.job WHERE id = $one")" '{"moved":1} delayed 0 2099'
 code 'reschedule of a kind, at most two' 0 pgwork reschedule put_off -k a -n 2
 is 'says so' "$(cat "$tmp/err")" 'pgwork: rescheduled 2 delayed jobs'
