@@ -147,6 +147,17 @@ int cli_finish(int code)
 
 #define CLI_DSN_MAX 16384
 
+/* password=secret, or postgresql://user:secret@host. */
+static bool cli_holds_password(const char *dsn)
+{
+    if (strstr(dsn, "password")) return true;
+    const char *user = strstr(dsn, "://");
+    if (!user) return false;
+    user += 3;
+    size_t n = strcspn(user, "@/");
+    return user[n] == '@' && memchr(user, ':', n);
+}
+
 /* A connection string out of a file, without the blanks around it. */
 static int cli_read_dsn(const char *path, pgw_conf *conf)
 {
@@ -171,7 +182,7 @@ static int cli_read_dsn(const char *path, pgw_conf *conf)
     dsn[n] = '\0';
     const char *begin = dsn + strspn(dsn, " \t\r\n");
     if (!*begin) return cli_fail(CLI_USAGE, NULL, "%s is empty", path);
-    if (open_to_all && strstr(begin, "password")) {
+    if (open_to_all && cli_holds_password(begin)) {
         cli_fail(0, "chmod 600", "others may read %s, and there is a password in it", path);
     }
     if (pgw_conf_set(conf, "dsn", begin) != PGW_OK) {

@@ -43,11 +43,13 @@ is '--dsn-file' "$(sql "SELECT count(*) FROM pgwork.queue_stats WHERE queue = 'f
 refused '--dsn-file that is not there' 2 'cannot open' pgwork -d "$tmp/none" ls
 : >"$tmp/empty"
 refused '--dsn-file that is empty' 2 'is empty' pgwork -d "$tmp/empty" ls
-printf 'host=/nowhere password=hush\n' >"$tmp/secret"
-chmod 644 "$tmp/secret"
-pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
-yes 'a password that others can read is told of' grep -q 'others may read' "$tmp/err"
-is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
+for dsn in 'host=/nowhere password=hush' 'postgresql://u:hush@%2Fnowhere/db'; do
+    echo "$dsn" >"$tmp/secret"
+    chmod 644 "$tmp/secret"
+    pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
+    yes 'a password that others can read is told of' grep -q 'others may read' "$tmp/err"
+    is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
+done
 refused '--dsn is no option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
 refused '--dsn=value is no option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
