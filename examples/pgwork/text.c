@@ -149,7 +149,7 @@ char *text_time(char buf[TEXT_TIME], int64_t us)
     time_t s = (time_t)(us / 1000000 - (rest < 0));
     if (rest < 0) rest += 1000000;
     struct tm tm;
-    char day[21];
+    char day[24]; /* a year may have six digits */
     if (!gmtime_r(&s, &tm) || strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
         day[0] = '\0';
     snprintf(buf, TEXT_TIME, "%s.%06dZ", day, (int)rest);

@@ -60,6 +60,9 @@ id=$(pgwork enqueue kept x)
 pgwork -q work kept --once -- true
 is 'of a finished job the attempts, not how many it might have had' "$(pgwork ls kept | awk 'NR == 2 { print $6 }') $(pgwork show "$id" | grep -c '^attempt  *1$') $(pgwork show "$id" --json | grep -c '"attempt":1,"max_attempts":null,')" '1 1 1'
 pgwork -q queue drop kept --force
+id=$(sql "SELECT id FROM pgwork.enqueue('far', run_at => '200000-01-01 00:00:00+00')")
+is 'of one that waits for a year of six digits' "$(pgwork show "$id" | awk '/^run at/ { print $3 }')" 200000-01-01T00:00:00.000000Z
+pgwork -q queue drop far --force
 refused 'show of none' 1 'no job 999999' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999
 refused 'show of no id' 2 'no job id' pgwork show 0
