@@ -17,9 +17,12 @@ static void claim_print(const pgw_job *job)
     char token[PGW_TOKEN_TEXT];
     char *queue = out_visible(pgw_job_queue(job)), *kind = out_visible(pgw_job_kind(job));
     const char *payload = pgw_job_payload(job);
+    buf json = {0};
+    buf_add_json_text(&json, payload ? payload : "");
     printf("%lld\t%s\t%s\t%d\t%s\t%s\n", (long long)pgw_job_id(job),
            pgw_token_format(pgw_job_ref(job).token, token), queue, pgw_job_attempt(job),
-           *kind ? kind : "-", payload ? payload : "");
+           *kind ? kind : "-", json.at);
+    buf_free(&json);
     free(queue);
     free(kind);
 }

@@ -372,9 +372,13 @@ static void cron_print_tick(const cli *c, const pgw_tick *tick)
         out_end(&o);
         return;
     }
+    const char *payload = pgw_tick_payload(tick);
     char *name = out_visible(pgw_tick_schedule(tick));
+    buf json = {0};
+    buf_add_json_text(&json, payload ? payload : "");
     printf("%s\t%s\t%s\t%d\t%s\n", token, cron_time(slot, pgw_tick_slot_us(tick)), name,
-           pgw_tick_attempt(tick), pgw_tick_payload(tick) ? pgw_tick_payload(tick) : "");
+           pgw_tick_attempt(tick), json.at);
+    buf_free(&json);
     free(name);
 }
 

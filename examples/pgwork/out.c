@@ -28,33 +28,61 @@ void buf_puts(buf *t, const char *s)
     buf_add(t, s, strlen(s));
 }
 
+/* The control character that stands at @p s, a good character: also one beyond ASCII, U+0080 to
+ * U+009F. -1: another one. */
+static int out_control(const char *s)
+{
+    unsigned char c = (unsigned char)s[0];
+    if (c < 0x20 || c == 0x7f) return c;
+    return c == 0xc2 && (unsigned char)s[1] < 0xa0 ? (unsigned char)s[1] : -1;
+}
+
 void buf_add_json(buf *t, const char *bytes, size_t n)
 {
     buf_add(t, "\"", 1);
     size_t plain = 0, i = 0; /* bytes[plain .. i) goes out as it is */
     while (i < n) {
-        unsigned char c = (unsigned char)bytes[i];
+        char c = bytes[i];
         size_t step = text_utf8_char((const unsigned char *)bytes + i, n - i);
-        if (step > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+        int control = step > 0 ? out_control(bytes + i) : 0;
+        if (control < 0 && c != '"' && c != '\\') {
             i += step;
             continue;
         }
         buf_add(t, bytes + plain, i - plain);
-        char escape[8] = "\\ufffd";
-        if (step > 0 && c != 0) {
+        char escape[12] = "\\ufffd";
+        if (control != 0) {
             static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
             const char *at = strchr(from, c);
             if (at) {
                 snprintf(escape, sizeof escape, "\\%c", to[at - from]);
             } else {
-                snprintf(escape, sizeof escape, "\\u%04x", c);
+                snprintf(escape, sizeof escape, "\\u%04x", (unsigned)control);
             }
         }
         buf_puts(t, escape);
-        plain = ++i;
+        plain = i += step > 0 ? step : 1;
     }
     buf_add(t, bytes + plain, i - plain);
     buf_add(t, "\"", 1);
+}
+
+void buf_add_json_text(buf *t, const char *json)
+{
+    size_t n = strlen(json), plain = 0, i = 0;
+    while (i < n) {
+        size_t step = text_utf8_char((const unsigned char *)json + i, n - i);
+        int control = step > 0 ? out_control(json + i) : -1;
+        if (control >= 0x7f) { /* lower ones are blanks between words */
+            char escape[12];
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)control);
+            buf_add(t, json + plain, i - plain);
+            buf_puts(t, escape);
+            plain = i + step;
+        }
+        i += step > 0 ? step : 1;
+    }
+    buf_add(t, json + plain, n - plain);
 }
 
 void buf_free(buf *t)
@@ -81,7 +109,7 @@ void out_begin(out *o)
 void out_json(out *o, const char *name, const char *json)
 {
     out_name(o, name);
-    buf_puts(&o->line, json ? json : "null");
+    buf_add_json_text(&o->line, json ? json : "null");
 }
 
 void out_text(out *o, const char *name, const char *value)
@@ -211,9 +239,7 @@ char *out_visible(const char *value)
     for (size_t n = strlen(value), i = 0; i < n;) {
         unsigned char c = (unsigned char)value[i];
         size_t step = text_utf8_char((const unsigned char *)value + i, n - i);
-        /* also the controls beyond ASCII, U+0080 to U+009F */
-        bool control = c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)value[i + 1] < 0xa0);
-        if (step > 0 && !control) {
+        if (step > 0 && out_control(value + i) < 0) {
             buf_add(&t, value + i, step);
             i += step;
         } else {

@@ -21,6 +21,9 @@ void buf_add(buf *t, const char *bytes, size_t n);
 void buf_puts(buf *t, const char *s);
 /** As a JSON string with its quotes; what is no UTF-8, and NUL, becomes U+FFFD. */
 void buf_add_json(buf *t, const char *bytes, size_t n);
+/** What is JSON already; control characters in its strings that a terminal would obey are escaped.
+ */
+void buf_add_json_text(buf *t, const char *json);
 void buf_free(buf *t);
 
 /* A JSON object on stdout: out_begin(), members, out_end(). A NULL text is the value null. */
