@@ -129,7 +129,7 @@ queue_of() { case $1 in *-rows) echo rows ;; *-bundles) echo bundles ;; *) echo 
 claims_of() { sql -c "UPDATE pgwork.queue SET large_claims = $1 >= 100 OR name = 'bundles', learned_at = clock_timestamp() WHERE name IN ('q', 'bundles')"; }
 
 # rows BATCH: the contender whose jobs do not share rows, where others do
-rows() { if [ "$1" -ge 100 ]; then echo pgwork-rows; fi; }
+rows() { if [ "$1" -ge 100 ] && [ -z "$look" ]; then echo pgwork-rows; fi; }
 
 # bundled WHO BATCH: do its jobs?
 bundled() { case $1 in *-bundles) ;; pgwork | pgwork-lib | pgwork-async | pgwork-2calls) [ "$2" -ge 100 ] ;; *) false ;; esac; }

@@ -8,7 +8,7 @@
 # PgQ: its functions by pgbench, one consumer; it keeps neither leases nor retries of single jobs, so it does less. A batch is the size of
 # Graphile's local queue, of pg-boss's batch, of PgQ's tick, of our prefetch. All begin just vacuumed and analyzed: before autovacuum has come
 # by, the others' plans are several times slower.
-peers='pgwork-lib pgwork-lib-rows pgwork limit'
+peers="pgwork-lib $(if [ -z "$look" ]; then echo pgwork-lib-rows; fi) pgwork limit"
 if ! command -v npm >/dev/null; then
     left_out 'Graphile Worker and pg-boss: npm is not here'
 elif [ -n "$quick" ]; then
@@ -123,7 +123,7 @@ done
 sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
 for n in 100 $(if [ -z "$quick" ]; then echo 500 1000; fi); do
     for r in $(seq "$rounds"); do
-        for who in $peers pgwork-rows; do
+        for who in $peers $(rows "$n"); do
             claims_of "$n"
             peer_burn "$who" $((smoke ? 1000 : seconds * 40000)) "$n"
             result peers "no-op jobs, batch $n" "$who" "$rate" jobs/s

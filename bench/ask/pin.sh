@@ -102,9 +102,8 @@ pin_pass() {
         while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
 }
 
-if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot onetable/snapshot'; else
-    all='pgwork/no pgwork/snapshot pgwork/writer pgwork-rows/no pgwork-rows/snapshot pgwork-rows/writer onetable/no onetable/snapshot'
-    if [ -z "$quick" ]; then all="$all onetable/writer"; fi
+if [ -n "$look" ]; then all='pgwork/no pgwork/snapshot pgwork/writer'; elif [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot onetable/snapshot'; else
+    all='pgwork/no pgwork/snapshot pgwork/writer pgwork-rows/no pgwork-rows/snapshot pgwork-rows/writer onetable/no onetable/snapshot onetable/writer'
 fi
 for pass in $pins; do
     case " $all " in *" $pass "*) ;; *) say "bench: --pins: '$pass' is none of $all"; exit 2 ;; esac

@@ -26,6 +26,7 @@ for r in $(seq "$rounds"); do
         burn pgwork queues 8 10 -D queues="$k"
         result queues "batch 10 out of so many queues" "$k" "$rate" jobs/s
         dry queues "batch 10 out of so many queues" "$k"
+        if [ -n "$look" ]; then continue; fi
         sql -c 'TRUNCATE lim.of_queue' -c "INSERT INTO lim.of_queue (queue, payload) SELECT 1 + g % $k, '{}' FROM generate_series(1, 2 * $total) g" -c 'VACUUM ANALYZE lim.of_queue'
         burn limit-queues queues.limit 8 10 -D queues="$k"
         result queues "bare deletes of 10 out of so many queues" "$k" "$rate" rows/s

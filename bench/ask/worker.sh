@@ -2,9 +2,9 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # the worker runtime, one process: no-op jobs, its CPU time for a job; jobs of 1 ms and 100 ms
 claim_scripts
-for threads in 0 4; do
+for threads in $(if [ -z "$look" ]; then echo 0; fi) 4; do
     for r in $(seq "$rounds"); do
-        for who in pgwork pgwork-rows; do
+        for who in pgwork $(rows 1000); do
             what="$threads handler threads, prefetch 1000" jobs=$((seconds * 200000))
             case $who in *-rows) what="$what, rows" ;; *) jobs=$((jobs * 3)) ;; esac
             claims_of 1000
