@@ -22,11 +22,13 @@ is 'is leased' "$(state "$id")" 'leased 1'
 pgwork enqueue unkind y >/dev/null
 pgwork claim unkind | { IFS=$tab read -r _ _ _ _ kind payload; echo "$kind $payload" >"$tmp/claim"; }
 is 'a claim of a job without kind has as many columns' "$(cat "$tmp/claim")" '- {"line": "y"}'
-pgwork enqueue odd -J '{"a": "\u009b31m \u007f é"}' -k "$(printf 'k\302\233')" >/dev/null
-pgwork ls odd --json >"$tmp/claim"
-json 'ls --json is JSON' "$tmp/claim"
-pgwork claim odd >>"$tmp/claim"
-is 'what a terminal would obey stands in no payload, nor kind' "$(grep -c '{"a": "\\u009b31m \\u007f é"}' "$tmp/claim") $(grep -c '"kind":"k\\u009b"' "$tmp/claim") $(tr -d '\177\233' <"$tmp/claim" | cmp -s - "$tmp/claim"; echo $?)" '2 1 0'
+pgwork enqueue odd -J '{"a": "\u009b31m \u007f é"}' >/dev/null
+pgwork claim odd >"$tmp/claim"
+pgwork -q fail odd --dead -e "$(printf 'e\302\233')" <"$tmp/claim"
+pgwork ls odd --json >"$tmp/ls"
+json 'ls --json is JSON' "$tmp/ls"
+cat "$tmp/ls" >>"$tmp/claim"
+is 'what a terminal would obey stands in no payload, nor error' "$(grep -c '{"a": "\\u009b31m \\u007f é"}' "$tmp/claim") $(grep -c '"error":"e\\u009b"' "$tmp/ls") $(tr -d '\177\233' <"$tmp/claim" | cmp -s - "$tmp/claim"; echo $?)" '2 1 0'
 code 'a second claim finds nothing' 1 pgwork claim q
 code 'extend' 0 pgwork extend q "$id" "$token" --lease 1h
 is 'the lease is longer' "$(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $id")" t
