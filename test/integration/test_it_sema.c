@@ -262,31 +262,39 @@ void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
     pgw_close(h);
 }
 
-/* Not to say that it is missing, and sema_create() would make it. */
-void test_who_makes_what_others_drop_is_never_told_that_it_is_missing(void)
+/* Neither there before nor when it looks again, and it was in between. */
+void test_what_is_made_and_dropped_while_one_makes_it_is_made(void)
 {
-    static const char make[] = "DO $$ BEGIN FOR i IN 1 .. 3000 LOOP PERFORM "
-                               "pgwork.sema_create('flicker', 1); COMMIT; END LOOP; END $$";
-    static const char drop[] =
-        "DO $$ BEGIN FOR i IN 1 .. 100 LOOP BEGIN PERFORM pgwork.sema_drop('flicker'); EXCEPTION "
-        "WHEN SQLSTATE 'PW003' THEN NULL; END; COMMIT; END LOOP; END $$";
-    PGconn *makers[2] = {pgtemp_connect(), pgtemp_connect()};
+    static const char blocked[] = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+                                  "objid = %d AND NOT granted";
+    PGconn *maker = pgtemp_connect();
     pgw *h = opened();
     PGresult *r;
+    char sql[160];
 
-    for (int i = 0; i < 2; i++) TEST_ASSERT_EQUAL_INT(1, PQsendQuery(makers[i], make));
-    for (int i = 0; i < 2; i++) {
-        do {
-            pgtemp_exec(drop);
-            TEST_ASSERT_EQUAL_INT(1, PQconsumeInput(makers[i]));
-        } while (PQisBusy(makers[i]));
-        r = PQgetResult(makers[i]);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(PGRES_COMMAND_OK, PQresultStatus(r), PQresultErrorMessage(r));
-        PQclear(r);
-        PQfinish(makers[i]);
-    }
-    expect(h, PGW_OK, pgw_sema_create(h, "flicker", 1));
-    expect(h, PGW_OK, pgw_sema_drop(h, "flicker", false));
+    pgtemp_exec(
+        "CREATE FUNCTION public.stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "PERFORM pg_advisory_xact_lock(CASE TG_WHEN WHEN 'BEFORE' THEN 71 ELSE 72 END); "
+        "RETURN NULL; END $$;"
+        "CREATE TRIGGER stay BEFORE INSERT ON pgwork.semaphore EXECUTE FUNCTION public.stay();"
+        "CREATE TRIGGER go AFTER INSERT ON pgwork.semaphore EXECUTE FUNCTION public.stay()");
+    ask(h, "SELECT pg_advisory_lock(71), pg_advisory_lock(72)");
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(maker, "SELECT pgwork.sema_create('brief', 1)"));
+    snprintf(sql, sizeof(sql), blocked, 71);
+    while (pgtemp_number(sql) != 1) poll(NULL, 0, 10);
+    expect(h, PGW_OK, pgw_sema_create(h, "brief", 2));
+    ask(h, "SELECT pg_advisory_unlock(71)");
+    snprintf(sql, sizeof(sql), blocked, 72);
+    while (pgtemp_number(sql) != 1) poll(NULL, 0, 10);
+    expect(h, PGW_OK, pgw_sema_drop(h, "brief", false));
+    ask(h, "SELECT pg_advisory_unlock(72)");
+    r = PQgetResult(maker);
+    TEST_ASSERT_EQUAL_STRING("", PQresultErrorMessage(r));
+    PQclear(r);
+    PQfinish(maker);
+    pgtemp_exec("DROP FUNCTION public.stay() CASCADE");
+    status(h, "brief", 1, 0, 0);
+    expect(h, PGW_OK, pgw_sema_drop(h, "brief", false));
     pgw_close(h);
 }
 
