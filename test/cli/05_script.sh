@@ -105,10 +105,10 @@ pgwork -q cancel many "$last"
 { echo "$first $other"; sed 1d "$tmp/lines"; } >"$tmp/some"
 pgwork extend many --json <"$tmp/some" >"$tmp/out" 2>"$tmp/err"
 is 'a refusal is told before a cancel' "$? $(grep -c '"stale"' "$tmp/out") $(grep -c '"cancel"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1 1 10001'
-sql 'CREATE ROLE pgw_cli_producer LOGIN IN ROLE pgwork_producer' 2>/dev/null
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" pgwork extend many <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
+sql 'CREATE ROLE pgw_cli_loader LOGIN IN ROLE pgwork_producer' 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_loader dbname=$PGDATABASE" pgwork extend many <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
 is 'an error ends it, and says of how many' "$? $(grep -c '^pgwork: jobs that were not tried: 1$' "$tmp/err")" '5 1'
-sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
+sql 'DROP ROLE pgw_cli_loader' >/dev/null 2>&1
 
 refused 'an id without token' 2 'has no token' pgwork complete q 1
 refused 'an id that is none' 2 'no job id' pgwork complete q x $other
