@@ -1,8 +1,9 @@
 #!/bin/sh
 # bench.sh [--quick | --smoke] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]:
 # run by `./run bench` beside a private server.
-# --quick: shorter, and less (quick), with fewer contenders (look). --smoke: less, but with all of them, and only sees to it that every question can be asked: a few transactions each. --append: one more part of a run, beside what the last
-# one has measured: a question after the other, each with rounds as long as it needs. --clients: of claim, not all; --pins: of pin. See README.md.
+# --quick: shorter, and less (quick), with fewer contenders (look). --smoke: less, with all of them, and only sees to it that every question
+# can be asked: a few transactions each. --append: one more part of a run, beside what the last one has measured: a question after the
+# other, each with rounds as long as it needs. --clients: of claim, not all; --pins: of pin. See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")

@@ -102,9 +102,9 @@ pin_pass() {
         while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
 }
 
-if [ -n "$look" ]; then all='pgwork/no pgwork/snapshot pgwork/writer'; elif [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot onetable/snapshot'; else
-    all='pgwork/no pgwork/snapshot pgwork/writer pgwork-rows/no pgwork-rows/snapshot pgwork-rows/writer onetable/no onetable/snapshot onetable/writer'
-fi
+all='pgwork/no pgwork/snapshot pgwork/writer pgwork-rows/no pgwork-rows/snapshot pgwork-rows/writer onetable/no onetable/snapshot onetable/writer'
+if [ -n "$look" ]; then all='pgwork/no pgwork/snapshot pgwork/writer'; fi
+if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot onetable/snapshot'; fi
 for pass in $pins; do
     case " $all " in *" $pass "*) ;; *) say "bench: --pins: '$pass' is none of $all"; exit 2 ;; esac
 done
