@@ -122,22 +122,18 @@ void test_R24_hostile_settings_change_nothing(void)
         "SET default_transaction_isolation = 'repeatable read'",
         "SET default_transaction_isolation = 'serializable'; SET default_transaction_deferrable = "
         "on",
+        /* what texts look like */
         "SET DateStyle = 'SQL, DMY'; SET IntervalStyle = 'sql_standard'; SET TimeZone = "
-        "'Pacific/Apia'",
+        "'Pacific/Apia'; SET bytea_output = 'escape'; SET extra_float_digits = -15; SET "
+        "standard_conforming_strings = off; SET escape_string_warning = on; SET backslash_quote = "
+        "on; SET array_nulls = off; SET client_encoding = 'LATIN1'; SET xmloption = 'document'",
+        /* what statements mean */
         "SET search_path = pg_catalog, public; SET check_function_bodies = off; SET "
-        "quote_all_identifiers = on",
+        "quote_all_identifiers = on; SET transform_null_equals = on; SET row_security = off; SET "
+        "synchronous_commit = off; SET session_replication_role = 'replica'",
         "SET plan_cache_mode = force_custom_plan",
         "SET plan_cache_mode = force_generic_plan",
         "SET work_mem = '64kB'; SET temp_buffers = '800kB'; SET hash_mem_multiplier = 1",
-        "SET bytea_output = 'escape'; SET extra_float_digits = -15",
-        "SET standard_conforming_strings = off; SET escape_string_warning = on; SET "
-        "backslash_quote = on",
-        "SET array_nulls = off",
-        "SET transform_null_equals = on",
-        "SET row_security = off",
-        "SET synchronous_commit = off",
-        "SET client_encoding = 'LATIN1'",
-        "SET xmloption = 'document'",
         "SET jit = on; SET jit_above_cost = 0",
         "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN "
         "('force_parallel_mode', 'debug_parallel_query'); SET parallel_setup_cost = 0; SET "
@@ -148,7 +144,6 @@ void test_R24_hostile_settings_change_nothing(void)
         "cpu_operator_cost = 0; SET cpu_index_tuple_cost = 0",
         "SET cursor_tuple_fraction = 1; SET constraint_exclusion = on",
         "SET plpgsql.extra_errors = 'all'; SET plpgsql.extra_warnings = 'all'",
-        "SET session_replication_role = 'replica'",
         "SET default_toast_compression = 'pglz'; SET default_statistics_target = 1; SET "
         "vacuum_freeze_min_age = 0",
         "SET lock_timeout = '30s'; SET statement_timeout = '60s'; SET "
