@@ -85,11 +85,16 @@ timed() {
     rm -f "$out"/log.*
 }
 
-# bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: timed(); in a smoke run, three calls a client
+# bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: timed(); in a smoke run, three calls of two clients
 bench_run() {
     br_clients=$1 br_secs=$2 br_script=$3
     shift 3
-    if [ -n "$smoke" ]; then set -- -t 3 "$@"; else set -- -T "$br_secs" "$@"; fi
+    if [ -n "$smoke" ]; then
+        if [ "$br_clients" -gt 2 ]; then br_clients=2; fi # to connect costs more than all that they do
+        set -- -t 3 "$@"
+    else
+        set -- -T "$br_secs" "$@"
+    fi
     timed "$br_script" "$br_clients" "$@"
 }
 
@@ -165,8 +170,7 @@ put() {
 stock() {
     case $1 in
     pgwork*)
-        sql -c 'DELETE FROM pgwork.live_job WHERE token IS NOT NULL'
-        if [ "$hot" != pgwork.live_job ]; then sql -c "TRUNCATE $(echo "$hot" | sed 's/pgwork.live_job, //')"; fi
+        sql -c 'DELETE FROM pgwork.live_job WHERE token IS NOT NULL' -c 'TRUNCATE pgwork.pack, pgwork.pack_out'
         ;;
     onetable*) sql -c 'DELETE FROM onetable.job WHERE state <> 0' ;;
     esac
@@ -221,9 +225,9 @@ enough() {
 
 # -- CPU time ---------------------------------------------------------------------------------------
 
-# Seconds that the server has used: its processes of now and those that ended. Empty where there is no /proc.
+# Seconds that the server has used: its processes of now and those that ended. Empty where there is no /proc, or the server elsewhere.
 server_cpu() {
-    sc_pm=$(head -n 1 "$(sql -c 'SHOW data_directory')/postmaster.pid" 2>/dev/null) || return 0
+    sc_pm=$(head -n 1 "$data_directory/postmaster.pid" 2>/dev/null) || return 0
     [ -r "/proc/$sc_pm/stat" ] || return 0
     cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' |
         awk -v pm="$sc_pm" -v hz="$(getconf CLK_TCK)" '$1 == pm { t += $15 + $16 } $1 == pm || $3 == pm { t += $13 + $14 } END { printf "%.2f", t / hz }'

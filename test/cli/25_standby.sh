@@ -28,8 +28,9 @@ sql "SELECT pgwork.queue_create('q')" >/dev/null
 yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
 refused 'a claim from a standby' 5 'read-only' pgwork claim q
 yes 'what to do is told' grep -q target_session_attrs "$tmp/err"
-timeout 2 pgwork work q -- true >"$tmp/out" 2>"$tmp/err" # goes on, there may be a promotion
-yes 'also to a worker' grep -q 'read-only.*target_session_attrs' "$tmp/err"
+pgwork work q -- true >"$tmp/out" 2>"$tmp/err" & # goes on, there may be a promotion
+yes 'also to a worker' until_true 10 grep -q 'read-only.*target_session_attrs' "$tmp/err"
+kill $!
 export PGWORK_DSN="host=$first,$second port=5432 user=postgres dbname=postgres target_session_attrs=read-write"
 
 uuid() { sql 'SELECT gen_random_uuid()'; }
@@ -47,7 +48,9 @@ refused 'and loaded ones' 6 'no synchronous standby' sh -c "printf 'a\nb\n' | pg
 refused 'a claim' 6 'no synchronous standby' pgwork $brief claim q
 refused 'a lock, whose number would come again' 6 'no synchronous standby' pgwork $brief lock -n L -- true
 is 'which nobody holds' "$(pgwork locks --json)" ''
-timeout -s INT 1 psql -XqAt -c "SELECT pgwork.table_applied('$three')" >"$tmp/out" 2>"$tmp/err"
+psql -XqAt -c "SELECT pgwork.table_applied('$three')" >"$tmp/out" 2>"$tmp/err" &
+yes 'a question that waits' until_true 10 count_is "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'" 1
+wait $!
 yes 'whether a write to a table of yours is applied is not told before the standby has it' grep -q 'synchronous replication' "$tmp/err"
 refused 'a round of the reaper' 6 'no synchronous standby' pgwork $brief reap --once
 

@@ -60,7 +60,7 @@ pg_create() {
         echo "port = 5432"                      # names the socket, no more
         echo "max_connections = 200"
         echo "log_line_prefix = '%m [%p] %q%a '"
-        if [ "${WITH_PG_FSYNC:-0}" = 0 ]; then printf 'fsync = off\nfull_page_writes = off\n'; fi
+        if [ "${WITH_PG_FSYNC:-0}" = 0 ]; then printf 'fsync = off\nfull_page_writes = off\njit = off\n'; fi
         printf '%s\n' "${WITH_PG_CONF:-}"
     } >>"$1/data/postgresql.conf"
 }
@@ -79,10 +79,12 @@ pg_stop() {
 }
 
 # pg_env DIR: point every client at this server, whatever the caller's environment says: of libpq, of
-# Debian's wrappers (PGCLUSTER), of pgwork.
+# Debian's wrappers (PGCLUSTER), of pgwork. Its own programs come first: that psql is one of them, not a script
+# which looks for the one that fits, and takes longer than most of what it is asked for.
 pg_env() {
     # shellcheck disable=SC2046  # a list of words
     unset PGWORK_SCHEMA $(env | sed -n 's/^\(PG[A-VX-Z][A-Z_]*\)=.*/\1/p')
+    export PATH="$(pg_bindir):$PATH"
     export PGHOST="$1" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
     export PGWORK_DSN="host=$1 port=5432 user=postgres dbname=postgres"
 }
