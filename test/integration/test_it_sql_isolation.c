@@ -136,8 +136,9 @@ void test_R24_hostile_settings_change_nothing(void)
         "SET work_mem = '64kB'; SET temp_buffers = '800kB'; SET hash_mem_multiplier = 1",
         "SET jit = on; SET jit_above_cost = 0",
         "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN "
-        "('force_parallel_mode', 'debug_parallel_query'); SET parallel_setup_cost = 0; SET "
-        "parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0",
+        "('force_parallel_mode', 'debug_parallel_query'); SET max_parallel_workers_per_gather = 2; "
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET "
+        "min_parallel_table_scan_size = 0",
         "SET from_collapse_limit = 1; SET join_collapse_limit = 1; SET geqo_threshold = 2",
         "SET random_page_cost = 1000000; SET cpu_index_tuple_cost = 1000000",
         "SET seq_page_cost = 0; SET random_page_cost = 0; SET cpu_tuple_cost = 0; SET "

@@ -60,7 +60,11 @@ pg_create() {
         echo "port = 5432"                      # names the socket, no more
         echo "max_connections = 200"
         echo "log_line_prefix = '%m [%p] %q%a '"
-        if [ "${WITH_PG_FSYNC:-0}" = 0 ]; then printf 'fsync = off\nfull_page_writes = off\njit = off\n'; fi
+        # To compile statements, or to share them out among processes, takes longer than those of tests do.
+        if [ "${WITH_PG_FSYNC:-0}" = 0 ]; then
+            printf '%s = off\n' fsync full_page_writes jit
+            echo 'max_parallel_workers_per_gather = 0'
+        fi
         printf '%s\n' "${WITH_PG_CONF:-}"
     } >>"$1/data/postgresql.conf"
 }
