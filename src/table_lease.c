@@ -106,7 +106,10 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_param(b, lease);
     pgw__buf_text(b, "::pg_catalog.int8 * interval '1 millisecond', ");
     pgw__put_ident(b, t->token->name);
-    pgw__buf_text(b, " = CASE WHEN c.pgw_kept THEN ");
+    /* a lease that somebody wrote by hand has none yet */
+    pgw__buf_text(b, " = CASE WHEN c.pgw_kept AND ");
+    pgw__put_column(b, t->token);
+    pgw__buf_text(b, " IS NOT NULL THEN ");
     pgw__put_column(b, t->token);
     pgw__buf_text(b, " ELSE ");
     pgw__put_next_token(b, t);

@@ -211,6 +211,25 @@ void test_who_asks_again_gets_the_same_rows_first(void)
     pgw_rows_free(first);
 }
 
+/* Else its holder got it at every claim, and could never finish it. */
+void test_a_row_that_was_given_to_somebody_by_hand_gets_its_token_with_the_claim(void)
+{
+    pgw_rows *rows, *again;
+    pgw_row_ref ref;
+
+    articles(2);
+    pgtemp_exec("UPDATE t SET locked_by = 'anna', expires_at = now() + interval '1 hour' WHERE id "
+                "= 2");
+    rows = claimed(1, "anna");
+    ref = pgw_rows_ref(rows, 0);
+    TEST_ASSERT_EQUAL_STRING("2", ref.key[0]);
+    again = claimed(1, "anna");
+    TEST_ASSERT_TRUE(same(ref.token, pgw_rows_ref(again, 0).token));
+    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    pgw_rows_free(rows);
+    pgw_rows_free(again);
+}
+
 void test_an_expired_lease_goes_to_the_next_and_the_old_token_is_worth_nothing(void)
 {
     pgw_rows *old, *new;
