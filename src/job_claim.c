@@ -64,14 +64,12 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     if (st == PGW_EPROTO)
         return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
-    if ((*ctx->batch)->count > (size_t)ctx->max) {
-        pgw_batch_free(*ctx->batch);
-        *ctx->batch = NULL;
-        return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
-    }
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
-    return PGW_OK;
+    if ((*ctx->batch)->count <= (size_t)ctx->max && !pgw__rows_misread(rows)) return PGW_OK;
+    pgw_batch_free(*ctx->batch);
+    *ctx->batch = NULL;
+    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
 }
 
 static pgw_status claim_read(pgw *h, const pgw__rows *rows, void *ctx)
@@ -97,18 +95,6 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
         }
     }
     return claim_read_jobs(h, in, rows, row);
-}
-
-/* Jobs may be made before another column of the answer is found to be misshapen. */
-static pgw_status claim_send(pgw *h, const pgw__call *call, pgw_batch **batch)
-{
-    const pgw_status st = pgw__pq_call(h, call);
-
-    if (st < PGW_OK) {
-        pgw_batch_free(*batch);
-        *batch = NULL;
-    }
-    return st;
 }
 
 /* ---- checks ---- */
@@ -173,7 +159,7 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
         .flags = PGW__WRITES | PGW__RELAXED,
     };
 
-    return claim_send(h, &call, batch);
+    return pgw__pq_call(h, &call);
 }
 
 static pgw_status claim_sign_call(const claim_wait *w, pgw__sql sql)
@@ -318,7 +304,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
             .flags = PGW__WRITES,
         };
 
-        st = claim_send(h, &call, batch);
+        st = pgw__pq_call(h, &call);
     }
     pgw__mem_free(columns.ids);
     return st;

@@ -86,6 +86,9 @@ double pgw__rows_real(const pgw__rows *r, int row, int col);
 /* text, jsonb (as text), bytea; NULL for NULL; NUL-terminated; size may be NULL */
 const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size);
 void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16]);
+/* Has a value been read that had another shape? Then the call fails, whatever its reader returns:
+ * one that makes something of the rows asks at its end, and takes it back. */
+bool pgw__rows_misread(const pgw__rows *r);
 /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
 int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
 /* An array of any length and shape, an element at a time: returns how many there are, 0 for NULL.

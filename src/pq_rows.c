@@ -19,6 +19,11 @@ static const unsigned char *rows_bytes(const pgw__rows *r, int row, int col, siz
     return (const unsigned char *)PQgetvalue(r->res, row, col);
 }
 
+bool pgw__rows_misread(const pgw__rows *r)
+{
+    return *r->misread;
+}
+
 /* n bytes, most significant first, with sign. */
 static int64_t rows_number(const unsigned char *p, size_t n)
 {

@@ -132,10 +132,7 @@ typedef struct pgw__rows_ctx {
 } pgw__rows_ctx;
 /* Columns of the answer: [token, until,] [version,] key..., asked for... */
 pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx);
-pgw_status pgw__rows_none(pgw *h); /* PGW_ENOTFOUND, with its story */
-/* After an error: rows may be made before another column of the answer is found to be misshapen.
- * Returns st. */
-pgw_status pgw__rows_drop(pgw_status st, pgw_rows **rows);
+pgw_status pgw__rows_none(pgw *h);                         /* PGW_ENOTFOUND, with its story */
 void pgw__put_rows(pgw__buf *b, const pgw__rows_ctx *ctx); /* the same as a list of expressions */
 
 /* ---- keys of many rows, column by column, as parameters ---- */

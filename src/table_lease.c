@@ -205,7 +205,7 @@ pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
         params[p] = (pgw__param)P_END;
         pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
         lease_claim_text(&b, &o, &ctx);
-        return pgw__rows_drop(pgw__table_call(h, "table_claim", &b, &call), rows);
+        return pgw__table_call(h, "table_claim", &b, &call);
     }
 }
 
@@ -425,7 +425,7 @@ pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int s
     pgw__buf_text(&b, "SELECT ");
     pgw__put_rows(&b, &ctx);
     lease_overdue(&b, t, 1, 2);
-    return pgw__rows_drop(pgw__table_call(h, "table_overdue", &b, &call), rows);
+    return pgw__table_call(h, "table_overdue", &b, &call);
 }
 
 pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_table *t, int batch,

@@ -120,7 +120,7 @@ static pgw_status table_lock_send(pgw *h, pgw_rows **rows, const pgw_table *t,
     params[p] = (pgw__param)P_END;
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
     table_lock_text(&b, o, &ctx);
-    st = pgw__rows_drop(pgw__table_call(h, "table_lock", &b, &call), rows);
+    st = pgw__table_call(h, "table_lock", &b, &call);
     pgw__keys_free(&keys);
     return st;
 }
@@ -147,5 +147,8 @@ pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
      * failed this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
     if (st < PGW_OK) return pgw__pq_tell(h, &story);
-    return back == PGW_OK ? st : pgw__rows_drop(back, rows);
+    if (back == PGW_OK) return st;
+    pgw_rows_free(*rows);
+    *rows = NULL;
+    return back;
 }

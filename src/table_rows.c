@@ -129,21 +129,19 @@ pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx)
 {
     const pgw__rows_ctx *in = ctx;
     const int64_t count = pgw__rows_count(answer);
+    pgw_rows *made;
 
     if (count == 0) return in->needed ? pgw__rows_none(h) : PGW_EMPTY;
     if (in->most > 0 && count > in->most)
         return pgw__ask_misfit(h, "the answer has more rows than were asked for");
-    *in->rows = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));
-    return *in->rows != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
-}
-
-pgw_status pgw__rows_drop(pgw_status st, pgw_rows **rows)
-{
-    if (st < PGW_OK) {
-        pgw_rows_free(*rows);
-        *rows = NULL;
+    made = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));
+    if (made == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (pgw__rows_misread(answer)) {
+        pgw_rows_free(made);
+        return PGW_EPROTO;
     }
-    return st;
+    *in->rows = made;
+    return PGW_OK;
 }
 
 /* ---- for the caller ---- */

@@ -39,7 +39,7 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     pgw__put_table(&b, t);
     pgw__buf_text(&b, " t WHERE ");
     pgw__put_key_is(&b, t, 1);
-    return pgw__rows_drop(pgw__table_call(h, "table_get", &b, &call), rows);
+    return pgw__table_call(h, "table_get", &b, &call);
 }
 
 pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key,

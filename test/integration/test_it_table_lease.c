@@ -1150,24 +1150,45 @@ static void note_status(pgw *handle, pgw_status st, void *arg)
     *(pgw_status *)arg = st;
 }
 
-void test_a_claim_can_be_made_without_blocking(void)
+static pgw_status claim_without_blocking(pgw_rows **rows)
 {
     const pgw_table_claim_opts o = asking(1, "anna");
     pgw_status done = PGW_AGAIN;
-    pgw_rows *rows;
 
-    articles(1);
     pgw_async(h, note_status, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_table_claim(h, rows, t, &o));
     while (done == PGW_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         poll(&p, 1, 1000);
         pgw_step(h, PGW_READ);
     }
-    TEST_ASSERT_EQUAL(PGW_OK, done);
+    return done;
+}
+
+void test_a_claim_can_be_made_without_blocking(void)
+{
+    pgw_rows *rows;
+
+    articles(1);
+    TEST_ASSERT_EQUAL(PGW_OK, claim_without_blocking(&rows));
     TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
     pgw_rows_free(rows);
+}
+
+/* Nor are there rows when the answer is none, as of a table that was altered since it was opened.
+ */
+void test_a_claim_of_another_shape_returns_no_rows(void)
+{
+    const pgw_table_claim_opts o = asking(1, "anna");
+    pgw_rows *rows;
+
+    articles(1);
+    pgtemp_exec("ALTER TABLE t ALTER expires_at TYPE date");
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_NULL(rows);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, claim_without_blocking(&rows));
+    TEST_ASSERT_NULL(rows);
 }
 
 void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)

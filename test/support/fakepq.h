@@ -45,7 +45,7 @@ static struct fake {
     int rows, columns;
     pgw_status status; /* < 0: the call fails, the reader is not called */
     void (*on_call)(const pgw__call *call);
-    bool armed, attached, stopped, in_txn;
+    bool armed, attached, stopped, in_txn, misread;
     /* what was seen */
     int calls;
     pgw__sql sql, history[64];
@@ -111,6 +111,11 @@ static const fake_cell *fake_at(int row, int col)
     TEST_ASSERT_TRUE_MESSAGE(row >= 0 && row < fake.rows && col >= 0 && col < fake.columns,
                              "no such cell");
     return &fake.cells[row * fake.columns + col];
+}
+
+static bool fake_misread(const pgw__rows *r, int n)
+{
+    return fake.misread;
 }
 
 static int fake_count(const pgw__rows *r, int n)
@@ -273,6 +278,7 @@ static inline void fake_begin(void)
     pgw__pq_remark_Stub(fake_remark);
     pgw__pq_refuse_Stub(fake_refuse);
     pgw__pq_refuse_int_Stub(fake_refuse_int);
+    pgw__rows_misread_Stub(fake_misread);
     pgw__rows_count_Stub(fake_count);
     pgw__rows_columns_Stub(fake_columns);
     pgw__rows_null_Stub(fake_null);

@@ -932,6 +932,18 @@ void test_complete_and_claim(void)
 }
 
 /* The answer comes when both are committed. */
+void test_a_claim_that_was_misread_is_not_handed_over(void)
+{
+    static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_NULL)};
+    const pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    FAKE_ROWS(answer, 20);
+    fake.misread = true;
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_NULL(batch);
+}
+
 void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
