@@ -262,21 +262,23 @@ void test_more_rows_than_asked_for_are_no_claim(void)
 
 void test_verdicts_are_unknown_until_they_are_known(void)
 {
-    static const fake_cell odd[] = {F_INT(2), F_INT(1), F_INT(1)},
+    static const fake_cell odd[] = {F_INT(1), F_INT(1), F_INT(1), F_INT(3), F_INT(1), F_INT(1)},
                            none[] = {F_INT(1), F_NULL, F_INT(0)};
     const step steps[] = {{PGW_EUNKNOWN, NULL, 0, 0},
                           {PGW_OK, NULL, 3, 0},
-                          {PGW_OK, odd, 3, 1},
+                          {PGW_OK, odd, 3, 2},
                           {PGW_OK, none, 3, 1}};
-    const pgw_row_ref ref = {key, {1, 2}};
-    pgw_status verdict = PGW_OK;
+    const pgw_row_ref ref = {key, {1, 2}}, refs[] = {ref, ref};
+    pgw_status verdict = PGW_OK, verdicts[2];
 
     script = steps;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, verdicts, &t, refs, 2));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdict);
 }
