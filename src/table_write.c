@@ -275,7 +275,8 @@ static pgw_status process_applied(process *p, bool *applied)
     const pgw__param params[] = {P_UUID(p->op->id), P_END};
 
     *applied = false;
-    return pgw__ask_flag(p->h, applied, PGW__SQL_TABLE_APPLIED, params, 0);
+    /* it locks what it finds, and counts only when that is confirmed like any other write */
+    return pgw__ask_flag(p->h, applied, PGW__SQL_TABLE_APPLIED, params, PGW__WRITES);
 }
 
 /* Of the same state of a row? The third part of a version made of xmin is when it was read. */
@@ -324,6 +325,7 @@ static pgw_status process_try(process *p)
             st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
                               edit.n, p->op);
             p->written = st == PGW_OK;
+            p->unknown |= st == PGW_EUNKNOWN;
             if (p->written) st = said;
             if (st == PGW_ECONFLICT) st = process_conflict(p, before, pgw_rows_version(rows, 0));
         }
@@ -393,9 +395,8 @@ static pgw_status process_run(process *p)
 
         st = process_once(p);
         if (!process_again(p, st, in_txn)) return process_end(p, st);
-        p->unknown |= st == PGW_EUNKNOWN;
         if (tries == p->o.tries) {
-            if (p->unknown) return process_end(p, st);
+            if (p->unknown || st == PGW_EUNKNOWN) return process_end(p, st);
             snprintf(message, sizeof(message), "given up after %d tries: others wrote each time",
                      tries);
             return pgw__pq_fail(p->h, PGW_ECONFLICT, message, "allow more tries, or lock the row");

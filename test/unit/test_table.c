@@ -328,6 +328,7 @@ static void answer_the_look_up(const pgw__call *call)
 {
     TEST_ASSERT_EQUAL(PGW__SQL_TABLE_APPLIED, call->sql);
     TEST_ASSERT_EQUAL(PGW__UUID, call->params[0].type);
+    TEST_ASSERT_EQUAL(PGW__WRITES, call->flags); /* or a wait that was cut short would not show */
     fake.cells = looked_up, fake.columns = 1, fake.rows = 1;
 }
 
@@ -348,6 +349,30 @@ void test_after_a_lost_answer_the_operation_is_looked_up_before_each_try(void)
     TEST_ASSERT_EQUAL(PGW_OK, processed(late, NULL));
     TEST_ASSERT_EQUAL(3, edits);
     TEST_ASSERT_EQUAL(4, fake.calls);
+}
+
+static int lost_look_ups;
+
+static void lose_the_look_up(const pgw__call *call)
+{
+    answer_the_look_up(call);
+    fake.status = lost_look_ups-- > 0 ? PGW_EUNKNOWN : PGW_OK;
+}
+
+/* That is not a try of ours which may have been applied. */
+void test_a_look_up_that_is_lost_is_repeated(void)
+{
+    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+
+    o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01", o.tries = 2;
+    fake.on_call = lose_the_look_up, looked_up = yes;
+    lost_look_ups = 1;
+    TEST_ASSERT_EQUAL(PGW_REPEATED, processed(NULL, &o));
+    lost_look_ups = 2;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(NULL, &o));
+    ASSERT_SAYS("the fake failed");
+    TEST_ASSERT_NULL(strstr(fake.message, "may have been applied"));
+    TEST_ASSERT_EQUAL(0, edits);
 }
 
 void test_what_stays_unknown_is_said_to_be(void)
