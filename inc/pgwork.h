@@ -1299,6 +1299,8 @@ PGW_API void pgw_table_free(pgw_table *t);
 PGW_API const char *pgw_table_sql(const pgw_table *t);
 /**
  * Runs pgw_table_sql(), the columns first, then each index CONCURRENTLY, so the table stays in use.
+ * Those of a partitioned table cannot be made so: nobody writes to it until they are there, unless
+ * each partition has the same index already (made CONCURRENTLY, by you), which is then taken over.
  * Open the table anew afterwards. Not in a transaction and not on an attached handle (PGW_EMISUSE).
  * An index takes its time: see pgw_set_timeout(). Several processes may do it at once, one adds and
  * the others wait: PGW_ELOCKED, in vain for that time. PGW_EPERM: only the table's owner may.

@@ -98,7 +98,8 @@ static int table_init(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "table init " TABLE_WORDS " [--apply]",
         .about = "Prints the statements that add the columns and indexes a table lacks.\n"
-                 "Indexes are made while the table stays in use.",
+                 "Indexes are made while the table stays in use, but not if it is partitioned:\n"
+                 "then nobody writes to it until they are there (see the manual page).",
         .min = 1,
         .max = 1,
         .missing = "TABLE",
