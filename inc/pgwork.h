@@ -1221,7 +1221,9 @@ PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
  *                are text in both directions, NULL is SQL NULL, and the server converts them to and
  *                from the type of the column: any type will do. On an attached handle the settings
  *                of the session count: with an extra_float_digits below 1 the text of a float is
- *                not its value, and such a key names no row.
+ *                not its value, and such a key names no row; with a DateStyle other than ISO a
+ *                timestamptz is told with the abbreviation of its zone, which may be read as that
+ *                of another one (IST), and such a key may name another row.
  *   Names.       Schema, table and column names are taken literally and always quoted: Article and
  *                article are two tables. Up to 63 bytes.
  *   Fragments.   claimable, where, order and set are SQL that becomes part of a statement as it
