@@ -86,6 +86,7 @@ void pgw__pq_reset(pgw *h, const char *name)
     op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
     op->ending = PGW__AUTOCOMMIT;
     op->flags = 0;
+    op->altered = NULL;
     op->read = NULL;
     op->halting = PGW_OK;
     op->deadline = pgw__deadline_in(pgw__pq_call_ms(h));
@@ -410,8 +411,11 @@ pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
         h->armed_arg = armed_arg;
     }
     if (!misread && h->op.rows != NULL) return st;
-    return pgw__fault_set(&h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
-                          "library and schema are of different versions: see `pgwork doctor`");
+    return pgw__fault_set(
+        &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
+        h->op.altered != NULL
+            ? h->op.altered
+            : "library and schema are of different versions: see `pgwork doctor`");
 }
 
 static pgw_status pq_ended_badly(pgw *h)
@@ -438,6 +442,8 @@ static pgw_status pq_ended_badly(pgw *h)
                      "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
+        if (st == PGW_ESCHEMA && op->altered != NULL)
+            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", op->altered);
     }
     if (op->ending == PGW__COMMITTED && (op->dead || PQtransactionStatus(h->conn) == PQTRANS_IDLE))
         h->in_txn = false;
@@ -722,6 +728,7 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
     if (call->ctx_size > 0) memcpy(op->ctx, call->ctx, call->ctx_size);
     op->read = call->read;
     op->flags = call->flags;
+    op->altered = call->altered;
     op->waits = call->wait_ms > 0;
     if (call->timeout_ms != 0) op->deadline = pgw__deadline_in(call->timeout_ms);
     if (op->waits && op->deadline >= 0 && op->deadline <= INT64_MAX - call->wait_ms)

@@ -60,6 +60,7 @@ typedef struct pgw__op {
     bool copy;        /* stops in phase COPY */
     pgw__ending ending;
     unsigned flags;
+    const char *altered;
     pgw__args args;
     pgw__reader *read;
     _Alignas(max_align_t) unsigned char ctx[PGW__CTX_MAX];

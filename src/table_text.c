@@ -285,19 +285,17 @@ size_t pgw__put_values(pgw__param *params, const char *const *values, size_t n)
 pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__call *call)
 {
     pgw_status st = (pgw_status)b->failed;
+    pgw__call ours = *call;
 
+    ours.altered = "check the names in your fragments; when the table was altered since "
+                   "pgw_table_open(), open it again";
     if (st == PGW_ENOMEM) {
         st = pgw__pq_reject(h, st, NULL, NULL);
     } else if (st != PGW_OK) {
         st = pgw__pq_reject(h, st, "the statement became longer than 1 MB",
                             "pass values in `values`");
     } else {
-        st = pgw__pq_text(h, name, pgw__buf_str(b), call);
-    }
-    if (st == PGW_ESCHEMA) {
-        pgw__pq_advise(h, st,
-                       "check the names in your fragments; when the table was altered since "
-                       "pgw_table_open(), open it again");
+        st = pgw__pq_text(h, name, pgw__buf_str(b), &ours);
     }
     pgw__buf_free(b);
     return st;

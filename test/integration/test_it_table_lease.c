@@ -1176,9 +1176,8 @@ void test_a_claim_can_be_made_without_blocking(void)
     pgw_rows_free(rows);
 }
 
-/* Nor are there rows when the answer is none, as of a table that was altered since it was opened.
- */
-void test_a_claim_of_another_shape_returns_no_rows(void)
+/* Its answer may have another shape. With and without blocking. */
+void test_a_claim_of_a_table_that_was_altered_returns_no_rows_and_says_what_to_do(void)
 {
     const pgw_table_claim_opts o = asking(1, "anna");
     pgw_rows *rows;
@@ -1189,6 +1188,10 @@ void test_a_claim_of_another_shape_returns_no_rows(void)
     TEST_ASSERT_NULL(rows);
     TEST_ASSERT_EQUAL(PGW_EPROTO, claim_without_blocking(&rows));
     TEST_ASSERT_NULL(rows);
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "open it again"));
+    pgtemp_exec("ALTER TABLE t DROP a");
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, claim_without_blocking(&rows));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "open it again"));
 }
 
 void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)
