@@ -252,9 +252,13 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
     ref = pgw_rows_ref(rows, 0);
     registry_key(lot->key, sizeof(lot->key), t, ref.key);
     lot->refused = true;
-    st = pgw_table_release(h, NULL, t, &ref, 1);
-    lot->found = 1;
-    lot->freed = st == PGW_OK;
+    if (ref.token.number == 0 && ref.token.nonce == 0) { /* written by hand: it has none */
+        st = pgw__table_reap(h, &lot->found, &lot->freed, t, 1, lot->skip);
+    } else {
+        st = pgw_table_release(h, NULL, t, &ref, 1);
+        lot->found = 1;
+        lot->freed = st == PGW_OK;
+    }
     pgw_rows_free(rows);
     return st == PGW_ELEASE ? PGW_OK : st; /* a trigger keeps it from being written */
 }

@@ -408,6 +408,16 @@ void test_rows_that_a_trigger_keeps_do_not_stand_in_the_way(int batch)
     TEST_ASSERT_NOT_NULL(strstr(error_of("one"), "a trigger keeps it from being written"));
 }
 
+/* A lease that was written by hand may have no token: nor do these. */
+void test_rows_without_a_token_are_freed_one_by_one_too(void)
+{
+    tables();
+    pgtemp_exec("UPDATE one SET token = NULL");
+    for (int i = 0; i < 5; i++) must(reap_all(NULL, 1));
+    TEST_ASSERT_EQUAL_STRING("", error_of("one"));
+    TEST_ASSERT_EQUAL_INT64(1, leased_in("one"));
+}
+
 /* What is in a key goes to terminals and logs. */
 void test_a_key_is_shown_without_control_characters(void)
 {
