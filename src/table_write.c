@@ -366,7 +366,9 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
     if (st == PGW_ECONFLICT) return true;
     if (in_txn) return false;
     if (st == PGW_ERETRY) return true;
-    return p->op != NULL && (st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN));
+    if (p->op == NULL) return false;
+    /* the caller's connection does not come back */
+    return st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN && !pgw__pq_attached(p->h));
 }
 
 /* No error may say that nothing was applied when an earlier try may have been, or may yet be; not

@@ -375,6 +375,23 @@ void test_a_look_up_that_is_lost_is_repeated(void)
     TEST_ASSERT_EQUAL(0, edits);
 }
 
+static void lose_the_session(const pgw__call *call)
+{
+    fake.status = PGW_ECONN;
+}
+
+void test_a_session_of_ours_comes_back_and_the_callers_does_not(void)
+{
+    const step steps[] = {READ, LOST};
+
+    fake.on_call = lose_the_session;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, NULL));
+    TEST_ASSERT_EQUAL(19, fake.calls);
+    fake.attached = true, fake.calls = 0;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, NULL));
+    TEST_ASSERT_EQUAL(1, fake.calls);
+}
+
 void test_what_stays_unknown_is_said_to_be(void)
 {
     const step steps[] = {READ, LOST, READ, CONFLICT, READ, CONFLICT};
