@@ -70,9 +70,10 @@ static pgw_status table_fail(pgw *h, const pgw_table *t, pgw_status st, const ch
 static pgw_status table_fail_column(pgw *h, const pgw_table *t, pgw_status st, const char *column,
                                     const char *what, const char *hint)
 {
-    char text[400];
+    char text[400], name[PGW__IDENT_MAX + 2];
 
-    snprintf(text, sizeof(text), "column `%.64s` %s", column, what);
+    pgw__text_copy(name, sizeof(name), column); /* a caller's may be longer than there is any */
+    snprintf(text, sizeof(text), "column `%s` %s", name, what);
     return table_fail(h, t, st, text, hint);
 }
 

@@ -375,7 +375,7 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
  * even that of fn, which perhaps refused because it saw what that try had written. */
 static pgw_status process_end(const process *p, pgw_status st)
 {
-    char message[300];
+    char message[1100]; /* a whole story more: what is too long is cut where it is kept */
 
     if (!p->unknown || st >= PGW_OK) return st;
     snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",

@@ -467,6 +467,32 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
                       pgw_table_process(FAKE_H, &t, key, refuse_the_second_time, NULL, NULL));
 }
 
+#define LONG   "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+#define LONGER LONG LONG LONG LONG LONG LONG LONG LONG LONG LONG LONG LONG LONG LONG LONG
+
+static pgw_status refuse_at_length(pgw_edit *e, void *arg)
+{
+    if (edits == 0) return edit(e, arg);
+    return fake_fail(FAKE_H, PGW_ENOTFOUND, ", " LONGER, NULL, 0);
+}
+
+void test_a_long_story_is_not_cut_within_a_letter(void)
+{
+    const step steps[] = {READ, LOST, READ};
+    static const char *const columns_of_none[] = {"x" LONG LONG LONG LONG};
+    pgw_rows *rows;
+
+    fake.on_call = answer_the_look_up, looked_up = no;
+    script = steps, edits = 0;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
+                      pgw_table_process(FAKE_H, &t, key, refuse_at_length, NULL, NULL));
+    ASSERT_SAYS("may have been applied");
+    TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_get(FAKE_H, &rows, &t, key, columns_of_none, 1));
+    ASSERT_SAYS("is not there");
+    TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
+}
+
 void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
 {
     const step steps[] = {READ, {PGW_EEXISTS, NULL, 0, 0}},
