@@ -13,16 +13,27 @@
 
 /* ---- transactions ---- */
 
+static pgw_status session_misuse(pgw *h, pgw__ending ending)
+{
+    if (h->attached)
+        return pgw__pq_reject(h, PGW_EMISUSE,
+                              "transactions of an attached connection are the caller's",
+                              "send BEGIN, COMMIT or ROLLBACK on the connection itself");
+    if (h->armed != NULL)
+        return pgw__pq_reject(h, PGW_EMISUSE, "this cannot be armed by pgw_async()", NULL);
+    if (ending == PGW__BEGUN)
+        return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open already",
+                              "end it first: pgw_txn_commit() or pgw_txn_rollback()");
+    return pgw__pq_reject(h, PGW_EMISUSE, "no transaction is open", "pgw_txn_begin() first");
+}
+
 static pgw_status session_transact(pgw *h, const char *name, const char *text, pgw__ending ending)
 {
     pgw_status st = pgw__pq_enter(h);
 
     if (st != PGW_OK) return st;
-    if (h->attached || h->armed != NULL || (ending == PGW__BEGUN) == h->in_txn) {
-        h->armed = NULL;
-        return pgw__pq_leave(
-            h, pgw__pq_reject(h, PGW_EMISUSE, "no transaction can begin or end here", NULL));
-    }
+    if (h->attached || h->armed != NULL || (ending == PGW__BEGUN) == h->in_txn)
+        return pgw__pq_leave(h, session_misuse(h, ending));
     pgw__pq_reset(h, name);
     h->op.text = text;
     h->op.ending = ending;

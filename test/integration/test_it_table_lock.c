@@ -70,11 +70,13 @@ void test_a_transaction_commits_or_rolls_back_as_a_whole(void)
 {
     must(pgw_txn_begin(h));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_begin(h));
+    TEST_ASSERT_EQUAL_STRING("a transaction is open already", pgw_error_message(h));
     set_n(1);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(n) FROM t"));
     must(pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_INT64(10, pgtemp_number("SELECT sum(n) FROM t"));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(h));
+    TEST_ASSERT_EQUAL_STRING("no transaction is open", pgw_error_message(h));
     must(pgw_txn_begin(h));
     set_n(2);
     must(pgw_txn_rollback(h));
@@ -106,6 +108,7 @@ void test_on_an_attached_handle_transactions_are_the_callers(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_begin(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_rollback(mine));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(mine), "are the caller's"));
     pgw_close(mine);
     PQfinish(conn);
 }
