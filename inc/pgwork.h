@@ -1515,9 +1515,10 @@ typedef struct pgw_process_opts {
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the
- * change is never applied twice. PGW_REPEATED: op was applied by an earlier call. Without the
- * schema a lost answer is PGW_EUNKNOWN, and op must be NULL (PGW_ESCHEMA). Ids of yours are kept
- * for a day (setting op_retention_ms), a random one until the handle has written the next. Inside a
+ * change is never applied twice. PGW_REPEATED: op was applied by an earlier call; of one that
+ * changed nothing no id is kept, so a later call may yet change something. Without the schema a
+ * lost answer is PGW_EUNKNOWN, and op must be NULL (PGW_ESCHEMA). Ids of yours are kept for a day
+ * (setting op_retention_ms), a random one until the handle has written the next. Inside a
  * transaction there is no repeating after errors of the server: repeat the transaction.
  *
  *     static pgw_status add(pgw_edit *e, void *arg)
