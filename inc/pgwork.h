@@ -1349,7 +1349,7 @@ typedef struct pgw_table_claim_opts {
     const char *holder;  /* who; NULL: property `holder`; where that is empty host:pid and what only this handle has */
     int64_t lease_ms;    /* 100 .. 31,536,000,000 (a year) */
     const char *where;   /* fragment: which rows; NULL: all that are claimable */
-    const char *order;   /* fragment: which first; NULL: never leased ones by key, then those that expired first */
+    const char *order;   /* fragment: which first; NULL: free ones by key, then those whose lease was over first */
     const char *const *values; /* of $1, $2, ... in both */
     size_t values_count;       /* up to 32 */
     const char *const *columns; /* returned, beside key and token; they must live until the answer came */
