@@ -181,7 +181,8 @@ pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, b
 
 pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate)
 {
-    return st == PGW_EPERM && strcmp(sqlstate, "25006") == 0 ? PGW_ECONN : st;
+    if (st == PGW_EPERM && strcmp(sqlstate, "25006") == 0) return PGW_ECONN;
+    return st == PGW_EEXISTS || st == PGW_EPAUSED || st == PGW_ECONFLICT ? PGW_EDB : st;
 }
 
 bool pgw__status_is_hopeless(pgw_status st)

@@ -105,7 +105,7 @@ static pgw_status flush_hurry(pgw_worker *w)
     return PGW_OK;
 }
 
-static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
+static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 {
     const pgw_task *t = w->out[from];
     const char *queue = pgw_job_queue(t->job);
@@ -113,9 +113,7 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
     pgw_status *verdicts = w->verdicts + from;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
     int64_t delay_ms = t->delay_ms;
-    const pgw_status st = flush_hurry(w);
 
-    if (st != PGW_OK) return st;
     switch (t->verdict) {
     case PGW_DONE:
         return pgw_complete(w->h, verdicts, queue, refs,
@@ -134,6 +132,14 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
         fail.dead = t->verdict == PGW_DEAD;
         return pgw_fail(w->h, verdicts, queue, refs, n, &fail);
     }
+}
+
+static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
+{
+    pgw_status st = flush_hurry(w);
+
+    if (st == PGW_OK) st = flush_send(w, from, n);
+    return pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
 }
 
 bool pgw__worker_goes_on(pgw_status st)
@@ -161,7 +167,6 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
     if (st >= 0 || st == PGW_ELEASE) return PGW_OK;
-    st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
     flush_fill(w, from, n, st);
     return st == PGW_ENOTFOUND ? PGW_OK : st; /* the queue was dropped, and its jobs with it */
 }
@@ -367,7 +372,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         w->claims_fail = st < 0;
         w->one_by_one = st == PGW_ELOCKED;
         if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) {
-            flush_decided(w, st, 0, plain);
+            flush_decided(w, pgw__status_in_loop(st, pgw_error_sqlstate(w->h)), 0, plain);
             /* whose fault it was shows when they are sent alone, and the claim after them */
             if (pgw__status_is_hopeless(w->verdicts[0])) {
                 st = PGW_ERETRY;

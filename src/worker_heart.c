@@ -225,7 +225,7 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
         b->sent_at[i] = now;
     }
     if (h != w->h) pgw_set_timeout(h, left > HEART_LEAST_CALL_MS ? left : HEART_LEAST_CALL_MS);
-    st = heart_extend(w, h, from, n);
+    st = pgw__status_in_loop(heart_extend(w, h, from, n), pgw_error_sqlstate(h));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
         if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->verdicts[i] = st;

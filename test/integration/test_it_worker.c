@@ -991,6 +991,7 @@ static void deny(const char *what, const char *its_id, int64_t id, const char *s
 /* Somebody's trigger, or a damaged row: one report fails whenever it is sent. */
 TEST_CASE("P0001")
 TEST_CASE("22012") /* as if it were the argument's fault */
+TEST_CASE("23505") /* or a key's */
 void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 {
     int64_t id;
@@ -1143,6 +1144,7 @@ void test_a_locked_pack_holds_no_others_up(void)
 /* Somebody's trigger, or a damaged row. */
 TEST_CASE("P0001")
 TEST_CASE("22012")
+TEST_CASE("23505")
 void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char *sqlstate)
 {
     const int64_t bad = only_job(), good = only_job();
