@@ -402,7 +402,7 @@ BEGIN
             WHEN lock_not_available THEN
                 blocked := true;
                 PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
-            WHEN OTHERS THEN
+            WHEN assert_failure OR OTHERS THEN
                 PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
         END;
         EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '1 s';
@@ -482,7 +482,7 @@ BEGIN
             EXCEPTION
                 WHEN serialization_failure THEN
                     RAISE;
-                WHEN OTHERS THEN
+                WHEN assert_failure OR OTHERS THEN
                     PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
                     CONTINUE;
             END;

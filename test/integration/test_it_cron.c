@@ -652,6 +652,29 @@ void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
     TEST_ASSERT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"));
 }
 
+/* An ASSERT that fails is no error to WHEN OTHERS. */
+void test_what_somebody_s_trigger_asserts_stops_its_schedule_alone(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.queue = "q", o.job = &job, job.kind = "bad";
+    create("bad", "* * * * *", &o);
+    o.job = NULL;
+    create("good", "* * * * *", &o);
+    planned_from("bad", "2026-01-01 00:00:30 UTC");
+    planned_from("good", "2026-01-01 00:00:30 UTC");
+    pgtemp_exec("CREATE FUNCTION strict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ASSERT "
+                "NEW.kind <> 'bad', 'a bad one'; RETURN NEW; END $$;"
+                "CREATE TRIGGER strict BEFORE INSERT ON pgwork.live_job FOR EACH ROW EXECUTE "
+                "FUNCTION strict()");
+    TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:01 UTC"));
+    pgtemp_exec("DROP FUNCTION strict() CASCADE");
+    TEST_ASSERT_EQUAL_STRING("bad: a bad one",
+                             pgtemp_value("SELECT string_agg(name || ': ' || error, ', ') FROM "
+                                          "pgwork.schedule WHERE error IS NOT NULL"));
+}
+
 void test_a_drained_queue_is_an_error_and_then_a_misfire(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
