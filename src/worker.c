@@ -220,13 +220,14 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 /* ---- trouble ---- */
 
 /* What a failed call means for the loop: wait before the next one, or give up. Who has given up
- * still has handlers to wait for, and their results to tell, and so calls again as well. */
+ * still has handlers to wait for, and their results to tell, and so calls again as well; but the
+ * error stays that which ends the worker. */
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
     int64_t pause;
 
     if (st == PGW_ECANCELED) return; /* the loop sees the stop by itself */
-    snprintf(w->error, sizeof(w->error), "%s", story);
+    if (w->fatal == PGW_OK) snprintf(w->error, sizeof(w->error), "%s", story);
     pause = pgw__backoff_next_ms(&w->trouble);
     w->call_at = pgw__clock_ms() + pause;
     if (!pgw__status_is_hopeless(st)) {

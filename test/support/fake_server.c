@@ -259,7 +259,8 @@ static pgw_status fake_enter(pgw *h, fake_verb verb, pgw_status *after)
     srv.fails[verb].times--;
     *after = srv.fails[verb].st;
     if (*after == PGW_ECONN || *after == PGW_EUNKNOWN || srv.read_only) h->alive = 0;
-    fake_say(h, *after, "the test wants it so", srv.read_only ? "25006" : "");
+    fake_say(h, *after, h->alive ? "the test wants it so" : "lost, the test wants it so",
+             srv.read_only ? "25006" : "");
     return srv.fails[verb].applied ? PGW_AGAIN : *after;
 }
 

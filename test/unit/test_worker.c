@@ -559,11 +559,14 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
     fake_fails(FAKE_CLAIM, PGW_ECONN, 1, 0);
     await(&next_tries, 5);
+    fake_fails(FAKE_COMPLETE, PGW_ECONN, 1, 0);
     atomic_store(&phase, 1);
     pthread_join(thread, &st);
     TEST_ASSERT_EQUAL_INT(PGW_EPERM, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_STRING("the test wants it so", pgw_worker_error(w)); /* why it ended */
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&given_up));
-    TEST_ASSERT_EQUAL_INT(5, atomic_load(&next_tries)); /* the lost claim, and all but the first */
+    /* the lost claim and result, and all but the first */
+    TEST_ASSERT_EQUAL_INT(6, atomic_load(&next_tries));
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
 }
 
