@@ -226,7 +226,8 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
     int64_t pause;
 
-    if (st == PGW_ECANCELED) return; /* the loop sees the stop by itself */
+    if (st == PGW_ECANCELED && pgw_stop_count(w->stop) > w->stops)
+        return; /* the loop sees the stop by itself; else it was the server that cancelled */
     if (w->fatal == PGW_OK) snprintf(w->error, sizeof(w->error), "%s", story);
     pause = pgw__backoff_next_ms(&w->trouble);
     w->call_at = pgw__clock_ms() + pause;

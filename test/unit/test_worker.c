@@ -570,6 +570,18 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
 }
 
+/* By an administrator, or by somebody's trigger that asks a server where it takes too long. */
+void test_what_the_server_cancels_is_tried_again_with_pauses(void)
+{
+    atomic_store(&next_tries, 0);
+    fake_jobs("q", 1, 60000);
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    fake_fails(FAKE_CLAIM, PGW_ECANCELED, 3, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    TEST_ASSERT_EQUAL_INT(3, atomic_load(&next_tries));
+    all_done_once(1);
+}
+
 void test_what_no_repetition_cures_ends_the_run(void)
 {
     fake_jobs("q", 10, 60000);
