@@ -146,6 +146,12 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
     return PGW_OK;
 }
 
+/* A stop is no failure; a cancel that nobody here has asked for is one. */
+static bool reaper_failed(const pgw_reaper *r, pgw_status st)
+{
+    return st < 0 && (st != PGW_ECANCELED || pgw_stop_count(r->stop) == 0);
+}
+
 static pgw_status reaper_open(pgw_reaper *r)
 {
     pgw_status st;
@@ -154,7 +160,7 @@ static pgw_status reaper_open(pgw_reaper *r)
     st = pgw__handle_open(&r->h, r->conf, r->stop, 0);
     if (st >= 0) return PGW_OK;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
-    if (st != PGW_ECANCELED) {
+    if (reaper_failed(r, st)) {
         r->stats.errors++;
         reaper_note(r, st);
     }
@@ -194,9 +200,9 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
         st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
         if (st >= 0) {
             st = reaper_tables(r);
-            r->stats.errors += st < 0 && st != PGW_ECANCELED;
+            r->stats.errors += reaper_failed(r, st);
         }
-        if (st < 0 && st != PGW_ECANCELED) reaper_note(r, st);
+        if (reaper_failed(r, st)) reaper_note(r, st);
     }
     if (st < 0) {
         *wait_ms = pgw__backoff_next_ms(&r->trouble);

@@ -331,6 +331,34 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_reaper_free(x.r);
 }
 
+static void hear_cancel(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level;
+    if (strcmp(room, "reaper") == 0 && strstr(message, "57014") != NULL)
+        atomic_fetch_add(&refusals, 1);
+}
+
+/* By an administrator, or a trigger that asks a server where it takes too long: it is no stop of
+ * ours, and nothing is taken back meanwhile. */
+void test_what_the_server_cancels_is_told(void)
+{
+    run x;
+
+    expired_jobs(5);
+    pgtemp_exec("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
+                "EXCEPTION USING ERRCODE = ''57014''; END';"
+                "CREATE TRIGGER slow BEFORE INSERT ON pgwork.live_job FOR EACH ROW EXECUTE "
+                "FUNCTION slow()");
+    pgw_conf_set_log(conf, PGW_WARN, hear_cancel, NULL);
+    start(&x);
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
+    pgtemp_exec("DROP FUNCTION slow() CASCADE");
+    TEST_ASSERT_GREATER_THAN_INT(0, atomic_load(&refusals));
+    await_number(5, count_of("ready"));
+    finish(&x, PGW_OK);
+    pgw_reaper_free(x.r);
+}
+
 void test_a_stop_is_heard_while_there_is_no_server(void)
 {
     run x;
