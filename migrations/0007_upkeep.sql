@@ -841,7 +841,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     -- A reaper calls this many times a second; to write it down every five seconds is enough.
     IF EXISTS (SELECT FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
-                  AND b.at > clock_timestamp() - interval '5 s') THEN
+                  AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp()) THEN
         RETURN;
     END IF;
     DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';

@@ -1171,6 +1171,11 @@ void test_beats_and_their_limits(void)
     kit_do(a, "SELECT pgwork.beat('reaper', 'one'), pgwork.beat('reaper', 'one')");
     TEST_ASSERT_EQUAL_INT64(
         1, kit_number(a, "SELECT count(*) FROM pgwork.beat WHERE pid = pg_backend_pid()"));
+    /* the clock was set back: one from later is no sign that it lives now */
+    kit_do(a, "UPDATE pgwork.beat SET at = now() + interval '1 day'; SELECT pgwork.beat('reaper', "
+              "'one')");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.beats WHERE at > "
+                                             "clock_timestamp()"));
     kit_refused(a, "PW001", "role|''", "SELECT pgwork.beat('', 'one')");
     kit_refused(a, "PW001", "name|NULL", "SELECT pgwork.beat('reaper', NULL)");
 }
