@@ -1000,7 +1000,9 @@ typedef enum pgw_verdict {
 #define PGW_TIMEOUT  4 /* it runs longer than `worker.job_timeout_ms` */
 #define PGW_STOPPING 8 /* the worker was asked to stop for the second time */
 
-/** Called in a handler thread; @p task is borrowed until it returns. */
+/** Called in a handler thread; @p task is borrowed until it returns. And it has to: one that ends
+ * its thread instead (pthread_exit) keeps its job leased, and the worker running, until the second
+ * stop. */
 typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
 /**
  * Called with up to `worker.batch` jobs, as many as are there; sets each one's verdict with
@@ -1060,11 +1062,12 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  *
  * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_LOST before
  * anybody else can have its job, by the monotonic clock, even when the whole process was frozen, or
- * (on Linux) the machine was suspended. A job whose lease was lost before it began is dropped
- * without a word; one that was cancelled before it began is handed back, which ends it. A handler
- * that ignores PGW_TIMEOUT for `worker.stop_ms` loses its lease. A late verdict is sent to the
- * server all the same: the token decides. One that the server answers with an error three times is
- * told as a failure; if it does not take that either, the lease is left to end.
+ * (on Linux) the machine was suspended; but not when the server's clock is set forward, which ends
+ * leases early. A job whose lease was lost before it began is dropped without a word; one that was
+ * cancelled before it began is handed back, which ends it. A handler that ignores PGW_TIMEOUT for
+ * `worker.stop_ms` loses its lease. A late verdict is sent to the server all the same: the token
+ * decides. One that the server answers with an error three times is told as a failure; if it does
+ * not take that either, the lease is left to end.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. Returns an error only when there
