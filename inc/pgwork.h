@@ -1800,8 +1800,9 @@ PGW_API pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms,
                                       const char *const *schedules, size_t n);
 
 /*
- * What is done with a tick that is held: PGW_ELEASE once another node has got it, or the schedule
- * is gone. A late call is accepted as long as nobody took it away.
+ * What is done with a tick that is held: PGW_ELEASE once another node has got it, the schedule is
+ * gone, or it is over, as after an earlier call whose answer was lost. A late call is accepted as
+ * long as nobody took it away.
  */
 /** The tick is over; with an @p error (UTF-8 text kept with it, cut at 8,000 bytes) or without
  * (NULL). */
