@@ -122,9 +122,12 @@ static int heart_order(const void *x, const void *y)
     return a->ref.id < b->ref.id ? -1 : a->ref.id > b->ref.id;
 }
 
+/* Not a job that was lost and claimed again meanwhile: its two holders are asked for apart, since a
+ * call names each job once. */
 static bool heart_together(const pgw_task *a, const pgw_task *b)
 {
-    return a->lease_ms == b->lease_ms && strcmp(pgw_job_queue(a->job), pgw_job_queue(b->job)) == 0;
+    return a->lease_ms == b->lease_ms && a->ref.id != b->ref.id &&
+           strcmp(pgw_job_queue(a->job), pgw_job_queue(b->job)) == 0;
 }
 
 /* With the lock held. Each collected task keeps its crate in memory until heart_apply(). */
@@ -274,7 +277,8 @@ static pgw_status heart_send_all(pgw_worker *w, pgw *h)
 
     qsort(b->tasks, b->count, sizeof(pgw_task *), heart_order);
     for (i = 0; i < b->count; i += n) {
-        for (n = 1; i + n < b->count && heart_together(b->tasks[i], b->tasks[i + n]); n++) continue;
+        for (n = 1; i + n < b->count && heart_together(b->tasks[i + n - 1], b->tasks[i + n]); n++)
+            continue;
         if (!pgw__worker_goes_on(st)) {
             for (size_t k = i; k < i + n; k++) b->verdicts[k] = st;
             continue;

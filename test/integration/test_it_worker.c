@@ -975,6 +975,43 @@ void test_the_longest_snooze_is_ten_years(void)
                                    of_job(id, "extract(day FROM run_at - clock_timestamp())"));
 }
 
+/* The first one's job is handed back by an operator, and comes again. */
+static pgw_verdict handed_back(pgw_task *task, void *arg)
+{
+    const pgw_ref ref = pgw_job_ref(pgw_task_job(task));
+    struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
+    const bool first = atomic_fetch_add(&called, 1) == 0;
+    char token[PGW_TOKEN_TEXT], sql[200];
+
+    (void)arg;
+    if (!first) {
+        poll(&fd, 1, 2500); /* longer than a lease */
+        atomic_fetch_or(&seen, pgw_task_signals(task) << 4);
+        return PGW_DONE;
+    }
+    snprintf(sql, sizeof(sql), "SELECT pgwork.release('%s', '{%lld}', '{%s}')", queue,
+             (long long)ref.id, pgw_token_format(ref.token, token));
+    pgtemp_exec(sql);
+    await(&called, 2);
+    poll(&fd, 1, 2500);
+    atomic_fetch_or(&seen, pgw_task_signals(task));
+    return PGW_DONE;
+}
+
+void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
+{
+    pgw_worker_stats s;
+
+    only_job();
+    set("worker.lease_ms", "2000");
+    set("worker.max_jobs", "2");
+    set("poll.max_ms", "20"); /* it comes again before a beat */
+    s = run(handed_back, PGW_OK);
+    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen)); /* and nothing to the second one */
+    TEST_ASSERT_EQUAL_INT64(1, s.completed);
+    TEST_ASSERT_EQUAL_INT64(1, s.refused);
+}
+
 /* The server refuses whatever does that to this job. */
 static void deny(const char *what, const char *its_id, int64_t id, const char *sqlstate)
 {
