@@ -246,7 +246,7 @@ BEGIN
     ), d AS (
         INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind, holder, key, tags, payload, output)
         SELECT t.job, t.created_at, t.queue, t.lane / 2, t.attempt, t.kind, t.holder, t.key, t.tags, t.payload, o.output
-          FROM t LEFT JOIN unnest(ids, outputs) o (id, output) ON o.id = t.job
+          FROM t LEFT JOIN unnest(ids, tokens, outputs) o (id, token, output) ON o.id = t.job AND o.token = t.token
         ON CONFLICT DO NOTHING
     )
     SELECT array_agg(t.job), array_agg(t.job) FILTER (WHERE t.flags & 4 <> 0), array_agg(t.key) FILTER (WHERE t.flags & 4 <> 0)

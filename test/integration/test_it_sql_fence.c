@@ -210,6 +210,21 @@ void test_a_job_named_twice_is_finished_once_and_not_refused(void)
                               job.id, job.id, job.token, job.token));
 }
 
+/* Of two claims, by who has had both. */
+void test_what_is_kept_of_a_job_named_twice_is_said_by_its_holder(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 60000)");
+    kit_put(a, "q");
+    take("q", &job);
+    reap(1, 0);
+    take("q", &other);
+    kit_do(a,
+           "SELECT pgwork.complete('q', '{%lld,%lld}', '{%s,%s}', ARRAY['\"good\"', "
+           "'\"stale\"']::jsonb[])",
+           job.id, job.id, other.token, job.token);
+    TEST_ASSERT_EQUAL_STRING("\"good\"", kit_text(a, "SELECT output FROM pgwork.done_job"));
+}
+
 /* As some clients count. */
 void test_one_token_for_all_may_have_the_subscript_zero(void)
 {
