@@ -118,12 +118,13 @@ static int cmd_version(cli *c, int argc, char **argv)
     return cli_finish(CLI_DONE);
 }
 
-/* A closed stdin, stdout or stderr would be the next file to be opened. */
+/* A closed stdin, stdout or stderr would be the next file to be opened. What stands there instead
+ * can be written to no more than it could: who claims has to notice that nobody is told. */
 static void fill_standard_files(void)
 {
     int fd;
     do {
-        fd = open("/dev/null", O_RDWR);
+        fd = open("/dev/null", O_RDONLY);
     } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd > STDERR_FILENO) close(fd);
 }

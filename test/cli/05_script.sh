@@ -133,6 +133,8 @@ is 'several queues' "$(pgwork claim a b -n 2 | cut -f3 | sort | tr '\n' ' ')" 'a
 id=$(pgwork enqueue q full)
 pgwork claim q >/dev/full 2>"$tmp/err"
 is 'jobs that cannot be printed' "$? $(state "$id")" '8 ready 0'
+pgwork claim q >&- 2>"$tmp/err"
+is 'nor where stdout is closed' "$? $(state "$id")" '8 ready 0'
 head -c 300000 /dev/zero | tr '\0' x | pgwork -q enqueue long
 mkfifo "$tmp/pipe"
 pgwork claim long >"$tmp/pipe" 2>"$tmp/err" &
