@@ -82,13 +82,18 @@ static int dead_list(cli *c, int argc, char **argv)
     return cli_finish(cli_code(st));
 }
 
-/* It goes in pieces: after a failure, too, @p n may be something. */
-static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)
+/* It goes in pieces: after a failure, too, @p n may be something. @p asked: of so many ids. */
+static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n, size_t asked)
 {
     int code = st < 0 ? cli_fail_at(c->h) : n > 0 ? CLI_DONE : CLI_NOTHING;
     if (st < 0 && n == 0) return code;
     if (c->json) out_number(name, n);
     cli_say(c, "%s %" PRId64 " dead letter%s", name, n, n == 1 ? "" : "s");
+    if (st >= 0 && n < (int64_t)asked) {
+        code =
+            cli_fail(CLI_NOTHING, "`pgwork show ID` says what became of a job",
+                     "%zu of %zu are no such dead letters of this queue", asked - (size_t)n, asked);
+    }
     return cli_finish(code);
 }
 
@@ -112,7 +117,7 @@ static int dead_redrive(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_status st = pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit);
-    return dead_tell(c, st, "moved", moved);
+    return dead_tell(c, st, "moved", moved, 0);
 }
 
 static int dead_purge(cli *c, int argc, char **argv)
@@ -129,7 +134,7 @@ static int dead_purge(cli *c, int argc, char **argv)
         .synopsis = "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",
         .about = "Deletes dead letters for good: single ones, those of a kind, old ones, or all.",
-        .more = "Ends with 1 when there are none.",
+        .more = "Ends with 1 when there are none, or when one of the IDs is none of them.",
         .min = 1,
         .max = -1,
         .missing = "QUEUE",
@@ -142,11 +147,12 @@ static int dead_purge(cli *c, int argc, char **argv)
                       "ID, -k or --older-than, or --all without these");
     if (code != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
+    n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
     code = cli_open(c, false);
     if (code == CLI_DONE) {
         pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], n ? ids : NULL, n, kind,
                                        older_ms < 0 ? 0 : older_ms);
-        code = dead_tell(c, st, "deleted", deleted);
+        code = dead_tell(c, st, "deleted", deleted, n);
     }
     free(ids);
     return code;

@@ -98,6 +98,11 @@ refused 'dead purge of no id' 2 'r2d2' pgwork dead purge r r2d2
 pgwork enqueue r 4 >/dev/null
 pgwork claim r -n 1 --lease 10m >"$tmp/one"
 pgwork -q fail r --dead <"$tmp/one"
+refused 'dead purge of one, named twice, and of another' 1 '1 of 2 are no such' pgwork dead purge r --json "$(cut -f 1 "$tmp/one")" "$(cut -f 1 "$tmp/one")" 1000000
+is 'deletes the one' "$(cat "$tmp/out")" '{"deleted":1}'
+pgwork enqueue r 4 >/dev/null
+pgwork claim r -n 1 --lease 10m >"$tmp/one"
+pgwork -q fail r --dead <"$tmp/one"
 code 'dead purge of one' 0 pgwork dead purge r --json "$(cut -f 1 "$tmp/one")"
 is 'deletes that' "$(cat "$tmp/out")" '{"deleted":1}'
 # shellcheck disable=SC2046  # words, of which there are none
