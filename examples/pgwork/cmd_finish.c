@@ -143,6 +143,9 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     bool refused = false;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (f->fail.dead && f->fail.retry_ms >= 0) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --retry or --dead, not both", c->command);
+    }
     const char *why;
     json v;
     if (f->output && !json_read(&v, f->output, strlen(f->output), &why)) {

@@ -43,7 +43,8 @@ int cmd_lock(cli *c, int argc, char **argv)
     int held = CLI_HELD;
     const opt opts[] = {
         {'s', "shared", NULL, "together with others that share (alone)", .flag = &shared},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &wait_ms},
+        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &wait_ms,
+         .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &no_wait},
         {'E', "held-code", "N", "exit code when it is held by somebody else (75)", .number = &held,
          .min = 0, .max = 255},
@@ -70,6 +71,9 @@ int cmd_lock(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (no_wait && wait_ms >= 0) {
+        return cli_fail(CLI_USAGE, NULL, "%s: -w or -n, not both", c->command);
+    }
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;

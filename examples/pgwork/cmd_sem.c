@@ -106,6 +106,9 @@ typedef struct sem {
 
 static int sem_open(sem *s)
 {
+    if (s->no_wait && s->o.timeout_ms >= 0) {
+        return cli_fail(CLI_USAGE, NULL, "%s: -w or -n, not both", s->c->command);
+    }
     int code = signals_install(s->c);
     if (code != CLI_DONE) return code;
     if ((code = cli_open(s->c, false)) != CLI_DONE) return code;
@@ -131,7 +134,8 @@ static int sem_acquire(cli *c, int argc, char **argv)
     s.o.timeout_ms = -1;
     const opt opts[] = {
         {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms},
+        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
+         .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
         {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
          .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
@@ -303,7 +307,8 @@ static int sem_run(cli *c, int argc, char **argv)
     s.o.timeout_ms = -1;
     const opt opts[] = {
         {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms},
+        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
+         .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
         {'E', "held-code", "N", "exit code when not enough are free (75)", .number = &held,
          .min = 0, .max = 255},

@@ -8,6 +8,8 @@
 
 #include "cli.h"
 
+#define GUARD_WAIT_MAX INT64_C(31536000000) /* a year: the library waits no longer */
+
 typedef struct guard {
     cli *c;
     char **command;

@@ -110,6 +110,7 @@ PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_loader dbname=$PGDATABASE" pg
 is 'an error ends it, and says of how many' "$? $(grep -c '^pgwork: jobs that were not tried: 1$' "$tmp/err")" '5 1'
 sql 'DROP ROLE pgw_cli_loader' >/dev/null 2>&1
 
+refused 'again, and never again' 2 'not both' pgwork fail q 1 $other --retry 1m --dead
 refused 'an id without token' 2 'has no token' pgwork complete q 1
 refused 'an id that is none' 2 'no job id' pgwork complete q x $other
 refused 'a negative id' 2 'no job id' pgwork complete q -- -1 $other

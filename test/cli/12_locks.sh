@@ -31,6 +31,8 @@ for path in "$PATH:" ":$PATH" "/nowhere::$PATH"; do
     code 'a command in the current folder, if nothing stands in PATH' 6 env -C "$tmp" PATH="$path" pgwork lock a -- only-here
 done
 refused 'which command' 2 'which command' pgwork lock a
+refused 'to wait and not to' 2 'not both' pgwork lock -n -w 1s a -- true
+refused 'a wait of more than a year' 2 '\-\-wait.*from 0ms to 365d' pgwork lock -w 366d a -- true
 refused 'nothing after --' 2 'which command' pgwork lock a --
 refused 'an empty command' 2 'which command' pgwork lock a -- ''
 refused 'which lock' 2 'missing: NAME' pgwork lock -- true
@@ -159,6 +161,8 @@ refused 'sem release twice' 1 'lost' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
 refused 'no token' 2 'no token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
+refused 'sem run, to wait and not to' 2 'not both' pgwork sem run -n -w 1s s -- true
+refused 'sem acquire, too' 2 'not both' pgwork sem acquire s -n -w 0
 refused 'sem run of nothing' 2 'which command' pgwork sem run s --
 refused 'sem run of an empty command' 2 'which command' pgwork sem run s -- ''
 pgwork sem acquire s >/dev/full 2>"$tmp/err"
