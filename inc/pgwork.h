@@ -1935,12 +1935,12 @@ typedef struct pgw_lock pgw_lock; /* a lock that is, or was, held */
 typedef enum pgw_lock_mode { PGW_EXCLUSIVE, PGW_SHARED } pgw_lock_mode;
 
 /**
- * Takes the lock @p name for the session of @p h, and waits for it at most @p timeout_ms: 0 tries,
- * -1 waits without limit. The deadline of the call comes on top. Those who wait stand in the
- * server's own queue, so they are served in order and woken at once (1 ms from the release to the
- * next holder in the median, the commit of its fence included); after 30 s a waiter goes to the end
- * of the queue, because a statement that stands longer would hold vacuum back. The first notify of
- * the handle's stop ends the wait.
+ * Takes the lock @p name for the session of @p h, and waits for it at most @p timeout_ms (up to a
+ * year): 0 tries, -1 waits without limit. The deadline of the call comes on top. Those who wait
+ * stand in the server's own queue, so they are served in order and woken at once (1 ms from the
+ * release to the next holder in the median, the commit of its fence included); after 30 s a waiter
+ * goes to the end of the queue, because a statement that stands longer would hold vacuum back. The
+ * first notify of the handle's stop ends the wait.
  *
  * Caller owns *lock (free with pgw_lock_release). After pgw_close() it is lost, and still to be
  * freed.
@@ -2113,7 +2113,7 @@ PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 typedef struct pgw_sema_opts {
     size_t struct_size;
     int n;              /* permits, all or none; 1 .. 10,000 */
-    int64_t timeout_ms; /* wait so long; 0: try; -1: until stopped */
+    int64_t timeout_ms; /* wait so long, up to a year; 0: try; -1: until stopped */
     int64_t ttl_ms;     /* they are ours for so long; 100 .. 86,400,000 */
     const char *holder; /* who; NULL: property `holder` (host:pid) */
     bool session;       /* they come back at once when this session ends, not only after ttl_ms */
