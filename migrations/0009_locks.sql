@@ -30,6 +30,17 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN ('x' || encode(substr(sha256('pgwork-lock'::bytea || '\x00'::bytea || convert_to(split_part('pgwork.', '.', 1), 'UTF8')
                                     || '\x00'::bytea || convert_to(name, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint;
 
+-- True, or an error: who asks a standby must not be told that nobody holds what somebody holds on the primary. STABLE, so that a
+-- WHERE asks it once, also where no row is found.
+CREATE FUNCTION pgwork._knows_holders() RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'this server is a standby: only the primary knows who holds what' USING ERRCODE = 'read_only_sql_transaction';
+    END IF;
+    RETURN true;
+END $$;
+
 -- Holders of advisory locks and those who wait, for all keys or one.
 CREATE FUNCTION pgwork._advisory(key bigint DEFAULT NULL, OUT key bigint, OUT pid integer, OUT shared boolean, OUT granted boolean,
     OUT waits_since timestamptz) RETURNS SETOF record
@@ -229,7 +240,7 @@ END $$;
 CREATE FUNCTION pgwork.lock_is_free(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
     RETURN NOT EXISTS (SELECT FROM pgwork._advisory(pgwork.lock_key(name)) a WHERE a.granted);
 END $$;
 
@@ -244,7 +255,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FROM pgwork._advisory(CASE WHEN $1 IS NOT NULL THEN pgwork.lock_key($1) END) a
       LEFT JOIN pgwork.named_lock t ON t.key = a.key AND ($1 IS NULL OR t.name = $1)
       LEFT JOIN pg_stat_activity s ON s.pid = a.pid
-     WHERE num_nonnulls(t.name, $1) > 0
+     WHERE num_nonnulls(t.name, $1) > 0 AND pgwork._knows_holders()
      ORDER BY t.name, NOT a.granted, a.waits_since, a.pid
 $$;
 

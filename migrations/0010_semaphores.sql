@@ -379,6 +379,7 @@ BEGIN
             RETURN slots;
         END IF;
     END IF;
+    PERFORM pgwork._knows_holders();
     RETURN NULL;
 END $$;
 
@@ -563,7 +564,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
                AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted))),
            (SELECT count(*)::integer FROM a WHERE a.key = pgwork._turn_key(s.name) AND NOT a.shared)
-      FROM pgwork.semaphore s WHERE $1 IS NULL OR s.name = $1
+      FROM pgwork.semaphore s WHERE ($1 IS NULL OR s.name = $1) AND pgwork._knows_holders()
      ORDER BY s.name
 $$;
 
@@ -573,7 +574,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), min(p.until), min(p.session)
       FROM pgwork.permit p
      WHERE p.semaphore = (SELECT s.id FROM pgwork.semaphore s WHERE s.name = $1) AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-       AND (p.session IS NULL OR pgwork._grant_lives(p.number))
+       AND (p.session IS NULL OR pgwork._grant_lives(p.number)) AND pgwork._knows_holders()
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 

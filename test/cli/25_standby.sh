@@ -24,10 +24,15 @@ doctor_says() { pgwork doctor 2>&1 | grep -q "$1"; }
 yes 'it is a synchronous standby, says the doctor' until_true 10 doctor_says '^ok *synchronous standby .*: 1 connected, 0 sessions'
 
 export PGWORK_DSN="host=$second port=5432 user=postgres dbname=postgres"
-sql "SELECT pgwork.queue_create('q')" >/dev/null
+sql "SELECT pgwork.queue_create('q'), pgwork.sema_create('s', 1)" >/dev/null
 yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
 refused 'a claim from a standby' 5 'read-only' pgwork claim q
 yes 'what to do is told' grep -q target_session_attrs "$tmp/err"
+refused 'nor can it tell who holds locks' 5 'is a standby' pgwork locks
+refused 'or permits' 5 'is a standby' pgwork sem list
+refused 'nor which ones are lost' 5 'is a standby' pgwork sem extend s 00000000-0000-0001-0000-000000000001
+psql -h "$second" -XAtq -c "SELECT pgwork.lock_acquire('L')" -c "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'" >"$tmp/out" 2>"$tmp/err"
+is 'a lock that it cannot give is not left behind' "$(cat "$tmp/out") $(grep -c read-only "$tmp/err")" '0 1'
 pgwork work q -- true >"$tmp/out" 2>"$tmp/err" & # goes on, there may be a promotion
 yes 'also to a worker' until_true 10 grep -q 'read-only.*target_session_attrs' "$tmp/err"
 kill $!
