@@ -323,7 +323,7 @@ static int sem_run(cli *c, int argc, char **argv)
         .about =
             "Runs a command while holding permits, which come back when it ends. It is ended when\n"
             "they are lost, and by TERM, INT, HUP or QUIT to this process. It finds the token in\n"
-            "PGWORK_TOKEN.",
+            "PGWORK_PERMIT.",
         .more =
             "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
             "126, 127: the command cannot be started, is not there.\n\n"
@@ -346,7 +346,7 @@ static int sem_run(cli *c, int argc, char **argv)
     pgw_status st = sem_take(&s);
     if (st != PGW_OK) return guard_refused(c, st, held);
     char token[PGW_TOKEN_TEXT];
-    setenv("PGWORK_TOKEN", pgw_token_format(s.token, token), 1);
+    setenv("PGWORK_PERMIT", pgw_token_format(s.token, token), 1);
     guard g = {.c = c,
                .command = a.command,
                .what = "permit",

@@ -168,7 +168,7 @@ refused 'sem run of an empty command' 2 'which command' pgwork sem run s -- ''
 pgwork sem acquire s >/dev/full 2>"$tmp/err"
 is 'a token that cannot be printed' "$? $(grep -c 'cannot write' "$tmp/err")" '8 1'
 yes 'and its permit is back' out_of s 1
-code 'sem run' 5 pgwork sem run s -- sh -c 'test -n "$PGWORK_TOKEN" && exit 5'
+code 'sem run' 5 env PGWORK_TOKEN=job pgwork sem run s -- sh -c 'test -n "$PGWORK_PERMIT" && test "$PGWORK_TOKEN" = job && exit 5'
 yes 'and its permit is back' out_of s 1
 pgwork sem run s -- sleep 15 2>"$tmp/lost" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
