@@ -1870,7 +1870,7 @@ PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, vo
  * when repeated or run by two at once. *applied may be NULL; when the call fails, it tells what is
  * applied all the same. Each statement, and the wait for another migrator, has the deadline of
  * pgw_set_timeout(). PGW_ESCHEMA: the schema is newer, an applied file was changed, or the database
- * is not encoded in UTF8. */
+ * is not encoded in UTF8. PGW_EINVAL: its name is a key word of SQL. */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 /** @} */
 

@@ -20,6 +20,7 @@ typedef struct migrate_row {
 
 typedef struct migrate_list {
     bool there; /* is there a schema? */
+    bool plain; /* is its name no key word? */
     size_t count;
     migrate_row *rows; /* free with pgw__mem_free */
 } migrate_list;
@@ -46,6 +47,7 @@ static pgw_status migrate_read_there(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)h;
     in->list->there = pgw__rows_int(rows, 0, 0) != 0;
+    in->list->plain = pgw__rows_int(rows, 0, 1) != 0;
     return PGW_OK;
 }
 
@@ -264,7 +266,9 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
     st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK) st = migrate_list_read(h, &list, PGW__OWNED);
     if (st != PGW_OK) return st;
-    st = migrate_judge(h, &list);
+    st = list.plain
+             ? migrate_judge(h, &list)
+             : pgw__pq_refuse(h, "schema", pgw__pq_schema(h), "a name that is no key word of SQL");
     for (number = 1; st == PGW_OK && number <= pgw__sql_migrations(); number++) {
         bool done = false;
 
