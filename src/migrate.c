@@ -256,7 +256,7 @@ static pgw_status migrate_one(pgw *h, int number, bool *done)
     return st;
 }
 
-pgw_status pgw_migrate_up(pgw *h, int *applied)
+static pgw_status migrate_up(pgw *h, int *applied)
 {
     migrate_list list = {0};
     pgw_status st;
@@ -277,5 +277,16 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
         if (st == PGW_OK && done && applied != NULL) ++*applied;
     }
     migrate_list_free(&list);
+    return st;
+}
+
+pgw_status pgw_migrate_up(pgw *h, int *applied)
+{
+    const pgw_status st = migrate_up(h, applied);
+
+    if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0) /* no role of ours helps */
+        pgw__pq_advise(h, st,
+                       "migrate as the owner of the schema; the first time as a role that may "
+                       "CREATE in the database");
     return st;
 }
