@@ -124,6 +124,10 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
     if (sqlstate[0] == '\0')
         hint = "check host, port and service in `dsn`, and that the server runs";
     st = pgw__status_from_sqlstate(sqlstate, false, false);
+    if (sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn)) { /* libpq itself gave up */
+        hint = "the server asks for a password: put it into a file (PGPASSFILE), or into `dsn`";
+        st = PGW_EPERM;
+    }
     /* nothing was sent yet: what is not a mistake of the set-up is a failed connection */
     if (st != PGW_EPERM && st != PGW_ESCHEMA) st = PGW_ECONN;
     pgw__fault_set(f, st, flat[0] != '\0' ? flat : "cannot connect", hint);

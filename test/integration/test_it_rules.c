@@ -192,6 +192,18 @@ void test_R04_a_failed_connect_has_its_sqlstate(void)
     TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "dsn"));
 }
 
+/* libpq gives up by itself, without a word of the server's. */
+void test_R04_a_missing_password_is_no_missing_server(void)
+{
+    static const char ask_for_it[] = {'R', 0, 0, 0, 8, 0, 0, 0, 3};
+
+    w = wire_open();
+    wire_at(w, 'R', 1, ask_for_it, sizeof(ask_for_it), WIRE_PASS);
+    TEST_ASSERT_EQUAL(PGW_EPERM, open_at(wire_dsn(w), "connect.timeout_ms", "20000"));
+    TEST_ASSERT_TRUE(contains(pgw_error_message(h), "password"));
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "PGPASSFILE"));
+}
+
 void test_R04_too_many_connections_is_a_passing_state(void)
 {
     char dsn[1200], role[64], sql[256];
