@@ -301,7 +301,8 @@ static pgw_status sema_read_kept(pgw *h, const pgw__rows *rows, void *ctx)
 {
     (void)ctx;
     if (pgw__rows_count(rows) == 1 && pgw__rows_int(rows, 0, 0) != 0) return PGW_OK;
-    return pgw__pq_fail(h, PGW_ELEASE, "the permits were lost: their time was over",
+    return pgw__pq_fail(h, PGW_ELEASE,
+                        "the permits were lost: their time was over, or they were returned",
                         "extend them earlier, or take them for longer");
 }
 
