@@ -1,0 +1,428 @@
+/* A worker to which things happen: rows that others have locked, triggers that raise errors, a full
+ * disk, no second connection, a server that is read-only or hangs up. What can be done is done
+ * meanwhile, once. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "pgtemp.h"
+#include "workerkit.h"
+
+#include <stdlib.h>
+
+void setUp(void)
+{
+    worker_begin();
+}
+
+void tearDown(void)
+{
+    worker_end();
+}
+
+/* ---- a claim that waits ---- */
+
+/* Large claims take turns while others write: while somebody has them all, this one waits. */
+void test_a_claim_may_wait_longer_than_its_lease(void)
+{
+    PGconn *conns[3];
+    pgw_worker_stats s;
+    pthread_t thread;
+    pgw_worker *w;
+    char sql[300];
+    int i;
+
+    enqueue(100);
+    set("worker.prefetch", "1000");
+    set("worker.lease_ms", "2000");
+    set("application_name", "patient");
+    for (i = 0; i < 3; i++) conns[i] = pgtemp_connect();
+    PQclear(PQexec(conns[0], "BEGIN; SELECT pg_current_xact_id()"));
+    PQclear(PQexec(conns[1], "SELECT pg_current_xact_id()"));
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pg_advisory_xact_lock(pgwork._lock('turn %s', i)) FROM "
+             "generate_series(0, 7) i",
+             queue);
+    PQclear(PQexec(conns[2], sql));
+    w = start(noop, &thread);
+    for (i = 0; i < PATIENCE_MS && pgtemp_number("SELECT count(*) FROM pg_stat_activity WHERE "
+                                                 "application_name = 'patient' AND wait_event = "
+                                                 "'advisory'") == 0;
+         i++)
+        nap(1);
+    nap(2500);
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&called));
+    for (i = 0; i < 3; i++) PQfinish(conns[i]);
+    s = finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(0, s.lost);
+    TEST_ASSERT_EQUAL_INT64(100, s.completed);
+    all_done_once(100);
+}
+
+/* ---- the connection that extends leases ---- */
+
+/* The heart's session is the one that has not claimed. */
+static pgw_verdict meanwhile_migrated(pgw_task *task, void *arg)
+{
+    pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '') ON CONFLICT DO NOTHING");
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+                "application_name = 'migrated' AND query !~ 'jobs under a lease'");
+    return until_signalled(task, arg);
+}
+
+/* Its session is older than the schema's new version, the heart's next one is not: it must not
+ * claim on, and lose all that outlasts a lease. */
+void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
+{
+    set("worker.lease_ms", "3000");
+    set("application_name", "migrated");
+    only_job();
+    run(meanwhile_migrated, PGW_ESCHEMA);
+    pgtemp_exec("DELETE FROM pgwork.migration WHERE number = 999");
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_LOST);
+}
+
+static void hear_refused_login(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
+}
+
+/* A worker with one connection could claim, and would lose what outlasts a lease. */
+void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
+{
+    const int64_t id = only_job();
+    char dsn[1200];
+    pthread_t thread;
+    pgw_worker *w;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_single; CREATE ROLE pgw_it_single LOGIN IN ROLE "
+                "pgwork_worker CONNECTION LIMIT 1");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_single", pgtemp_dsn());
+    set("dsn", dsn);
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    w = start(noop, &thread);
+    await(&seen, 3);
+    TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
+    TEST_ASSERT_EQUAL_INT(0, of_job(id, "attempt"));
+    pgtemp_exec("ALTER ROLE pgw_it_single CONNECTION LIMIT 2");
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    pgtemp_exec("DROP ROLE pgw_it_single");
+}
+
+/* A lease is not due for long, but when it is there may be no time to find a server. */
+void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
+{
+    char dsn[1200];
+    pthread_t thread;
+    pgw_worker *w;
+
+    only_job();
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_pair; CREATE ROLE pgw_it_pair LOGIN IN ROLE "
+                "pgwork_worker CONNECTION LIMIT 2");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_pair", pgtemp_dsn());
+    set("dsn", dsn);
+    set("application_name", "pair");
+    set("worker.lease_ms", "3600000");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    atomic_store(&let_go, 0);
+    w = start(until_let_go, &thread);
+    await(&called, 1);
+    pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 1");
+    TEST_ASSERT_EQUAL_INT(1, pgtemp_number("SELECT count(pg_terminate_backend(pid, 10000)) FROM "
+                                           "pg_stat_activity WHERE application_name = 'pair' "
+                                           "AND query !~ 'jobs under a lease'"));
+    await(&seen, 3); /* it asks again and again */
+    pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 2");
+    await_reconnects(w, 1);
+    atomic_store(&let_go, 1);
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    pgtemp_exec("DROP ROLE pgw_it_pair");
+}
+
+/* ---- what the server refuses ---- */
+
+/* The server refuses whatever does that to this job. */
+static void deny(const char *what, const char *its_id, int64_t id, const char *sqlstate)
+{
+    char sql[600];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
+             "''denied'' USING ERRCODE = ''%s''; END';"
+             "CREATE TRIGGER deny BEFORE %s FOR EACH ROW WHEN (%s = %lld) EXECUTE FUNCTION deny()",
+             sqlstate, what, its_id, (long long)id);
+    pgtemp_exec(sql);
+}
+
+/* Somebody's trigger, or a damaged row: one report fails whenever it is sent. */
+TEST_CASE("P0001")
+TEST_CASE("22012") /* as if it were the argument's fault */
+TEST_CASE("23505") /* or a key's */
+void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
+{
+    int64_t id;
+    pgw_worker_stats s;
+
+    enqueue(20);
+    id = only_job();
+    deny("INSERT ON pgwork.done_job", "NEW.id", id, sqlstate);
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "20");
+    set("worker.prefetch", "50");
+    s = run(noop, PGW_OK);
+    pgtemp_exec("DROP FUNCTION deny() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(20, s.completed);
+    TEST_ASSERT_EQUAL_INT64(20, jobs_in("done"));
+    TEST_ASSERT_EQUAL_INT64(1, s.failed); /* told as a failure, it waits for its retry */
+    TEST_ASSERT_EQUAL_STRING("delayed", state_of(id));
+}
+
+static pgw_verdict when_told(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    await(&seen, 1);
+    return PGW_DONE;
+}
+
+/* As with a full disk: a claim has to write more than a completion, and undoes it when they go
+ * together. */
+void test_what_is_done_is_told_though_claims_fail(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    enqueue(100);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "50"); /* so many take a pack */
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "20");
+    w = start(when_told, &thread);
+    await(&called, 1);
+    pgtemp_exec("CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
+                "EXCEPTION ''no space left'' USING ERRCODE = ''53100''; END';"
+                "CREATE TRIGGER full_disk BEFORE INSERT ON pgwork.pack FOR EACH ROW EXECUTE "
+                "FUNCTION full_disk()");
+    atomic_store(&seen, 1);
+    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 50; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(50, jobs_in("done"));
+    pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
+    TEST_ASSERT_EQUAL_INT64(100, finish(w, thread, PGW_OK).completed);
+    all_done_once(100);
+}
+
+/* Somebody's trigger, or a damaged row. */
+TEST_CASE("P0001")
+TEST_CASE("22012")
+TEST_CASE("23505")
+void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char *sqlstate)
+{
+    const int64_t bad = only_job(), good = only_job();
+    pgw_worker_stats s;
+    pthread_t thread;
+    pgw_worker *w;
+
+    deny("UPDATE ON pgwork.live_job",
+         "CASE WHEN OLD.token = NEW.token THEN coalesce(OLD.id, OLD.pos) END", bad, sqlstate);
+    atomic_store(&let_go, 0);
+    set("worker.lease_ms", "3000");
+    w = start(until_let_go, &thread);
+    await(&called, 2);
+    await_beats(good, 5); /* a second apart */
+    atomic_store(&let_go, 1);
+    s = finish(w, thread, PGW_OK);
+    pgtemp_exec("DROP FUNCTION deny() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(1, s.lost);
+    TEST_ASSERT_EQUAL_STRING("done", state_of(good));
+}
+
+/* ---- rows that somebody has locked ---- */
+
+/* An open transaction that has the rows of the n oldest jobs; the caller ends it. */
+static PGconn *lock_first(int n)
+{
+    PGconn *other = pgtemp_connect();
+    char sql[300];
+
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
+             "ORDER BY id LIMIT %d))",
+             queue, queue, n);
+    PQclear(PQexec(other, sql));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    return other;
+}
+
+/* An operator's open transaction has the rows of some: the others are told meanwhile, new ones
+ * taken, and these are told when he is through. */
+TEST_CASE(1, 1)
+TEST_CASE(4, 1)
+TEST_CASE(6, 4)
+void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
+{
+    PGconn *other;
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    for (i = 0; i < n; i++) only_job();
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.concurrency", "6");
+    set("worker.prefetch", "6");
+    w = start(until_let_go, &thread);
+    await(&called, n);
+    other = lock_first(locked);
+    atomic_store(&let_go, 1);
+    only_job();
+    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < n - locked + 1; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(n - locked + 1, jobs_in("done"));
+    TEST_ASSERT_EQUAL_INT64(locked, jobs_in("leased"));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    PQclear(PQexec(other, "ROLLBACK"));
+    PQfinish(other);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(n + 1, finish(w, thread, PGW_OK).completed);
+    all_done_once(n + 1);
+}
+
+/* Jobs of one claim lie in one row, so who has locked it holds all of them. */
+void test_a_locked_pack_holds_no_others_up(void)
+{
+    PGconn *other;
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    enqueue(40);
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.concurrency", "40");
+    set("worker.prefetch", "40");
+    w = start(until_let_go, &thread);
+    await(&called, 40);
+    other = lock_first(1);
+    atomic_store(&let_go, 1);
+    only_job();
+    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 1; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(1, jobs_in("done"));
+    TEST_ASSERT_EQUAL_INT64(40, jobs_in("leased"));
+    PQclear(PQexec(other, "ROLLBACK"));
+    PQfinish(other);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(41, finish(w, thread, PGW_OK).completed);
+    all_done_once(41);
+}
+
+/* Nor does it stay for a row that somebody has locked. */
+TEST_CASE(1)
+TEST_CASE(2)
+void test_a_stop_does_not_wait_for_a_locked_row(int stops)
+{
+    PGconn *other;
+    const int64_t locked = only_job();
+    pthread_t thread;
+    pgw_worker *w;
+
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.stop_ms", "500");
+    set("worker.lease_ms", "6000");
+    w = start(until_let_go, &thread);
+    await(&called, 1);
+    other = lock_first(1);
+    for (int i = 0; i < stops; i++) pgw_stop_notify(stop);
+    atomic_store(&let_go, 1);
+    finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    PQclear(PQexec(other, "ROLLBACK"));
+    PQfinish(other);
+    TEST_ASSERT_EQUAL_STRING("leased", state_of(locked)); /* until a reaper sees that it is over */
+}
+
+/* ---- a server that is read-only for a while ---- */
+
+static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level;
+    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&seen, 1);
+}
+
+void test_a_server_that_turns_read_only_is_outlived(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    only_job();
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.lease_ms", "60000");
+    set("poll.max_ms", "50");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    set("application_name", "switched");
+    pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
+    w = start(until_let_go, &thread);
+    await(&called, 1);
+    await_sign();
+    pgtemp_read_only(true);
+    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+                "application_name = 'switched'");
+    await(&seen, 2); /* claims */
+    atomic_store(&let_go, 1);
+    await(&seen, atomic_load(&seen) + 3); /* the result, too */
+    pgtemp_read_only(false);
+    only_job();
+    await(&called, 2);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
+    all_done_once(2);
+}
+
+/* ---- a server that keeps hanging up ---- */
+
+static pgw_verdict for_a_moment(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    nap(4);
+    return PGW_DONE;
+}
+
+void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
+{
+    pthread_t worker, reaper;
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_worker_stats s;
+    pgw_worker *w;
+    int i;
+
+    o.max_attempts = 1000; /* a claim whose answer is lost charges one */
+    must(pgw_queue_set(h, queue, &o));
+    enqueue(2000);
+    short_leases();
+    set("worker.drain", "off");
+    set("worker.prefetch", "50");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "50");
+    set("application_name", "storm");
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&reaper, NULL, reap_on, NULL));
+    w = start(for_a_moment, &worker);
+    for (i = 0; i < PATIENCE_MS / 50 && jobs_in("done") < 2000; i++) {
+        if (i < 100)
+            pgtemp_exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+                        "application_name = 'storm'");
+        nap(50);
+    }
+    pgw_stop_notify(stop);
+    s = finish(w, worker, PGW_OK);
+    pthread_join(reaper, NULL);
+    TEST_ASSERT_GREATER_THAN_INT(20, i);
+    TEST_ASSERT_GREATER_THAN_INT64(0, s.reconnects);
+    all_done_once(2000);
+}

@@ -1,0 +1,317 @@
+/* workerkit: what the tests of the worker share: a server, a queue of its own for each test, and
+ * audit triggers that note every end of a lease, in a row of its own or in a pack: each claim's
+ * token ends once for each of its jobs, by a completion, a failure or a reaper; and that every
+ * ready job that leaves its row goes into a pack. Included by a test program's one file; needs its
+ * own includes of unity.h, pgw_all.h and pgtemp.h. */
+#ifndef WORKERKIT_H
+#define WORKERKIT_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATIENCE_MS 60000
+
+static pgw_conf *conf;
+static pgw_stop *stop;
+static pgw *h;
+static char queue[32];
+static const char *queues[1];
+static atomic_int called, seen;
+
+/* ---- around every test ---- */
+
+static inline void set(const char *name, const char *value)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, pgw_conf_set(conf, name, value), name);
+}
+
+static inline void must(pgw_status st)
+{
+    if (st < 0) TEST_FAIL_MESSAGE(pgw_error_message(h));
+}
+
+static inline void first_time(void)
+{
+    must(pgw_migrate_up(h, NULL));
+    pgtemp_exec(
+        "CREATE TABLE audit (id bigint, token uuid);"      /* ends of leases */
+        "CREATE TABLE outs (queue integer);"               /* jobs that left their pack alone */
+        "CREATE TABLE packing (id bigint, moved integer);" /* out of a row 1, into a pack -1 */
+        "CREATE FUNCTION audit_row() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "IF OLD.token IS NULL THEN"
+        " INSERT INTO public.packing VALUES (coalesce(OLD.id, OLD.pos), 1);"
+        "ELSE INSERT INTO public.audit VALUES (coalesce(OLD.id, OLD.pos), OLD.token); END IF; "
+        "RETURN NULL; END $$;"
+        "CREATE FUNCTION audit_pack() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ "
+        "BEGIN "
+        "IF TG_OP = 'INSERT' THEN"
+        " INSERT INTO public.packing SELECT unnest(NEW.ids), -1;"
+        "ELSE INSERT INTO public.audit SELECT i, OLD.token FROM unnest(OLD.ids) i WHERE NOT EXISTS "
+        "(SELECT FROM pgwork.pack_out o WHERE o.queue = OLD.queue AND o.number = OLD.number AND "
+        "o.id = i); END IF; RETURN NULL; END $$;"
+        "CREATE FUNCTION audit_out() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "INSERT INTO public.outs VALUES (NEW.queue);"
+        "INSERT INTO public.audit SELECT NEW.id, p.token FROM pgwork.pack p WHERE p.queue = "
+        "NEW.queue AND p.number = NEW.number; RETURN NULL; END $$;"
+        "CREATE TRIGGER audit AFTER DELETE ON pgwork.live_job FOR EACH ROW EXECUTE FUNCTION "
+        "audit_row();"
+        "CREATE TRIGGER audit AFTER INSERT OR DELETE ON pgwork.pack FOR EACH ROW EXECUTE FUNCTION "
+        "audit_pack();"
+        "CREATE TRIGGER audit AFTER INSERT ON pgwork.pack_out FOR EACH ROW EXECUTE FUNCTION "
+        "audit_out();");
+}
+
+static inline void worker_begin(void)
+{
+    static int number;
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+
+    atomic_store(&called, 0);
+    atomic_store(&seen, 0);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
+    set("dsn", pgtemp_dsn());
+    set("worker.drain", "on");
+    set("schema.check", number == 0 ? "off" : "on");
+    must(pgw_open(&h, conf));
+    if (number == 0) first_time();
+    set("schema.check", "on");
+    snprintf(queue, sizeof(queue), "queue %d", number++);
+    queues[0] = queue;
+    o.lease_ms = 5000; /* no machine stalls for so long */
+    o.retention_ms = 3600000;
+    o.max_attempts = 3;
+    o.backoff_ms = 0;
+    must(pgw_queue_create(h, queue, &o));
+}
+
+static inline void worker_end(void)
+{
+    pgw_close(h);
+    pgw_stop_free(stop);
+    pgw_conf_free(conf);
+}
+
+/* ---- tools ---- */
+
+static inline void nap(int ms)
+{
+    poll(NULL, 0, ms);
+}
+
+static inline void await(atomic_int *what, int value)
+{
+    int i;
+
+    for (i = 0; i < PATIENCE_MS && atomic_load(what) < value; i++) nap(1);
+    if (atomic_load(what) < value) TEST_FAIL_MESSAGE("waited in vain");
+}
+
+static inline void enqueue(int n)
+{
+    static const pgw_new jobs[1000] = {{0}};
+    pgw_new copy[1000];
+    int i;
+
+    for (i = 0; i < 1000; i++) {
+        copy[i] = jobs[i];
+        copy[i].struct_size = sizeof(copy[i]);
+    }
+    for (; n > 0; n -= 1000)
+        must(pgw_enqueue_many(h, NULL, NULL, queue, copy, n < 1000 ? (size_t)n : 1000, NULL));
+}
+
+static inline long long jobs_in(const char *state)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM pgwork.job WHERE queue = '%s' AND state = '%s'", queue, state);
+    return pgtemp_number(sql);
+}
+
+static inline long long of_job(int64_t id, const char *column)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "SELECT %s FROM pgwork.job WHERE queue = '%s' AND id = %lld", column,
+             queue, (long long)id);
+    return pgtemp_number(sql);
+}
+
+static const char *state_of(int64_t id)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql), "SELECT state FROM pgwork.job WHERE queue = '%s' AND id = %lld",
+             queue, (long long)id);
+    return pgtemp_value(sql);
+}
+
+/* Where a test waits for its end, or for a beat, of which there are three in a lease. */
+static inline void short_leases(void)
+{
+    set("worker.lease_ms", "600");
+}
+
+/* So many beats, as seen by the end of a job's lease. */
+static inline void await_beats(int64_t id, int beats)
+{
+    long long until = of_job(id, "(extract(epoch FROM lease_until) * 1000)::bigint");
+
+    for (int i = 0; i < PATIENCE_MS / 10 && beats > 0; i++) {
+        const long long seen_now = of_job(id, "(extract(epoch FROM lease_until) * 1000)::bigint");
+
+        if (seen_now != until) beats--;
+        until = seen_now;
+        nap(10);
+    }
+    if (beats > 0) TEST_FAIL_MESSAGE("no beat");
+}
+
+static inline int64_t only_job(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id;
+
+    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    return id;
+}
+
+/* ---- a worker, in this thread or in one of its own ---- */
+
+static inline pgw_worker_stats run(pgw_handler_fn *fn, pgw_status expected)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    pgw_worker *w;
+    pgw_status st;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    st = pgw_worker_run(w, stop);
+    pgw_worker_get_stats(w, &s);
+    if (st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    pgw_worker_free(w);
+    return s;
+}
+
+static inline void *run_it(void *arg)
+{
+    return (void *)(intptr_t)pgw_worker_run(arg, stop);
+}
+
+static inline pgw_worker *start(pgw_handler_fn *fn, pthread_t *thread)
+{
+    pgw_worker *w;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_it, w));
+    return w;
+}
+
+static inline pgw_worker_stats finish(pgw_worker *w, pthread_t thread, pgw_status expected)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    void *st;
+
+    pthread_join(thread, &st);
+    if ((pgw_status)(intptr_t)st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    pgw_worker_get_stats(w, &s);
+    pgw_worker_free(w);
+    return s;
+}
+
+static inline void *reap_on(void *arg)
+{
+    pgw_reaper *r;
+
+    (void)arg;
+    if (pgw_reaper_new(&r, conf) != PGW_OK) return NULL;
+    pgw_reaper_run(r, stop);
+    pgw_reaper_free(r);
+    return NULL;
+}
+
+/* Waits for the sleeping sign of a worker in this database. */
+static inline void await_sign(void)
+{
+    int i;
+
+    for (i = 0; i < PATIENCE_MS / 10; i++) {
+        if (pgtemp_number(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") >
+            0)
+            return;
+        nap(10);
+    }
+    TEST_FAIL_MESSAGE("no sleeping sign");
+}
+
+static inline void await_reconnects(const pgw_worker *w, int64_t n)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    int i;
+
+    pgw_worker_get_stats(w, &s);
+    for (i = 0; i < PATIENCE_MS && s.reconnects < n; i++) {
+        nap(1);
+        pgw_worker_get_stats(w, &s);
+    }
+    TEST_ASSERT_EQUAL_INT64(n, s.reconnects);
+}
+
+/* Every job was finished, each by one accepted completion; each claim's token ended once. */
+static inline void all_done_once(long long n)
+{
+    char sql[500];
+
+    TEST_ASSERT_EQUAL_INT64(n, jobs_in("done"));
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pgwork.job WHERE queue = '%s'", queue);
+    TEST_ASSERT_EQUAL_INT64(n, pgtemp_number(sql));
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM (SELECT id, count(*) AS ends, count(DISTINCT token) AS tokens "
+             "FROM audit GROUP BY id) a "
+             "RIGHT JOIN pgwork.job j USING (id) WHERE j.queue = '%s' AND (a.ends = j.attempt AND "
+             "a.tokens = a.ends) IS NOT TRUE",
+             queue);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM (SELECT FROM packing GROUP BY id HAVING sum(moved) "
+                         "<> 0 OR count(*) > 2) p"));
+}
+
+/* ---- handlers ---- */
+
+static inline pgw_verdict noop(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    return PGW_DONE;
+}
+
+static inline pgw_verdict until_signalled(pgw_task *task, void *arg)
+{
+    struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
+
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    poll(&fd, 1, PATIENCE_MS);
+    atomic_store(&seen, pgw_task_signals(task));
+    pgw_task_set_delay(task, 0);
+    return PGW_RETRY;
+}
+
+static atomic_int let_go;
+
+static inline pgw_verdict until_let_go(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    atomic_fetch_add(&called, 1);
+    await(&let_go, 1);
+    return PGW_DONE;
+}
+
+#endif
