@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     --append) append=1 ;;
     --clients) clients=${2:-}; shift ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;
-    --rounds) number "${2:-}"; rounds=$2 rounds_asked=1; shift ;;
+    --rounds) number "${2:-}"; rounds=$2 rounds_asked=$2; shift ;;
     --steady) number "${2:-}"; steady_seconds=$2; shift ;;
     --pin) number "${2:-}"; pin_seconds=$2; shift ;;
     --pins) pins=${2:-}; shift ;;

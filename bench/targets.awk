@@ -109,7 +109,7 @@ function crowd(batch, who, how,   at, bare_at, x, best) {
         ratio(med("claim", "clients 256, batch " batch, "limit"), med("claim", "clients " bare_at ", batch " batch, "limit")))
 }
 
-function pinned(measure, held, who) { return ratio(med("pin", measure held, who), med("pin", measure "no", who)) }
+function pinned(measure, held, who) { return times("pin" FS measure held FS who, "pin" FS measure "no" FS who) }
 function pins(who, how,   long, end, rest, i, held, name) {
     long = size["pin"] >= 1800 ? "" : "asked for " size["pin"] " s"
     end = " in the last fifth of " size["pin"] " s, held: "

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # enqueue, claim and complete by 100 in a steady state, 4 clients, while an old snapshot or a writing transaction stays open
-# One long round each; --pin 1800 asks it as the targets are worded. Beside our queues runs their reaper, as beside any that is in use. The
-# writer enqueues ten jobs of its own at its beginning; at its end it commits, and it is seen how long these wait (looked at every 20 ms).
-# Each client enqueues and claims by turns, so the backlog stays as it is; and jobs count when they are gone, as everywhere.
-# pin-time.tsv has throughput and size by the second, the rest too.
+# One long round each, unless --rounds says how many; --pin 1800 asks it as the targets are worded. Beside our queues runs their reaper, as
+# beside any that is in use. The writer enqueues ten jobs of its own at its beginning; at its end it commits, and it is seen how long these
+# wait (looked at every 20 ms). Each client enqueues and claims by turns, so the backlog stays as it is; and jobs count when they are gone,
+# as everywhere. pin-time.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
@@ -108,20 +108,22 @@ if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot oneta
 for pass in $pins; do
     case " $all " in *" $pass "*) ;; *) say "bench: --pins: '$pass' is none of $all"; exit 2 ;; esac
 done
-for pass in ${pins:-$all}; do
-    who=${pass%/*} pin=${pass#*/}
-    calm pin_pass "$who" "$pin"
-    cat "$out/pin-pass.tsv" >>"$out/pin-time.tsv"
-    result pin "throughput in the last fifth of $pin_seconds s, held: $pin" "$who" "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
-    if [ -s "$out/latency" ]; then
-        result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" "$who" "$(percentile 99 "$out/latency")" ms
-    else
-        say "bench: $who ended no claim in the last fifth, held: $pin"
-    fi
-    result pin "size at the end of $pin_seconds s, held: $pin" "$who" "$size_end" MB
-    if [ "$pin" = writer ]; then
-        result pin "its own jobs claimed after the commit, within, held: $pin" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
-    fi
-    result pin "size after $rest s of rest, held: $pin" "$who" "$size_rest" MB
+for r in $(seq "${rounds_asked:-1}"); do
+    for pass in ${pins:-$all}; do
+        who=${pass%/*} pin=${pass#*/}
+        calm pin_pass "$who" "$pin"
+        cat "$out/pin-pass.tsv" >>"$out/pin-time.tsv"
+        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" "$who" "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
+        if [ -s "$out/latency" ]; then
+            result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" "$who" "$(percentile 99 "$out/latency")" ms
+        else
+            say "bench: $who ended no claim in the last fifth, held: $pin"
+        fi
+        result pin "size at the end of $pin_seconds s, held: $pin" "$who" "$size_end" MB
+        if [ "$pin" = writer ]; then
+            result pin "its own jobs claimed after the commit, within, held: $pin" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
+        fi
+        result pin "size after $rest s of rest, held: $pin" "$who" "$size_rest" MB
+    done
 done
 rm -f "$out"/log.* "$out/claims" "$out/latency" "$out/pin.held" "$out/pin-pass.tsv"
