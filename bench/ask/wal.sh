@@ -23,9 +23,13 @@ wal_load() { # wal_load WHO CALLS BATCH; one claim more than puts: a claim compl
         PGOPTIONS=$settled pgbench -n -M prepared -c 1 -t $(($2 + 1)) -D n="$3" $nothing_claimed -f "$out/claim.$1.pgbench" >>"$out/pgbench.out" 2>&1 || { cat "$out/pgbench.out" >&2; return 1; }
 }
 for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
-    case $look$what in 1all*) continue ;; esac
     n=${what##* }
-    case $what in all*) claim_scripts ;; esac
+    case $what in
+    all*)
+        if [ -n "$look" ]; then continue; fi
+        claim_scripts
+        ;;
+    esac
     jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 4 : 1)))
     for r in $(seq "$rounds"); do
         for who in pgwork $(rows "$n") onetable limit; do
