@@ -16,6 +16,7 @@ yes 'a copy of it' pg_as "$(pg_bindir)/pg_basebackup" -h "$first" -p 5432 -U pos
 pg_as sh -c "sed -i 's/ sslmode/ application_name=second sslmode/' '$second/data/postgresql.auto.conf'
     echo \"unix_socket_directories = '$second'\" >>'$second/data/postgresql.conf'; touch '$second/log'"
 yes 'the second server runs' pg_start "$second"
+[ "$bad" = 0 ] || exit # there is nothing to wait for
 export PGHOST="$first" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
 export PGWORK_DSN="host=$first,$second port=5432 user=postgres dbname=postgres target_session_attrs=read-write"
 pgwork -q migrate
