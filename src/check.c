@@ -183,6 +183,14 @@ void pgw__fill(void *theirs, const void *mine, size_t known)
     memcpy((char *)theirs + sizeof(size), (const char *)mine + sizeof(size), size - sizeof(size));
 }
 
+void pgw__fill_verdicts(pgw_status *verdicts, size_t n, pgw_status st)
+{
+    size_t i;
+
+    if (verdicts == NULL || n > PGW__BATCH_MAX) return;
+    for (i = 0; i < n; i++) verdicts[i] = st;
+}
+
 static const char *check_host_and_pid(char room[PGW__HOLDER_MAX + 1])
 {
     char host[200] = "";

@@ -50,6 +50,9 @@ pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t know
 pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs);
 void pgw__fill(void *theirs, const void *mine, size_t known);
 
+/* verdicts: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
+void pgw__fill_verdicts(pgw_status *verdicts, size_t n, pgw_status st);
+
 /* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in `room`.
  */
 pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,

@@ -160,14 +160,6 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
     return PGW_OK;
 }
 
-void pgw__job_verdicts(pgw_status *verdicts, size_t n, pgw_status st)
-{
-    size_t i;
-
-    if (verdicts == NULL || n > PGW__BATCH_MAX) return;
-    for (i = 0; i < n; i++) verdicts[i] = st;
-}
-
 pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
 {
     static const struct {

@@ -84,9 +84,6 @@ typedef struct pgw__job_refs {
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
 
-/* verdicts: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
-void pgw__job_verdicts(pgw_status *verdicts, size_t n, pgw_status st);
-
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
 pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,

@@ -84,13 +84,13 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
     const int count = pgw__rows_count(rows);
     int row;
 
-    pgw__job_verdicts(in->verdicts, in->n, PGW_OK);
+    pgw__fill_verdicts(in->verdicts, in->n, PGW_OK);
     for (row = 0; row < count && !pgw__rows_null(rows, row, CLAIM_POSITION); row++) {
         const pgw_status st =
             pgw__job_verdict(h, in->verdicts, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
 
         if (st == PGW_EPROTO) {
-            pgw__job_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            pgw__fill_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
             return st;
         }
     }
@@ -277,7 +277,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     pgw__job_refs columns;
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
-    pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);

@@ -288,7 +288,7 @@ pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const ch
     const unsigned char *given_op;
     pgw_status st;
 
-    pgw__job_verdicts(outcomes, n, PGW_EUNKNOWN);
+    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
     if (ids != NULL && n <= PGW__BATCH_MAX) memset(ids, 0, n * sizeof(*ids));
     st = pgw__check_queue(h, queue);
     if (st != PGW_OK) return st;

@@ -25,12 +25,12 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     size_t refused = 0, locked = 0;
     int row;
 
-    pgw__job_verdicts(in->verdicts, in->n, PGW_OK);
+    pgw__fill_verdicts(in->verdicts, in->n, PGW_OK);
     for (row = 0; row < count; row++) {
         const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
 
         if (st == PGW_EPROTO) {
-            pgw__job_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            pgw__fill_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
             return st;
         }
         locked += st == PGW_ELOCKED;
@@ -86,7 +86,7 @@ static pgw_status finish_check(pgw *h, pgw_status *verdicts, const char *queue,
 {
     pgw_status st = pgw__check_queue(h, queue);
 
-    pgw__job_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, argument, array);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     return st;

@@ -218,12 +218,6 @@ typedef struct lease_ctx {
     size_t n;
 } lease_ctx;
 
-static void lease_unknown(pgw_status *verdicts, size_t n)
-{
-    for (size_t i = 0; verdicts != NULL && n <= PGW__BATCH_MAX && i < n; i++)
-        verdicts[i] = PGW_EUNKNOWN;
-}
-
 /* Rows: place in the input from 1, found, ours, written. */
 static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
@@ -245,7 +239,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
                                          : PGW_OK;
 
         if (at < 1 || at > (int64_t)in->n || pgw__rows_misread(rows)) {
-            lease_unknown(in->verdicts, in->n);
+            pgw__fill_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
             return pgw__ask_misfit(h, "the answer names a row that was not asked for");
         }
         if (in->verdicts != NULL) in->verdicts[at - 1] = st;
@@ -343,7 +337,7 @@ static pgw_status lease_check(pgw *h, pgw_status *verdicts, const pgw_table *t,
 {
     pgw_status st = pgw__table_check_leases(h, t);
 
-    lease_unknown(verdicts, n);
+    pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++) st = pgw__table_check_key(h, t, refs[i].key);
