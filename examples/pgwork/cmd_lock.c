@@ -71,16 +71,14 @@ int cmd_lock(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if (no_wait && wait_ms >= 0) {
-        return cli_fail(CLI_USAGE, NULL, "%s: -w or -n, not both", c->command);
-    }
+    if ((code = guard_wait(c, no_wait, &wait_ms)) != CLI_DONE) return code;
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;
-    pgw_status st = pgw_lock_acquire(c->h, &lock, a.at[0], shared ? PGW_SHARED : PGW_EXCLUSIVE,
-                                     no_wait ? 0 : wait_ms);
+    pgw_status st =
+        pgw_lock_acquire(c->h, &lock, a.at[0], shared ? PGW_SHARED : PGW_EXCLUSIVE, wait_ms);
     pgw_set_stop(c->h, NULL); /* from here on it is for the command */
     return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
 }

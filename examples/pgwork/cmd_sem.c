@@ -106,11 +106,9 @@ typedef struct sem {
 
 static int sem_open(sem *s)
 {
-    if (s->no_wait && s->o.timeout_ms >= 0) {
-        return cli_fail(CLI_USAGE, NULL, "%s: -w or -n, not both", s->c->command);
-    }
-    int code = signals_install(s->c);
+    int code = guard_wait(s->c, s->no_wait, &s->o.timeout_ms);
     if (code != CLI_DONE) return code;
+    if ((code = signals_install(s->c)) != CLI_DONE) return code;
     if ((code = cli_open(s->c, false)) != CLI_DONE) return code;
     pgw_set_stop(s->c->h, s->c->stop);
     return CLI_DONE;
@@ -118,7 +116,6 @@ static int sem_open(sem *s)
 
 static pgw_status sem_take(sem *s)
 {
-    if (s->no_wait) s->o.timeout_ms = 0;
     int64_t asked_at = text_tick_ms();
     pgw_status st = pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
     int64_t now = text_tick_ms();

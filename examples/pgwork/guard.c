@@ -16,6 +16,14 @@ static int guard_cannot_start(const char *command, int error)
                     strerror(error));
 }
 
+int guard_wait(const cli *c, bool no_wait, int64_t *wait_ms)
+{
+    if (!no_wait) return CLI_DONE;
+    if (*wait_ms >= 0) return cli_fail(CLI_USAGE, NULL, "%s: -w or -n, not both", c->command);
+    *wait_ms = 0;
+    return CLI_DONE;
+}
+
 int guard_find(char **command)
 {
     int missing = child_find(command[0]);

@@ -20,6 +20,9 @@ typedef struct guard {
     int64_t grace_ms; /* between TERM and KILL */
 } guard;
 
+/** Without waiting: @p wait_ms (-1: not given) becomes 0. CLI_DONE, or told, when both are asked.
+ */
+int guard_wait(const cli *c, bool no_wait, int64_t *wait_ms);
 /** CLI_DONE, or the exit code for a command that cannot be started, told: to be asked before. */
 int guard_find(char **command);
 /** The exit code: that of the command, 128 and the signal that ended it, or CLI_LOST, told. */
