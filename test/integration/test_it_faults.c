@@ -6,8 +6,6 @@
 #include "pgtemp.h"
 #include "workerkit.h"
 
-#include <stdlib.h>
-
 void setUp(void)
 {
     worker_begin();
@@ -319,7 +317,7 @@ void test_a_locked_pack_holds_no_others_up(void)
     all_done_once(41);
 }
 
-/* Nor does it stay for a row that somebody has locked. */
+/* Nor does it stay for them when it is to end. */
 TEST_CASE(1)
 TEST_CASE(2)
 void test_a_stop_does_not_wait_for_a_locked_row(int stops)

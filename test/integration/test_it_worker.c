@@ -7,7 +7,6 @@
 #include "workerkit.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

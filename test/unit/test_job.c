@@ -931,7 +931,6 @@ void test_complete_and_claim(void)
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
 }
 
-/* The answer comes when both are committed. */
 void test_a_claim_that_was_misread_is_not_handed_over(void)
 {
     static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_NULL)};
@@ -944,6 +943,7 @@ void test_a_claim_that_was_misread_is_not_handed_over(void)
     TEST_ASSERT_NULL(batch);
 }
 
+/* The answer comes when both are committed. */
 void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
