@@ -8,14 +8,14 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' look='' append='' clients='' pins='' questions='' out="$top/build/bench"
+seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' look='' append='' clients='' pins='' questions='' out="$top/build/results"
 there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
 usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=1 look=1 seconds=1 rounds=1 steady_seconds=3 pin_seconds=4 backlog=100000 ;;
-    --smoke) quick=1 smoke=1 look='' seconds=1 rounds=1 steady_seconds=1 pin_seconds=1 backlog=20000 out="$top/build/bench/smoke" ;;
+    --quick) quick=1 look=1 seconds=1 rounds=1 steady_seconds=3 pin_seconds=3 backlog=100000 out="$top/build/results/quick" ;;
+    --smoke) quick=1 smoke=1 look='' seconds=1 rounds=1 steady_seconds=1 pin_seconds=1 backlog=20000 out="$top/build/results/smoke" ;;
     --append) append=1 ;;
     --clients) clients=${2:-}; shift ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;

@@ -1,10 +1,10 @@
 #!/bin/sh
-# plot.sh [DIR [RUN]]: SVG plots of the last run (build/bench) into DIR (doc/plots): throughput against batch and against
+# plot.sh [DIR [RUN]]: SVG plots of the last run (build/results) into DIR (doc/plots): throughput against batch and against
 # clients, throughput over time beside autovacuum, pickup latency, throughput and size over time while something is held.
 # A plot without figures is left out.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
-to=${1:-$top/doc/plots} from=${2:-$top/build/bench}
+to=${1:-$top/doc/plots} from=${2:-$top/build/results}
 command -v gnuplot >/dev/null || { echo "plot: gnuplot is not here (Debian: gnuplot-nox)" >&2; exit 1; }
 [ -s "$from/results.tsv" ] || { echo "plot: no results in $from; ./run bench makes them" >&2; exit 1; }
 work="$from/plot"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# publish.sh: what the last `./run bench` has measured (build/bench) into the documents: plots into doc/plots, figures between
+# publish.sh: what the last `./run bench` has measured (build/results) into the documents: plots into doc/plots, figures between
 # the marks of doc/performance.md, plots between those of README.md. No figure there is typed by hand.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
-from="$top/build/bench" plots="$top/doc/plots"
+from="$top/build/results" plots="$top/doc/plots"
 [ -s "$from/results.tsv" ] || { echo "publish: no results in $from; ./run bench makes them" >&2; exit 1; }
 sh "$here/plot.sh" "$plots"
 new=$(mktemp)

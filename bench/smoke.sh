@@ -3,7 +3,7 @@
 # Needs a server (libpq's variables), like bench.sh.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-out="$(dirname "$here")/build/bench/smoke"
+out="$(dirname "$here")/build/results/smoke"
 sh "$here/bench.sh" --smoke
 
 for question in claim steady enqueue peers wal payload pin backlog queues reap worker client pickup $(if command -v pgbouncer >/dev/null; then echo pooler; fi); do

@@ -14,7 +14,7 @@ if ! command -v npm >/dev/null; then
 elif [ -n "$quick" ]; then
     left_out 'Graphile Worker and pg-boss: a quick run installs nothing'
 else
-    export PEER_MODULES="$top/build/bench/npm"
+    export PEER_MODULES="$top/build/npm"
     mkdir -p "$PEER_MODULES"
     if [ -d "$PEER_MODULES/node_modules" ] && cmp -s "$here/npm/package-lock.json" "$PEER_MODULES/package-lock.json"; then
         peers="$peers graphile pgboss"
@@ -109,7 +109,7 @@ peer_burn() {
 }
 
 for r in $(seq "$rounds"); do
-    for n in 1 100; do
+    for n in $(if [ -z "$look" ]; then echo 1; fi) 100; do
         for who in $peers; do
             case $who in pgwork-lib*) continue ;; esac
             claims_of "$n"

@@ -15,11 +15,11 @@ ample() {
     case $2 in
     1) am_rate=20000 ;;
     10) am_rate=100000 ;;
-    100) am_rate=400000 ;;
-    *) am_rate=700000 ;;
+    100) am_rate=250000 ;;
+    *) am_rate=500000 ;;
     esac
     case $1 in limit) am_rate=$((am_rate * 3 / 2)) ;; esac
-    if bundled "$1" "$2"; then am_rate=$((am_rate * 2)); fi
+    if bundled "$1" "$2"; then am_rate=$((am_rate * 3)); fi
     echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
 }
 
