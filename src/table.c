@@ -250,6 +250,11 @@ static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
                 *to[i] = pgw__table_keep(t, name != NULL ? name : "");
                 if (*to[i] == NULL) return table_nomem(h);
             }
+            if (pgw__rows_int(rows, k, 4) != 0)
+                return table_fail_column(
+                    h, t, PGW_EINVAL, t->key[k].column->name,
+                    "of the key is of a domain over an enum, whose values no operator compares",
+                    "ALTER TABLE ... ALTER COLUMN ... TYPE to the enum itself");
         }
         return PGW_OK;
     }

@@ -2,10 +2,11 @@
 -- exactly these columns, in any order, that holds every row at any time. With the collations of the
 -- columns, because statements compare by these: what is unique by another one may be several rows
 -- to them. A btree: elsewhere the numbers of the operators mean others, and WITHOUT OVERLAPS is not
--- equality. No row: no such index.
+-- equality. No row: no such index. A domain over an enum has an index, but no operators.
 -- params: oid bigint, columns text[]
--- returns: equal_schema text, equal text, less_schema text, less text
-SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text
+-- returns: equal_schema text, equal text, less_schema text, less text, enum_domain boolean
+SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text,
+       c.opcintype = 'anyenum'::regtype AND EXISTS (SELECT FROM pg_catalog.pg_type y WHERE y.oid = a.atttypid AND y.typtype = 'd')
   FROM (SELECT i.* FROM pg_catalog.pg_index i
           JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
           JOIN pg_catalog.pg_am m ON m.oid = x.relam AND m.amname = 'btree'

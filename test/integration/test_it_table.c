@@ -204,6 +204,19 @@ void test_a_unique_index_that_is_no_btree_is_no_key(void)
     must_open(&s);
 }
 
+/* The server itself finds no operator for it, nor for a domain over such a domain. */
+void test_a_domain_over_an_enum_is_no_key(void)
+{
+    const pgw_table_spec s = described("t");
+
+    pgtemp_exec("CREATE TYPE mood AS ENUM ('so so'); CREATE DOMAIN feeling AS mood;"
+                "CREATE DOMAIN mine AS feeling; CREATE TABLE t (id mine PRIMARY KEY)");
+    must_refuse(&s, PGW_EINVAL, "column `id` of the key is of a domain over an enum");
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "TYPE"));
+    pgtemp_exec("ALTER TABLE t ALTER id TYPE mood");
+    must_open(&s);
+}
+
 void test_the_columns_of_a_composite_key_may_come_in_any_order(void)
 {
     static const char *const ba[] = {"b", "a"}, *const aab[] = {"a", "a"},

@@ -522,6 +522,7 @@ void test_keys_of_every_type_make_the_round_trip(void)
         {"\"mo od\".\"Mood\"", {"so so", "O'K"}},
         {"\"mo od\".positive", {"1", "2"}},
         {"\"mo od\".short", {"ab", "c"}},
+        {"\"mo od\".shorter", {"ab", "c"}},
         {"\"mo od\".pair", {"(1,\"a b\")", "(2,)"}},
         {"name", {"x", "y"}},
         {"oid", {"1", "4294967295"}},
@@ -533,7 +534,7 @@ void test_keys_of_every_type_make_the_round_trip(void)
     pgtemp_exec("DROP SCHEMA IF EXISTS \"mo od\" CASCADE; CREATE SCHEMA \"mo od\"; CREATE TYPE "
                 "\"mo od\".\"Mood\" AS ENUM ('so so', 'O''K');"
                 "CREATE DOMAIN \"mo od\".positive AS int CHECK (VALUE > 0); CREATE DOMAIN \"mo "
-                "od\".short AS varchar(3);"
+                "od\".short AS varchar(3); CREATE DOMAIN \"mo od\".shorter AS \"mo od\".short;"
                 "CREATE TYPE \"mo od\".pair AS (a int, b text)");
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         static const char *const key[] = {"k", "n"};
