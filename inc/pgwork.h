@@ -1511,10 +1511,10 @@ typedef struct pgw_process_opts {
  * only what is there already, nothing is written. PGW_ECONFLICT: given up after `tries`.
  * PGW_EPERM: the row could not be written twice running, and had the same version both times: a
  * trigger or a policy of the table keeps it as it is, as long as every writer changes the version.
- * PGW_ENOTFOUND. PGW_EEXISTS: a unique key of the table. PGW_EUNKNOWN: the answer to a try was
- * lost, and what came of it could not be looked up; or that try may still be under way, and a later
- * one, or @p fn, ended with an error. Else what @p fn returned; PGW_OK when its write had to be
- * looked up.
+ * PGW_ENOTFOUND. PGW_EINVAL: also when the version in the row is NULL. PGW_EEXISTS: a unique key of
+ * the table. PGW_EUNKNOWN: the answer to a try was lost, and what came of it could not be looked
+ * up; or that try may still be under way, and a later one, or @p fn, ended with an error. Else what
+ * @p fn returned; PGW_OK when its write had to be looked up.
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the

@@ -297,7 +297,7 @@ static bool process_same(const char *a, const char *b)
  * since is an error of the server's then (40001). */
 static pgw_status process_conflict(process *p, const char *before, const char *version)
 {
-    if (version == NULL || pgw__pq_sqlstate(p->h)[0] != '\0') return PGW_ECONFLICT;
+    if (pgw__pq_sqlstate(p->h)[0] != '\0') return PGW_ECONFLICT;
     snprintf(p->kept, sizeof(p->kept), "%s", version);
     if (!process_same(before, version)) return PGW_ECONFLICT;
     return pgw__pq_fail(p->h, PGW_EPERM,
@@ -316,6 +316,13 @@ static pgw_status process_try(process *p)
     memcpy(before, p->kept, sizeof(before));
     p->kept[0] = '\0';
     if (st != PGW_OK) return st;
+    if (pgw_rows_version(rows, 0) == NULL) { /* it fits none, whoever writes */
+        pgw_rows_free(rows);
+        return pgw__pq_fail(p->h, PGW_EINVAL,
+                            "the row's version is NULL: the table was altered since it was opened",
+                            "UPDATE what is NULL, then ALTER TABLE ... ALTER COLUMN ... SET NOT "
+                            "NULL");
+    }
     edit.rows = rows;
     st = said = p->fn(&edit, p->arg);
     p->refused = said < PGW_OK;

@@ -395,6 +395,17 @@ void test_process_starts_over_and_gives_up_after_a_bound(void)
     TEST_ASSERT_EQUAL_INT64(801, pgtemp_number("SELECT n FROM counter"));
 }
 
+/* Not by others: the table was altered since it was opened. */
+void test_a_version_that_is_null_is_told_so(void)
+{
+    pgtemp_exec("ALTER TABLE counter ALTER v DROP NOT NULL; UPDATE counter SET v = NULL");
+    calls = 0;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, key, add_one, NULL, NULL));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "version is NULL"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "SET NOT NULL"));
+    TEST_ASSERT_EQUAL(0, calls);
+}
+
 /* Of the row's own versions each is told anew when it is read. */
 void test_a_row_that_a_trigger_keeps_as_it_is_was_not_written_by_others(void)
 {
