@@ -444,6 +444,10 @@ static pgw_status pq_ended_badly(pgw *h)
         }
         if (st == PGW_ESCHEMA && op->altered != NULL)
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", op->altered);
+        if (h->attached && strcmp(op->fault.sqlstate, "25006") == 0) /* no `dsn` of ours */
+            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s",
+                     "the transaction is READ ONLY, or the server is: begin it READ WRITE, on the "
+                     "primary");
     }
     if (op->ending == PGW__COMMITTED && (op->dead || PQtransactionStatus(h->conn) == PQTRANS_IDLE))
         h->in_txn = false;

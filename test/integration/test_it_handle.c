@@ -289,6 +289,17 @@ void test_attached_sends_nothing_into_a_failed_transaction(void)
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
 }
 
+void test_attached_to_a_read_only_transaction_is_not_told_to_connect_elsewhere(void)
+{
+    attach();
+    sql("BEGIN READ ONLY");
+    TEST_ASSERT_EQUAL(PGW_EPERM, run("INSERT INTO t VALUES (1)", PGW__WRITES));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "READ WRITE"));
+    TEST_ASSERT_NULL(strstr(pgw_error_hint(h), "dsn"));
+    sql("ROLLBACK");
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO t VALUES (1)", PGW__WRITES));
+}
+
 void test_attached_to_a_busy_connection_is_misuse(void)
 {
     PGresult *res;
