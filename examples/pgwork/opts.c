@@ -233,6 +233,13 @@ static int opts_answer(cli *c)
     return OPTS_GO;
 }
 
+/* Where "--" stands in @p words, or NULL. */
+static char **opts_dashes(char **words)
+{
+    while (*words && strcmp(*words, "--") != 0) words++;
+    return *words ? words : NULL;
+}
+
 int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv)
 {
     opt global[OPTS_GLOBAL];
@@ -242,11 +249,11 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     a->command = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
-            if (use->command) {
-                a->command = argv + i + 1;
-            } else {
-                while (++i < argc) a->at[a->count++] = argv[i];
-            }
+            /* before all arguments it only ends the options, if another one leads to the command */
+            char **next = use->command && a->count < use->min ? opts_dashes(argv + i + 1) : NULL;
+            char **end = next ? next : use->command ? argv + i : argv + argc;
+            while (argv + ++i < end) a->at[a->count++] = argv[i];
+            if (use->command) a->command = end + 1;
             break;
         }
         if (argv[i][0] == '-' && argv[i][1] != '\0') {

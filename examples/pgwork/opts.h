@@ -37,14 +37,15 @@ typedef struct usage {
 typedef struct args {
     char **at; /* the arguments, in argv's own memory */
     int count;
-    char **command; /* what stood behind "--", NULL-terminated, if there is to be a command: one
+    char **command; /* what stood behind its "--", NULL-terminated, if there is to be a command: one
                        word at least, and that not empty */
 } args;
 
 /** opts_parse() returns this when the command may go on, else the exit code: all has been said. */
 #define OPTS_GO (-1)
 
-/** Options may stand anywhere before "--". @p opts ends with a row whose name is NULL. */
+/** Options may stand anywhere before "--", behind which a word is an argument though it begin with
+ * a dash; a command then has a "--" of its own. @p opts ends with a row whose name is NULL. */
 int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv);
 /** Which jobs are meant has to be said, since a list of ids that came out empty is not all of them:
  * CLI_DONE when it was @p said, else CLI_USAGE, told with the @p ways to say it. */

@@ -205,6 +205,8 @@ code 'a result that the server refuses' 1 timeout -k 1 20 pgwork -q work m2 --on
 yes 'is told under -q, too' grep -q '^pgwork: result of job .* refused: .*no_poison' "$tmp/err"
 sql 'ALTER TABLE pgwork.done_job DROP CONSTRAINT no_poison' >/dev/null
 
+pgwork enqueue -- -q x >/dev/null
+is 'queues that begin with a dash' "$(pgwork -q work --drain -- a -q -- sh -c 'echo "$*"' sh {queue} --)" '-q --'
 refused 'no command' 2 'which command' pgwork work a
 refused 'nothing after --' 2 'which command' pgwork work a --
 refused 'an empty command' 2 'which command' pgwork work a -- ''

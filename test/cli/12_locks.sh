@@ -36,6 +36,9 @@ refused 'a wait of more than a year' 2 '\-\-wait.*from 0ms to 365d' pgwork lock 
 refused 'nothing after --' 2 'which command' pgwork lock a --
 refused 'an empty command' 2 'which command' pgwork lock a -- ''
 refused 'which lock' 2 'missing: NAME' pgwork lock -- true
+is 'a name that begins with a dash' "$(pgwork lock -- -n -- sh -c 'echo "$PGWORK_LOCK $*"' sh -- x)" '-n -- x'
+refused 'two of them' 2 'too many: b' pgwork lock -- a b -- true
+refused 'a name, and no command' 2 'which command' pgwork lock -- -n --
 code 'nobody holds' 1 pgwork locks
 
 pgwork lock a -- sleep 60 &
@@ -163,6 +166,9 @@ refused 'no token' 2 'no token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
 refused 'sem run, to wait and not to' 2 'not both' pgwork sem run -n -w 1s s -- true
 refused 'sem acquire, too' 2 'not both' pgwork sem acquire s -n -w 0
+code 'sem create of a name that begins with a dash' 0 pgwork sem create -- -s 1
+code 'sem run of it' 5 pgwork sem run -n -- -s -- sh -c 'exit 5'
+code 'sem drop of it' 0 pgwork sem drop -- -s
 refused 'sem run of nothing' 2 'which command' pgwork sem run s --
 refused 'sem run of an empty command' 2 'which command' pgwork sem run s -- ''
 pgwork sem acquire s >/dev/full 2>"$tmp/err"
