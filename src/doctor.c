@@ -10,6 +10,7 @@
 #include "pq.h"
 
 #define DOCTOR_CLOCK_MS 1000 /* clocks may differ so much */
+#define DOCTOR_LOCK_MS  2000 /* a check waits so long for who has locked a table */
 
 typedef int doctor_fn(const pgw_finding *f, void *arg);
 
@@ -78,13 +79,30 @@ static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
+/* A lock that is not given soon would cost each check the whole time of a call, just when somebody
+ * is in a hurry. The transaction is for the limit alone. */
+static pgw_status doctor_call(pgw *h, const pgw__call *call)
+{
+    const pgw__param params[] = {P_INT8(DOCTOR_LOCK_MS), P_END};
+    const pgw__call limit = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
+    pgw_status st, undone;
+
+    if (pgw__pq_in_txn(h)) return pgw__pq_call(h, call);
+    st = pgw__pq_begin(h);
+    if (st != PGW_OK) return st;
+    st = pgw__pq_call(h, &limit);
+    if (st == PGW_OK) st = pgw__pq_call(h, call);
+    undone = pgw__pq_rollback(h);
+    return undone == PGW_OK ? st : undone;
+}
+
 /* A check that cannot be made is a finding; only a lost server ends the visit. */
 static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
 {
     const doctor_ctx ctx = {d};
     const pgw__call call = {
         .sql = check.sql, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx), .flags = PGW__OWNED};
-    const pgw_status st = pgw__pq_call(d->h, &call);
+    const pgw_status st = doctor_call(d->h, &call);
     char text[400], advice[300];
 
     if (st >= 0 || st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED ||

@@ -519,6 +519,30 @@ void test_a_lock_on_our_tables_is_found(void)
     pgtemp_exec("DROP ROLE pgw_it_operator");
 }
 
+/* And so keeps all others out; the check that meets it is given up soon. */
+void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
+{
+    PGconn *reads = pgtemp_connect(), *waits = pgtemp_connect();
+    char expected[80];
+    const sheet *s;
+
+    PQclear(PQexec(reads, "BEGIN; SELECT FROM pgwork.leased_table"));
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(waits, "BEGIN; LOCK TABLE pgwork.leased_table"));
+    PQclear(PQexec(reads, "SELECT pg_sleep(1.2)"));
+    s = visit(h);
+    snprintf(expected, sizeof(expected), "bad locks: session %d", PQbackendPID(waits));
+    ASSERT_HAS(expected, s->text);
+    ASSERT_HAS("waits to lock leased_table for 00:00:0", s->text);
+    ASSERT_HAS("all others wait behind it", s->text);
+    snprintf(expected, sizeof(expected), "It waits for %d:", PQbackendPID(reads));
+    ASSERT_HAS(expected, s->text);
+    ASSERT_HAS("bad registered tables: cannot be examined: canceling statement due to lock timeout",
+               s->text);
+    PQfinish(reads);
+    PQfinish(waits);
+    ASSERT_HAS("good locks: ", visit(h)->text);
+}
+
 static int once(const pgw_finding *f, void *arg)
 {
     return ++*(int *)arg;
