@@ -442,7 +442,9 @@ static pgw_status pq_ended_badly(pgw *h)
                      "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
-        if (st == PGW_ESCHEMA && op->altered != NULL)
+        if (op->altered != NULL &&
+            (st == PGW_ESCHEMA ||
+             (st == PGW_EDB && strncmp(op->fault.sqlstate, "42", 2) == 0))) /* not our SQL */
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", op->altered);
         if (h->attached && strcmp(op->fault.sqlstate, "25006") == 0) /* no `dsn` of ours */
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s",

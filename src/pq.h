@@ -121,8 +121,9 @@ typedef struct pgw__call {
     const void *ctx;
     size_t ctx_size;
     unsigned flags;
-    const char *altered; /* static: what to do about PGW_ESCHEMA, and about an answer of another
-                            shape; NULL: it is about pgwork's own schema */
+    const char *altered; /* static: what to do about PGW_ESCHEMA and other errors of class 42, and
+                            about an answer of another shape; NULL: it is about pgwork's own schema
+                          */
     int64_t timeout_ms;  /* 0: the handle's */
     /* more than 0: the statement itself waits at the server, at most so long: that comes on top of
      * the deadline, and the first request to stop ends it */

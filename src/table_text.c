@@ -287,8 +287,8 @@ pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__cal
     pgw_status st = (pgw_status)b->failed;
     pgw__call ours = *call;
 
-    ours.altered = "check the names in your fragments; when the table was altered since "
-                   "pgw_table_open(), open it again";
+    ours.altered = "check your fragments; when the table was altered since pgw_table_open(), open "
+                   "it again";
     if (st == PGW_ENOMEM) {
         st = pgw__pq_reject(h, st, NULL, NULL);
     } else if (st != PGW_OK) {

@@ -475,6 +475,9 @@ void test_bad_options_are_refused(void)
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "column `nope` is not there"));
     REFUSED(o.struct_size = 4096);
 #undef REFUSED
+    o.struct_size = sizeof(o), o.where = "id ="; /* the server says where, and we in what */
+    TEST_ASSERT_EQUAL(PGW_EDB, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "your fragments"));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, NULL, t, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, &rows, NULL, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(NULL, &rows, t, NULL));
