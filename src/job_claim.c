@@ -192,15 +192,20 @@ static pgw_status claim_sign_up(claim_wait *w)
     return st;
 }
 
-/* While the sign is up, every enqueue notifies; so it goes down before the jobs are worked on. */
+/* While the sign is up, every enqueue notifies; so it goes down before the jobs are worked on. The
+ * session goes on listening, for the next wait, but not where a lock is lost with it: who rests now
+ * reads nothing, and what it is told would gather until the server takes it for dead. */
 static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
 {
+    char channel[64];
     pgw__story story;
 
     if (!claim_sign_is_up(w) || pgw__pq_look(w->h) != PGW_OK) return st;
     w->sign = false;
     pgw__pq_keep_story(w->h, &story);
     if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
+    pgw__pq_slot(w->h, channel);
+    if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten(w->h, channel);
     pgw__pq_tell(w->h, &story);
     return st;
 }

@@ -573,6 +573,27 @@ static void count_done(pgw *h, pgw_status st, void *arg)
     ++*(int *)arg;
 }
 
+/* Who rests with a lock in hand reads nothing: what gathers would cost it the session. */
+void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
+{
+    static const char listens[] = "SELECT count(*) FROM pg_listening_channels()";
+    const char *const queues[] = {"none"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_batch *batch;
+    pgw *h = opened();
+    pgw_lock *l;
+
+    o.queues = queues, o.queues_count = 1, o.wait_ms = 20;
+    expect(h, PGW_EMPTY, pgw_claim(h, &batch, &o));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, listens));
+    l = acquired(h, "at rest", PGW_EXCLUSIVE, 0);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, listens));
+    expect(h, PGW_EMPTY, pgw_claim(h, &batch, &o));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, listens));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    pgw_close(h);
+}
+
 /* Between the arming and the verb one may well ask. */
 void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
 {

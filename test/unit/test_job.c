@@ -532,6 +532,7 @@ static void waiting_begins(void)
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
     pgw__pq_look_Stub(fake_look);
+    pgw__pq_kept_IgnoreAndReturn(NULL);
 }
 
 void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)

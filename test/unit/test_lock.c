@@ -97,6 +97,8 @@ void setUp(void)
     pgw__pq_error_message_Stub(the_message);
     pgw__pq_error_hint_Stub(the_hint);
     pgw__pq_fd_Stub(the_fd);
+    pgw__pq_slot_IgnoreAndReturn(0);
+    pgw__pq_unlisten_Ignore();
 }
 
 void tearDown(void) {}
