@@ -27,4 +27,4 @@ WITH lock AS (
 )
 SELECT 2, 'locks', finding, advice FROM found
 UNION ALL
-SELECT 0, 'locks', 'no table of pgwork is locked', '' WHERE NOT EXISTS (SELECT FROM found)
+SELECT 0, 'locks', 'no table of pgwork has been locked for 5 s or more', '' WHERE NOT EXISTS (SELECT FROM found)
