@@ -167,10 +167,15 @@ ceedling:
 	@command -v $(CEEDLING) >/dev/null || { echo "the gem ceedling is missing: ./run test installs it" >&2; exit 1; }
 check: ceedling
 	$(CEEDLING) 'test:path[test/unit]'
+# A part of them: make check-tsan TESTS='test:test_worker test:test_it_worker'. Without its results, which may be those of
+# another server, Ceedling runs also what has not changed.
+TESTS ?= test:all
 check-it: ceedling
-	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) test:all
+	rm -rf build/ceedling/test/results
+	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS)
 check-asan check-ubsan check-tsan: check-%: ceedling
-	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) test:all --mixin=$*
+	rm -rf build/$*/test/results
+	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
 cover: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) gcov:all --mixin=gcov
 check-valgrind: ceedling
@@ -316,6 +321,7 @@ clean:
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
+	@echo '        a part of check-it, -asan, -ubsan, -tsan: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
