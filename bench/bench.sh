@@ -33,7 +33,8 @@ done
 export PATH here top out clients pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke look
 mkdir -p "$out"
 . "$here/lib.sh"
-data_directory=$(sql -c 'SHOW data_directory') # for server_cpu
+# shellcheck disable=SC2034  # server_cpu uses it
+data_directory=$(sql -c 'SHOW data_directory')
 
 if [ -n "$append" ] && [ -s "$out/results.tsv" ]; then
     run_facts | tee -a "$out/server.txt"

@@ -88,7 +88,8 @@ pg_stop() {
 pg_env() {
     # shellcheck disable=SC2046  # a list of words
     unset PGWORK_SCHEMA $(env | sed -n 's/^\(PG[A-VX-Z][A-Z_]*\)=.*/\1/p')
-    export PATH="$(pg_bindir):$PATH"
+    PATH=$(pg_bindir):$PATH
+    export PATH
     export PGHOST="$1" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
     export PGWORK_DSN="host=$1 port=5432 user=postgres dbname=postgres"
 }
