@@ -103,7 +103,7 @@ static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
     const pgw__call call = {
         .sql = check.sql, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx), .flags = PGW__OWNED};
     const pgw_status st = doctor_call(d->h, &call);
-    char text[400], advice[300];
+    char text[PGW__ERROR_LINE], advice[PGW__HINT_MAX];
 
     if (st >= 0 || st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED ||
         st == PGW_EMISUSE || st == PGW_ENOMEM)

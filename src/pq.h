@@ -231,12 +231,16 @@ int64_t pgw__pq_timeout_ms(const pgw *h);
 pgw_status pgw__pq_step(pgw *h);
 
 /* ---- errors: composed in fixed arrays on the handle, no allocation ---- */
+#define PGW__MESSAGE_MAX 1024
+#define PGW__HINT_MAX    512
+/* Room for `message: hint`, and for a few words in place of the hint. */
+#define PGW__ERROR_LINE  (PGW__MESSAGE_MAX + 2 + PGW__HINT_MAX)
 /* A status and its story. */
 typedef struct pgw__fault {
     pgw_status status;
     char sqlstate[6];
-    char message[1024];
-    char hint[512];
+    char message[PGW__MESSAGE_MAX];
+    char hint[PGW__HINT_MAX];
 } pgw__fault;
 /* That of the last call, for who has something to put in order before it is told. */
 typedef struct pgw__story {

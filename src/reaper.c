@@ -31,7 +31,7 @@ struct pgw_reaper {
     bool ready; /* a tick went well */
     int64_t tables_due;
     pgw_reap_stats stats;
-    char error[512];
+    char error[PGW__ERROR_LINE];
 
     pgw__wake wake;
     atomic_int reload; /* asked for, and not yet done */

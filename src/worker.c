@@ -11,7 +11,6 @@
 #include "job.h"
 #include "mem.h"
 #include "name.h"
-#include "pq.h"
 #include "status.h"
 
 #define WORKER_QUEUES_MAX  64

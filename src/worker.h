@@ -26,6 +26,7 @@
 #include "backoff.h"
 #include "log.h"
 #include "pgwork.h"
+#include "pq.h"
 #include "wake.h"
 #include "worker_plan.h"
 
@@ -103,7 +104,7 @@ typedef struct pgw__beats {
     int64_t failed_at;  /* the last call did, or the session was lost: ... */
     int64_t rest_until; /* ... none before, unless a lease is nearly over */
     atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
-    char error[512];    /* ... for this reason, written before */
+    char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__beats;
 
 struct pgw_worker {
@@ -144,7 +145,7 @@ struct pgw_worker {
     pgw__worker_view view;
     pgw__backoff trouble, poll, sign;
     pgw_status fatal;
-    char error[512];
+    char error[PGW__ERROR_LINE];
     /* what a flush sends: `room` of each */
     size_t room;
     pgw_task **out;

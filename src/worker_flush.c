@@ -12,7 +12,6 @@
 #include "check.h"
 #include "clock.h"
 #include "mem.h"
-#include "pq.h"
 #include "status.h"
 
 #define FLUSH_MAX       10000 /* of one call */
@@ -175,11 +174,11 @@ static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_
 static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
 {
     pgw_task *t = w->out[i];
-    char error[400];
+    char error[PGW__ERROR_LINE];
 
     PGW__LOG(&w->log, PGW_ERROR, "worker", "result of job %lld refused: %s", (long long)t->ref.id,
              pgw_error_message(w->h));
-    snprintf(error, sizeof(error), "the result was refused: %.300s", pgw_error_message(w->h));
+    snprintf(error, sizeof(error), "the result was refused: %s", pgw_error_message(w->h));
     if (t->verdict != PGW_DEAD) t->verdict = PGW_RETRY;
     t->delay_ms = -1;
     pgw__mem_free(t->error);

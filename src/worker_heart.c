@@ -13,7 +13,6 @@
 
 #include "clock.h"
 #include "mem.h"
-#include "pq.h"
 #include "status.h"
 
 #define HEART_LEAST_CALL_MS 100

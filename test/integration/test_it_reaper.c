@@ -331,6 +331,30 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_reaper_free(x.r);
 }
 
+static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)message;
+    if (strcmp(room, "reaper") == 0) atomic_fetch_add(&refusals, 1);
+}
+
+#define NOWHERE "/nowhere/0123456789012345678901234567890123456789"
+
+/* Of each of these hosts libpq says what was the matter. */
+void test_a_long_story_does_not_hide_what_to_do(void)
+{
+    run x;
+    int i;
+
+    set(conf, "dsn", "host=" NOWHERE "," NOWHERE "," NOWHERE "," NOWHERE);
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    start(&x);
+    for (i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
+    finish(&x, PGW_OK);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_reaper_error(x.r), "that the server runs"),
+                                 pgw_reaper_error(x.r));
+    pgw_reaper_free(x.r);
+}
+
 static void hear_cancel(void *arg, pgw_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
