@@ -182,6 +182,7 @@ pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, b
 pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate)
 {
     if (st == PGW_EPERM && strcmp(sqlstate, "25006") == 0) return PGW_ECONN;
+    if (st == PGW_EINVAL && strncmp(sqlstate, "22", 2) == 0) return PGW_EDB;
     return st == PGW_EEXISTS || st == PGW_EPAUSED || st == PGW_ECONFLICT ? PGW_EDB : st;
 }
 

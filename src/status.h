@@ -18,8 +18,8 @@ pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, b
 
 /* The same to a loop that goes on for ever: a server that is read-only just now may have been the
  * primary a moment ago, and the next session finds the new one, so that it counts as PGW_ECONN; and
- * what no verb of a loop says by itself, that a key is taken for example, is said by somebody's
- * trigger: PGW_EDB. */
+ * what no verb of a loop says by itself, that a key is taken or a number is divided by 0, is said
+ * by somebody's trigger: PGW_EDB. */
 pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate);
 
 /* No repetition will cure it: such a loop ends. */

@@ -138,6 +138,7 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
     pgw_status st = flush_hurry(w);
 
     if (st == PGW_OK) st = flush_send(w, from, n);
+    if (st == PGW_EINVAL) return st; /* it may be the output's fault */
     return pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
 }
 

@@ -6,6 +6,8 @@
 #include "pgtemp.h"
 #include "workerkit.h"
 
+static atomic_int tries;
+
 void setUp(void)
 {
     worker_begin();
@@ -187,10 +189,20 @@ static pgw_verdict when_told(pgw_task *task, void *arg)
     return PGW_DONE;
 }
 
-/* As with a full disk: a claim has to write more than a completion, and undoes it when they go
- * together. */
-void test_what_is_done_is_told_though_claims_fail(void)
+static void hear_next_try(void *arg, pgw_level level, const char *room, const char *message)
 {
+    (void)arg, (void)level;
+    if (strcmp(room, "worker") == 0 && strstr(message, "next try in") != NULL)
+        atomic_fetch_add(&tries, 1);
+}
+
+/* As with a full disk: a claim has to write more than a completion, and undoes it when they go
+ * together. It is tried again, with pauses; also where somebody's trigger blames the arguments. */
+TEST_CASE("53100")
+TEST_CASE("22012")
+void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
+{
+    char sql[300];
     pthread_t thread;
     pgw_worker *w;
     int i;
@@ -200,15 +212,21 @@ void test_what_is_done_is_told_though_claims_fail(void)
     set("worker.prefetch", "50"); /* so many take a pack */
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
+    atomic_store(&tries, 0);
+    pgw_conf_set_log(conf, PGW_WARN, hear_next_try, NULL);
     w = start(when_told, &thread);
     await(&called, 1);
-    pgtemp_exec("CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
-                "EXCEPTION ''no space left'' USING ERRCODE = ''53100''; END';"
-                "CREATE TRIGGER full_disk BEFORE INSERT ON pgwork.pack FOR EACH ROW EXECUTE "
-                "FUNCTION full_disk()");
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
+             "EXCEPTION ''no space left'' USING ERRCODE = ''%s''; END';"
+             "CREATE TRIGGER full_disk BEFORE INSERT ON pgwork.pack FOR EACH ROW EXECUTE "
+             "FUNCTION full_disk()",
+             sqlstate);
+    pgtemp_exec(sql);
     atomic_store(&seen, 1);
     for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 50; i++) nap(10);
     TEST_ASSERT_EQUAL_INT64(50, jobs_in("done"));
+    await(&tries, 3); /* the claim beside the results, and two alone */
     pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
     TEST_ASSERT_EQUAL_INT64(100, finish(w, thread, PGW_OK).completed);
     all_done_once(100);

@@ -276,6 +276,9 @@ void test_a_read_only_server_ends_no_loop(void)
     TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EEXISTS, "23505"));
     TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EPAUSED, "PW004"));
     TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_ECONFLICT, "PW009"));
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EINVAL, "22012"));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw__status_in_loop(PGW_EINVAL, "PW001"));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw__status_in_loop(PGW_EINVAL, "")); /* found here */
     TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_EPERM));
     TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_ESCHEMA));
     TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_ECONN));
