@@ -22,7 +22,7 @@ WITH d AS MATERIALIZED (
                        WHEN d.ready < 1000 THEN 'nothing is leased: no worker claims from it'
                        ELSE 'none of the first 1000 is leased: no worker claims from it' END),
            CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more; `pgwork ls -s leased %s` shows who has what, and who hangs.', d.typed)
-                ELSE format('See that workers run, for a queue of this very name; if it is to wait: `pgwork queue pause %s`.', d.typed) END
+                ELSE format('See that workers run, for a queue of this very name, and in their log that claims do not fail; if it is to wait: `pgwork queue pause %s`.', d.typed) END
       FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
     UNION ALL
     SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.name), d.dead || CASE WHEN d.dead = 1000 THEN ' or more' ELSE '' END,
