@@ -92,17 +92,26 @@ BEGIN
     ids := '{}';
     tokens := '{}';
     FOR pack IN
-        SELECT p.number, p.token, p.ids, p.ends
+        SELECT p.number, p.token, p.first_id, p.last_id, p.ids, p.ends
           FROM pgwork.pack p
          WHERE p.queue = _expired_packs.queue AND p.number >= first AND p.number <= high AND p.lease_until < now_is
          ORDER BY p.number FOR UPDATE SKIP LOCKED
     LOOP
-        SELECT array_agg(u.id) INTO expired
-          FROM (SELECT u.id FROM unnest(pack.ids, pack.ends) u (id, lease_end)
-                 WHERE coalesce(u.lease_end, '-infinity') < now_is
-                   AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = _expired_packs.queue AND o.number = pack.number AND o.id = u.id)
-                   AND NOT (any_stuck AND pgwork._rests(queue, u.id))
-                 LIMIT batch - cardinality(ids)) u;
+        CONTINUE WHEN any_stuck AND pgwork._rests(queue, pack.number);
+        BEGIN
+            SELECT array_agg(u.id) INTO expired
+              FROM (SELECT u.id FROM unnest(pack.ids, pack.ends) u (id, lease_end)
+                     WHERE coalesce(u.lease_end, '-infinity') < now_is
+                       AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = _expired_packs.queue AND o.number = pack.number AND o.id = u.id)
+                       AND NOT (any_stuck AND pgwork._rests(queue, u.id))
+                     LIMIT batch - cardinality(ids)) u;
+        EXCEPTION WHEN assert_failure OR OTHERS THEN -- a damaged one, as in _take_back(): under its number, which is no job's
+            IF pgwork._is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            PERFORM pgwork._note_stuck(queue, pack.number, SQLSTATE, format('jobs %s to %s, claimed together: %s', pack.first_id, pack.last_id, SQLERRM));
+            CONTINUE;
+        END;
         IF expired IS NULL THEN
             PERFORM pgwork._clear(queue, ARRAY[pack.number]);
         ELSE

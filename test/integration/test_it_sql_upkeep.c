@@ -146,6 +146,36 @@ void test_a_delayed_job_that_cannot_be_made_ready_keeps_no_other_from_it(void)
     TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
 }
 
+/* Its ids cannot even be read. */
+void test_a_damaged_pack_keeps_no_other_job_from_being_taken_back(void)
+{
+    struct took other;
+    const char *got;
+    char expected[200];
+
+    if (kit_number(a, "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_surgery'") ==
+        0)
+        TEST_IGNORE_MESSAGE("the server comes without pg_surgery, which does the damage");
+    fill("q", 1000);
+    TEST_ASSERT_EQUAL_INT(1000, kit_claim(a, "q", 1000, jobs));
+    fill("r", 1);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "r", 1, &other));
+    kit_expire(a, "q");
+    kit_expire(a, "r");
+    kit_do(a, "CREATE EXTENSION pg_surgery SCHEMA public;"
+              "SELECT public.heap_force_kill(c.reltoastrelid, ARRAY(SELECT format('(%%s,%%s)', b, "
+              "i)::tid FROM generate_series(0, pg_relation_size(c.reltoastrelid) / 8192 - 1) b, "
+              "generate_series(1, 4) i)) FROM pg_class c WHERE c.oid = 'pgwork.pack'::regclass");
+    snprintf(expected, sizeof(expected), "jobs %lld to %lld, claimed together: missing chunk",
+             jobs[0].id, jobs[999].id);
+    got = kit_text(a, "SELECT reaped || stuck FROM pgwork.maintain()");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(got, expected), got);
+    TEST_ASSERT_EQUAL_INT('1', got[0]);
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT returned FROM pgwork.reap()"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT tries FROM pgwork.stuck_jobs")); /* it rests */
+    kit_do(a, "DELETE FROM pgwork.pack; DELETE FROM pgwork.stuck_job; DROP EXTENSION pg_surgery");
+}
+
 /* A server that is short of something, or a stop: not the job's fault, and told as ever. */
 TEST_CASE("53200")
 TEST_CASE("40001")
@@ -163,7 +193,6 @@ void test_what_may_go_well_the_next_time_makes_no_job_stuck(const char *sqlstate
     TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "SELECT returned FROM pgwork.reap()"));
 }
 
-/* It was finished by a late holder, or dropped: nobody comes back to it. */
 /* Somebody's table names jobs that are kept; and they may not be kept. */
 void test_what_cannot_be_pruned_keeps_no_job_from_being_taken_back(void)
 {
@@ -194,6 +223,7 @@ void test_what_cannot_be_pruned_keeps_no_job_from_being_taken_back(void)
     kit_do(a, "DELETE FROM pgwork.stuck_job");
 }
 
+/* It was finished by a late holder, or dropped: nobody comes back to it. */
 void test_a_stuck_job_that_is_seen_no_more_is_forgotten(void)
 {
     fill("q", 2);
