@@ -753,18 +753,22 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     RETURN false;
 END $$;
 
--- Jobs that could not be taken back, for who reads the log: each once, some at a time.
+-- Jobs that could not be taken back, for who reads the log: each once, as many at a time as a line there has room for, which is cut at 1 KB.
 CREATE FUNCTION pgwork._tell_stuck(OUT news text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM pgwork.stuck_job s WHERE NOT s.told) THEN
         WITH untold AS (
-            SELECT s.queue, s.id FROM pgwork.stuck_job s WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE SKIP LOCKED
+            SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error WHEN q.id IS NOT NULL THEN format('job %s of queue %L: %s', s.id, q.name, s.error) END AS line
+              FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
+             WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
+        ), fit AS (
+            SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes FROM untold u WINDOW w AS (ORDER BY u.queue, u.id)) u
+             WHERE u.n = 1 OR coalesce(u.bytes, 0) <= 1000
         ), noted AS (
-            UPDATE pgwork.stuck_job s SET told = true FROM untold u WHERE s.queue = u.queue AND s.id = u.id RETURNING s.*
+            UPDATE pgwork.stuck_job s SET told = true FROM fit f WHERE s.queue = f.queue AND s.id = f.id
         )
-        SELECT string_agg(CASE WHEN n.queue = 0 THEN n.error ELSE format('job %s of queue %L: %s', n.id, q.name, n.error) END, '; ' ORDER BY n.queue, n.id) INTO news
-          FROM noted n LEFT JOIN pgwork.queue q ON q.id = n.queue WHERE n.queue IN (0, q.id);
+        SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
     END IF;
 END $$;
 

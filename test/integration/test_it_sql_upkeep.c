@@ -146,6 +146,29 @@ void test_a_delayed_job_that_cannot_be_made_ready_keeps_no_other_from_it(void)
     TEST_ASSERT_EQUAL_INT64(5, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));
 }
 
+/* A line of the log ends at 1 KB: what does not fit comes with the next one. */
+void test_of_many_stuck_jobs_each_is_told_where_it_can_be_read(void)
+{
+    const char *stuck;
+    int told = 0;
+
+    fill("q", 15);
+    TEST_ASSERT_EQUAL_INT(15, kit_claim(a, "q", 15, jobs));
+    kit_expire(a, "q");
+    kit_do(a, "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+              "EXCEPTION '%%', repeat('no ', 100); END $$;"
+              "CREATE TRIGGER refuse BEFORE INSERT ON pgwork.live_job FOR EACH ROW EXECUTE "
+              "FUNCTION public.refuse()");
+    while ((stuck = kit_text(a, "SELECT stuck FROM pgwork.maintain()")) != NULL) {
+        TEST_ASSERT_LESS_THAN_size_t(1024 - strlen("stuck: "), strlen(stuck));
+        for (; (stuck = strstr(stuck, "job ")) != NULL; stuck++) told++;
+        kit_do(a, "SELECT set_config('pgwork.upkeep', '', false)");
+    }
+    refuse_no_more();
+    TEST_ASSERT_EQUAL_INT(15, told);
+    kit_do(a, "DELETE FROM pgwork.stuck_job");
+}
+
 /* Its ids cannot even be read. */
 void test_a_damaged_pack_keeps_no_other_job_from_being_taken_back(void)
 {
