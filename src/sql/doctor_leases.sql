@@ -12,12 +12,3 @@ SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min'
             ELSE 'no lease is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs, and look into its log; `pgwork reap --once` takes them back now.' ELSE '' END
   FROM expired
-UNION ALL -- one that is tried again and again is tried soon; the others are over
-(
-SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
-       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue %L cannot be taken back', s.id, s.queue) END,
-              date_trunc('second', s.since), s.error),
-       'Mend the cause, a trigger or a constraint on a table of pgwork or a damaged row: it is tried again by itself.'
-  FROM pgwork.stuck_jobs s WHERE s.again_at > clock_timestamp() - interval '1 min'
- ORDER BY s.since, s.queue, s.id LIMIT 10
-)

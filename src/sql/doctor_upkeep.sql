@@ -1,4 +1,4 @@
--- Does somebody reap, and bring delayed jobs in? Reaping by cron is seldom, not absent: what is no older than five minutes is a note.
+-- Does somebody reap, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: what is no older than five minutes is a note.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
@@ -25,3 +25,12 @@ SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min'
             ELSE 'no delayed job is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs, often enough, and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END
   FROM late
+UNION ALL -- what is stuck: here, where no damaged row is read. One that is tried again and again is tried soon; the others are over.
+(
+SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
+       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue %L cannot be taken back', s.id, s.queue) END,
+              date_trunc('second', s.since), s.error),
+       'Mend the cause, a trigger or a constraint on a table of pgwork or a damaged row: it is tried again by itself.'
+  FROM pgwork.stuck_jobs s WHERE s.again_at > clock_timestamp() - interval '1 min'
+ ORDER BY s.since, s.queue, s.id LIMIT 10
+)
