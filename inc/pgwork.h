@@ -1073,9 +1073,10 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told
  * in the log (PGW_WARN) and made again, after pauses up to `reconnect.cap_ms`; while one job makes
- * claims fail, none behind it is claimed (doc/operations.md, "Claims fail"). Returns an error only
- * when there is no point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no
- * thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
+ * claims fail, none behind it is claimed, also of the worker's other queues (doc/operations.md,
+ * "Claims fail"). Returns an error only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM,
+ * PGW_EINVAL, PGW_ENOMEM (also: no thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of
+ * the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
 /** @p fn is called once in each run, from the thread of pgw_worker_run(), when the first claim was
