@@ -14,7 +14,7 @@ usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...']
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=1 look=1 seconds=1 rounds=1 steady_seconds=3 pin_seconds=3 backlog=100000 out="$top/build/results/quick" ;;
+    --quick) quick=1 look=1 seconds=1 rounds=1 steady_seconds=2 pin_seconds=3 backlog=100000 out="$top/build/results/quick" ;;
     --smoke) quick=1 smoke=1 look='' seconds=1 rounds=1 steady_seconds=1 pin_seconds=1 backlog=20000 out="$top/build/results/smoke" ;;
     --append) append=1 ;;
     --clients) clients=${2:-}; shift ;;
@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog queues reap worker client pickup pooler'
+[ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog reap worker client pickup pooler queues' # its 10,000 queues last
 export PATH here top out clients pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke look
 mkdir -p "$out"
 . "$here/lib.sh"
@@ -44,11 +44,13 @@ else
     { server_facts; run_facts; } | tee "$out/server.txt"
 fi
 for q in $questions; do
+    began=$(now_ms)
     echo "== $q: $(sed -n '3s/^# //p' "$here/ask/$q.sh")" >&2
     fresh_database
     # shellcheck disable=SC1090  # whichever is asked
     . "$here/ask/$q.sh"
     awk -v only="$q" -f "$here/rounds.awk" -f "$here/report.awk" "$out/results.tsv"
+    say "   $q took $((($(now_ms) - began) / 1000)) s"
 done
 awk -v json=1 -f "$here/rounds.awk" -f "$here/report.awk" "$out/results.tsv" >"$out/results.json"
 sh "$here/targets.sh" "$out/results.tsv"
