@@ -522,9 +522,9 @@ static void worker_heed_stop(pgw_worker *w)
     else
         pgw_set_stop(w->h, NULL);
     pgw__worker_limit_calls(w, w->stop_ms);
+    atomic_store(&w->stopping, stops);
     if (stops < 2) return;
     w->end_at = pgw__clock_ms() + w->stop_ms;
-    atomic_store(&w->stopping, 2);
     pthread_mutex_lock(&w->lock);
     for (c = w->crates; c != NULL; c = c->next)
         for (i = 0; i < c->count; i++)

@@ -179,7 +179,7 @@ struct pgw_worker {
     int64_t heart_at; /* when the heart means to wake up */
     pgw__beats beats; /* the heart's; the main loop's without threads */
 
-    atomic_int stopping; /* 2: PGW_STOPPING for every task */
+    atomic_int stopping; /* as stops; 2: PGW_STOPPING for every task */
     struct {
         _Atomic int64_t claimed, completed, failed, dead, snoozed, released, settled, refused, lost,
             claims, empty_claims, reconnects, running;

@@ -83,6 +83,8 @@ static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
 
     if (!heart_tell(t, now, next)) return false;
+    /* who is to end waits as long as the lease holds for a server that does not take the result */
+    if (t->stage == PGW__DONE && atomic_load(&t->worker->stopping) > 0) return false;
     if (now < t->ask_at) {
         if (t->ask_at < *next) *next = t->ask_at;
         return false;

@@ -570,6 +570,27 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
 }
 
+/* As with a trigger of somebody's that always raises 40001. */
+void test_a_stop_does_not_wait_for_ever_for_a_server_that_takes_no_result(void)
+{
+    pthread_t thread;
+    void *st;
+
+    fake_jobs("q", 1, 300);
+    fake_fails(FAKE_COMPLETE, PGW_ERETRY, 1000000, 0);
+    set("worker.drain", "off");
+    start(held, &thread);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    atomic_store(&phase, 1);
+    pthread_join(thread, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+    TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(1)); /* for a reaper */
+}
+
 /* By an administrator, or by somebody's trigger that asks a server where it takes too long. */
 void test_what_the_server_cancels_is_tried_again_with_pauses(void)
 {
