@@ -80,8 +80,9 @@ S
 
 pgwork reap >"$tmp/reap" 2>&1 & reapers=$!
 pgwork reap >>"$tmp/reap" 2>&1 & reapers="$reapers $!"
+troubles=
 # again CMD...: every second
-again() { (while :; do "$@"; sleep 1; done) >>"$tmp/again" 2>&1 & troubles="${troubles:-} $!"; }
+again() { (while :; do "$@"; sleep 1; done) >>"$tmp/again" 2>&1 & troubles="$troubles $!"; }
 trouble() { shoot; sql "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgbench' AND datname = current_database() ORDER BY random() LIMIT 1"; }
 upkeep() { sql 'SELECT pgwork.compact(0)'; sql 'VACUUM pgwork.live_job'; }
 pin() { psql -XAtq -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT 1' -c 'SELECT pg_sleep(2 * random())' -c COMMIT; }
