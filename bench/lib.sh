@@ -213,14 +213,15 @@ done_in() {
 enough() {
     if [ -n "$smoke" ]; then echo 1000; return; fi
     en_secs=$(round "$3" "$2")
-    if bundled "$1" "$2"; then en_secs=$((en_secs * ($2 > 100 ? 3 : 2))); fi
-    shift
-    case $1 in
-    1) echo $((en_secs * 25000 + $2)) ;;
-    10) echo $((en_secs * 100000 + $2 * 10)) ;;
-    100) echo $((en_secs * 250000 + 50000 + $2 * 100)) ;;
-    *) echo $((en_secs * 350000 + 100000 + $2 * $1)) ;;
+    case $2 in
+    1) en_rate=25000 en_more=0 ;;
+    10) en_rate=100000 en_more=0 ;;
+    100) en_rate=250000 en_more=50000 ;;
+    *) en_rate=350000 en_more=100000 ;;
     esac
+    case $1 in onetable*) en_rate=$((en_rate * 2 / 3)) ;; esac
+    if bundled "$1" "$2"; then en_secs=$((en_secs * ($2 > 100 ? 3 : 2))); fi
+    echo $((en_secs * en_rate + en_more + $2 * $3))
 }
 
 # -- CPU time ---------------------------------------------------------------------------------------

@@ -39,7 +39,10 @@ function why(measure) {
 
 # target MEASURE RELATION LIMIT FIGURE UNIT NOTE BARE: met or not is judged by the figure, not by what is printed of it
 function target(measure, relation, limit, x, unit, note, bare,   verdict, shown) {
-    if (x == "") { verdict = "not measured in this run"; shown = md ? "" : "-" }
+    if (x == "") {
+        verdict = "not measured in this run"; shown = ""
+        if (!md) { counted[verdict]++; return } # a part of a run asks for few of them
+    }
     else {
         met = relation == ">=" ? x >= limit : x <= limit
         # asked for less than the target says, or of somebody who had nothing left to do: that meets nothing yet

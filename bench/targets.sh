@@ -1,6 +1,6 @@
 #!/bin/sh
 # targets.sh [RESULTS [md]]: where each target of the project stands, from the results of one run (build/results/results.tsv):
-# measure, target, figure, met or NOT met. What the run did not ask says so.
+# measure, target, figure, met or NOT met. What the run did not ask is counted at the end; in Markdown it has its line, too.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 results=${1:-$(dirname "$here")/build/results/results.tsv}

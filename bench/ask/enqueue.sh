@@ -3,9 +3,14 @@
 # enqueue by 1, 10, 100, 1000 a call with 8 producers, jobs a second
 claim_scripts
 claims_of 1
+producers() { # producers BATCH
+    if [ "$1" != 1 ] || [ -z "$look" ]; then echo pgwork onetable limit; fi
+    if [ "$1" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi
+    if [ "$1" -ge 100 ]; then echo pgwork-bundles; fi
+}
 for n in $(if [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
     for r in $(seq "$rounds"); do
-        for who in pgwork $(if [ "$n" -ge 100 ]; then echo pgwork-bundles; fi) onetable limit $(if [ "$n" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi); do
+        for who in $(producers "$n"); do
             empty
             bench_run 8 "$seconds" "put.$who" -D n="$n" -D payload="$(payload 60)"
             result enqueue "8 producers, $n a call" "$who" "$(calc "$tps * $n")" jobs/s

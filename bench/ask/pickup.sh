@@ -16,7 +16,7 @@ picked() { # picked WORKERS RATE LABEL [DURABILITY]
 }
 empty
 for r in $(seq "$rounds"); do
-    for w in 1 $(if [ -z "$look" ]; then echo 4; fi) $(if [ -z "$smoke" ]; then echo 64; fi); do
+    for w in 1 4 $(if [ -z "$quick" ]; then echo 64; fi); do
         if [ -z "$look" ]; then picked "$w" 300 '' relaxed; fi
         picked "$w" 300 ''
     done

@@ -18,7 +18,10 @@ ample() {
     100) am_rate=250000 ;;
     *) am_rate=500000 ;;
     esac
-    case $1 in limit) am_rate=$((am_rate * 3 / 2)) ;; esac
+    case $1 in
+    limit) am_rate=$((am_rate * 3 / 2)) ;;
+    onetable) am_rate=$((am_rate * 2 / 3)) ;;
+    esac
     if bundled "$1" "$2"; then am_rate=$((am_rate * 3)); fi
     echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
 }
