@@ -83,15 +83,12 @@ static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
  * is in a hurry. The transaction is for the limit alone. */
 static pgw_status doctor_call(pgw *h, const pgw__call *call)
 {
-    const pgw__param params[] = {P_INT8(DOCTOR_LOCK_MS), P_END};
-    const pgw__call limit = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
     pgw_status st, undone;
 
     if (pgw__pq_in_txn(h)) return pgw__pq_call(h, call);
-    st = pgw__pq_begin(h);
+    st = pgw__pq_begin_limited(h, DOCTOR_LOCK_MS);
     if (st != PGW_OK) return st;
-    st = pgw__pq_call(h, &limit);
-    if (st == PGW_OK) st = pgw__pq_call(h, call);
+    st = pgw__pq_call(h, call);
     undone = pgw__pq_rollback(h);
     return undone == PGW_OK ? st : undone;
 }

@@ -197,15 +197,13 @@ static pgw_status claim_sign_up(claim_wait *w)
  * reads nothing, and what it is told would gather until the server takes it for dead. */
 static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
 {
-    char channel[64];
     pgw__story story;
 
     if (!claim_sign_is_up(w) || pgw__pq_look(w->h) != PGW_OK) return st;
     w->sign = false;
     pgw__pq_keep_story(w->h, &story);
     if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
-    pgw__pq_slot(w->h, channel);
-    if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten(w->h, channel);
+    if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten_slot(w->h);
     pgw__pq_tell(w->h, &story);
     return st;
 }

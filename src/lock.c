@@ -178,7 +178,6 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
                             int64_t timeout_ms)
 {
     pgw_lock *l;
-    char channel[64];
     size_t size;
     pgw_status st;
 
@@ -197,8 +196,7 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     memcpy(l->name, name, size);
     l->h = h;
     l->shared = mode == PGW_SHARED;
-    pgw__pq_slot(h, channel);
-    pgw__pq_unlisten(h, channel); /* as a claim that waits would, if the lock were held */
+    pgw__pq_unlisten_slot(h); /* as a claim that waits would, if the lock were held */
     st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE, &l->fence, name, l->shared, timeout_ms);
     if (st == PGW_OK) {
         l->epoch = pgw__pq_epoch(h);

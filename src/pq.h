@@ -143,6 +143,8 @@ pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__ca
 /* BEGIN / COMMIT / ROLLBACK on an opened handle; PGW_EMISUSE on an attached one. COMMIT that became
  * ROLLBACK is PGW_ETXN (R6). */
 pgw_status pgw__pq_begin(pgw *h);
+/* The same, and its statements wait for each lock so long at most: then it is PGW_ELOCKED. */
+pgw_status pgw__pq_begin_limited(pgw *h, int lock_ms);
 pgw_status pgw__pq_commit(pgw *h);
 /* Also after failures; a lost connection counts as rolled back. */
 pgw_status pgw__pq_rollback(pgw *h);
@@ -162,6 +164,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
 pgw_status pgw__pq_listen(pgw *h, const char *channel);
 /* No more. Where that cannot be said, the session is told too much until it ends. */
 void pgw__pq_unlisten(pgw *h, const char *channel);
+void pgw__pq_unlisten_slot(pgw *h); /* the channel of pgw__pq_slot() */
 /* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is
  * another process's. */
 pgw_status pgw__pq_look(pgw *h);

@@ -46,6 +46,20 @@ pgw_status pgw__pq_begin(pgw *h)
     return session_transact(h, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED", PGW__BEGUN);
 }
 
+pgw_status pgw__pq_begin_limited(pgw *h, int lock_ms)
+{
+    static const pgw__call call = {.flags = 0};
+    char limit[64];
+    pgw_status st = pgw__pq_begin(h), undone;
+
+    if (st != PGW_OK) return st;
+    snprintf(limit, sizeof(limit), "SET LOCAL lock_timeout = %d", lock_ms);
+    st = pgw__pq_text(h, "limit_locks", limit, &call);
+    if (st == PGW_OK) return PGW_OK;
+    undone = pgw__pq_rollback(h);
+    return undone == PGW_OK ? st : undone;
+}
+
 pgw_status pgw__pq_commit(pgw *h)
 {
     bool was_open = h->in_txn;
@@ -144,6 +158,14 @@ void pgw__pq_unlisten(pgw *h, const char *channel)
     if (pgw__pq_look(h) != PGW_OK) return; /* the next session does not listen to it */
     snprintf(undo, sizeof(undo), "UN%s", text);
     (void)pgw__pq_text(h, "unlisten", undo, &call);
+}
+
+void pgw__pq_unlisten_slot(pgw *h)
+{
+    char channel[64];
+
+    pgw__pq_slot(h, channel);
+    pgw__pq_unlisten(h, channel);
 }
 
 /* ---- waiting ---- */

@@ -268,16 +268,13 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
 static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const pgw_table *t,
                                         registry_lot *lot)
 {
-    const pgw__param params[] = {P_INT8(REGISTRY_LOCK_MS), P_END};
-    const pgw__call call = {.sql = PGW__SQL_TABLE_LOCK_TIMEOUT, .params = params};
-    pgw_status st = pgw__pq_begin(h), undone;
+    pgw_status st = pgw__pq_begin_limited(h, REGISTRY_LOCK_MS), undone;
 
     lot->found = lot->freed = 0;
     lot->refused = false;
     lot->key[0] = '\0';
     if (st != PGW_OK) return st;
-    st = pgw__pq_call(h, &call);
-    if (st == PGW_OK) st = registry_check_owner(h, e);
+    st = registry_check_owner(h, e);
     if (st == PGW_OK && lot->rows == 1) {
         st = registry_free_one(h, t, lot);
     } else if (st == PGW_OK) {
