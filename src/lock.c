@@ -205,6 +205,9 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
         return st;
     }
     if (!lock_was_refused(st)) lock_settle(h, name);
+    if (st == PGW_EUNKNOWN && pgw__pq_look(h) != PGW_OK) /* if given, it went with its session */
+        st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the lock",
+                          "the lock is not held: acquire it again");
     pgw__mem_free(l);
     return st;
 }

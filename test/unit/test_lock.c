@@ -97,8 +97,7 @@ void setUp(void)
     pgw__pq_error_message_Stub(the_message);
     pgw__pq_error_hint_Stub(the_hint);
     pgw__pq_fd_Stub(the_fd);
-    pgw__pq_slot_IgnoreAndReturn(0);
-    pgw__pq_unlisten_Ignore();
+    pgw__pq_unlisten_slot_Ignore();
 }
 
 void tearDown(void) {}
@@ -274,8 +273,9 @@ void test_a_failure_with_the_session_gone_needs_no_settling(void)
     session.look = PGW_ECONN;
     fake.on_call = fail_acquire;
     failure = PGW_EUNKNOWN;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
+    TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
 }
 
 void test_a_pooler_gets_advice(void)
