@@ -363,7 +363,7 @@ static int64_t heart_rests_until(const pgw_worker *w)
 
 /* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
  * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
-static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
+static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what)
 {
     pgw__beats *b = &w->beats;
 
@@ -371,7 +371,7 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__status_in_loop(st, pgw_error_sqlstate(h));
     if (!pgw__status_is_hopeless(st)) return;
-    snprintf(b->error, sizeof(b->error), "leases not extended: %s", pgw_error_message(h));
+    snprintf(b->error, sizeof(b->error), "%s: %s", what, pgw_error_message(h));
     atomic_store(&b->fatal, st);
     pgw__wake_poke(&w->wake);
 }
@@ -379,6 +379,7 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st)
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
+    const char *what;
     int64_t next, rest;
     uint64_t epoch;
     pgw_status st;
@@ -393,14 +394,20 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     if (b->count == 0 && (h == w->h || pgw__pq_look(h) == PGW_OK)) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
+    what = b->count > 0 ? "leases not extended" : "the heartbeat has no session";
     st = b->count > 0 ? heart_send_all(w, h) : heart_connect(w, h);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
-    if (st < 0 && st != PGW_ECANCELED)
-        PGW__LOG(&w->log, PGW_WARN, "worker", "leases not extended: %s", pgw_error_message(h));
+    if (st < 0 && st != PGW_ECANCELED) {
+        /* without a lease it is told once: the main loop tells of the server */
+        const bool known = b->count == 0 && b->trouble.last_ms != b->trouble.base_ms;
+
+        PGW__LOG(&w->log, known ? PGW_DEBUG : PGW_WARN, "worker", "%s: %s", what,
+                 pgw_error_message(h));
+    }
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
     if (st < 0)
-        heart_failed(w, h, st);
+        heart_failed(w, h, st, what);
     else
         pgw__backoff_reset(&b->trouble);
     return pgw__clock_ms(); /* look again: time has passed */
