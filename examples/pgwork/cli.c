@@ -114,8 +114,7 @@ int cli_fail_with(pgw_status st, const char *message, const char *hint)
     if (hint && *hint) {
         hint = cli_translate(hint);
     } else {
-        hint = st == PGW_ECONN      ? "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, "
-                                      "PGPORT, PGDATABASE, ..."
+        hint = st == PGW_ECONN      ? "run it again when the server is back"
                : st == PGW_ESCHEMA  ? "`pgwork doctor` compares the versions of library and schema"
                : st == PGW_EUNKNOWN ? "look before you repeat it: `pgwork ls`"
                                     : NULL;
@@ -255,12 +254,20 @@ int cli_configure(const cli *c, pgw_conf **conf)
     return code;
 }
 
+static int cli_fail_to_open(const pgw *h)
+{
+    if (!h || pgw_error_status(h) != PGW_ECONN || *pgw_error_hint(h)) return cli_fail_at(h);
+    return cli_fail_with(PGW_ECONN, pgw_error_message(h),
+                         "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, PGPORT, "
+                         "PGDATABASE, ...");
+}
+
 int cli_open(cli *c, bool unmigrated)
 {
     int code = c->conf ? CLI_DONE : cli_configure(c, &c->conf);
     if (code == CLI_DONE && unmigrated) code = cli_apply(c->conf, "schema.check", "off");
     if (code != CLI_DONE) return code;
-    if (pgw_open(&c->h, c->conf) != PGW_OK) return cli_fail_at(c->h);
+    if (pgw_open(&c->h, c->conf) != PGW_OK) return cli_fail_to_open(c->h);
     if (c->stop) pgw_set_stop(c->h, c->stop);
     return CLI_DONE;
 }
