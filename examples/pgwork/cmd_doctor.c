@@ -51,12 +51,12 @@ static void doctor_print(const pgw_finding *f, const char *advice)
     static const char *const marks[] = {"ok  ", "note", "BAD "};
     static const term_kind colors[] = {TERM_GREEN, TERM_YELLOW, TERM_RED};
     char *said = out_visible(f->text);
-    printf("%s%s%s  %-12s %s\n", term_style(colors[f->grade]), marks[f->grade],
+    printf("%s%s%s  %-14s %s\n", term_style(colors[f->grade]), marks[f->grade],
            term_style(TERM_PLAIN), f->check, said);
     free(said);
     if (f->grade != PGW_GOOD && advice) {
         said = out_visible(advice);
-        printf("      %-12s -> %s\n", "", said);
+        printf("      %-14s -> %s\n", "", said);
         free(said);
     }
 }

@@ -13,7 +13,7 @@ WITH pin AS (
        AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = a.pid) -- its snapshot holds nothing back; that of VACUUM FULL does, which is not in there
     UNION ALL
-    SELECT format('prepared transaction %L of %s is left since %s', p.gid, p.owner, date_trunc('second', clock_timestamp() - p.prepared)),
+    SELECT format('prepared transaction %L of %s has been left for %s', p.gid, p.owner, date_trunc('second', clock_timestamp() - p.prepared)),
            CASE WHEN p.prepared < clock_timestamp() - interval '1 min' THEN 2 ELSE 1 END,
            extract(epoch FROM clock_timestamp() - p.prepared),
            format('Ask whoever prepared it; else as that user or a superuser ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
@@ -38,5 +38,5 @@ SELECT grade, 'vacuum horizon', finding, advice FROM worst
 UNION ALL
 SELECT 0, 'vacuum horizon', 'nothing holds vacuum back', '' WHERE NOT EXISTS (SELECT FROM worst)
 UNION ALL
-SELECT 1, 'vacuum horizon', 'sessions of other users cannot be seen by ' || current_user, format('GRANT pg_read_all_stats TO %I', current_user)
+SELECT 1, 'vacuum horizon', 'sessions of other users cannot be seen by ' || current_user, format('As a superuser: GRANT pg_read_all_stats TO %I', current_user)
  WHERE NOT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')

@@ -43,7 +43,7 @@ UNION ALL
 SELECT CASE WHEN NOT sees THEN 1 WHEN standbys = 0 OR waiting > 0 THEN 2 ELSE 0 END, 'synchronous standby',
        CASE WHEN NOT sees THEN format('commits wait for synchronous_standby_names (%s); whether these are there cannot be seen by %s', names, current_user)
             ELSE format('commits wait for synchronous_standby_names (%s): %s connected, %s sessions have been waiting for more than 5 s', names, standbys, waiting) END,
-       CASE WHEN NOT sees THEN format('GRANT pg_read_all_stats TO %I', current_user)
+       CASE WHEN NOT sees THEN format('As a superuser: GRANT pg_read_all_stats TO %I', current_user)
             WHEN standbys = 0 OR waiting > 0
             THEN 'Bring the standby back. To go on without it, which gives up what it is for: ALTER SYSTEM SET synchronous_standby_names = '''' and SELECT pg_reload_conf(), as a superuser.'
             ELSE '' END
