@@ -347,13 +347,18 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN false; -- there is no zone of this name
 END $$;
 
--- Whether there is such a zone, the server says.
+-- Clients are not told what the server says of a value that it refuses (22023), so it is said here.
 CREATE FUNCTION pgwork._check_zone(zone text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(zone IS NOT NULL, 'zone', zone, 'a time zone, for example Europe/Berlin');
     PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(zone), 'zone', zone,
                                   'one by the name of a place, for example Europe/Berlin: this one is also an abbreviation, which has no summer time');
+    BEGIN
+        PERFORM now() AT TIME ZONE zone;
+    EXCEPTION WHEN invalid_parameter_value THEN
+        PERFORM pgwork._refuse_unless(false, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
+    END;
 END $$;
 
 CREATE FUNCTION pgwork.cron_next(expression text, zone text DEFAULT 'UTC', after timestamptz DEFAULT clock_timestamp(),

@@ -1333,6 +1333,7 @@ void test_times_to_come(void)
                              text);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * *", NULL, 0, 1, count_times, text));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", "Mars", 0, 1, count_times, text));
+    ASSERT_HAS("zone is 'Mars': allowed is a name in pg_timezone_names", pgw_error_message(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", NULL, 0, 0, count_times, text));
 }
 
