@@ -121,7 +121,8 @@ static pgw_status check_room(pgw *h, const char *argument, size_t size, size_t r
              size, room);
     return pgw__pq_reject(
         h, PGW_ELIMIT, message,
-        "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes`");
+        "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes` and, "
+        "for jobs, the queue's max_bytes");
 }
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t room)

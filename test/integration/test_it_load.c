@@ -297,6 +297,7 @@ void test_limits_and_the_state_of_the_queue(void)
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     job.payload = "\"123456789\"";
     ASSERT_ST(PGW_ELIMIT, pgw_load_add(load, &job), h);
+    ASSERT_HAS("the queue's max_bytes", pgw_error_hint(h));
     ASSERT_ST(PGW_OK, pgw_load_end(load, true, NULL), h);
 
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "tiny"), h);
