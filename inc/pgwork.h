@@ -47,6 +47,9 @@
  *                const when it is read (jobs, rows, tables) may be read by any number of threads.
  *                pgw_stop_notify() and pgw_reaper_reload() may be called from anywhere, also from a
  *                signal handler. Only pgw_worker_run() starts threads.
+ *   Callbacks.   Each has to return. A C++ exception or a longjmp() that goes through the library
+ *                leaves the handle in the midst of a call, which refuses every later one
+ *                (PGW_EMISUSE), or a transaction open.
  *   Time.        Durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us)
  *                by the server's clock. Deadlines of waits use the monotonic clock.
  *   Unknown.     A statement whose answer was lost may have been applied: PGW_EUNKNOWN. So may one
