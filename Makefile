@@ -167,7 +167,7 @@ ceedling:
 	@command -v $(CEEDLING) >/dev/null || { echo "the gem ceedling is missing: ./run test installs it" >&2; exit 1; }
 check: ceedling
 	$(CEEDLING) 'test:path[test/unit]'
-# A part of them: make check-tsan TESTS='test:test_worker test:test_it_worker'. Without its results, which may be those of
+# A part of them, also of check-valgrind: make check-tsan TESTS='test:test_worker test:test_it_worker'. Without its results, which may be those of
 # another server, Ceedling runs also what has not changed.
 TESTS ?= test:all
 check-it: ceedling
@@ -180,7 +180,7 @@ cover: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) gcov:all --mixin=gcov
 check-valgrind: ceedling
 	$(CEEDLING) test:build_only
-	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in build/ceedling/test/out/*/*.out; do \
+	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
 
 # each target over some random bytes, the same everywhere
@@ -321,7 +321,7 @@ clean:
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
-	@echo '        a part of check-it, -asan, -ubsan, -tsan: TESTS="test:test_queue test:test_it_queue"'
+	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'

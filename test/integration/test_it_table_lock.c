@@ -399,6 +399,7 @@ static int lock_in_some_order(int who)
     if (pgw_conf_new(&conf) != PGW_OK || pgw_conf_set(conf, "dsn", pgtemp_dsn()) != PGW_OK ||
         pgw_conf_set(conf, "schema.check", "off") != PGW_OK || pgw_open(&mine, conf) != PGW_OK)
         return 1;
+    pgw_conf_free(conf);
     for (int i = 0; i < 100; i++) {
         const int row = who == 0 ? i : 99 - i;
 
@@ -420,6 +421,7 @@ static int lock_in_some_order(int who)
             return 3;
         if (pgw_txn_commit(mine) != PGW_OK) return 4;
     }
+    pgw_close(mine);
     return 0;
 }
 
