@@ -22,7 +22,7 @@ ample() {
     limit) am_rate=$((am_rate * 3 / 2)) ;;
     onetable) am_rate=$((am_rate * 2 / 3)) ;;
     esac
-    if bundled "$1" "$2"; then am_rate=$((am_rate * 3)); fi
+    if bundled "$1" "$2"; then am_rate=$((am_rate * ($2 > 100 ? 3 : 2))); fi
     echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
 }
 

@@ -30,7 +30,7 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
         claim_scripts
         ;;
     esac
-    jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 4 : 1)))
+    jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 8 : 1)))
     for r in $(seq "$rounds"); do
         for who in pgwork $(rows "$n") onetable limit; do
             claims_of "$n"

@@ -5,7 +5,7 @@ claim_scripts
 for threads in $(if [ -z "$look" ]; then echo 0; fi) 4; do
     for r in $(seq "$rounds"); do
         for who in pgwork $(rows 1000); do
-            what="$threads handler threads, prefetch 1000" jobs=$((seconds * 200000))
+            what="$threads handler threads, prefetch 1000" jobs=$((seconds * (quick ? 100000 : 200000)))
             case $who in *-rows) what="$what, rows" ;; *) jobs=$((jobs * 3)) ;; esac
             claims_of 1000
             if [ -n "$smoke" ]; then jobs=2000; fi
