@@ -76,7 +76,7 @@ for signal in HUP INT QUIT; do
         env --ignore-signal=$signal pgwork lock a -- sh -c 'kill -'$signal' $PPID $$; sleep 0.3; exit 4'
 done
 
-if command -v script >/dev/null; then
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # in a bare root there may be no terminal to be had
     # a terminal that goes away is no terminal any more: the command is still to be found
     script -qec "pgwork lock terminal -- sh -c 'trap \"\" HUP; echo >$tmp/terminal; exec sleep 60'" /dev/null </dev/null >"$tmp/out" 2>&1 &
     holder=$! jobs_of_ours="$jobs_of_ours $holder"
