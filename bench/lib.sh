@@ -209,19 +209,22 @@ done_in() {
     rate=$(calc "$tps * $3")
 }
 
+# reach WHO BATCH RATE: what that rate is for this contender
+reach() {
+    if bundled "$1" "$2"; then echo $(($3 * ($2 > 100 ? 3 : 2))); return; fi
+    case $1 in onetable*) echo $(($3 * 2 / 3)) ;; *) echo "$3" ;; esac
+}
+
 # enough WHO BATCH CLIENTS: more jobs than it can do in a round
 enough() {
     if [ -n "$smoke" ]; then echo 1000; return; fi
-    en_secs=$(round "$3" "$2")
     case $2 in
     1) en_rate=25000 en_more=0 ;;
     10) en_rate=100000 en_more=0 ;;
     100) en_rate=250000 en_more=50000 ;;
     *) en_rate=350000 en_more=100000 ;;
     esac
-    case $1 in onetable*) en_rate=$((en_rate * 2 / 3)) ;; esac
-    if bundled "$1" "$2"; then en_secs=$((en_secs * ($2 > 100 ? 3 : 2))); fi
-    echo $((en_secs * en_rate + en_more + $2 * $3))
+    echo $(($(round "$3" "$2") * $(reach "$1" "$2" $en_rate) + en_more + $2 * $3))
 }
 
 # -- CPU time ---------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ function why(measure) {
 # target MEASURE RELATION LIMIT FIGURE UNIT NOTE BARE: met or not is judged by the figure, not by what is printed of it
 function target(measure, relation, limit, x, unit, note, bare,   verdict, shown) {
     if (x == "") {
-        verdict = "not measured in this run"; shown = ""
+        verdict = "not measured in this run"
         if (!md) { counted[verdict]++; return } # a part of a run asks for few of them
     }
     else {

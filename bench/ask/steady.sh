@@ -18,12 +18,8 @@ ample() {
     100) am_rate=250000 ;;
     *) am_rate=500000 ;;
     esac
-    case $1 in
-    limit) am_rate=$((am_rate * 3 / 2)) ;;
-    onetable) am_rate=$((am_rate * 2 / 3)) ;;
-    esac
-    if bundled "$1" "$2"; then am_rate=$((am_rate * ($2 > 100 ? 3 : 2))); fi
-    echo $((smoke ? 1000 : am_rate * steady_seconds + 8 * $2))
+    case $1 in limit) am_rate=$((am_rate * 3 / 2)) ;; esac
+    echo $((smoke ? 1000 : $(reach "$1" "$2" $am_rate) * steady_seconds + 8 * $2))
 }
 
 # visits WHO: how often autovacuum has come to the end of that table of its which it visits most
