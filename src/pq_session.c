@@ -75,6 +75,7 @@ pgw_status pgw__pq_rollback(pgw *h)
     pgw__story story;
     pgw_status st;
 
+    if (h->pid != getpid()) return pgw__pq_enter(h); /* with the story */
     if (!h->attached && !h->in_txn && h->armed == NULL) return PGW_OK;
     pgw__pq_keep_story(h, &story);
     st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
@@ -220,7 +221,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
 
 pgw_status pgw__pq_look(pgw *h)
 {
-    if (h->pid != getpid()) return pgw__pq_enter(h); /* with the story */
+    if (h->pid != getpid()) return pgw__pq_enter(h);
     if (h->phase == PGW__IDLE && !h->attached && h->conn != NULL && !pgw__conn_alive(h))
         pgw__conn_drop(h);
     /* one that is being made anew is not the one that is asked for */

@@ -575,7 +575,7 @@ void test_a_name_of_64_bytes_is_another_table_to_the_server_and_refused(void)
     s = described("t"), s.schema = name;
     must_refuse(&s, PGW_EINVAL, "argument `spec->schema` is too long");
     s = described("t"), s.key = key;
-    must_refuse(&s, PGW_EINVAL, "argument `spec->key[i]` is too long");
+    must_refuse(&s, PGW_EINVAL, "argument `spec->key[0]` is too long");
     s = leased("t"), s.token = name;
     must_refuse(&s, PGW_EINVAL, "argument `spec->token` is too long");
 }
