@@ -125,15 +125,12 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    until timestamptz := clock_timestamp();
-    now_ms bigint := date_part('epoch', until) * 1000;
-    wrote boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
+    now_ms bigint := date_part('epoch', clock_timestamp()) * 1000;
     wanted integer;
     got integer;
     accepted bigint[];
     noted text;
     -- the short way
-    small boolean;
     short bigint[] := nullif(current_setting(pgwork._short(queues[1]), true), '');
     stamp text;
     passed bigint;
@@ -141,6 +138,8 @@ DECLARE
     last bigint;
     rest record;
     -- the long way
+    until timestamptz;
+    wrote boolean;
     crowded boolean;
     through bigint;
     few integer; -- up to so many jobs are leased in their rows; more go into a pack
@@ -169,7 +168,7 @@ DECLARE
     bundle_pos bigint;
     opened boolean;
     came boolean; -- something of this queue
-    had boolean := false; -- something before that
+    had boolean; -- something before that
     picked tid[];
     traits integer;
     first bigint;
@@ -184,12 +183,9 @@ BEGIN
     -- something behind, stragglers, rows with an xmax, all that is not quite as it was some ms ago. What has been completed is noted
     -- in a setting, under this call's stamp, by the fence itself; and the pick needs what the fence returns, so that it comes second.
     -- Leases begin when the fence is through (`since`): it may have waited.
-    IF n <= 32 AND short[1] BETWEEN now_ms AND now_ms + 1200 THEN -- the rest of this would cost the others as much as a job, only to be prepared
-        small := n > 0 AND cardinality(queues) = 1 AND NOT wrote
-                 AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
-                 AND octet_length(holder) BETWEEN 1 AND 255 AND (claim_batch.lease_ms IS NULL OR claim_batch.lease_ms BETWEEN 100 AND 86400000);
-    END IF;
-    IF small THEN
+    IF n BETWEEN 1 AND 32 AND short[1] BETWEEN now_ms AND now_ms + 1200 AND cardinality(queues) = 1 AND pg_current_xact_id_if_assigned() IS NULL
+       AND cardinality(done_ids) IS NOT DISTINCT FROM cardinality(done_tokens)
+       AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000 THEN
         passed := pgwork.token_number(done_tokens[1]); -- a fresh mark: it was claimed, and so is what lies before it
         IF n = 1 AND cardinality(done_ids) = 1 THEN
             RETURN QUERY
@@ -270,9 +266,12 @@ BEGIN
             END IF;
         END IF;
         noted := set_config(pgwork._short(queues[1]), '', false);
+        wrote := false; -- but for this
         wanted := n - got;
         had := got > 0;
     ELSE
+        until := clock_timestamp();
+        wrote := pg_current_xact_id_if_assigned() IS NOT NULL;
         IF n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000
            AND cardinality(queues) BETWEEN 1 AND 64 AND NOT pg_is_in_recovery() THEN
             NULL; -- as it should be
@@ -298,7 +297,7 @@ BEGIN
         END IF;
         wanted := n;
     END IF;
-    IF crowded OR done_ids <> '{}' THEN -- either may have waited
+    IF until IS NULL OR crowded OR done_ids <> '{}' THEN -- these may have waited
         until := clock_timestamp();
         now_ms := date_part('epoch', until) * 1000;
     END IF;
