@@ -112,14 +112,19 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- What a claim returns: types of their own, since OUT parameters would be decoded anew at every call.
+CREATE TYPE pgwork.claimed AS (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
+    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz);
+CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
+    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz,
+    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[], suspect boolean);
+
 -- This is the hot path: few statements, each with one possible plan, and no SQL functions but those that are
 -- inlined (others are planned anew in every transaction). The settings hold for all that it calls.
 -- A row is one job, or the jobs of a pack, with `ids`: to make a row of each costs half as much as all the rest.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
-RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
-    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz,
-    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[], suspect boolean)
+RETURNS SETOF pgwork.claimed_batch
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_tidscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -163,6 +168,7 @@ DECLARE
     head_lane smallint;
     head_pos bigint;
     head_jobs integer; -- NULL: no bundle
+    one pgwork.claimed_batch;
     held_lane integer; -- up to this one others hold all bundles
     bundle_lane smallint;
     bundle_pos bigint;
@@ -194,8 +200,8 @@ BEGIN
                  WHERE t.id = short[2] AND t.name = queues[1] AND t.retention_ms = 0 -- the fence of _take()
                    AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
                    AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
-                RETURNING t.lease_ms, t.max_attempts, clock_timestamp() AS since, set_config('pgwork.accepted', stamp, true),
-                          CASE WHEN NOT (t.paused OR t.suspects OR t.bundles AND short[3] < 1 << 30) AND t.priorities | short[3] = short[3] THEN short[5:] END AS marks
+                RETURNING t.id, t.name, t.lease_ms, t.max_attempts, clock_timestamp() AS since, set_config('pgwork.accepted', stamp, true),
+                          CASE WHEN NOT (t.paused OR t.suspects) AND t.priorities + (t.bundles::integer << 30) & ~short[3] = 0 THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
                SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
@@ -204,12 +210,12 @@ BEGIN
              WHERE j.token IS NULL
                AND j.ctid = (SELECT j.ctid FROM unnest(d.marks) AS l (mark)
                               CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
-                                                   WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
+                                                   WHERE j.queue = d.id AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                                      AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END) >> 5
                                                      AND j.flags & 10 = 0 AND j.xmax = '0'
                                                    ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
                               LIMIT 1)
-            RETURNING queues[1], coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
+            RETURNING d.name, coalesce(j.id, j.pos), j.token, j.attempt::integer, coalesce(j.max_attempts, d.max_attempts)::integer, j.lane / 2,
                       j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, d.since,
                       NULL::bigint[], NULL::smallint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[], false;
             GET DIAGNOSTICS got = ROW_COUNT;
@@ -235,11 +241,12 @@ BEGIN
                 SELECT j.ctid AS at, l.lease_ms, l.max_attempts, a.since
                   FROM (SELECT set_config('pgwork.accepted', stamp || coalesce(array_agg(d.id), '{}')::text, true) AS ids, clock_timestamp() AS since,
                                CASE WHEN count(*) = coalesce(cardinality(done_ids), 0) THEN short[2] END AS queue FROM d) a
-                 CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.lease_ms, t.max_attempts FROM pgwork.queue t
-                                      WHERE t.id = a.queue AND t.name = queues[1] AND NOT (t.paused OR t.suspects OR t.bundles AND short[3] < 1 << 30) AND t.priorities | short[3] = short[3]
+                 CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.id, t.lease_ms, t.max_attempts FROM pgwork.queue t
+                                      WHERE t.id = a.queue AND t.name = queues[1]
+                                        AND NOT (t.paused OR t.suspects) AND t.priorities + (t.bundles::integer << 30) & ~short[3] = 0
                                      OFFSET 0) l
                  CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
-                                      WHERE j.queue = short[2] AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
+                                      WHERE j.queue = l.id AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                         AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= passed & 31 THEN least(passed - 32, short[4] << 5) END,
                                                              CASE WHEN l.mark & 31 <= shared & 31 THEN shared END) >> 5
                                         AND j.flags & 10 = 0 AND j.xmax = '0'
@@ -398,7 +405,7 @@ BEGIN
             IF head_jobs <= wanted THEN
                 -- Each becomes a pack. Rows between them stay for the next claim, and so do the marks.
                 got := 0;
-                FOR queue, token, attempt, max_attempts, priority, created_at, lease_until, server_time, ids, kinds, payloads IN
+                FOR one IN
                 WITH d AS (
                     DELETE FROM pgwork.live_job b
                      WHERE b.ctid = ANY (ARRAY(SELECT j.ctid FROM pgwork.live_job j
@@ -411,10 +418,11 @@ BEGIN
                 SELECT s.number, pgwork._token(s.number * 32 + 31, stamp), ends, q.id, claim_batch.holder, s.pos, s.last_id, s.all_ids,
                        array_fill(s.lane, ARRAY[s.jobs::integer]), array_fill(s.created_at, ARRAY[s.jobs::integer]), s.all_kinds, s.all_payloads
                   FROM (SELECT nextval('pgwork.place') AS number, d.* FROM d ORDER BY d.pos OFFSET 0) s
-                RETURNING q.name, p.token, 1, q.max_attempts, p.lanes[1] / 2, p.created[1], p.lease_until, until, p.ids, p.kinds, p.payloads
+                RETURNING q.name, NULL::bigint, p.token, 1, q.max_attempts::integer, p.lanes[1] / 2, NULL::text, NULL::jsonb, NULL::bytea, NULL::text[],
+                          p.created[1], p.lease_until, until, p.ids, NULL::smallint[], p.kinds, p.payloads, NULL::timestamptz[], false
                 LOOP
-                    got := got + cardinality(ids);
-                    RETURN NEXT;
+                    got := got + cardinality(one.ids);
+                    RETURN NEXT one;
                 END LOOP;
             ELSIF head_jobs IS NOT NULL THEN
                 EXIT WHEN came; -- what is in our hands will do
@@ -609,8 +617,7 @@ END $$;
 -- The same, a row for each job.
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
-RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
-    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz)
+RETURNS SETOF pgwork.claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
@@ -649,6 +656,8 @@ BEGIN
        FROM pgwork.queue t WHERE t.name = ANY (queues);
 END $$;
 
+COMMENT ON TYPE pgwork.claimed IS 'What claim() returns for each job.';
+COMMENT ON TYPE pgwork.claimed_batch IS 'What claim_batch() returns for each job, or for jobs that share a token.';
 COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], uuid[]) IS
     'As claim(), but jobs that share a token come as one row: with ids, kinds and payloads in one order; priorities and created where they differ; suspect: its last holder died, so it comes alone. Finish them with ids and ARRAY[token].';
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS

@@ -2,9 +2,7 @@
 -- with as many ready-made jobs as were asked for, and whatever is said of them is right. What is left is the client.
 CREATE OR REPLACE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL)
-RETURNS TABLE (queue text, id bigint, token uuid, attempt integer, max_attempts integer, priority integer, kind text,
-    payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz,
-    ids bigint[], priorities smallint[], kinds text[], payloads jsonb[], created timestamptz[], suspect boolean)
+RETURNS SETOF pgwork.claimed_batch
 LANGUAGE sql STABLE AS $$
     SELECT queues[1], NULL::bigint, '01234567-89ab-cdef-0123-456789abcdef'::uuid, 1, 20, 0, '', NULL::jsonb, NULL::bytea, NULL::text[], now(),
            now() + interval '30 s', now(), ARRAY(SELECT i::bigint FROM generate_series(1, n) i), NULL::smallint[], NULL::text[],
