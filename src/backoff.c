@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -29,12 +28,14 @@ int64_t pgw__backoff_next_ms(pgw__backoff *b)
     int64_t top = b->last_ms < b->cap_ms / 3 ? b->last_ms * 3 : b->cap_ms;
     uint64_t span = (uint64_t)(top - b->base_ms) + 1;
 
+    b->begun = true;
     b->last_ms = b->base_ms + (int64_t)(b->random() % span);
     return b->last_ms;
 }
 
 void pgw__backoff_reset(pgw__backoff *b)
 {
+    b->begun = false;
     b->last_ms = b->base_ms;
 }
 

@@ -2,10 +2,12 @@
 #ifndef PGW_BACKOFF_H
 #define PGW_BACKOFF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct pgw__backoff {
     int64_t base_ms, cap_ms, last_ms;
+    bool begun;               /* there has been a pause since it was made or reset */
     uint64_t (*random)(void); /* tests put their own here */
 } pgw__backoff;
 

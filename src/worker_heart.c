@@ -399,7 +399,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0 && st != PGW_ECANCELED) {
         /* without a lease it is told once: the main loop tells of the server */
-        const bool known = b->count == 0 && b->trouble.last_ms != b->trouble.base_ms;
+        const bool known = b->count == 0 && b->trouble.begun;
 
         PGW__LOG(&w->log, known ? PGW_DEBUG : PGW_WARN, "worker", "%s: %s", what,
                  pgw_error_message(h));

@@ -23,7 +23,9 @@ void tearDown(void) {}
 
 void test_the_lowest_numbers_stay_at_the_base(void)
 {
+    TEST_ASSERT_FALSE(b.begun);
     for (int i = 0; i < 10; i++) TEST_ASSERT_EQUAL_INT64(50, pgw__backoff_next_ms(&b));
+    TEST_ASSERT_TRUE(b.begun);
 }
 
 void test_the_highest_numbers_triple_up_to_the_cap(void)
@@ -45,6 +47,7 @@ void test_reset_begins_again(void)
     pick = 100;
     TEST_ASSERT_EQUAL_INT64(150, pgw__backoff_next_ms(&b));
     pgw__backoff_reset(&b);
+    TEST_ASSERT_FALSE(b.begun);
     pick = 101; /* the range is 101 numbers wide again */
     TEST_ASSERT_EQUAL_INT64(50, pgw__backoff_next_ms(&b));
 }
