@@ -918,6 +918,7 @@ BEGIN
                                                 FOR UPDATE SKIP LOCKED) d
                          LIMIT batch);
     END IF;
+    PERFORM pgwork._refuse_outdated();
     moved := cardinality(chosen);
     last_id := chosen[moved];
     IF moved = 0 THEN

@@ -523,6 +523,7 @@ void test_an_old_snapshot_has_to_be_taken_anew(void)
         "SELECT * FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')",
         "SELECT pgwork.depth('q'), %lld, '%s'",
         "SELECT pgwork.queue_purge('q'), %lld, '%s'",
+        "SELECT pgwork.reschedule('q'), %lld, '%s'",
         "SELECT pgwork.queue_drop('q', true), %lld, '%s'",
     };
 
