@@ -471,6 +471,7 @@ DECLARE
     place record;
     gone record;
     misses integer;
+    asked bigint[]; -- of the pack that was met last
 BEGIN
     -- In the order in which everybody locks jobs: rows by token, then packs. Else two that take the same jobs could wait for each other.
     FOR one IN
@@ -479,6 +480,11 @@ BEGIN
          ORDER BY f.lane = 31, f.pos, f.lane, u.id, u.i
     LOOP
         id := one;
+        IF one = ANY (asked) THEN
+            status := 'requested';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
         misses := 0;
         LOOP
             status := 'gone';
@@ -487,13 +493,16 @@ BEGIN
             IF FOUND AND place.lane = 31 THEN
                 -- Waits for those who are just taking jobs out: for theirs the request would come too late.
                 PERFORM FROM pgwork.pack p WHERE p.queue = q.id AND p.number = place.pos FOR UPDATE;
+                -- All that are wanted of it at once: whoever looks for one of its jobs walks over each version of its row.
+                asked := ARRAY(SELECT u.i FROM (SELECT unnest(p.ids) AS i FROM pgwork.pack p WHERE p.queue = q.id AND p.number = place.pos) u
+                                WHERE u.i IN (SELECT unnest(cancel.ids))
+                                  AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = q.id AND o.number = place.pos AND o.id = u.i));
                 IF current_setting('transaction_isolation') <> 'read committed' THEN
-                    PERFORM pgwork._still_in(q.id, place.pos, ARRAY[one]);
+                    PERFORM pgwork._still_in(q.id, place.pos, asked);
                 END IF;
-                UPDATE pgwork.pack p SET cancelled = array_append(array_remove(p.cancelled, one), one)
-                 WHERE p.queue = q.id AND p.number = place.pos
-                   AND NOT EXISTS (SELECT FROM pgwork.pack_out o WHERE o.queue = p.queue AND o.number = p.number AND o.id = one);
-                status := CASE WHEN FOUND THEN 'requested' ELSE 'gone' END;
+                UPDATE pgwork.pack p SET cancelled = ARRAY(SELECT unnest(p.cancelled) UNION SELECT unnest(asked))
+                 WHERE p.queue = q.id AND p.number = place.pos AND asked <> '{}';
+                status := CASE WHEN one = ANY (asked) THEN 'requested' ELSE 'gone' END;
             ELSIF FOUND AND place.leased THEN
                 UPDATE pgwork.live_job j SET flags = j.flags | 1
                  WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL;

@@ -200,6 +200,26 @@ void test_a_cancel_is_heard_by_the_holder_of_the_pack_for_that_job_only(void)
     check_no_packs();
 }
 
+/* Each version of a pack's row is read by all that look for one of its jobs. */
+void test_a_cancel_of_many_writes_a_pack_once(void)
+{
+    take(7);
+    TEST_ASSERT_EQUAL_STRING("requested", cancel(a, 1));
+    TEST_ASSERT_EQUAL_STRING("", say(a, "complete", 2, 1, ""));
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING(
+        "1 requested,2 gone,3 requested,3 requested,6 requested",
+        kit_text(b,
+                 "SELECT string_agg((id - %lld) || ' ' || status, ',' ORDER BY id)"
+                 " FROM pgwork.cancel('q', '{%lld,%lld,%lld,%lld,%lld}')",
+                 jobs[0].id, jobs[3].id, jobs[2].id, jobs[6].id, jobs[3].id, jobs[1].id));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT n_tup_upd FROM pg_stat_xact_user_tables"
+                                             " WHERE relid = 'pgwork.pack'::regclass"));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("0 ok,1 cancel,2 gone,3 cancel,4 ok,5 ok,6 cancel",
+                             say(a, "extend", 0, 7, ""));
+}
+
 /* Else it would be retried, and nobody would ever hear of the request. */
 void test_a_cancel_is_not_lost_on_a_job_that_is_just_leaving(void)
 {
