@@ -408,8 +408,8 @@ BEGIN
                CASE WHEN bool_and(u.named OR u.gone) THEN NULL ELSE array_agg(u.lease_end ORDER BY u.i) END
           INTO mine, first_end, new_ends
           FROM (SELECT i.id, i.i, t.id IS NOT NULL AS named, o.id IS NOT NULL AS gone,
-                       CASE WHEN t.id IS NOT NULL THEN until ELSE coalesce(pack.ends[i.i], pack.lease_until) END AS lease_end
-                  FROM unnest(pack.ids) WITH ORDINALITY i (id, i)
+                       CASE WHEN t.id IS NOT NULL THEN until ELSE coalesce(i.lease_end, pack.lease_until) END AS lease_end
+                  FROM unnest(pack.ids, pack.ends) WITH ORDINALITY i (id, lease_end, i) -- a subscript would unpack the array each time
                   LEFT JOIN (SELECT DISTINCT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = pack.token) t ON t.id = i.id
                   LEFT JOIN (SELECT o.id FROM pgwork.pack_out o WHERE o.queue = q.id AND o.number = pack.number) o ON o.id = i.id) u;
         CONTINUE WHEN mine IS NULL
