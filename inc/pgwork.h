@@ -577,8 +577,9 @@ PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 /**
  * Removes jobs that wait; asks running ones to stop; @p n is 1 .. 10,000. outcomes[i] (array of n,
  * or NULL): PGW_OK gone, PGW_CANCEL asked, PGW_ENOTFOUND. Returns PGW_CANCEL when at least one
- * runs: its holder is told at its next extend. PGW_ENOTFOUND: no such queue, or none of the jobs.
- * Rights: pgwork_producer or pgwork_operator.
+ * runs: its holder is told at its next extend. When it is failed (but to the dead letters),
+ * snoozed, released or taken back, it is gone. PGW_ENOTFOUND: no such queue, or none of the jobs
+ * waits or runs. Rights: pgwork_producer or pgwork_operator.
  *
  *     pgw_status outcome;
  *     st = pgw_cancel(h, &outcome, "mail", &id, 1);
