@@ -545,6 +545,31 @@ void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
     ASSERT_HAS("good locks: ", visit(h)->text);
 }
 
+/* It outlives its session, and has no pid by which it could be ended. */
+void test_a_prepared_transaction_that_has_locked_a_table_is_found(void)
+{
+    const char *const text = pgw__sql_text(PGW__SQL_DOCTOR_LOCKS), *at = strstr(text, "'5 s'");
+    PGconn *waits = pgtemp_connect();
+    char sql[8000];
+
+    pgtemp_exec("BEGIN; LOCK TABLE pgwork.leased_table; PREPARE TRANSACTION 'it''s left'");
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(waits, "BEGIN; LOCK TABLE pgwork.leased_table"));
+    pgtemp_exec("SELECT pg_sleep(1.2)");
+    ASSERT_HAS("It waits for a prepared transaction (see pg_prepared_xacts):", visit(h)->text);
+    TEST_ASSERT_NOT_NULL(at); /* nobody waits here for five seconds */
+    snprintf(sql, sizeof(sql),
+             "SELECT finding || ' | ' || advice FROM (%.*s'0 s'%s) x (grade, check_name, finding, "
+             "advice) WHERE finding LIKE 'prepared%%'",
+             (int)(at - text), text, at + strlen("'5 s'"));
+    at = pgtemp_value(sql);
+    ASSERT_HAS("prepared transaction 'it''s left' of ", at);
+    ASSERT_HAS(" has locked leased_table for 00:00:0", at);
+    ASSERT_HAS("ROLLBACK PREPARED 'it''s left', in database ", at);
+    pgtemp_exec("ROLLBACK PREPARED 'it''s left'");
+    PQfinish(waits);
+    ASSERT_HAS("good locks: ", visit(h)->text);
+}
+
 static int once(const pgw_finding *f, void *arg)
 {
     return ++*(int *)arg;

@@ -59,6 +59,7 @@ pg_create() {
         echo "unix_socket_directories = '$1'"
         echo "port = 5432"                      # names the socket, no more
         echo "max_connections = 200"
+        echo "max_prepared_transactions = 2"
         echo "log_line_prefix = '%m [%p] %q%a '"
         # To compile statements, or to share them out among processes, takes longer than those of tests do.
         if [ "${WITH_PG_FSYNC:-0}" = 0 ]; then
