@@ -18,10 +18,10 @@ WITH d AS MATERIALIZED (
     UNION ALL
     SELECT CASE WHEN d.leased = 0 AND d.oldest > interval '1 hour' THEN 2 ELSE 1 END, 'ready jobs',
            format('queue %s: the oldest ready job has waited for %s, %s', quote_literal(d.name), justify_hours(date_trunc('second', d.oldest)),
-                  CASE WHEN d.leased > 0 THEN format('%s leased, so somebody claims from it', d.leased || CASE WHEN d.leased = 1000 THEN ' or more are' WHEN d.leased = 1 THEN ' is' ELSE ' are' END)
+                  CASE WHEN d.leased > 0 THEN format('%s leased, so somebody has claimed from it', d.leased || CASE WHEN d.leased = 1000 THEN ' or more are' WHEN d.leased = 1 THEN ' is' ELSE ' are' END)
                        WHEN d.ready < 1000 THEN 'nothing is leased: no worker claims from it'
                        ELSE 'none of the first 1000 is leased: no worker claims from it' END),
-           CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more; `pgwork ls -s leased %s` shows who has what, and who hangs.', d.typed)
+           CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more; `pgwork ls -s leased %s` shows who has what, who hangs, and whose lease is over.', d.typed)
                 ELSE format('See that workers run, for a queue of this very name, and in their log that claims do not fail; if it is to wait: `pgwork queue pause %s`.', d.typed) END
       FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
     UNION ALL

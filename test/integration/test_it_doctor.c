@@ -210,7 +210,8 @@ void test_jobs_that_nobody_claims(void)
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '2 h'");
     ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 02:00:",
                visit(h)->text);
-    ASSERT_HAS("1 is leased, so somebody claims from it | If all workers are busy", visit(h)->text);
+    ASSERT_HAS("1 is leased, so somebody has claimed from it | If all workers are busy",
+               visit(h)->text);
 
     /* it does not count what is too much */
     ASSERT_ST(PGW_OK, pgw_queue_purge(h, NULL, "left", "all"), h);
