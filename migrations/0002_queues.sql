@@ -345,6 +345,11 @@ LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock(pgwork._lock(what, queue)) TH
 CREATE FUNCTION pgwork._channel(slot integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork_wake_' || split_part('pgwork.', '.', 1) || CASE slot WHEN 0 THEN '' ELSE '_' || slot::text END;
 
+-- Whether a notification may be sent. While a session that listens, of any database, keeps a transaction open, the server keeps all that has
+-- been told since; when it has no room left, whoever notifies cannot commit.
+CREATE FUNCTION pgwork._may_notify() RETURNS boolean
+LANGUAGE sql RETURN pg_notification_queue_usage() < 0.9;
+
 -- A hint for workers that sleep, delivered at commit, to as many as there are jobs. Sleepers have spread themselves over 256 slots,
 -- each with a channel of its own: to wake more than one for a job costs more than the job. 16 slots are a group, so that one sleeper
 -- among them all is soon found. NOTIFY takes a lock of the whole database at commit, so it is sent only when somebody sleeps, and by
@@ -356,7 +361,7 @@ DECLARE
     part integer; -- the group
     slot integer;
 BEGIN
-    IF NOT pgwork._held('sleep', queue) THEN
+    IF NOT pgwork._held('sleep', queue) OR NOT pgwork._may_notify() THEN
         RETURN;
     END IF;
     FOR i IN 0 .. 15 LOOP

@@ -432,7 +432,9 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), s.id::text);
+    IF pgwork._may_notify() THEN
+        PERFORM pg_notify('pgwork_sema_' || split_part('pgwork.', '.', 1), s.id::text);
+    END IF;
 END $$;
 
 CREATE FUNCTION pgwork.sema_release(name text, token uuid) RETURNS boolean

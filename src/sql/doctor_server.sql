@@ -58,3 +58,8 @@ SELECT CASE WHEN room - used < 3 THEN 2 WHEN room - used < room / 10 THEN 1 ELSE
        CASE WHEN room - used < greatest(3, room / 10)
             THEN 'Raise max_connections, start fewer workers, or put a pooler between: workers need two connections each, whatever their concurrency, and reapers one.' ELSE '' END
   FROM s
+UNION ALL
+SELECT CASE WHEN n.used < 0.9 THEN 1 ELSE 2 END, 'notifications', -- as _may_notify()
+       format('the server''s queue of notifications is %s %% full%s', floor(n.used * 100), CASE WHEN n.used < 0.9 THEN '' ELSE ': nobody is woken, workers find jobs by polling' END),
+       'A session that listens, of any database, keeps a transaction open: the server''s log names its pid. End it, with pg_signal_backend: SELECT pg_terminate_backend(pid).'
+  FROM pg_notification_queue_usage() n (used) WHERE n.used >= 0.5

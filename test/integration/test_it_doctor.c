@@ -385,10 +385,10 @@ void test_a_vacuum_at_work_holds_no_other_back(void)
 
 /* A replica takes long to make, so the statement is given the view's rows. What it finds that
  * begins with a word, worst first. */
-static const char *found_in(const char *view, const char *rows, const char *word)
+static const char *found_in(pgw__sql check, const char *view, const char *rows, const char *word)
 {
     static char sql[8000];
-    const char *text = pgw__sql_text(PGW__SQL_DOCTOR_HORIZON), *at = strstr(text, view);
+    const char *text = pgw__sql_text(check), *at = strstr(text, view);
 
     TEST_ASSERT_NOT_NULL(at);
     snprintf(sql, sizeof(sql),
@@ -401,7 +401,7 @@ static const char *found_in(const char *view, const char *rows, const char *word
 
 void test_a_replica_without_a_slot_holds_vacuum_back(void)
 {
-    const char *found = found_in("pg_stat_replication",
+    const char *found = found_in(PGW__SQL_DOCTOR_HORIZON, "pg_stat_replication",
                                  "SELECT 'stand''by' AS application_name, inet '10.0.0.7' AS "
                                  "client_addr, '2'::xid AS backend_xmin",
                                  "replica");
@@ -414,7 +414,7 @@ void test_a_replica_without_a_slot_holds_vacuum_back(void)
 void test_a_lost_slot_holds_nothing_back(void)
 {
     const char *found = found_in(
-        "pg_replication_slots",
+        PGW__SQL_DOCTOR_HORIZON, "pg_replication_slots",
         "SELECT x.*, false AS active, '2'::xid AS xmin FROM (VALUES ('one', 'extended'), ('two', "
         "'lost'), ('new', NULL)) x (slot_name, wal_status)",
         "replication slot");
@@ -422,6 +422,18 @@ void test_a_lost_slot_holds_nothing_back(void)
     ASSERT_HAS("'one' (not in use) holds rows", found);
     ASSERT_HAS("'new' (not in use) holds rows", found);
     TEST_ASSERT_NULL_MESSAGE(strstr(found, "'two'"), found);
+}
+
+/* It takes gigabytes to fill it. */
+void test_a_queue_of_notifications_that_fills_is_told(void)
+{
+    const char *const view = "pg_notification_queue_usage()", *const word = "the server''s queue";
+
+    TEST_ASSERT_NULL(found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.49", word));
+    ASSERT_HAS("1 the server's queue of notifications is 50 % full | A session that listens",
+               found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.501", word));
+    ASSERT_HAS("2 the server's queue of notifications is 90 % full: nobody is woken",
+               found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.9", word));
 }
 
 void test_without_a_schema(void)

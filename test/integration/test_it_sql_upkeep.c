@@ -1339,6 +1339,36 @@ void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
                    "database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
 }
 
+/* Where the server has no room for what is told, a NOTIFY undoes the whole transaction. It takes
+ * gigabytes to get there, so another function says so, until the end of the transaction. */
+void test_nobody_is_notified_while_the_server_has_no_room_for_it(void)
+{
+    static const char may[] = "CREATE OR REPLACE FUNCTION pgwork._may_notify() RETURNS boolean "
+                              "LANGUAGE sql RETURN %s";
+    PGconn *c = kit_open();
+    char sema[40];
+
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.sema_create('s', 1)");
+    kit_do(a, "LISTEN pgwork_wake_pgwork; LISTEN pgwork_sema_pgwork; SELECT pgwork.idle('{q}')");
+    snprintf(sema, sizeof(sema), "pgwork_sema_pgwork %s",
+             kit_text(a, "SELECT id FROM pgwork.semaphore"));
+    for (int room = 0; room < 2; room++) {
+        const char *token = kit_text(b, "SELECT token FROM pgwork.sema_acquire('s', 1, 60000)");
+
+        kit_do(c, "SELECT pgwork.sema_wait('s', 1, 60000, 'me', false, 1000, false)");
+        kit_do(b, "BEGIN");
+        kit_do(b, may, room ? "true" : "false");
+        kit_put(b, "q");
+        kit_do(b, "SELECT pgwork.sema_release('s', '%s')", token);
+        kit_do(b, may, "pg_notification_queue_usage() < 0.9");
+        kit_do(b, "COMMIT");
+        TEST_ASSERT_EQUAL_STRING(room ? "pgwork_wake_pgwork q" : "", heard(a, room));
+        TEST_ASSERT_EQUAL_STRING(room ? sema : "", heard(a, room));
+        kit_do(c, "SELECT pgwork.sema_leave('s')");
+    }
+    kit_do(a, "SELECT pgwork.sema_drop('s')");
+}
+
 /* Both sleep, in slots of their own. */
 static PGconn *two_sleep(void)
 {
