@@ -2,7 +2,8 @@
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
-    SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last FROM pgwork.beats WHERE role = 'reaper'
+    SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last
+      FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- what is to come was written before the clock was set back
 ), late AS (
     -- Queue by queue, and with now(), which is not volatile, an index leads past the millions that may wait for their time.
     SELECT coalesce(sum(l.n), 0) AS n, min(l.oldest) AS oldest
