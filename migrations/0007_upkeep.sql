@@ -772,6 +772,29 @@ BEGIN
     END IF;
 END $$;
 
+-- The sequences of hints are not in the WAL. A standby that takes over before its first checkpoint since they were made has empty files for
+-- them (PostgreSQL 15 to 18 keep what it has received of them in memory, and copy the files), and no claim or look succeeds. Then they are made anew.
+CREATE FUNCTION pgwork._mend_hints() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s record;
+    mark text;
+BEGIN
+    PERFORM pg_sequence_last_value('pgwork.mark'), pg_sequence_last_value('pgwork.lesson'), pg_sequence_last_value('pgwork.look'),
+            pg_sequence_last_value('pgwork.compact_pause');
+EXCEPTION WHEN internal_error THEN -- bad magic number in sequence
+    PERFORM pg_advisory_xact_lock(pgwork._lock('mend', 0)); -- one after the other
+    mark := pg_get_functiondef('pgwork._mark'::regproc); -- which depends on one of them
+    CREATE OR REPLACE FUNCTION pgwork._mark(queue bigint) RETURNS bigint LANGUAGE sql RETURN NULL::bigint;
+    FOR s IN
+        SELECT c.oid::regclass AS name, q.seqmin FROM pg_sequence q JOIN pg_class c ON c.oid = q.seqrelid
+         WHERE c.relnamespace = split_part('pgwork.', '.', 1)::regnamespace AND c.relpersistence = 'u'
+    LOOP
+        EXECUTE format('DROP SEQUENCE %1$s; CREATE UNLOGGED SEQUENCE %1$s MINVALUE %2$s', s.name, s.seqmin);
+    END LOOP;
+    EXECUTE mark;
+END $$;
+
 -- One round of everything that is due. A session prunes and compacts once a second at most, and looks for
 -- expired leases four times a second; delayed jobs each time.
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint,
@@ -790,6 +813,7 @@ BEGIN
     reaped := 0;
     died := 0;
     pruned := 0;
+    PERFORM pgwork._mend_hints();
     -- With thousands of queues each takes its time, again and again. So a tenth of all time is for it, or a twentieth, within limits.
     now_ms := extract(epoch FROM clock_timestamp()) * 1000;
     next_ms := last_ms[1] + least(10 * least(last_ms[2], last_ms[3]), 1000) - now_ms;
