@@ -1955,9 +1955,10 @@ typedef enum pgw_lock_mode { PGW_EXCLUSIVE, PGW_SHARED } pgw_lock_mode;
  * freed.
  *
  * PGW_ELOCKED: somebody else held it all the time. PGW_EHELD: this handle holds it already, in
- * either mode. PGW_ERETRY: a deadlock with another session. PGW_ECANCELED: stopped. PGW_ECONFLICT,
- * PGW_EPOOLED: see above. After any failure the lock is not held; where that could not be made
- * sure, the connection was closed, and with it other locks of this handle are lost.
+ * either mode. PGW_ERETRY: a deadlock with another session, seen only where this one holds what the
+ * other waits for: not through a second handle, nor through permits. PGW_ECANCELED: stopped.
+ * PGW_ECONFLICT, PGW_EPOOLED: see above. After any failure the lock is not held; where that could
+ * not be made sure, the connection was closed, and with it other locks of this handle are lost.
  *
  *     pgw_lock *lock;
  *     if (pgw_lock_acquire(h, &lock, "mailing 42", PGW_EXCLUSIVE, 1000) == PGW_OK) {
@@ -2138,7 +2139,9 @@ typedef struct pgw_sema_opts {
  * is no queue: there waiting is polling, in no order. After 30 s in the queue a waiter goes to its
  * end. The first notify of the handle's stop ends the wait. A process that is frozen at the head of
  * the queue loses its session after 5 s (or four times `poll.max_ms`, if that is more), and with it
- * its place and what else the session holds.
+ * its place and what else the session holds. Nobody sees that two which hold permits wait for each
+ * other's: take all of one semaphore in one call, several semaphores in one order everywhere, and
+ * wait with a limit.
  *
  * PGW_ELOCKED: not enough were free, or somebody waits in front. PGW_ELIMIT: n is more than there
  * are. PGW_ECANCELED: stopped. PGW_EPOOLED: `session` needs one. PGW_EUNKNOWN: they may be out,
