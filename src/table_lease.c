@@ -16,6 +16,12 @@ static void lease_limit(pgw__buf *b, int limit)
     pgw__buf_text(b, "::pg_catalog.int8");
 }
 
+/* The version of the row that was locked; as with xmin, not every role may read it. */
+static void lease_place(pgw__buf *b, const pgw_table *t)
+{
+    if (t->has_xmin) pgw__buf_text(b, ", t.ctid AS pgw_place");
+}
+
 /* Rows that the holder has. They are few, and are looked up by the holder, locked and then sorted:
  * else a planner who hopes to find some soon in the wanted order walks through the whole table. */
 static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
@@ -25,6 +31,7 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
 
     pgw__buf_text(b, "pgw_own AS MATERIALIZED (SELECT ");
     pgw__put_key(b, t);
+    if (t->has_xmin) pgw__buf_text(b, ", t.pgw_place");
     pgw__buf_text(b, " FROM (SELECT ");
     for (size_t c = 0; c < t->columns_count; c++) {
         if (!t->columns[c].readable) continue;
@@ -32,6 +39,7 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
         pgw__put_column(b, &t->columns[c]);
         comma = ", ";
     }
+    lease_place(b, t);
     pgw__buf_text(b, " FROM ");
     pgw__put_table(b, t);
     pgw__buf_text(b, " t WHERE ");
@@ -58,6 +66,7 @@ static void lease_claim_free(pgw__buf *b, const pgw_table *t, const pgw_table_cl
 {
     pgw__buf_text(b, "pgw_free AS MATERIALIZED (SELECT ");
     pgw__put_key(b, t);
+    lease_place(b, t);
     pgw__buf_text(b, " FROM ");
     pgw__put_table(b, t);
     pgw__buf_text(b, " t WHERE ");
@@ -119,11 +128,12 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_rows(b, ctx);
     /* rows that were taken, but not written, show as one without a position. Not those that got
      * another key since our snapshot: they were locked as they are now, and the key that they have
-     * now cannot be found in it. */
+     * now is nobody's in it, or another row's. */
     pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT FROM pgw_taken c JOIN ");
     pgw__put_table(b, t);
     pgw__buf_text(b, " t ON ");
     pgw__put_key_join(b, t, "c");
+    if (t->has_xmin) pgw__buf_text(b, " AND t.ctid = c.pgw_place");
     pgw__buf_text(b, " LIMIT 1) one LEFT JOIN pgw_done d ON true ORDER BY d.pgw_i");
 }
 

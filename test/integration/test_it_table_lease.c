@@ -1023,20 +1023,23 @@ static void *claim_late(void *arg)
     return NULL;
 }
 
-/* Its snapshot knows no row of the new key, and no trigger kept it from being written. */
-void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(void)
+/* Its snapshot knows no row of the new key, or another one, which has moved on as well; and no
+ * trigger kept it from being written. */
+TEST_CASE(1)
+TEST_CASE(2)
+void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(int articles_count)
 {
     pgw_status late = PGW_AGAIN;
     pthread_t thread;
     pgw_rows *rows;
 
-    articles(1);
+    articles(articles_count);
     pgtemp_exec("SELECT pg_advisory_lock(7)");
     TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, claim_late, &late));
     wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "
              "database = (SELECT oid FROM pg_database WHERE datname = current_database())",
              1);
-    pgtemp_exec("UPDATE t SET id = 2");
+    pgtemp_exec("UPDATE t SET id = 3 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 1");
     pgtemp_exec("SELECT pg_advisory_unlock(7)");
     pthread_join(thread, NULL);
     TEST_ASSERT_EQUAL_STRING("PGW_EMPTY", pgw_status_name(late));
