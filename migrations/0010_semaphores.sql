@@ -320,6 +320,9 @@ BEGIN
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
     PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
     PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
+    IF NOT turn AND current_setting('pgwork.turn_of', true) = key::text THEN
+        PERFORM pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
+    END IF;
     IF NOT turn OR NOT EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared) THEN
         turn := pgwork._advisory_take(key, false, false, wait_ms);
         IF NOT turn THEN
@@ -340,7 +343,7 @@ BEGIN
         PERFORM pg_advisory_unlock(key);
         patience_ms := NULL;
     END IF;
-    PERFORM pgwork._patience(patience_ms);
+    PERFORM pgwork._patience(patience_ms), set_config('pgwork.turn_of', CASE WHEN token IS NULL THEN key::text ELSE '' END, false);
 EXCEPTION
     WHEN lock_not_available THEN
         PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);
@@ -586,7 +589,7 @@ COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; doe
 COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits.';
 COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does.';
 COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then nobody else can have them. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
-COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms; or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
+COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
 COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a token end ttl_ms from now; returns when. NULL: their time was over, they are lost.';
 COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now, or their time was over. A session''s permits are free at once, also if the transaction is rolled back.';

@@ -1334,3 +1334,24 @@ void test_a_turn_that_one_does_not_have_is_not_believed(void)
     expect(h, PGW_OK, pgw_sema_drop(h, "heads", true));
     pgw_close(h);
 }
+
+/* It is held once, however often one comes without a word of it, or it would outlast the grant. */
+void test_a_turn_that_one_does_not_speak_of_is_not_kept(void)
+{
+    static const char wait[] =
+        "SELECT count(token) FROM pgwork.sema_wait('twice', 1, 60000, NULL, false, 0, false)";
+    pgw *h = opened(), *other = opened();
+    pgw_token token;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "twice", 1));
+    token = taken(other, "twice", 1);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, wait));
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, wait));
+    expect(other, PGW_OK, pgw_sema_release(other, "twice", token));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, wait));
+    expect(h, PGW_OK, pgw_sema_resize(h, "twice", 2));
+    taken(other, "twice", 1);
+    expect(h, PGW_OK, pgw_sema_drop(h, "twice", true));
+    pgw_close(other);
+    pgw_close(h);
+}
