@@ -158,11 +158,18 @@ static void work_keep(const work *w, pgw_task *task, const child *ch)
     buf_free(&t);
 }
 
+/* errno in words, by many threads at once. */
+static void work_reason(char *to, size_t size, int failed)
+{
+    if (strerror_r(failed, to, size) != 0) snprintf(to, size, "errno %d", failed);
+}
+
 static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
 {
-    char what[64];
+    char reason[128], what[192];
     if (ch->unknown) {
-        snprintf(what, sizeof what, "how it ended is not known (errno %d)", ch->unknown);
+        work_reason(reason, sizeof reason, ch->unknown);
+        snprintf(what, sizeof what, "how it ended is not known: %s", reason);
         return work_failed(w, task, PGW_RETRY, what, ch->error);
     }
     if (WIFSIGNALED(ch->status)) {
@@ -191,9 +198,7 @@ static bool work_is_chosen(const work *w)
 static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *name, int failed)
 {
     char reason[128], what[512];
-    if (strerror_r(failed, reason, sizeof reason) != 0) {
-        snprintf(reason, sizeof reason, "errno %d", failed);
-    }
+    work_reason(reason, sizeof reason, failed);
     snprintf(what, sizeof what, "cannot start %.300s: %s", name, reason);
     for (char *at = what; *at; at++) {
         if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
@@ -208,8 +213,9 @@ static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int
         return work_failed(w, task, PGW_DEAD, "too long for the command's arguments", NULL);
     }
     if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE) {
-        char what[64];
-        snprintf(what, sizeof what, "the command cannot be started now (errno %d)", failed);
+        char reason[128], what[192];
+        work_reason(reason, sizeof reason, failed);
+        snprintf(what, sizeof what, "the command cannot be started now: %s", reason);
         pgw_task_set_delay(task, 1000);
         return work_failed(w, task, PGW_SNOOZE, what, NULL);
     }
