@@ -522,7 +522,7 @@ BEGIN
     END LOOP;
     RAISE EXCEPTION 'semaphore % is in use by open transactions: process %', quote_literal(left(s.name, 80)),
         (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(gate) a WHERE a.granted AND a.pid <> pg_backend_pid())
-        USING ERRCODE = 'PW006', HINT = 'repeat it when they have ended: pg_stat_activity tells whose they are';
+        USING ERRCODE = 'PW006', HINT = 'repeat it when they have ended: pg_stat_activity tells whose they are, pg_prepared_xacts which are prepared';
 END $$;
 
 CREATE FUNCTION pgwork.sema_resize(name text, permits integer) RETURNS void
