@@ -33,6 +33,22 @@ pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer)
     return pointer != NULL ? PGW_OK : pgw__pq_refuse(h, argument, NULL, "a valid pointer");
 }
 
+const char *pgw__check_element(char name[PGW__ELEMENT], const char *array, size_t i)
+{
+    snprintf(name, PGW__ELEMENT, "%s[%zu]", array, i);
+    return name;
+}
+
+pgw_status pgw__check_all_given(pgw *h, const char *array, const char *const *pointers, size_t n)
+{
+    char name[PGW__ELEMENT];
+    pgw_status st = pgw__check_given(h, array, pointers);
+
+    for (size_t i = 0; st == PGW_OK && i < n; i++)
+        if (pointers[i] == NULL) st = pgw__check_given(h, pgw__check_element(name, array, i), NULL);
+    return st;
+}
+
 pgw_status pgw__check_unarmed(pgw *h, const char *hint)
 {
     if (h == NULL) return PGW_EINVAL;

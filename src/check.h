@@ -22,6 +22,11 @@
 
 pgw_status pgw__check_handle(pgw *h);
 pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
+/* The array, and each of its n elements. */
+pgw_status pgw__check_all_given(pgw *h, const char *array, const char *const *pointers, size_t n);
+/* What an element of an array is called in errors: array[i], in @p name, which is returned. */
+#define PGW__ELEMENT 40
+const char *pgw__check_element(char name[PGW__ELEMENT], const char *array, size_t i);
 /* For verbs that wait or take several round trips: not armed by pgw_async(). */
 pgw_status pgw__check_unarmed(pgw *h, const char *hint);
 pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max);

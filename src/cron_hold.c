@@ -1,6 +1,5 @@
 /* cron_hold: ticks that a node holds: one block of memory each, and the verbs that name them by
  * their token. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -100,10 +99,10 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__QUEUES_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "schedules", schedules);
     for (size_t i = 0; st == PGW_OK && i < n; i++) {
-        char name[40];
+        char name[PGW__ELEMENT];
 
-        snprintf(name, sizeof(name), "schedules[%zu]", i);
-        st = pgw__check_name(h, name, schedules[i], PGW__QUEUE_MAX);
+        st = pgw__check_name(h, pgw__check_element(name, "schedules", i), schedules[i],
+                             PGW__QUEUE_MAX);
     }
     if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, room);
     if (st != PGW_OK) return st;

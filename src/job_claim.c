@@ -1,8 +1,6 @@
 /* job_claim: taking jobs, and waiting for them. */
 #include "job.h"
 
-#include <stdio.h>
-
 #include "ask.h"
 #include "backoff.h"
 #include "check.h"
@@ -113,10 +111,10 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->queues_count", o->queues_count, 1, PGW__QUEUES_MAX);
     for (i = 0; st == PGW_OK && i < o->queues_count; i++) {
-        char name[40];
+        char name[PGW__ELEMENT];
 
-        snprintf(name, sizeof(name), "opts->queues[%zu]", i);
-        st = pgw__check_name(h, name, o->queues[i], PGW__QUEUE_MAX);
+        st = pgw__check_name(h, pgw__check_element(name, "opts->queues", i), o->queues[i],
+                             PGW__QUEUE_MAX);
     }
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);

@@ -134,10 +134,9 @@ pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const p
     if (st != PGW_OK) return st;
     room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     for (i = 0; outputs != NULL && i < n; i++) {
-        char name[40];
+        char name[PGW__ELEMENT];
 
-        snprintf(name, sizeof(name), "outputs[%zu]", i);
-        st = pgw__check_json(h, name, outputs[i], room);
+        st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], room);
         if (st != PGW_OK) return st;
     }
     return finish(h, PGW__SQL_JOB_COMPLETE, verdicts, queue, refs, n, extra);

@@ -79,15 +79,6 @@ static pgw_status table_fail_column(pgw *h, const pgw_table *t, pgw_status st, c
 
 /* ---- the description, as far as it can be checked here ---- */
 
-#define TABLE_ELEMENT 40
-
-/* What an element of an argument is called in errors. */
-static const char *table_element(char name[TABLE_ELEMENT], const char *array, size_t i)
-{
-    snprintf(name, TABLE_ELEMENT, "%s[%zu]", array, i);
-    return name;
-}
-
 static pgw_status table_check_ident(pgw *h, const char *argument, const char *name)
 {
     char message[200];
@@ -105,7 +96,7 @@ static pgw_status table_check_spec(pgw *h, const pgw_table_spec *s)
     const char *const names[] = {s->locked_by, s->expires_at, s->token, s->version};
     static const char *const roles[] = {"spec->locked_by", "spec->expires_at", "spec->token",
                                         "spec->version"};
-    char name[TABLE_ELEMENT];
+    char name[PGW__ELEMENT];
     pgw_status st = table_check_ident(h, "spec->schema", s->schema);
 
     if (st == PGW_OK) st = table_check_ident(h, "spec->table", s->table);
@@ -113,7 +104,7 @@ static pgw_status table_check_spec(pgw *h, const pgw_table_spec *s)
     if (st == PGW_OK)
         st = pgw__check_count(h, "spec->key_count", s->key_count, 1, PGW__KEY_COLUMNS);
     for (size_t i = 0; st == PGW_OK && i < s->key_count; i++) {
-        st = table_check_ident(h, table_element(name, "spec->key", i), s->key[i]);
+        st = table_check_ident(h, pgw__check_element(name, "spec->key", i), s->key[i]);
         for (size_t j = 0; st == PGW_OK && j < i; j++)
             if (strcmp(s->key[i], s->key[j]) == 0)
                 st = pgw__pq_refuse(h, name, s->key[i], "each column once");
@@ -500,27 +491,19 @@ pgw_status pgw__table_check_versions(pgw *h, const pgw_table *t)
 
 pgw_status pgw__table_check_key(pgw *h, const pgw_table *t, const char *const *key)
 {
-    char name[TABLE_ELEMENT];
-    pgw_status st = pgw__check_given(h, "key", key);
-
-    for (size_t k = 0; st == PGW_OK && k < t->key_count; k++)
-        st = pgw__check_given(h, table_element(name, "key", k), key[k]);
-    return st;
+    return pgw__check_all_given(h, "key", key, t->key_count);
 }
 
 pgw_status pgw__table_check_columns(pgw *h, const pgw_table *t, const char *const *columns,
                                     size_t n)
 {
-    char name[TABLE_ELEMENT];
     pgw_status st = pgw__check_count(h, "columns_count", n, 0, PGW__ASKED_MAX);
 
-    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "columns", columns);
-    for (size_t i = 0; st == PGW_OK && i < n; i++) {
-        st = pgw__check_given(h, table_element(name, "columns", i), columns[i]);
-        if (st == PGW_OK && pgw__table_column(t, columns[i]) == NULL)
+    if (st == PGW_OK && n > 0) st = pgw__check_all_given(h, "columns", columns, n);
+    for (size_t i = 0; st == PGW_OK && i < n; i++)
+        if (pgw__table_column(t, columns[i]) == NULL)
             st = table_fail_column(h, t, PGW_EINVAL, columns[i], "is not there",
                                    "when it was added since pgw_table_open(), open it again");
-    }
     return st;
 }
 
