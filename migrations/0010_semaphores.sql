@@ -320,7 +320,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
     PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
     PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
-    IF NOT turn AND current_setting('pgwork.turn_of', true) = key::text THEN
+    IF NOT turn AND current_setting('pgwork.turn_' || s.id, true) = 'mine' THEN
         PERFORM pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
     END IF;
     IF NOT turn OR NOT EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared) THEN
@@ -343,7 +343,7 @@ BEGIN
         PERFORM pg_advisory_unlock(key);
         patience_ms := NULL;
     END IF;
-    PERFORM pgwork._patience(patience_ms), set_config('pgwork.turn_of', CASE WHEN token IS NULL THEN key::text ELSE '' END, false);
+    PERFORM pgwork._patience(patience_ms), set_config('pgwork.turn_' || s.id, CASE WHEN token IS NULL THEN 'mine' ELSE '' END, false);
 EXCEPTION
     WHEN lock_not_available THEN
         PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);

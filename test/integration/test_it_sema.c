@@ -1347,11 +1347,16 @@ void test_a_turn_that_one_does_not_speak_of_is_not_kept(void)
     token = taken(other, "twice", 1);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, wait));
     TEST_ASSERT_EQUAL_INT64(0, ask(h, wait));
+    expect(h, PGW_OK, pgw_sema_create(h, "another", 1));
+    taken(other, "another", 1);
+    TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT count(token) FROM pgwork.sema_wait('another', 1, "
+                                      "60000, NULL, false, 0, false)"));
     expect(other, PGW_OK, pgw_sema_release(other, "twice", token));
     TEST_ASSERT_EQUAL_INT64(1, ask(h, wait));
     expect(h, PGW_OK, pgw_sema_resize(h, "twice", 2));
     taken(other, "twice", 1);
     expect(h, PGW_OK, pgw_sema_drop(h, "twice", true));
+    expect(h, PGW_OK, pgw_sema_drop(h, "another", true));
     pgw_close(other);
     pgw_close(h);
 }
