@@ -3,6 +3,8 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
+#include "childkit.h"
+#include "itpgw.h"
 #include "pgtemp.h"
 
 #include <poll.h>
@@ -15,8 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define expect(h, expected, call) ASSERT_ST(expected, call, h)
+
 #define LONG_MS    20000 /* more than any wait that goes well */
 #define CONTENDERS 64
+#define ROUNDS     5
 /* the server has others, with tests of their own */
 #define OF_THIS_DATABASE \
     "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -29,37 +34,6 @@ void setUp(void)
 void tearDown(void)
 {
     pgw_set_allocator(NULL);
-}
-
-static pgw *try_open(void)
-{
-    pgw_conf *conf;
-    pgw *h = NULL;
-
-    if (pgw_conf_new(&conf) != PGW_OK) return NULL;
-    pgw_conf_set(conf, "dsn", pgtemp_dsn());
-    pgw_conf_set(conf, "schema.check", "off"); /* pgtemp keeps no book of migrations */
-    pgw_open(&h, conf);
-    pgw_conf_free(conf);
-    return h;
-}
-
-static pgw *opened(void)
-{
-    pgw *h = try_open();
-
-    TEST_ASSERT_NOT_NULL(h);
-    TEST_ASSERT_EQUAL_STRING("", pgw_error_message(h));
-    return h;
-}
-
-static void expect(pgw *h, pgw_status expected, pgw_status got)
-{
-    char text[1200];
-
-    snprintf(text, sizeof(text), "%s, not %s: %s", pgw_status_name(expected), pgw_status_name(got),
-             pgw_error_message(h));
-    TEST_ASSERT_EQUAL_INT_MESSAGE(expected, got, text);
 }
 
 static pgw_lock *acquired(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
@@ -119,19 +93,11 @@ static bool fence_ok(const char *name, int64_t fence)
     return strcmp(pgtemp_value(sql), "t") == 0;
 }
 
-static int reaped(pid_t pid)
-{
-    int status;
-
-    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* ---- one holder, or several that share ---- */
 
 void test_one_holds_and_the_other_is_refused(void)
 {
-    pgw *a = opened(), *b = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare();
     pgw_lock *l = acquired(a, "one", PGW_EXCLUSIVE, 0), *m;
     int64_t fence = pgw_lock_fence(l);
     bool is_free = true;
@@ -161,7 +127,7 @@ void test_one_holds_and_the_other_is_refused(void)
 
 void test_a_second_acquire_on_one_handle_is_told(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "again", PGW_EXCLUSIVE, 0), *other;
 
     refused(h, PGW_EHELD, "again", PGW_EXCLUSIVE, 0);
@@ -179,7 +145,7 @@ void test_a_second_acquire_on_one_handle_is_told(void)
 
 void test_shared_holders_have_one_fence_and_end_that_of_an_exclusive_one(void)
 {
-    pgw *a = opened(), *b = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare();
     pgw_lock *x = acquired(a, "shared", PGW_EXCLUSIVE, 0), *l, *m;
     int64_t fence = pgw_lock_fence(x), shared;
 
@@ -205,7 +171,7 @@ void test_shared_holders_have_one_fence_and_end_that_of_an_exclusive_one(void)
 
 void test_psql_and_the_library_exclude_each_other(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l;
 
     pgtemp_exec("SELECT pg_advisory_lock(pgwork.lock_key('from psql'))");
@@ -242,7 +208,7 @@ void test_any_text_of_up_to_255_bytes_is_a_name(void)
                                         "NULL",
                                         "{}"};
     char longest[257];
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         pgw_lock *l = acquired(h, names[i], PGW_EXCLUSIVE, 0);
@@ -268,7 +234,7 @@ void test_any_text_of_up_to_255_bytes_is_a_name(void)
 
 void test_two_names_with_one_key_are_told_apart(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
 
     pgtemp_exec("INSERT INTO pgwork.named_lock (key, fence, taken_at, pid, shared, name) "
                 "VALUES (pgwork.lock_key('mine'), 0, now(), 0, false, 'theirs')");
@@ -283,7 +249,7 @@ void test_two_names_with_one_key_are_told_apart(void)
 
 void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *kept = acquired(h, "kept", PGW_EXCLUSIVE, 0),
              *l = acquired(h, "old", PGW_EXCLUSIVE, 0);
     int64_t fence = pgw_lock_fence(l), n;
@@ -293,7 +259,7 @@ void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
     TEST_ASSERT_EQUAL_INT64(0, n);
     pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
     {
-        pgw *other = opened();
+        pgw *other = it_open_bare();
 
         expect(other, PGW_OK, pgw_locks_prune(other, &n, 3600000, 1000));
         TEST_ASSERT_GREATER_THAN_INT64(0, n);
@@ -314,7 +280,7 @@ void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
 /* Neither by the session that asks, nor in the way of those behind them. */
 void test_names_that_are_held_are_not_forgotten(void)
 {
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
     pgw_lock *mine, *shared, *theirs, *l;
     int64_t n;
 
@@ -354,7 +320,7 @@ static int count_infos(const pgw_lock_info *info, void *arg)
 
 void test_the_holder_is_known(void)
 {
-    pgw *a = opened(), *b = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare();
     pgw_lock *l, *m;
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int n[2] = {0, 0};
@@ -390,7 +356,7 @@ void test_the_holder_is_known(void)
 /* Its row is not there yet, or never will be. */
 void test_the_holder_of_a_name_without_a_row_is_known(void)
 {
-    pgw *a = opened(), *b = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare();
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     pgw_lock *l;
 
@@ -445,7 +411,7 @@ static void *release_when_waited_for(void *arg)
 
 void test_a_waiter_is_woken_by_the_release(void)
 {
-    pgw *a = opened(), *b = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare();
     holder in = {a, acquired(a, "wait", PGW_EXCLUSIVE, 0), "wait", false};
     pthread_t thread;
     pgw_lock *l;
@@ -476,7 +442,7 @@ static void *stop_the_waiter(void *arg)
 
 void test_the_first_stop_ends_a_wait_and_nothing_else(void)
 {
-    pgw *a = opened(), *b = opened(), *observer = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare(), *observer = it_open_bare();
     stopper in = {observer, NULL, false};
     pgw_lock *l = acquired(a, "stop", PGW_EXCLUSIVE, 0), *other;
     pthread_t thread;
@@ -513,7 +479,7 @@ static void *wait_for_second(void *arg)
 
 void test_a_deadlock_ends_for_one_of_the_two(void)
 {
-    pgw *a = opened(), *b = opened();
+    pgw *a = it_open_bare(), *b = it_open_bare();
     pgw_lock *mine = acquired(a, "first", PGW_EXCLUSIVE, 0), *l;
     holder in = {b, acquired(b, "second", PGW_EXCLUSIVE, 0), "first", false};
     pthread_t thread;
@@ -538,7 +504,7 @@ void test_a_deadlock_ends_for_one_of_the_two(void)
 
 void test_a_lock_whose_session_was_ended_is_lost_and_known_to_be(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "lost", PGW_EXCLUSIVE, 0), *other = acquired(h, "too", PGW_SHARED, 0);
     struct pollfd p = {.fd = pgw_lock_watch(l), .events = POLLIN};
     int64_t fence = pgw_lock_fence(l);
@@ -580,7 +546,7 @@ void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
     const char *const queues[] = {"none"};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     pgw_batch *batch;
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l;
 
     o.queues = queues, o.queues_count = 1, o.wait_ms = 20;
@@ -597,7 +563,7 @@ void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
 /* Between the arming and the verb one may well ask. */
 void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "asked", PGW_EXCLUSIVE, 0);
     pgw_new job = PGW_NEW_INIT;
     int done = 0;
@@ -623,7 +589,7 @@ void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
 
 void test_guard_wakes_for_a_descriptor(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "guard", PGW_EXCLUSIVE, 0);
     int fds[2];
 
@@ -642,7 +608,7 @@ void test_guard_wakes_for_a_descriptor(void)
 
 void test_a_release_that_the_server_denies_closes_the_connection(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "denied", PGW_EXCLUSIVE, 0),
              *other = acquired(h, "other", PGW_EXCLUSIVE, 0);
     int64_t pid = ask(h, session_pid);
@@ -658,7 +624,7 @@ void test_a_release_that_the_server_denies_closes_the_connection(void)
 
 void test_a_closed_handle_leaves_a_lost_lock(void)
 {
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
     pgw_lock *l = acquired(h, "closed", PGW_EXCLUSIVE, 0);
 
     pgw_close(h);
@@ -681,7 +647,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
     TEST_ASSERT_EQUAL_INT(0, pipe(fds));
     pid = fork();
     if (pid == 0) {
-        h = try_open();
+        h = it_try_bare();
         if (pgw_lock_acquire(h, &l, "killed", PGW_EXCLUSIVE, 0) != PGW_OK) {
             close(fds[1]);
             _exit(1);
@@ -692,7 +658,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
     TEST_ASSERT_GREATER_THAN_INT(0, pid);
     close(fds[1]);
     TEST_ASSERT_EQUAL_INT(1, (int)read(fds[0], &byte, 1));
-    h = opened();
+    h = it_open_bare();
     refused(h, PGW_ELOCKED, "killed", PGW_EXCLUSIVE, 0);
     kill(pid, SIGKILL);
     TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
@@ -704,7 +670,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
 
 void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "fork", PGW_EXCLUSIVE, 0);
     pid_t pid = fork();
 
@@ -728,7 +694,7 @@ void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
 
 void test_a_pooler_is_refused_with_advice(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
 
     h->pooled = true; /* as the probe finds it: see the tests of the room pq */
     refused(h, PGW_EPOOLED, "pooled", PGW_EXCLUSIVE, -1);
@@ -743,7 +709,7 @@ static void nobody(pgw *h, pgw_status st, void *arg)
 
 void test_neither_in_a_transaction_nor_armed(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     int64_t fence;
 
     expect(h, PGW_OK, pgw__pq_begin(h));
@@ -767,7 +733,7 @@ TEST_CASE(false)
 TEST_CASE(true)
 void test_a_release_in_a_transaction_is_refused(bool failed)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "kept", PGW_EXCLUSIVE, 0);
     const int64_t pid = ask(h, session_pid);
 
@@ -784,7 +750,7 @@ void test_a_release_in_a_transaction_is_refused(bool failed)
 void test_the_lock_of_a_transaction_ends_with_it(void)
 {
     struct pg_conn *conn = pgtemp_connect();
-    pgw *h, *other = opened();
+    pgw *h, *other = it_open_bare();
     pgw_lock *l;
     int64_t fence, again;
 
@@ -824,7 +790,7 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
 void test_a_fence_holds_off_the_next_holder_until_the_writer_commits(void)
 {
     struct pg_conn *writer = pgtemp_connect();
-    pgw *h = opened(), *next = opened();
+    pgw *h = it_open_bare(), *next = it_open_bare();
     pgw_lock *l = acquired(h, "fence", PGW_EXCLUSIVE, 0), *m;
     char sql[120];
     PGresult *res;
@@ -855,13 +821,12 @@ void test_a_fence_holds_off_the_next_holder_until_the_writer_commits(void)
 
 /* ---- many ---- */
 
-static int contend(int rounds)
+static int contend(pgw *h, int who)
 {
-    pgw *h = try_open();
     int64_t last = 0;
 
-    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
-    for (int i = 0; i < rounds; i++) {
+    (void)who;
+    for (int i = 0; i < ROUNDS; i++) {
         char sql[200];
         pgw_lock *l;
 
@@ -879,66 +844,50 @@ static int contend(int rounds)
         if (ask(h, sql) != 1) return 5;
         if (pgw_lock_release(l) != PGW_OK) return 6;
     }
-    pgw_close(h);
     return 0;
 }
 
 void test_contenders_never_overlap_and_fences_follow_time(void)
 {
-    pid_t pids[CONTENDERS];
-
     pgtemp_exec("CREATE TABLE held (came timestamptz, went timestamptz, fence bigint PRIMARY KEY)");
-    for (int i = 0; i < CONTENDERS; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) _exit(contend(5));
-        TEST_ASSERT_GREATER_THAN_INT(0, pids[i]);
-    }
-    for (int i = 0; i < CONTENDERS; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
-    TEST_ASSERT_EQUAL_INT64(5 * CONTENDERS, pgtemp_number("SELECT count(went) FROM held"));
+    for (int i = 0; i < CONTENDERS; i++) spawn(contend, i);
+    join();
+    TEST_ASSERT_EQUAL_INT64(ROUNDS * CONTENDERS, pgtemp_number("SELECT count(went) FROM held"));
     TEST_ASSERT_EQUAL_INT64(
         0, pgtemp_number(
                "SELECT count(*) FROM (SELECT came, lag(went) OVER (ORDER BY fence) AS before "
                "FROM held) s WHERE came < before"));
 }
 
-static int apart(int number, int rounds)
+static int apart(pgw *h, int who)
 {
-    pgw *h = try_open();
-
-    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < 15; i++) {
         char name[40];
         pgw_lock *l;
 
-        snprintf(name, sizeof(name), "apart %d %d", number, i);
+        snprintf(name, sizeof(name), "apart %d %d", who, i);
         if (pgw_lock_acquire(h, &l, name, PGW_EXCLUSIVE, 0) != PGW_OK) return 2;
         if (pgw_lock_release(l) != PGW_OK) return 3;
     }
-    pgw_close(h);
     return 0;
 }
 
 /* They write to one table: to wait there for a moment is no reason to be refused. */
 void test_tries_of_different_names_do_not_get_in_each_others_way(void)
 {
-    pid_t pids[CONTENDERS];
-
-    for (int i = 0; i < CONTENDERS; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) _exit(apart(i, 15));
-        TEST_ASSERT_GREATER_THAN_INT(0, pids[i]);
-    }
-    for (int i = 0; i < CONTENDERS; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    for (int i = 0; i < CONTENDERS; i++) spawn(apart, i);
+    join();
 }
 
 /* Timeouts of the same size as the holds: many grants meet a timeout. */
-static int race(int rounds, volatile int *inside, unsigned seed)
+static volatile int *inside; /* in memory that the processes share */
+
+static int race(pgw *h, int who)
 {
-    pgw *h = try_open();
+    unsigned seed = (unsigned)who + 1;
     int got = 0;
 
-    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < 700; i++) {
         pgw_lock *l;
         pgw_status st;
 
@@ -955,25 +904,19 @@ static int race(int rounds, volatile int *inside, unsigned seed)
             if (ask(h, session_locks) != 0) return 6; /* refused, and held all the same */
         }
     }
-    pgw_close(h);
     return got > 0 ? 0 : 7;
 }
 
 void test_a_timeout_that_races_a_grant_is_one_or_the_other(void)
 {
-    FILE *file = tmpfile(); /* memory that the processes share */
-    volatile int *inside;
-    pid_t pids[6];
+    FILE *file = tmpfile();
 
     TEST_ASSERT_NOT_NULL(file);
     TEST_ASSERT_EQUAL_INT(0, ftruncate(fileno(file), sizeof(*inside)));
     inside = mmap(NULL, sizeof(*inside), PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
     TEST_ASSERT_TRUE((void *)(uintptr_t)inside != MAP_FAILED);
-    for (int i = 0; i < 6; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) _exit(race(700, inside, (unsigned)i + 1));
-    }
-    for (int i = 0; i < 6; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    for (int i = 0; i < 6; i++) spawn(race, i);
+    join();
     TEST_ASSERT_EQUAL_INT64(
         0, pgtemp_number(
                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND " OF_THIS_DATABASE));
@@ -984,7 +927,7 @@ void test_a_timeout_that_races_a_grant_is_one_or_the_other(void)
 /* As documented: what a ROLLBACK takes back was no number. */
 void test_the_fence_of_a_transaction_counts_once_committed(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     int64_t first, undone, fence;
     pgw_lock *l = acquired(h, "undone", PGW_SHARED, 0);
 
@@ -1011,7 +954,7 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
 /* Nobody came in between: what was handed on under the first number must not be refused. */
 void test_who_takes_a_lock_again_keeps_its_number(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "mine", PGW_EXCLUSIVE, 0);
     int64_t fence = pgw_lock_fence(l), again;
 
@@ -1042,7 +985,7 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
 void test_no_number_of_before_is_had_again(void)
 {
     static const char acquire[] = "SELECT pgwork.lock_acquire_xact('other')";
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     int64_t before, undone, fence;
 
     expect(h, PGW_OK, pgw_txn_begin(h));
@@ -1085,7 +1028,7 @@ void test_a_number_waits_for_the_disk_whatever_its_session_has_set(void)
 /* The release would never end. */
 void test_without_a_name_nothing_is_taken_or_released(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "named", PGW_EXCLUSIVE, 0);
 
     pgw_set_timeout(h, 10000);
@@ -1102,7 +1045,7 @@ void test_a_timeout_beyond_all_times_is_refused_as_any_other(void)
     static const char *const calls[] = {
         "SELECT pgwork.lock_acquire('far', timeout_ms => 9223372036854775807)",
         "SELECT pgwork.lock_acquire_xact('far', true, 9223372036854775807)"};
-    pgw *h = opened();
+    pgw *h = it_open_bare();
 
     for (int i = 0; i < 2; i++) {
         TEST_ASSERT_EQUAL_INT64(-1, ask(h, calls[i]));
@@ -1119,7 +1062,7 @@ void test_an_acquisition_that_fails_undoes_itself_alone(void)
     static const char held[] =
         "SELECT coalesce(sum(CASE mode WHEN 'ShareLock' THEN 1 ELSE 10 END), 0) FROM pg_locks "
         "WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
     struct pg_conn *writer = pgtemp_connect();
     pgw_lock *l;
     PGresult *res;
@@ -1155,7 +1098,7 @@ void test_an_acquisition_that_fails_undoes_itself_alone(void)
 /* Its row is another's, and not there before that one's end. */
 void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
 {
-    pgw *h = opened(), *first = opened();
+    pgw *h = it_open_bare(), *first = it_open_bare();
     int64_t fence;
 
     expect(first, PGW_OK, pgw_txn_begin(first));
@@ -1178,13 +1121,13 @@ void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
 
 void test_without_memory_nothing_is_held(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_lock *l = NULL;
     pgw_status st = PGW_ENOMEM;
 
     pgw_close(h);
     oom_begin();
-    h = opened();
+    h = it_open_bare();
     for (int n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
         st = pgw_lock_acquire(h, &l, "oom", PGW_EXCLUSIVE, 0);

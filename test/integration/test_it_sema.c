@@ -3,6 +3,8 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
+#include "childkit.h"
+#include "itpgw.h"
 #include "pgtemp.h"
 
 #include <poll.h>
@@ -13,6 +15,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define expect(h, expected, call) ASSERT_ST(expected, call, h)
 
 #define LONG_MS    20000 /* more than any wait that goes well */
 #define CONTENDERS 64
@@ -25,37 +29,6 @@ void setUp(void)
 void tearDown(void)
 {
     pgw_set_allocator(NULL);
-}
-
-static pgw *try_open(void)
-{
-    pgw_conf *conf;
-    pgw *h = NULL;
-
-    if (pgw_conf_new(&conf) != PGW_OK) return NULL;
-    pgw_conf_set(conf, "dsn", pgtemp_dsn());
-    pgw_conf_set(conf, "schema.check", "off"); /* pgtemp keeps no book of migrations */
-    pgw_open(&h, conf);
-    pgw_conf_free(conf);
-    return h;
-}
-
-static pgw *opened(void)
-{
-    pgw *h = try_open();
-
-    TEST_ASSERT_NOT_NULL(h);
-    TEST_ASSERT_EQUAL_STRING("", pgw_error_message(h));
-    return h;
-}
-
-static void expect(pgw *h, pgw_status expected, pgw_status got)
-{
-    char text[1200];
-
-    snprintf(text, sizeof(text), "%s, not %s: %s", pgw_status_name(expected), pgw_status_name(got),
-             pgw_error_message(h));
-    TEST_ASSERT_EQUAL_INT_MESSAGE(expected, got, text);
 }
 
 static pgw_status take(pgw *h, pgw_token *token, const char *name, int n, int64_t timeout_ms,
@@ -113,19 +86,11 @@ static int64_t ask(pgw *h, const char *sql)
 static const char session_locks[] =
     "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
 
-static int reaped(pid_t pid)
-{
-    int st;
-
-    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &st, 0));
-    return WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
-}
-
 /* ---- one after the other ---- */
 
 void test_permits_go_out_and_come_back(void)
 {
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
     pgw_token a, b;
 
     expect(h, PGW_OK, pgw_sema_create(h, "three", 3));
@@ -157,7 +122,7 @@ void test_permits_go_out_and_come_back(void)
 
 void test_a_token_of_before_is_refused(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token a, b, wrong;
 
     expect(h, PGW_OK, pgw_sema_create(h, "fenced", 1));
@@ -180,7 +145,7 @@ void test_a_token_of_before_is_refused(void)
 
 void test_what_callers_may_not_pass(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token token;
     pgw_sema_info info = PGW_SEMA_INFO_INIT;
     char longest[257];
@@ -215,7 +180,7 @@ void test_one_that_is_there_uses_no_number_up(void)
 {
     static const char last[] =
         "SELECT pg_sequence_last_value(pg_get_serial_sequence('pgwork.semaphore', 'id')::regclass)";
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     int64_t number;
 
     expect(h, PGW_OK, pgw_sema_create(h, "again", 3));
@@ -232,7 +197,7 @@ void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
 {
     static const char *const verbs[] = {"resize", "acquire"};
     PGconn *dropper = pgtemp_connect(), *late = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     PGresult *r;
     char sql[160];
 
@@ -268,7 +233,7 @@ void test_what_is_made_and_dropped_while_one_makes_it_is_made(void)
     static const char blocked[] = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
                                   "objid = %d AND NOT granted";
     PGconn *maker = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     PGresult *r;
     char sql[160];
 
@@ -302,7 +267,7 @@ void test_what_is_made_and_dropped_while_one_makes_it_is_made(void)
 void test_a_resize_that_waits_for_an_open_transaction_lets_others_pass(void)
 {
     PGconn *holder = pgtemp_connect(), *sizer = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token a, b;
     PGresult *r;
     char pid[40];
@@ -346,7 +311,7 @@ void test_any_text_is_a_name(void)
 {
     static const char *const names[] = {"'",        "'; DROP TABLE pgwork.permit; --", "\"", "\\",
                                         "a\nb\x01", "\xf0\x9f\x94\x92 \xe2\x82\xac",   "%s"};
-    pgw *h = opened();
+    pgw *h = it_open_bare();
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         expect(h, PGW_OK, pgw_sema_create(h, names[i], 1));
@@ -371,7 +336,7 @@ static int note_grant(const pgw_sema_grant *grant, void *arg)
 
 void test_what_is_out_can_be_seen(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
     pgw_sema_grant grant;
     pgw_token token;
@@ -405,7 +370,7 @@ void test_what_is_out_can_be_seen(void)
 
 void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token tokens[6], one;
 
     expect(h, PGW_OK, pgw_sema_create(h, "shrink", 6));
@@ -443,7 +408,7 @@ void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
 void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
 {
     PGconn *open = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token old[4];
     PGresult *r;
 
@@ -477,7 +442,7 @@ void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
 void test_a_permit_that_is_just_being_extended_is_not_counted_as_free(void)
 {
     PGconn *open = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token old[2];
     char sql[200], token[PGW_TOKEN_TEXT];
 
@@ -530,9 +495,9 @@ static bool are_waiting(pgw *h, const char *name, int n)
 
 void test_who_waits_for_many_is_not_passed_by_those_for_one(void)
 {
-    pgw *h = opened();
-    waiter many = {opened(), "queue", {0, 0}, 3, PGW_EMPTY},
-           one = {opened(), "queue", {0, 0}, 1, PGW_EMPTY};
+    pgw *h = it_open_bare();
+    waiter many = {it_open_bare(), "queue", {0, 0}, 3, PGW_EMPTY},
+           one = {it_open_bare(), "queue", {0, 0}, 1, PGW_EMPTY};
     pthread_t threads[2];
     pgw_token a, b;
 
@@ -567,8 +532,8 @@ TEST_CASE("SELECT pgwork.sema_release('idle', (SELECT token FROM public.idle))")
 void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *verb)
 {
     PGconn *open = pgtemp_connect();
-    pgw *h = opened();
-    waiter w = {opened(), "idle", {0, 0}, 1, PGW_EMPTY};
+    pgw *h = it_open_bare();
+    waiter w = {it_open_bare(), "idle", {0, 0}, 1, PGW_EMPTY};
     pthread_t thread;
     pgw_token token;
     PGresult *r;
@@ -600,7 +565,7 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
 void test_who_finds_too_few_keeps_none_of_them(void)
 {
     PGconn *open = pgtemp_connect(), *dead = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     char sql[100];
     PGresult *r;
 
@@ -629,7 +594,7 @@ void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void
 {
     static const char ask_again[] =
         "SELECT next_ms FROM pgwork.sema_wait('soon', 1, 60000, NULL, false, 1000, false)";
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     PGconn *open = pgtemp_connect();
 
     expect(h, PGW_OK, pgw_sema_create(h, "soon", 1));
@@ -651,8 +616,8 @@ void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void
 
 void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
 {
-    pgw *h = opened();
-    waiter w = {opened(), "grow", {0, 0}, 1, PGW_EMPTY};
+    pgw *h = it_open_bare();
+    waiter w = {it_open_bare(), "grow", {0, 0}, 1, PGW_EMPTY};
     pthread_t thread;
     pgw_token token;
 
@@ -676,7 +641,7 @@ static pid_t waiting_process(const char *name)
     const pid_t pid = fork();
 
     if (pid == 0) {
-        pgw *h = try_open();
+        pgw *h = it_try_bare();
         pgw_token token;
 
         if (take(h, &token, name, 1, 3 * LONG_MS, 3600000, false) != PGW_OK) _exit(1);
@@ -705,7 +670,7 @@ static bool is_answered(pgw *h)
 /* Nobody else would get a permit until it thaws. */
 void test_a_frozen_head_of_the_queue_is_passed(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token token;
     pgw_status st;
     pid_t pid;
@@ -731,7 +696,7 @@ void test_a_frozen_head_of_the_queue_is_passed(void)
 
 void test_who_leaves_the_head_may_be_silent_as_before(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token token = {0, 0};
 
     expect(h, PGW_OK, pgw_sema_create(h, "silent", 1));
@@ -758,7 +723,7 @@ static void *stop_soon(void *arg)
 
 void test_a_stop_ends_the_wait_and_gives_the_turn_away(void)
 {
-    pgw *h = opened(), *waits = opened(), *observer = opened();
+    pgw *h = it_open_bare(), *waits = it_open_bare(), *observer = it_open_bare();
     pgw_stop *stop;
     void *in[2] = {observer, NULL}, *ok;
     pthread_t thread;
@@ -787,7 +752,7 @@ void test_a_stop_ends_the_wait_and_gives_the_turn_away(void)
 /* The first wait prepares the statement that waits, and is stopped at that. */
 void test_a_stop_ends_the_wait_and_not_the_session(void)
 {
-    pgw *h = opened(), *holder = opened();
+    pgw *h = it_open_bare(), *holder = it_open_bare();
     pgw_lock *lock;
     pgw_stop *stop;
     pgw_token a, b;
@@ -821,7 +786,7 @@ static pid_t holder_process(const char *name, bool session, int64_t ttl_ms, int6
     TEST_ASSERT_EQUAL_INT(0, pipe(fds));
     pid = fork();
     if (pid == 0) {
-        pgw *h = try_open();
+        pgw *h = it_try_bare();
         pgw_token token;
         int64_t own = ask(h, "SELECT pg_backend_pid()");
 
@@ -838,7 +803,7 @@ static pid_t holder_process(const char *name, bool session, int64_t ttl_ms, int6
 
 void test_the_permit_of_a_dead_session_comes_back_at_once_if_asked_so(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     int64_t backend;
     pgw_token token;
     pid_t pid;
@@ -863,7 +828,7 @@ void test_the_permit_of_a_dead_session_comes_back_at_once_if_asked_so(void)
 
 void test_a_new_session_does_not_bring_the_permits_of_the_old_one_back(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token token;
     char sql[100];
 
@@ -884,7 +849,7 @@ void test_a_new_session_does_not_bring_the_permits_of_the_old_one_back(void)
 /* Who takes several does not wait for its end, with or without others that are free. */
 void test_a_transaction_that_stays_open_holds_only_what_it_took(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     PGconn *open = pgtemp_connect();
     pgw_token token;
 
@@ -908,7 +873,7 @@ void test_permits_that_were_lost_leave_no_lock_behind(void)
 {
     static const char over_now[] =
         "UPDATE pgwork.permit SET until = clock_timestamp() WHERE nonce IS NOT NULL";
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
     pgw_token token, wrong;
 
     expect(h, PGW_OK, pgw_sema_create(h, "lost", 1));
@@ -949,7 +914,7 @@ void test_permits_that_were_lost_leave_no_lock_behind(void)
 /* Nor does a grant that fails; and one that is rolled back goes when it is returned. */
 void test_a_grant_that_failed_leaves_no_lock_behind(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
     pgw_token token;
     char undone[120];
@@ -977,7 +942,7 @@ void test_a_grant_that_failed_leaves_no_lock_behind(void)
 void test_permits_wait_for_the_disk_whatever_their_session_has_set(void)
 {
     static const char setting[] = "SELECT current_setting('synchronous_commit')";
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     char token[40], sql[120];
 
     expect(h, PGW_OK, pgw_sema_create(h, "kept", 1));
@@ -1001,8 +966,8 @@ void test_permits_wait_for_the_disk_whatever_their_session_has_set(void)
 
 void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
 {
-    pgw *h = opened();
-    waiter w = {opened(), "dropped", {0, 0}, 1, PGW_EMPTY};
+    pgw *h = it_open_bare();
+    waiter w = {it_open_bare(), "dropped", {0, 0}, 1, PGW_EMPTY};
     pthread_t thread;
 
     expect(h, PGW_OK, pgw_sema_create(h, "dropped", 1));
@@ -1021,7 +986,7 @@ void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
 
 void test_behind_a_pooler_waiting_is_polling(void)
 {
-    pgw *h = opened(), *holder = opened();
+    pgw *h = it_open_bare(), *holder = it_open_bare();
     pgw_token token;
 
     expect(h, PGW_OK, pgw_sema_create(h, "pooled", 1));
@@ -1045,7 +1010,7 @@ static void note_status(pgw *h, pgw_status st, void *arg)
 
 void test_a_try_can_be_armed_and_a_wait_not(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_status st = PGW_AGAIN;
     pgw_token token;
 
@@ -1069,7 +1034,7 @@ void test_a_try_can_be_armed_and_a_wait_not(void)
 void test_neither_attached_nor_in_a_transaction_nor_in_a_child(void)
 {
     struct pg_conn *conn = pgtemp_connect();
-    pgw *h = opened(), *attached;
+    pgw *h = it_open_bare(), *attached;
     pgw_token token;
     pid_t pid;
 
@@ -1094,11 +1059,12 @@ void test_neither_attached_nor_in_a_transaction_nor_in_a_child(void)
 /* ---- many ---- */
 
 /* Takes 1 to 3 permits, writes down when they were granted and when it is about to return them. */
-static int contend(int rounds, unsigned seed)
-{
-    pgw *h = try_open();
+static int rounds;
 
-    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
+static int contend(pgw *h, int who)
+{
+    unsigned seed = (unsigned)who + 1;
+
     for (int i = 0; i < rounds; i++) {
         char sql[300];
         pgw_token token;
@@ -1119,16 +1085,17 @@ static int contend(int rounds, unsigned seed)
         if (ask(h, sql) != 1) return 4;
         if (pgw_sema_release(h, "busy", token) != PGW_OK) return 5;
     }
-    pgw_close(h);
     return 0;
 }
 
 /* Changes the number of permits all the time, and writes down when each number was in force. */
-static int resize(volatile sig_atomic_t *over)
-{
-    pgw *h = try_open();
+static volatile sig_atomic_t over;
 
-    for (int i = 0; !*over; i++) {
+static int resize(void)
+{
+    pgw *h = it_try_bare();
+
+    for (int i = 0; !over; i++) {
         char sql[200];
         const int permits = 3 + i % 6;
 
@@ -1147,24 +1114,17 @@ static int resize(volatile sig_atomic_t *over)
     return 0;
 }
 
-static volatile sig_atomic_t over;
-
 static void on_term(int sig)
 {
     (void)sig;
     over = 1;
 }
 
-static void run_contenders(int count, int rounds)
+static void run_contenders(int count, int rounds_of_each)
 {
-    pid_t pids[CONTENDERS];
-
-    for (int i = 0; i < count; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) _exit(contend(rounds, (unsigned)i + 1));
-        TEST_ASSERT_GREATER_THAN_INT(0, pids[i]);
-    }
-    for (int i = 0; i < count; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    rounds = rounds_of_each;
+    for (int i = 0; i < count; i++) spawn(contend, i);
+    join();
     TEST_ASSERT_EQUAL_INT64(count * rounds, pgtemp_number("SELECT count(went) FROM public.held"));
 }
 
@@ -1176,7 +1136,7 @@ static const char tables[] =
 
 void test_contenders_never_have_more_than_there_are(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
 
     pgtemp_exec(tables);
     expect(h, PGW_OK, pgw_sema_create(h, "busy", 5));
@@ -1192,7 +1152,7 @@ void test_contenders_never_have_more_than_there_are(void)
 
 void test_nor_while_their_number_changes(void)
 {
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pid_t pid;
 
     pgtemp_exec(tables);
@@ -1201,7 +1161,7 @@ void test_nor_while_their_number_changes(void)
     over = 0;
     signal(SIGTERM, on_term);
     pid = fork();
-    if (pid == 0) _exit(resize(&over));
+    if (pid == 0) _exit(resize());
     run_contenders(16, 12);
     kill(pid, SIGTERM);
     TEST_ASSERT_EQUAL_INT(0, reaped(pid));
@@ -1219,13 +1179,12 @@ void test_nor_while_their_number_changes(void)
     pgw_close(h);
 }
 
-static int race(int rounds, unsigned seed)
+static int race(pgw *h, int who)
 {
-    pgw *h = try_open();
+    unsigned seed = (unsigned)who + 1;
     int got = 0;
 
-    if (h == NULL || pgw_error_status(h) != PGW_OK) return 1;
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < 400; i++) {
         pgw_token token;
         pgw_status st;
 
@@ -1240,21 +1199,16 @@ static int race(int rounds, unsigned seed)
         }
         if (ask(h, session_locks) != 0) return 4; /* the turn was kept */
     }
-    pgw_close(h);
     return got > 0 ? 0 : 5;
 }
 
 void test_a_timeout_that_races_a_grant_leaves_nothing_behind(void)
 {
-    pgw *h = opened();
-    pid_t pids[6];
+    pgw *h = it_open_bare();
 
     expect(h, PGW_OK, pgw_sema_create(h, "race", 2));
-    for (int i = 0; i < 6; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) _exit(race(400, (unsigned)i + 1));
-    }
-    for (int i = 0; i < 6; i++) TEST_ASSERT_EQUAL_INT(0, reaped(pids[i]));
+    for (int i = 0; i < 6; i++) spawn(race, i);
+    join();
     status(h, "race", 2, 0, 0);
     expect(h, PGW_OK, pgw_sema_drop(h, "race", false));
     pgw_close(h);
@@ -1269,7 +1223,7 @@ void test_without_memory_nothing_is_out(void)
     pgw_status st = PGW_ENOMEM;
 
     oom_begin();
-    h = opened();
+    h = it_open_bare();
     expect(h, PGW_OK, pgw_sema_create(h, "oom", 1));
     for (int n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
@@ -1290,7 +1244,7 @@ void test_patience_is_what_the_last_call_says(void)
     static const char *const said[][2] = {
         {", 5000", "5s"}, {"", "0"}, {", 7000", "7s"}, {", NULL", "0"}};
     PGconn *head = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     PGresult *r;
     char sql[120];
 
@@ -1316,7 +1270,7 @@ void test_a_turn_that_one_does_not_have_is_not_believed(void)
     static const char wait[] =
         "SELECT count(token) FROM pgwork.sema_wait('heads', 1, 60000, NULL, false, 0, true)";
     PGconn *head = pgtemp_connect();
-    pgw *h = opened();
+    pgw *h = it_open_bare();
     pgw_token token;
 
     expect(h, PGW_OK, pgw_sema_create(h, "heads", 1));
@@ -1340,7 +1294,7 @@ void test_a_turn_that_one_does_not_speak_of_is_not_kept(void)
 {
     static const char wait[] =
         "SELECT count(token) FROM pgwork.sema_wait('twice', 1, 60000, NULL, false, 0, false)";
-    pgw *h = opened(), *other = opened();
+    pgw *h = it_open_bare(), *other = it_open_bare();
     pgw_token token;
 
     expect(h, PGW_OK, pgw_sema_create(h, "twice", 1));

@@ -2,6 +2,8 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
+#include "childkit.h"
+#include "itpgw.h"
 #include "pgtemp.h"
 
 #include <poll.h>
@@ -16,22 +18,9 @@
 static pgw *h;
 static pgw_table *t;
 
-static pgw *opened(void)
-{
-    pgw_conf *conf;
-    pgw *new;
-
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&new, conf), pgw_error_message(new)));
-    pgw_conf_free(conf);
-    return new;
-}
-
 void setUp(void)
 {
-    h = opened();
+    h = it_open_bare();
     t = NULL;
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
 }
@@ -110,7 +99,7 @@ static void expire(const char *where)
 void test_without_a_name_each_handle_is_a_holder_of_its_own(void)
 {
     const pgw_table_claim_opts o = asking(2, NULL);
-    pgw *other = opened();
+    pgw *other = it_open_bare();
     pgw_rows *mine, *again, *theirs;
 
     articles(2);
@@ -622,7 +611,7 @@ void test_the_text_of_a_key_names_its_row_whatever_the_database_has_set(void)
     set_for_all("SET extra_float_digits = 0");
     set_for_all("SET array_nulls = off");
     pgw_close(h);
-    h = opened();
+    h = it_open_bare();
     set_for_all("RESET ALL");
     pgtemp_exec("CREATE TABLE t (id double precision, names text[], a int, " LEASE
                 ", PRIMARY KEY (id, names)); INSERT INTO t VALUES "
@@ -916,43 +905,6 @@ void test_partitioned_tables_have_leases_too(void)
 
 /* ---- several processes ---- */
 
-static pid_t children[80];
-static int children_count;
-
-/* fn runs in a child of its own, with a handle of its own; it ends with a code. */
-static void spawn(int (*fn)(pgw *mine, int who), int who)
-{
-    const pid_t pid = fork();
-
-    TEST_ASSERT_GREATER_OR_EQUAL(0, pid);
-    if (pid == 0) {
-        pgw *mine = NULL;
-        pgw_conf *conf;
-        int code = 100;
-
-        if (pgw_conf_new(&conf) == PGW_OK && pgw_conf_set(conf, "dsn", pgtemp_dsn()) == PGW_OK &&
-            pgw_conf_set(conf, "schema.check", "off") == PGW_OK && pgw_open(&mine, conf) == PGW_OK)
-            code = fn(mine, who);
-        if (code != 0) fprintf(stderr, "child %d: %d: %s\n", who, code, pgw_error_message(mine));
-        pgw_close(mine);
-        _exit(code);
-    }
-    children[children_count++] = pid;
-}
-
-static void join(void)
-{
-    int bad = 0;
-
-    while (children_count > 0) {
-        int status = -1;
-
-        waitpid(children[--children_count], &status, 0);
-        bad += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    }
-    TEST_ASSERT_EQUAL(0, bad);
-}
-
 static int contend(pgw *mine, int who)
 {
     char holder[32];
@@ -1210,7 +1162,7 @@ void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)
 
     pgw_close(h);
     oom_begin();
-    h = opened();
+    h = it_open_bare();
     articles(5);
     for (n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
@@ -1232,5 +1184,5 @@ void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)
     pgw_close(h);
     oom_end();
     t = NULL;
-    h = opened();
+    h = it_open_bare();
 }

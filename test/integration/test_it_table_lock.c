@@ -2,6 +2,8 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
+#include "childkit.h"
+#include "itpgw.h"
 #include "pgtemp.h"
 
 #include <poll.h>
@@ -13,19 +15,6 @@
 static pgw *h;
 static pgw_table *t;
 static const char *const key_columns[] = {"a", "b"}, *const asked[] = {"n"};
-
-static pgw *opened(void)
-{
-    pgw_conf *conf;
-    pgw *new;
-
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&new, conf), pgw_error_message(new)));
-    pgw_conf_free(conf);
-    return new;
-}
 
 static void must(pgw_status st)
 {
@@ -42,7 +31,7 @@ static void describe(void)
 
 void setUp(void)
 {
-    h = opened();
+    h = it_open_bare();
     if (PQtransactionStatus(pgtemp_conn()) != PQTRANS_IDLE) pgtemp_exec("ROLLBACK");
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public;"
                 "CREATE TABLE t (a int, b text, n int NOT NULL DEFAULT 0, PRIMARY KEY (a, b));"
@@ -388,18 +377,12 @@ void test_bad_options_are_refused(void)
 
 /* ---- no deadlock ---- */
 
-static int lock_in_some_order(int who)
+static int lock_in_some_order(pgw *mine, int who)
 {
     static char texts[200][16];
     static const char *keys[200];
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
-    pgw *mine = NULL;
-    pgw_conf *conf;
 
-    if (pgw_conf_new(&conf) != PGW_OK || pgw_conf_set(conf, "dsn", pgtemp_dsn()) != PGW_OK ||
-        pgw_conf_set(conf, "schema.check", "off") != PGW_OK || pgw_open(&mine, conf) != PGW_OK)
-        return 1;
-    pgw_conf_free(conf);
     for (int i = 0; i < 100; i++) {
         const int row = who == 0 ? i : 99 - i;
 
@@ -421,25 +404,13 @@ static int lock_in_some_order(int who)
             return 3;
         if (pgw_txn_commit(mine) != PGW_OK) return 4;
     }
-    pgw_close(mine);
     return 0;
 }
 
 void test_the_same_rows_in_opposite_orders_200_times_and_no_deadlock(void)
 {
-    pid_t pids[2];
-
-    for (int who = 0; who < 2; who++) {
-        pids[who] = fork();
-        TEST_ASSERT_GREATER_OR_EQUAL(0, pids[who]);
-        if (pids[who] == 0) _exit(lock_in_some_order(who));
-    }
-    for (int who = 0; who < 2; who++) {
-        int status = -1;
-
-        waitpid(pids[who], &status, 0);
-        TEST_ASSERT_EQUAL(0, status);
-    }
+    for (int who = 0; who < 2; who++) spawn(lock_in_some_order, who);
+    join();
     TEST_ASSERT_EQUAL_INT64(40000, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
@@ -453,7 +424,7 @@ void test_locking_survives_the_loss_of_each_allocation(void)
 
     tearDown();
     oom_begin();
-    h = opened();
+    h = it_open_bare();
     describe();
     o.keys = keys, o.keys_count = 2, o.wait_ms = 1000;
     must(pgw_txn_begin(h));
@@ -469,6 +440,6 @@ void test_locking_survives_the_loss_of_each_allocation(void)
     must(pgw_txn_rollback(h));
     tearDown();
     oom_end();
-    h = opened();
+    h = it_open_bare();
     describe();
 }

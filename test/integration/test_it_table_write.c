@@ -3,6 +3,7 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
+#include "childkit.h"
 #include "pgtemp.h"
 #include "wire.h"
 
@@ -658,42 +659,6 @@ void test_a_row_that_is_not_there_is_told_so_without_blocking(void)
 }
 
 /* ---- several processes ---- */
-
-static pid_t children[32];
-static int children_count;
-
-static void spawn(int (*fn)(pgw *mine, int who), int who)
-{
-    const pid_t pid = fork();
-
-    TEST_ASSERT_GREATER_OR_EQUAL(0, pid);
-    if (pid == 0) {
-        pgw *mine = NULL;
-        pgw_conf *conf;
-        int code = 100;
-
-        if (pgw_conf_new(&conf) == PGW_OK && pgw_conf_set(conf, "dsn", pgtemp_dsn()) == PGW_OK &&
-            pgw_conf_set(conf, "schema.check", "off") == PGW_OK && pgw_open(&mine, conf) == PGW_OK)
-            code = fn(mine, who);
-        if (code != 0) fprintf(stderr, "child %d: %d: %s\n", who, code, pgw_error_message(mine));
-        pgw_close(mine);
-        _exit(code);
-    }
-    children[children_count++] = pid;
-}
-
-static void join(void)
-{
-    int bad = 0;
-
-    while (children_count > 0) {
-        int status = -1;
-
-        waitpid(children[--children_count], &status, 0);
-        bad += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    }
-    TEST_ASSERT_EQUAL(0, bad);
-}
 
 enum { WRITERS = 16, INCREMENTS = 40 };
 

@@ -1,0 +1,53 @@
+/* childkit: what tests with several processes share. */
+#ifndef CHILDKIT_H
+#define CHILDKIT_H
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "itpgw.h"
+
+static pid_t children[80];
+static int children_count;
+
+/* fn runs in a child of its own, with a handle of its own; what it returns is the exit code. */
+static inline void spawn(int (*fn)(pgw *mine, int who), int who)
+{
+    pid_t pid;
+
+    TEST_ASSERT_LESS_THAN(sizeof(children) / sizeof(children[0]), children_count);
+    fflush(NULL); /* what is said so far is said once */
+    pid = fork();
+    TEST_ASSERT_GREATER_OR_EQUAL(0, pid);
+    if (pid == 0) {
+        pgw *mine = it_try_bare();
+        int code = 100;
+
+        if (mine != NULL && pgw_error_status(mine) == PGW_OK) code = fn(mine, who);
+        if (code != 0) fprintf(stderr, "child %d: %d: %s\n", who, code, pgw_error_message(mine));
+        pgw_close(mine);
+        _exit(code);
+    }
+    children[children_count++] = pid;
+}
+
+/* Its exit code, or 128 and the signal that ended it. */
+static inline int reaped(pid_t pid)
+{
+    int status;
+
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* All have ended, and well. */
+static inline void join(void)
+{
+    int bad = 0;
+
+    while (children_count > 0) bad += reaped(children[--children_count]) != 0;
+    TEST_ASSERT_EQUAL_INT(0, bad);
+}
+
+#endif
