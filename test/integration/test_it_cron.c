@@ -5,6 +5,7 @@
 #include "pgw_all.h"
 #include "oom.h"
 #include "itpgw.h"
+#include "childkit.h"
 #include "pgtemp.h"
 
 #if __has_include(<libpq-fe.h>)
@@ -161,7 +162,7 @@ static pgw *open_in_child(void)
 /* One scheduler: goes on after whatever happens to its session. */
 static pid_t start_scheduler(int64_t until)
 {
-    const pid_t pid = fork();
+    const pid_t pid = forked();
     pgw *mine;
 
     if (pid != 0) return pid;
@@ -1019,7 +1020,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick = NULL;
     pgw_token old;
-    int ends[2], status;
+    int ends[2];
     int64_t slot;
     pid_t pid;
 
@@ -1027,7 +1028,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     create("s", "@every 1h", &o);
     OK(pgw_cron_run(h, NULL, "s"));
     TEST_ASSERT_EQUAL_INT(0, pipe(ends));
-    pid = fork();
+    pid = forked();
     if (pid == 0) {
         pgw *mine = open_in_child();
         pgw_tick *held;
@@ -1042,7 +1043,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     slot =
         pgtemp_number("SELECT (extract(epoch FROM slot) * 1000000)::bigint FROM pgwork.schedule");
     kill(pid, SIGKILL);
-    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
     for (int i = 0; i < 200 && tick == NULL; i++) {
         int64_t next_ms;
 
@@ -1186,52 +1187,46 @@ void test_the_error_of_a_tick_that_was_given_up_stays_until_one_ends_well(void)
     TEST_ASSERT_NULL(pgtemp_value("SELECT coalesce(error, error_at::text) FROM pgwork.schedule"));
 }
 
+enum { NODES = 8, SECONDS = 6 };
+
+static int run_what_is_due(pgw *mine, int node)
+{
+    const int64_t end = pgw__clock_ms() + SECONDS * 1000;
+    PGconn *conn = PQconnectdb(pgtemp_dsn());
+
+    while (pgw__clock_ms() < end) {
+        pgw_tick *tick;
+        int64_t next_ms;
+        char sql[200];
+        const pgw_status st = pgw_cron_claim_due(mine, &tick, &next_ms, NULL, NULL, 0);
+
+        if (st == PGW_EMPTY) {
+            poll(NULL, 0, next_ms > 20 ? 20 : (int)next_ms);
+            continue;
+        }
+        if (st != PGW_OK) return 1;
+        snprintf(sql, sizeof(sql), "INSERT INTO ran VALUES ('%s', %lld, %lld, %d)",
+                 pgw_tick_schedule(tick), (long long)pgw_tick_slot_us(tick),
+                 (long long)pgw_tick_token(tick).number, node);
+        PQclear(PQexec(conn, sql));
+        if (pgw_cron_finish(mine, pgw_tick_token(tick), NULL) != PGW_OK) return 2;
+        pgw_tick_free(tick);
+    }
+    PQfinish(conn);
+    return 0;
+}
+
 /* Nodes that claim as fast as they can: one at a time holds a schedule's tick, each slot is run
  * once. */
 void test_eight_nodes_run_each_slot_once(void)
 {
-    enum { NODES = 8, SECONDS = 6 };
-    pid_t pids[NODES];
-
     pgtemp_exec("DROP TABLE IF EXISTS ran; CREATE TABLE ran (schedule text, slot bigint, fence "
                 "bigint, node int)");
     create("a", "* * * * * *", NULL);
     create("b", "@every 1s", NULL);
     pgtemp_exec("UPDATE pgwork.schedule SET misfire = 'all'");
-    for (int i = 0; i < NODES; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            pgw *mine = open_in_child();
-            PGconn *conn = PQconnectdb(pgtemp_dsn());
-            const int64_t end = pgw__clock_ms() + SECONDS * 1000;
-
-            while (pgw__clock_ms() < end) {
-                pgw_tick *tick;
-                int64_t next_ms;
-                char sql[200];
-                const pgw_status st = pgw_cron_claim_due(mine, &tick, &next_ms, NULL, NULL, 0);
-
-                if (st == PGW_EMPTY) {
-                    poll(NULL, 0, next_ms > 20 ? 20 : (int)next_ms);
-                    continue;
-                }
-                if (st != PGW_OK) _exit(1);
-                snprintf(sql, sizeof(sql), "INSERT INTO ran VALUES ('%s', %lld, %lld, %d)",
-                         pgw_tick_schedule(tick), (long long)pgw_tick_slot_us(tick),
-                         (long long)pgw_tick_token(tick).number, i);
-                PQclear(PQexec(conn, sql));
-                if (pgw_cron_finish(mine, pgw_tick_token(tick), NULL) != PGW_OK) _exit(2);
-                pgw_tick_free(tick);
-            }
-            _exit(0);
-        }
-    }
-    for (int i = 0; i < NODES; i++) {
-        int status;
-
-        TEST_ASSERT_EQUAL_INT(pids[i], waitpid(pids[i], &status, 0));
-        TEST_ASSERT_EQUAL_INT(0, status);
-    }
+    for (int i = 0; i < NODES; i++) spawn(run_what_is_due, i);
+    join();
     TEST_ASSERT_TRUE(pgtemp_number("SELECT count(*) FROM ran") >= 2 * (SECONDS - 2));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM (SELECT FROM ran GROUP BY "
                                              "schedule, slot HAVING count(*) > 1) t"));

@@ -1,6 +1,7 @@
 /* Handles: opened, attached, forked, and in the caller's event loop. */
 #include "unity.h"
 #include "pgw_all.h"
+#include "childkit.h"
 #include "pgtemp.h"
 #include "wire.h"
 
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #if __has_include(<libpq-fe.h>)
@@ -201,20 +201,17 @@ void test_the_servers_time_is_kept(void)
 
 void test_abandon_in_a_child_leaves_the_parents_session_alone(void)
 {
-    int status = -1;
     pid_t child;
 
     open_raw(pgtemp_dsn());
-    fflush(NULL);
-    child = fork();
+    child = forked();
     if (child == 0) {
         const bool refused = pgw_txn_rollback(h) == PGW_EMISUSE;
 
         pgw_abandon(h);
         _exit(refused ? 0 : 1);
     }
-    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
-    TEST_ASSERT_EQUAL_INT(0, status);
+    TEST_ASSERT_EQUAL_INT(0, reaped(child));
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
 }

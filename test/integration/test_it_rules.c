@@ -2,6 +2,7 @@
  * to do. */
 #include "unity.h"
 #include "pgw_all.h"
+#include "childkit.h"
 #include "pgtemp.h"
 #include "wire.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #if __has_include(<libpq-fe.h>)
@@ -673,14 +673,11 @@ void test_R15_nor_does_a_time_limit_of_transactions_hold_behind_a_pooler(void)
 
 void test_R16_a_child_cannot_harm_the_parents_session(void)
 {
-    int status = -1;
     pid_t child;
 
     open_direct();
     TEST_ASSERT_EQUAL_STRING("1", answer("SELECT '1'"));
-    fflush(NULL);
-    child = fork();
-    TEST_ASSERT_TRUE(child >= 0);
+    child = forked();
     if (child == 0) {
         bool good = run("SELECT 1", 0, 0) == PGW_EMISUSE && pgw_error_message(h)[0] != '\0' &&
                     pgw__pq_begin(h) == PGW_EMISUSE && pgw__pq_wait(h, 0, -1) == PGW_EMISUSE &&
@@ -689,8 +686,7 @@ void test_R16_a_child_cannot_harm_the_parents_session(void)
         pgw_close(h);
         _exit(good ? 0 : 1);
     }
-    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
-    TEST_ASSERT_EQUAL_INT(0, status);
+    TEST_ASSERT_EQUAL_INT(0, reaped(child));
     TEST_ASSERT_EQUAL_STRING("2", answer("SELECT '2'"));
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
 }

@@ -638,7 +638,7 @@ void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
 
 static pid_t waiting_process(const char *name)
 {
-    const pid_t pid = fork();
+    const pid_t pid = forked();
 
     if (pid == 0) {
         pgw *h = it_try_bare();
@@ -784,7 +784,7 @@ static pid_t holder_process(const char *name, bool session, int64_t ttl_ms, int6
     pid_t pid;
 
     TEST_ASSERT_EQUAL_INT(0, pipe(fds));
-    pid = fork();
+    pid = forked();
     if (pid == 0) {
         pgw *h = it_try_bare();
         pgw_token token;
@@ -1048,7 +1048,7 @@ void test_neither_attached_nor_in_a_transaction_nor_in_a_child(void)
     expect(h, PGW_EMISUSE, pgw_sema_release(h, "where", token));
     expect(h, PGW_OK, pgw__pq_rollback(h));
     token = taken(h, "where", 1);
-    pid = fork();
+    pid = forked();
     if (pid == 0) _exit(pgw_sema_release(h, "where", token) == PGW_EMISUSE ? 0 : 1);
     TEST_ASSERT_EQUAL_INT(0, reaped(pid));
     expect(h, PGW_OK, pgw_sema_release(h, "where", token));
@@ -1160,7 +1160,7 @@ void test_nor_while_their_number_changes(void)
     expect(h, PGW_OK, pgw_sema_create(h, "busy", 8));
     over = 0;
     signal(SIGTERM, on_term);
-    pid = fork();
+    pid = forked();
     if (pid == 0) _exit(resize());
     run_contenders(16, 12);
     kill(pid, SIGTERM);

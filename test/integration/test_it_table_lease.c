@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static pgw *h;
@@ -1008,8 +1007,10 @@ void test_the_rows_of_killed_holders_come_back(void)
     for (int i = 0; i < 2; i++) spawn(hold_and_hang, i);
     wait_for("SELECT count(*) FROM t WHERE token IS NOT NULL", 10);
     while (children_count > 0) {
-        kill(children[--children_count], SIGKILL);
-        waitpid(children[children_count], NULL, 0);
+        const pid_t pid = children[--children_count];
+
+        kill(pid, SIGKILL);
+        TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
     }
     wait_for("SELECT count(*) FROM t WHERE expires_at > clock_timestamp()", 0);
     rows = claimed(10, "heir");

@@ -2,6 +2,7 @@
  * children are forked before they open anything, and end by _exit. */
 #include "unity.h"
 #include "pgw_all.h"
+#include "childkit.h"
 #include "pgtemp.h"
 #include "wire.h"
 #include "workerkit.h"
@@ -50,12 +51,11 @@ static void reap_until(int64_t id, const char *state)
     TEST_FAIL_MESSAGE(state);
 }
 
-static pid_t spawn(pgw_handler_fn *fn)
+static pid_t worker_process(pgw_handler_fn *fn)
 {
     pid_t pid;
 
-    fflush(NULL); /* what is said so far is said once */
-    pid = fork();
+    pid = forked();
     if (pid == 0) {
         pgw_worker_stats s = PGW_WORKER_STATS_INIT;
         pgw_worker *w;
@@ -66,7 +66,6 @@ static pid_t spawn(pgw_handler_fn *fn)
         if (write(talk[1], &s, sizeof(s)) < 0) _exit(4);
         _exit(0);
     }
-    TEST_ASSERT_TRUE(pid > 0);
     return pid;
 }
 
@@ -261,7 +260,7 @@ void test_several_processes_share_the_work(void)
 
     enqueue(3000);
     set("worker.prefetch", "20");
-    for (i = 0; i < 3; i++) pid[i] = spawn(noop);
+    for (i = 0; i < 3; i++) pid[i] = worker_process(noop);
     for (i = 0; i < 3; i++) {
         hear_bytes(&s, sizeof(s));
         sum += s.completed;
@@ -395,7 +394,7 @@ void test_the_jobs_of_a_killed_worker_are_done_by_another(void)
     enqueue(10);
     set("worker.concurrency", "2");
     set("worker.prefetch", "4");
-    pid = spawn(for_ever);
+    pid = worker_process(for_ever);
     hear();
     hear(); /* both hands are busy */
     for (i = 0; i < PATIENCE_MS && jobs_in("leased") < 6; i++) nap(1);
@@ -440,7 +439,7 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
     must(pgw_enqueue(h, &id, queue, &poison, NULL));
     enqueue(20);
     for (i = 0; i < 50 && (state_of(id) == NULL || strcmp(state_of(id), "dead") != 0); i++) {
-        const pid_t pid = spawn(kill_myself);
+        const pid_t pid = worker_process(kill_myself);
         const int status = end_of(pid);
 
         if (WIFSIGNALED(status))
@@ -482,7 +481,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     pid_t pid;
 
     set("worker.lease_ms", "2000"); /* no longer than needed, but a stall is not to end it */
-    pid = spawn(frozen);
+    pid = worker_process(frozen);
     TEST_ASSERT_EQUAL_INT('r', hear());
     kill(pid, SIGSTOP);
     reap_until(id, "ready");

@@ -11,15 +11,24 @@
 static pid_t children[80];
 static int children_count;
 
+/* What is said so far is said once: a sanitizer may flush at _exit(). */
+static inline pid_t forked(void)
+{
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    TEST_ASSERT_GREATER_OR_EQUAL(0, pid);
+    return pid;
+}
+
 /* fn runs in a child of its own, with a handle of its own; what it returns is the exit code. */
 static inline void spawn(int (*fn)(pgw *mine, int who), int who)
 {
     pid_t pid;
 
     TEST_ASSERT_LESS_THAN(sizeof(children) / sizeof(children[0]), children_count);
-    fflush(NULL); /* what is said so far is said once */
-    pid = fork();
-    TEST_ASSERT_GREATER_OR_EQUAL(0, pid);
+    pid = forked();
     if (pid == 0) {
         pgw *mine = it_try_bare();
         int code = 100;
