@@ -16,6 +16,9 @@
 #include "mem.h"
 #include "status.h"
 
+#define PQ_READS_MAX         16
+#define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between pq_consume()'s last two looks */
+
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
 static const char pq_unknown_hint[] =
@@ -358,6 +361,25 @@ static void pq_note(pgw *h, PGresult *res)
     PQclear(res);
 }
 
+static bool pq_is_encrypted(const pgw *h)
+{
+    return PQsslInUse(h->conn) != 0 || PQgssEncInUse(h->conn) != 0;
+}
+
+/* libpq reads once a call, and of an encrypted record what it has room for: the rest is in no
+ * socket, and no poll() tells of it. So it reads until the socket is empty, and once more. */
+static bool pq_consume(const pgw *h)
+{
+    struct pollfd p = {.fd = PQsocket(h->conn), .events = POLLIN};
+    bool more = pq_is_encrypted(h);
+
+    for (int i = 0; PQconsumeInput(h->conn) != 0; i++) {
+        if (!more || i == PQ_READS_MAX) return true;
+        more = poll(&p, 1, 0) > 0;
+    }
+    return false;
+}
+
 /* libpq may report a failed write only at the next read (R20), hence no look at PQflush's failure.
  */
 bool pgw__pq_receive(pgw *h)
@@ -365,7 +387,7 @@ bool pgw__pq_receive(pgw *h)
     pgw__op *op = &h->op;
     bool more_to_send = PQflush(h->conn) > 0;
 
-    if (PQconsumeInput(h->conn) == 0 && PQstatus(h->conn) == CONNECTION_OK) {
+    if (!pq_consume(h) && PQstatus(h->conn) == CONNECTION_OK) {
         /* out of memory in libpq: to ask for the result would wait for the socket */
         op->failed = op->dead = true;
         pgw__fault_set(&op->fault, PGW_ECONN, "the answer could not be read", NULL);
@@ -605,12 +627,16 @@ static bool pq_at_work(const pgw *h)
 
 int64_t pgw__pq_until(const pgw *h)
 {
+    int64_t until = h->op.deadline;
+
     if (h->phase == PGW__IDLE || h->phase == PGW__COPY) return -1;
     if (pq_at_work(h) && h->op.halting != PGW_OK)
-        return pgw__deadline_min(h->op.grace, h->op.cancel_at);
+        until = pgw__deadline_min(h->op.grace, h->op.cancel_at);
     if (h->phase == PGW__PAUSE || h->phase == PGW__CONNECT || h->phase == PGW__SETUP)
-        return pgw__deadline_min(h->op.deadline, h->wake);
-    return h->op.deadline;
+        until = pgw__deadline_min(until, h->wake);
+    if (pq_is_encrypted(h))
+        until = pgw__deadline_min(until, pgw__deadline_in(PQ_ENCRYPTED_LOOK_MS));
+    return until;
 }
 
 /* Nothing came. False: that is in order, wait on. */

@@ -1,0 +1,16 @@
+# TLS, as a proxy in front of the server speaks it.
+. "$(dirname "$0")/tap"
+pgwork -q migrate
+ruby "$top/test/cli/tls.rb" "$tmp" "$PGHOST/.s.PGSQL.$PGPORT" &
+jobs_of_ours="$jobs_of_ours $!"
+yes 'the proxy runs' until_true 20 test -s "$tmp/port"
+through="host=localhost port=$(cat "$tmp/port") user=$PGUSER dbname=$PGDATABASE"
+unset PGHOST PGPORT
+
+# Of a record libpq takes what it has room for: the end of an answer may lie in libpq, where no poll() sees it.
+export PGWORK_DSN="$through sslmode=verify-full sslrootcert=$tmp/ca.crt"
+seq 640 | awk '{ printf "%d %0" $1 * 7919 % 4999 + 1 "d\n", $1, 0 }' >"$tmp/lines"
+yes 'jobs of many sizes' pgwork -q enqueue q -f "$tmp/lines"
+for n in $(seq 16); do timeout 10 pgwork -q claim q -n 40 || break; done >"$tmp/claimed"
+is 'no claim waits for its deadline' "$(cut -f1 "$tmp/claimed" | sort -u | wc -l)" 640
+exit 0
