@@ -78,17 +78,43 @@ static bool error_is_secret(const PGconn *conn, const char *text)
     return secret;
 }
 
-/* With PQERRORS_SQLSTATE the last line ends in "FATAL:  28P01", whatever the language (R4). */
-static void error_sqlstate_of(char sqlstate[6], const char *text)
+/* With PQERRORS_SQLSTATE a line ends in "FATAL:  28P01", whatever the language (R4). */
+static void error_sqlstate_of(char sqlstate[6], const char *line, size_t n)
 {
     static const char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    size_t n = strlen(text);
 
     sqlstate[0] = '\0';
-    while (n > 0 && text[n - 1] == '\n') n--;
-    if (n < 8 || strspn(text + n - 5, alphabet) != 5 || memcmp(text + n - 8, ":  ", 3) != 0) return;
-    memcpy(sqlstate, text + n - 5, 5);
+    if (n < 8 || strspn(line + n - 5, alphabet) < 5 || memcmp(line + n - 8, ":  ", 3) != 0) return;
+    memcpy(sqlstate, line + n - 5, 5);
     sqlstate[5] = '\0';
+}
+
+static bool error_is_lasting(const char *sqlstate)
+{
+    const pgw_status st = pgw__status_from_sqlstate(sqlstate, false, false);
+
+    return st == PGW_EPERM || st == PGW_ESCHEMA;
+}
+
+/* Each attempt has a line: at one host after another, and where TLS is only preferred, without it
+ * after one with it, which may have been cut: then that pg_hba.conf refuses the other says nothing.
+ * So if one of them may go well the next time, that is the reason. */
+static void error_reason_of(char sqlstate[6], const char *text)
+{
+    bool passing = false;
+
+    sqlstate[0] = '\0';
+    for (size_t n; *text != '\0'; text += n + (text[n] == '\n')) {
+        char code[6];
+
+        n = strcspn(text, "\n");
+        if (n == 0 || text[0] == '\t') continue; /* goes on with the line before */
+        error_sqlstate_of(code, text, n);
+        if (passing && error_is_lasting(code)) continue;
+        passing = !error_is_lasting(code);
+        memcpy(sqlstate, code, sizeof(code));
+        if (strcmp(code, "28P01") == 0) return; /* behind it stands whose password that was */
+    }
 }
 
 /* Lines become "; ", so that the message is one line. */
@@ -113,7 +139,7 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
     char flat[sizeof(f->message)] = "", sqlstate[6];
     pgw_status st;
 
-    error_sqlstate_of(sqlstate, text);
+    error_reason_of(sqlstate, text);
     if (error_is_secret(conn, text)) {
         snprintf(flat, sizeof(flat),
                  "cannot connect (the reason holds a password and is not shown)");

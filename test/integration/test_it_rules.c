@@ -204,6 +204,45 @@ void test_R04_a_missing_password_is_no_missing_server(void)
     TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "PGPASSFILE"));
 }
 
+/* libpq says whose password it was behind the server's refusal. */
+void test_R04_a_wrong_password_of_a_file_is_no_missing_server(void)
+{
+    static const char ask_for_it[] = {'R', 0, 0, 0, 8, 0, 0, 0, 3};
+    char file[] = "/tmp/pgwork.passwords.XXXXXX", dsn[1200], messages[300];
+    const int fd = mkstemp(file);
+    const char *refusal;
+    size_t n;
+
+    TEST_ASSERT_EQUAL_INT(10, write(fd, "*:*:*:*:x\n", 10));
+    close(fd);
+    w = wire_open();
+    snprintf(dsn, sizeof(dsn), "%s passfile=%s", wire_dsn(w), file);
+    refusal = wire_message('E', "FATAL", "28P01", "password authentication failed", &n);
+    memcpy(messages, ask_for_it, sizeof(ask_for_it));
+    memcpy(messages + sizeof(ask_for_it), refusal, n);
+    wire_at(w, 'R', 1, messages, sizeof(ask_for_it) + n, WIRE_CUT);
+    TEST_ASSERT_EQUAL(PGW_EPERM, open_at(dsn, NULL, NULL));
+    unlink(file);
+    TEST_ASSERT_EQUAL_STRING("28P01", pgw_error_sqlstate(h));
+    TEST_ASSERT_TRUE(contains(pgw_error_message(h), file));
+}
+
+/* Where TLS is only preferred, libpq tries without it after any failure, and a server that insists
+ * on TLS refuses that for ever. */
+void test_R04_a_cut_of_TLS_is_a_passing_state(void)
+{
+    const char *refusal;
+    size_t n;
+
+    w = wire_open();
+    wire_break_tls(w, 1);
+    refusal = wire_message('E', "FATAL", "28000", "no pg_hba.conf entry, no encryption", &n);
+    wire_at(w, 'R', 1, refusal, n, WIRE_CUT);
+    TEST_ASSERT_EQUAL(PGW_ECONN, open_at(wire_dsn(w), NULL, NULL));
+    TEST_ASSERT_TRUE(contains(pgw_error_message(h), "28000"));
+    TEST_ASSERT_EQUAL_STRING("in", answer("SELECT 'in'"));
+}
+
 void test_R04_too_many_connections_is_a_passing_state(void)
 {
     char dsn[1200], role[64], sql[256];

@@ -45,7 +45,7 @@ struct wire {
     int n;
     size_t size;
     wire_deed deed;
-    int connections, cancels, orders, lose;
+    int connections, cancels, orders, lose, break_tls;
     char startup[8192];
     line lines[LINES_MAX];
 };
@@ -138,7 +138,10 @@ static void start_up(wire *w, line *l)
     size = be32(head);
     code = be32(head + 4);
     if (code == CODE_SSL || code == CODE_GSS) {
-        if (!send_all(l->client, "N", 1)) hang_up(l);
+        const bool broken = code == CODE_SSL && w->break_tls > 0;
+
+        if (broken) w->break_tls--;
+        if (!send_all(l->client, broken ? "S" : "N", 1) || broken) hang_up(l);
         return;
     }
     rest = calloc(1, size);
@@ -371,6 +374,13 @@ void wire_freeze(wire *w, bool frozen)
 {
     pthread_mutex_lock(&w->lock);
     w->frozen = frozen;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void wire_break_tls(wire *w, int n)
+{
+    pthread_mutex_lock(&w->lock);
+    w->break_tls = n;
     pthread_mutex_unlock(&w->lock);
 }
 

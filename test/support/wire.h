@@ -28,6 +28,9 @@ void wire_freeze(wire *w, bool frozen);
 /* The next n cancel requests are answered, and come to nothing. */
 void wire_lose_cancels(wire *w, int n);
 
+/* The next n requests for TLS are granted, and the line is cut. */
+void wire_break_tls(wire *w, int n);
+
 typedef enum wire_deed {
     WIRE_PASS,   /* insert, then go on */
     WIRE_SILENT, /* insert, then pass nothing from the server any more on this connection */
