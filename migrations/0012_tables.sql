@@ -28,10 +28,15 @@ CREATE INDEX table_operation_at ON pgwork.table_operation (at);
 -- An id that the library made is of use until the call's outcome is known. It is deleted with the next one that the same handle
 -- writes, so that of thousands of writes a second one id is kept for each handle, not all of a day.
 CREATE FUNCTION pgwork.table_operation(op uuid, spent uuid DEFAULT NULL) RETURNS boolean
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    IF op IS NULL THEN
+        PERFORM pgwork._refuse('op', NULL, 'a uuid');
+    END IF;
     DELETE FROM pgwork.table_operation t WHERE t.op = spent AND t.own;
-    INSERT INTO pgwork.table_operation (op, own) VALUES (op, spent IS NOT NULL) RETURNING true
-$$;
+    INSERT INTO pgwork.table_operation AS t VALUES (op, DEFAULT, spent IS NOT NULL);
+    RETURN true;
+END $$;
 
 -- A lock has to be written: so yes, too, waits for the disk, and for a synchronous standby, which may not have what we see.
 CREATE FUNCTION pgwork.table_applied(op uuid) RETURNS boolean

@@ -560,6 +560,16 @@ void test_hostile_registrations_do_nothing(void)
     PQclear(res);
 }
 
+void test_an_operation_without_an_id_is_refused(void)
+{
+    PGresult *res = PQexec(pgtemp_conn(), "SELECT pgwork.table_operation(NULL)");
+
+    TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(res, PG_DIAG_SQLSTATE));
+    TEST_ASSERT_EQUAL_STRING("argument op is NULL: allowed is a uuid",
+                             PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY));
+    PQclear(res);
+}
+
 void test_old_operation_ids_are_forgotten(void)
 {
     pgtemp_exec("INSERT INTO pgwork.table_operation SELECT gen_random_uuid(), clock_timestamp() - "
