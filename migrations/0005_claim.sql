@@ -296,8 +296,8 @@ BEGIN
             through := pgwork._turn(queues[1], n, until, done_tokens);
         END IF;
         issued := coalesce(pg_sequence_last_value('pgwork.place'), 0); -- before this transaction can have an id, see _advance()
-        IF done_ids <> '{}' THEN
-            accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL);
+        IF done_ids <> '{}' OR done_tokens <> '{}' THEN
+            accepted := pgwork._complete(queues[1], done_ids, done_tokens, NULL, 'done_tokens');
             IF crowded AND through IS NULL THEN -- what is done cannot expire now
                 through := pgwork._turn(queues[1], n, until, NULL);
             END IF;

@@ -3,7 +3,7 @@
 -- nobody took the lease away, and refused for ever after.
 
 -- One token for each id, if one was given for all.
-CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[]
+CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[], argument text DEFAULT 'tokens') RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF coalesce(cardinality(ids), 0) = coalesce(cardinality(tokens), 0) THEN
@@ -11,7 +11,7 @@ BEGIN
     ELSIF ids <> '{}' AND cardinality(tokens) = 1 THEN
         RETURN array_fill(tokens[array_lower(tokens, 1)], ARRAY[cardinality(ids)]);
     END IF;
-    PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens', coalesce(cardinality(ids), 0) || ', one for each id, or one for all');
+    PERFORM pgwork._refuse(argument, coalesce(cardinality(tokens), 0) || ' tokens', coalesce(cardinality(ids), 0) || ', one for each id, or one for all');
 END $$;
 
 -- THE FENCE of packed jobs: writes down that they leave their packs. A row of pack_out can be there once, so of two
@@ -255,7 +255,7 @@ END $$;
 
 -- Returns the ids that were accepted. The hot path, like claim(): what is most often the case comes first. It and
 -- _finish_pack() run under the settings of claim() or complete().
-CREATE FUNCTION pgwork._complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
+CREATE FUNCTION pgwork._complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[], argument text DEFAULT 'tokens') RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -290,7 +290,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM pgwork._queue(_complete.queue); -- says so
     ELSIF coalesce(cardinality(ids), 0) <> coalesce(cardinality(tokens), 0) AND (ids <> '{}' AND cardinality(tokens) = 1) IS NOT TRUE THEN
-        PERFORM pgwork._tokens(ids, tokens); -- says so
+        PERFORM pgwork._tokens(ids, tokens, argument); -- says so
     ELSIF cardinality(outputs) <> cardinality(ids) THEN
         PERFORM pgwork._refuse('outputs', cardinality(outputs) || ' outputs', 'NULL, or one for each of ' || cardinality(ids) || ' ids');
     END IF;
