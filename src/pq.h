@@ -242,6 +242,7 @@ pgw_status pgw__pq_step(pgw *h);
 typedef struct pgw__fault {
     pgw_status status;
     char sqlstate[6];
+    bool inside; /* a function on the server met it, not the statement itself */
     char message[PGW__MESSAGE_MAX];
     char hint[PGW__HINT_MAX];
 } pgw__fault;
@@ -268,6 +269,8 @@ const char *pgw__pq_error_message(const pgw *h);
 const char *pgw__pq_error_hint(const pgw *h);
 const char *pgw__pq_error_statement(const pgw *h);
 const char *pgw__pq_sqlstate(const pgw *h);
+/* What the last call's status means to a loop: see pgw__status_in_loop(). */
+pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st);
 int64_t pgw__pq_server_time(const pgw *h);
 /* When the last statement left, by the monotonic clock: after the session was there. */
 int64_t pgw__pq_sent_us(const pgw *h);

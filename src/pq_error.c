@@ -9,16 +9,20 @@
 
 #define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
 #define ERROR_FIRST_MAX 800 /* bytes of what the server says, so that its code fits behind them */
+#define ERROR_INSIDE \
+    "a function on the server met it, such as a trigger: the server's log has which"
 
 void pgw__fault_clear(pgw__fault *f)
 {
     f->status = PGW_OK;
+    f->inside = false;
     f->sqlstate[0] = f->message[0] = f->hint[0] = '\0';
 }
 
 pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint)
 {
     f->status = st;
+    f->inside = false;
     f->sqlstate[0] = '\0';
     pgw__text_copy(f->message, sizeof(f->message), message != NULL ? message : "");
     pgw__text_copy(f->hint, sizeof(f->hint), hint != NULL ? hint : "");
@@ -42,6 +46,10 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
     const char *constraint = error_field(res, PG_DIAG_CONSTRAINT_NAME);
     const bool wraparound =
         pgw__status_is_wraparound(sqlstate, error_field(res, PG_DIAG_SOURCE_FUNCTION));
+    /* in every language; where the server logs values, these are a context, too */
+    const bool inside = strstr(error_field(res, PG_DIAG_CONTEXT), "PL/pgSQL") != NULL;
+    const char *hint =
+        inside && strncmp(sqlstate, "42", 2) == 0 ? ERROR_INSIDE : pgw__status_hint(sqlstate);
     char text[sizeof(f->message)], first[ERROR_FIRST_MAX + 1];
 
     if (sqlstate[0] == '\0') {
@@ -56,9 +64,10 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
         snprintf(text, sizeof(text), "%s (SQLSTATE %.5s%s%.70s)", first, sqlstate,
                  constraint[0] != '\0' ? ", constraint " : "", constraint);
         pgw__fault_set(f, wraparound ? PGW_ERETRY : PGW_EDB, text,
-                       wraparound ? PGW__STATUS_WRAPAROUND : pgw__status_hint(sqlstate));
+                       wraparound ? PGW__STATUS_WRAPAROUND : hint);
     }
     pgw__text_copy(f->sqlstate, sizeof(f->sqlstate), sqlstate);
+    f->inside = inside;
     return sqlstate[0] == '\0' || strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
 }
 
@@ -278,6 +287,11 @@ const char *pgw__pq_error_hint(const pgw *h)
 const char *pgw__pq_sqlstate(const pgw *h)
 {
     return h->fault.sqlstate;
+}
+
+pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
+{
+    return h != NULL ? pgw__status_in_loop(st, h->fault.sqlstate, h->fault.inside) : st;
 }
 
 const char *pgw__pq_error_statement(const pgw *h)

@@ -159,7 +159,7 @@ static pgw_status reaper_open(pgw_reaper *r)
     if (r->h != NULL) return PGW_OK;
     st = pgw__handle_open(&r->h, r->conf, r->stop, 0);
     if (st >= 0) return PGW_OK;
-    st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
+    st = pgw__pq_in_loop(r->h, st);
     if (reaper_failed(r, st)) {
         r->stats.errors++;
         reaper_note(r, st);
@@ -185,7 +185,7 @@ static pgw_status reaper_tables(pgw_reaper *r)
     st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
     r->tables_due = pgw__deadline_in(REAPER_TABLES_MS); /* the queues' turn, however long it took */
     r->stats.freed += freed;
-    st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
+    st = pgw__pq_in_loop(r->h, st);
     return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EPROTO ? PGW_OK : st;
 }
 
@@ -197,7 +197,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
 
     if (st >= 0) {
         st = pgw_reaper_tick(r->h, &r->stats, wait_ms);
-        st = pgw__status_in_loop(st, pgw_error_sqlstate(r->h));
+        st = pgw__pq_in_loop(r->h, st);
         if (st >= 0) {
             st = reaper_tables(r);
             r->stats.errors += reaper_failed(r, st);

@@ -179,9 +179,10 @@ pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, b
     return pgw__status_from_sqlstate(sqlstate, commit_in_flight, writes);
 }
 
-pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate)
+pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate, bool inside)
 {
     if (st == PGW_EPERM && strcmp(sqlstate, "25006") == 0) return PGW_ECONN;
+    if (inside && (st == PGW_EPERM || st == PGW_ESCHEMA)) return PGW_EDB;
     if (st == PGW_EINVAL && strncmp(sqlstate, "22", 2) == 0) return PGW_EDB;
     return st == PGW_EEXISTS || st == PGW_EPAUSED || st == PGW_ECONFLICT ? PGW_EDB : st;
 }

@@ -19,8 +19,9 @@ pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, b
 /* The same to a loop that goes on for ever: a server that is read-only just now may have been the
  * primary a moment ago, and the next session finds the new one, so that it counts as PGW_ECONN; and
  * what no verb of a loop says by itself, that a key is taken or a number is divided by 0, is said
- * by somebody's trigger: PGW_EDB. */
-pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate);
+ * by somebody's trigger: PGW_EDB. So is that a table or a right is missing, if that was met inside
+ * of a function: this one is there, and the role may call it. */
+pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate, bool inside);
 
 /* No repetition will cure it: such a loop ends. */
 bool pgw__status_is_hopeless(pgw_status st);

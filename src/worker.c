@@ -246,7 +246,7 @@ static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
     char story[sizeof(w->error)];
 
     snprintf(story, sizeof(story), "%s%s%s", pgw_error_message(h), *hint != '\0' ? ": " : "", hint);
-    worker_trouble(w, pgw__status_in_loop(st, pgw_error_sqlstate(h)), story);
+    worker_trouble(w, pgw__pq_in_loop(h, st), story);
 }
 
 static void worker_call_failed(pgw_worker *w, pgw_status st)
@@ -301,7 +301,7 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
 {
     const int64_t pause = pgw__backoff_next_ms(&w->sign);
 
-    st = pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
+    st = pgw__pq_in_loop(w->h, st);
     if (st == PGW_EPOOLED) {
         w->deaf_until = INT64_MAX;
         PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s",

@@ -139,7 +139,7 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 
     if (st == PGW_OK) st = flush_send(w, from, n);
     if (st == PGW_EINVAL) return st; /* it may be the output's fault */
-    return pgw__status_in_loop(st, pgw_error_sqlstate(w->h));
+    return pgw__pq_in_loop(w->h, st);
 }
 
 bool pgw__worker_goes_on(pgw_status st)
@@ -372,7 +372,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         w->claims_fail = st < 0;
         w->one_by_one = st == PGW_ELOCKED;
         if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) {
-            flush_decided(w, pgw__status_in_loop(st, pgw_error_sqlstate(w->h)), 0, plain);
+            flush_decided(w, pgw__pq_in_loop(w->h, st), 0, plain);
             /* whose fault it was shows when they are sent alone, and the claim after them */
             if (pgw__status_is_hopeless(w->verdicts[0])) {
                 st = PGW_ERETRY;

@@ -229,7 +229,7 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
         b->sent_at[i] = now;
     }
     if (h != w->h) pgw_set_timeout(h, left > HEART_LEAST_CALL_MS ? left : HEART_LEAST_CALL_MS);
-    st = pgw__status_in_loop(heart_extend(w, h, from, n), pgw_error_sqlstate(h));
+    st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
         if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->verdicts[i] = st;
@@ -369,7 +369,7 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char 
 
     heart_rest(b, pgw__backoff_next_ms(&b->trouble));
     if (atomic_load(&b->fatal) != PGW_OK) return;
-    st = pgw__status_in_loop(st, pgw_error_sqlstate(h));
+    st = pgw__pq_in_loop(h, st);
     if (!pgw__status_is_hopeless(st)) return;
     snprintf(b->error, sizeof(b->error), "%s: %s", what, pgw_error_message(h));
     atomic_store(&b->fatal, st);

@@ -6,7 +6,7 @@
 #include "pgtemp.h"
 #include "workerkit.h"
 
-static atomic_int tries;
+static atomic_int tries, misled;
 
 void setUp(void)
 {
@@ -162,6 +162,7 @@ static void deny(const char *what, const char *its_id, int64_t id, const char *s
 TEST_CASE("P0001")
 TEST_CASE("22012") /* as if it were the argument's fault */
 TEST_CASE("23505") /* or a key's */
+TEST_CASE("42501") /* or the role's */
 void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 {
     int64_t id;
@@ -194,12 +195,15 @@ static void hear_next_try(void *arg, pgw_level level, const char *room, const ch
     (void)arg, (void)level;
     if (strcmp(room, "worker") == 0 && strstr(message, "next try in") != NULL)
         atomic_fetch_add(&tries, 1);
+    if (strstr(message, "pgwork migrate") != NULL) atomic_fetch_add(&misled, 1);
 }
 
 /* As with a full disk: a claim has to write more than a completion, and undoes it when they go
- * together. It is tried again, with pauses; also where somebody's trigger blames the arguments. */
+ * together. It is tried again, with pauses; also where somebody's trigger blames the arguments, or
+ * misses a table of its own. */
 TEST_CASE("53100")
 TEST_CASE("22012")
+TEST_CASE("42P01")
 void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
 {
     char sql[300];
@@ -229,13 +233,14 @@ void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
     await(&tries, 3); /* the claim beside the results, and two alone */
     pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
     TEST_ASSERT_EQUAL_INT64(100, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&misled));
     all_done_once(100);
 }
 
 /* Somebody's trigger, or a damaged row. */
 TEST_CASE("P0001")
 TEST_CASE("22012")
-TEST_CASE("23505")
+TEST_CASE("42883")
 void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char *sqlstate)
 {
     const int64_t bad = only_job(), good = only_job();

@@ -269,16 +269,19 @@ void test_no_sqlstate_becomes_success(void)
 
 void test_a_read_only_server_ends_no_loop(void)
 {
-    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw__status_in_loop(PGW_EPERM, "25006"));
-    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw__status_in_loop(PGW_EPERM, "42501"));
-    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw__status_in_loop(PGW_EPERM, ""));
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__status_in_loop(PGW_OK, ""));
-    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EEXISTS, "23505"));
-    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EPAUSED, "PW004"));
-    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_ECONFLICT, "PW009"));
-    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EINVAL, "22012"));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw__status_in_loop(PGW_EINVAL, "PW001"));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw__status_in_loop(PGW_EINVAL, "")); /* found here */
+    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw__status_in_loop(PGW_EPERM, "25006", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw__status_in_loop(PGW_EPERM, "42501", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw__status_in_loop(PGW_EPERM, "", false));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__status_in_loop(PGW_OK, "", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EEXISTS, "23505", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EPAUSED, "PW004", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_ECONFLICT, "PW009", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EINVAL, "22012", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw__status_in_loop(PGW_EINVAL, "PW001", false));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw__status_in_loop(PGW_EINVAL, "", false)); /* found here */
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_EPERM, "42501", true)); /* a trigger */
+    TEST_ASSERT_EQUAL_INT(PGW_EDB, pgw__status_in_loop(PGW_ESCHEMA, "42P01", true));
+    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw__status_in_loop(PGW_EPERM, "25006", true));
     TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_EPERM));
     TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_ESCHEMA));
     TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_ECONN));
