@@ -22,6 +22,20 @@ static void lease_place(pgw__buf *b, const pgw_table *t)
     if (t->has_xmin) pgw__buf_text(b, ", t.ctid AS pgw_place");
 }
 
+/* Of rows that were locked, those that the statement can write. Not those that got another key
+ * since its snapshot: they were locked as they are now, and the key that they have now is nobody's
+ * in it, or another row's. */
+static void lease_as_locked(pgw__buf *b, const pgw_table *t, const char *locked)
+{
+    pgw__put_table(b, t);
+    pgw__buf_text(b, " t ON ");
+    pgw__put_key_join(b, t, locked);
+    if (!t->has_xmin) return;
+    pgw__buf_text(b, " AND t.ctid = ");
+    pgw__buf_text(b, locked);
+    pgw__buf_text(b, ".pgw_place");
+}
+
 /* Rows that the holder has. They are few, and are looked up by the holder, locked and then sorted:
  * else a planner who hopes to find some soon in the wanted order walks through the whole table. */
 static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
@@ -126,14 +140,9 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_key_join(b, t, "c");
     pgw__buf_text(b, "\nRETURNING c.pgw_i, ");
     pgw__put_rows(b, ctx);
-    /* rows that were taken, but not written, show as one without a position. Not those that got
-     * another key since our snapshot: they were locked as they are now, and the key that they have
-     * now is nobody's in it, or another row's. */
+    /* rows that were taken, but not written, show as one without a position */
     pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT FROM pgw_taken c JOIN ");
-    pgw__put_table(b, t);
-    pgw__buf_text(b, " t ON ");
-    pgw__put_key_join(b, t, "c");
-    if (t->has_xmin) pgw__buf_text(b, " AND t.ctid = c.pgw_place");
+    lease_as_locked(b, t, "c");
     pgw__buf_text(b, " LIMIT 1) one LEFT JOIN pgw_done d ON true ORDER BY d.pgw_i");
 }
 
@@ -454,6 +463,7 @@ pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_tab
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
     pgw__buf_text(&b, "WITH pgw_over AS MATERIALIZED (SELECT ");
     pgw__put_key(&b, t);
+    lease_place(&b, t);
     lease_overdue(&b, t, 1, 2);
     pgw__buf_text(&b, "),\npgw_done AS (UPDATE ");
     pgw__put_table(&b, t);
@@ -461,8 +471,11 @@ pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_tab
     pgw__put_free(&b, t);
     pgw__buf_text(&b, " FROM pgw_over o WHERE ");
     pgw__put_key_join(&b, t, "o");
-    pgw__buf_text(&b, " RETURNING 1)\nSELECT (SELECT pg_catalog.count(*) FROM pgw_done), (SELECT "
-                      "pg_catalog.count(*) FROM pgw_over)");
+    pgw__buf_text(&b, " RETURNING 1)\nSELECT d.n, CASE WHEN d.n = o.n THEN o.n ELSE (SELECT "
+                      "pg_catalog.count(*) FROM pgw_over o JOIN ");
+    lease_as_locked(&b, t, "o");
+    pgw__buf_text(&b, ") END FROM (SELECT pg_catalog.count(*) AS n FROM pgw_done) d, (SELECT "
+                      "pg_catalog.count(*) AS n FROM pgw_over) o");
     return pgw__table_call(h, "table_reap", &b, &call);
 }
 

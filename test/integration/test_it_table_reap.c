@@ -389,6 +389,38 @@ void test_a_table_whose_rows_take_longer_than_a_call_is_freed_in_smaller_lots(vo
     TEST_ASSERT_EQUAL_INT64(1, leased_in("one"));
 }
 
+static void *reap_late(void *arg)
+{
+    must(pgw_tables_reap(h, arg, 100));
+    return NULL;
+}
+
+/* They are locked with keys that the pass's snapshot does not know, or knows as another row's. */
+void test_rows_that_get_other_keys_meanwhile_blame_no_trigger(void)
+{
+    pthread_t thread;
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM "
+                "pg_advisory_xact_lock_shared(7); RETURN NEW; END $$;"
+                "CREATE TRIGGER r BEFORE UPDATE ON one FOR EACH ROW WHEN (OLD.\"k 1\" = 1) EXECUTE "
+                "FUNCTION wait(); SELECT pg_advisory_lock(7)");
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, reap_late, &freed));
+    for (int i = 0; i < 3000; i++, poll(NULL, 0, 10))
+        if (pgtemp_number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
+                          "granted AND database = (SELECT oid FROM pg_database WHERE datname = "
+                          "current_database())") > 0)
+            break;
+    pgtemp_exec("UPDATE one SET \"k 1\" = 8 WHERE \"k 1\" = 5; UPDATE one SET \"k 1\" = 5 WHERE "
+                "\"k 1\" = 4; SELECT pg_advisory_unlock(7)");
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT64(3 + 5 + 5, freed);
+    TEST_ASSERT_EQUAL_STRING("", error_of("one"));
+    must(reap_all(&freed, 100));
+    TEST_ASSERT_EQUAL_INT64(2, freed);
+}
+
 /* A trigger that says nothing keeps its rows as they are, and no others. */
 TEST_CASE(1)
 TEST_CASE(2)
