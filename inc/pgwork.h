@@ -1249,7 +1249,8 @@ PGW_API pgw_status pgw_txn_run(pgw *h, int tries, pgw_txn_fn *fn, void *arg);
  *   Rights.      Everything runs with the rights of the handle's role: it needs SELECT and UPDATE
  *                on the table. Row security applies: a row that a policy hides is not there.
  *
- * Not for views, foreign and temporary tables, tables with rules, and parents of inheritance.
+ * Not for views, foreign and temporary tables, tables with rules, and parents of inheritance
+ * (rows of children that come later are left alone).
  * Partitioned tables are fine when the key includes the partition's columns and the roles `version`
  * or none is used for updates.
  */

@@ -80,6 +80,8 @@ void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const pgw_table_spec *s
 void pgw__put_ident(pgw__buf *b, const char *name);
 const char *pgw__ident_fault(const char *name); /* NULL, or what is wrong, as in name.h */
 void pgw__put_table(pgw__buf *b, const pgw_table *t);
+/* The table without children by inheritance, which it may have got since it was opened. */
+void pgw__put_own(pgw__buf *b, const pgw_table *t);
 void pgw__put_column(pgw__buf *b, const pgw__column *column);    /* t."name" */
 void pgw__put_type(pgw__buf *b, const pgw__column *column);      /* "schema"."type" */
 void pgw__put_collation(pgw__buf *b, const pgw__column *column); /* COLLATE ..., or nothing */

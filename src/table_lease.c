@@ -27,7 +27,7 @@ static void lease_place(pgw__buf *b, const pgw_table *t)
  * in it, or another row's. */
 static void lease_as_locked(pgw__buf *b, const pgw_table *t, const char *locked)
 {
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t ON ");
     pgw__put_key_join(b, t, locked);
     if (!t->has_xmin) return;
@@ -55,7 +55,7 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
     }
     lease_place(b, t);
     pgw__buf_text(b, " FROM ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t WHERE ");
     pgw__put_column(b, t->locked_by);
     pgw__buf_text(b, " = ");
@@ -82,7 +82,7 @@ static void lease_claim_free(pgw__buf *b, const pgw_table *t, const pgw_table_cl
     pgw__put_key(b, t);
     lease_place(b, t);
     pgw__buf_text(b, " FROM ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t WHERE ");
     pgw__put_expiry(b, t);
     pgw__buf_text(b, " <= (SELECT pgw_at FROM pgw_now)");
@@ -118,7 +118,7 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
            " UNION ALL SELECT false, f.* FROM pgw_free f) x");
     lease_limit(b, limit);
     pgw__buf_text(b, "),\npgw_done AS (UPDATE ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
     pgw__put_ident(b, t->locked_by->name);
     pgw__buf_text(b, " = ");
@@ -300,13 +300,13 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
     pgw__buf_text(b, "),\npgw_lock AS MATERIALIZED (SELECT a.pgw_i, ");
     pgw__put_column(b, t->token);
     pgw__buf_text(b, " IS NOT DISTINCT FROM a.pgw_token AS pgw_ours FROM pgw_ask a JOIN ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t ON ");
     pgw__put_key_join(b, t, "a");
     pgw__buf_text(b, " WHERE a.pgw_i = a.pgw_first ORDER BY ");
     pgw__put_key_order(b, t);
     pgw__buf_text(b, " FOR NO KEY UPDATE OF t),\npgw_done AS (UPDATE ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
     lease_set(b, t, verb, set, first + (int)t->key_count + 1);
     pgw__buf_text(b, "\nFROM pgw_ask a JOIN pgw_lock l ON l.pgw_i = a.pgw_i AND l.pgw_ours WHERE ");
@@ -417,7 +417,7 @@ static pgw_status lease_read_reap(pgw *h, const pgw__rows *rows, void *ctx)
 static void lease_overdue(pgw__buf *b, const pgw_table *t, int limit, int skip)
 {
     pgw__buf_text(b, " FROM ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t WHERE ");
     pgw__put_expiry(b, t);
     pgw__buf_text(b, " > '-infinity'::pg_catalog.timestamptz AND ");
@@ -466,7 +466,7 @@ pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_tab
     lease_place(&b, t);
     lease_overdue(&b, t, 1, 2);
     pgw__buf_text(&b, "),\npgw_done AS (UPDATE ");
-    pgw__put_table(&b, t);
+    pgw__put_own(&b, t);
     pgw__buf_text(&b, " t SET ");
     pgw__put_free(&b, t);
     pgw__buf_text(&b, " FROM pgw_over o WHERE ");

@@ -22,7 +22,7 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
     pgw__buf_text(b, "SELECT ");
     pgw__put_rows(b, ctx);
     pgw__buf_text(b, " FROM ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t");
     if (o->keys != NULL) {
         pgw__buf_text(b, " JOIN pgw_ask a ON a.pgw_i = a.pgw_first AND ");

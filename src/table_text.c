@@ -34,6 +34,12 @@ void pgw__put_table(pgw__buf *b, const pgw_table *t)
     pgw__put_ident(b, t->name);
 }
 
+void pgw__put_own(pgw__buf *b, const pgw_table *t)
+{
+    if (!t->partitioned) pgw__buf_text(b, "ONLY ");
+    pgw__put_table(b, t);
+}
+
 void pgw__put_column(pgw__buf *b, const pgw__column *column)
 {
     pgw__buf_text(b, "t.");

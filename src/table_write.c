@@ -36,7 +36,7 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     pgw__buf_text(&b, "SELECT ");
     pgw__put_rows(&b, &ctx);
     pgw__buf_text(&b, " FROM ");
-    pgw__put_table(&b, t);
+    pgw__put_own(&b, t);
     pgw__buf_text(&b, " t WHERE ");
     pgw__put_key_is(&b, t, 1);
     return pgw__table_call(h, "table_get", &b, &call);
@@ -93,7 +93,7 @@ static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, s
     const int key = (int)n + 1, version = key + (int)t->key_count;
 
     pgw__buf_text(b, "WITH pgw_done AS (UPDATE ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
     for (size_t i = 0; i < n; i++) {
         pgw__buf_text(b, i > 0 ? ", " : "");
@@ -112,7 +112,7 @@ static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, s
     pgw__buf_text(b, " RETURNING ");
     pgw__put_version(b, t);
     pgw__buf_text(b, " AS pgw_version)\nSELECT d.pgw_version, EXISTS (SELECT FROM ");
-    pgw__put_table(b, t);
+    pgw__put_own(b, t);
     pgw__buf_text(b, " t WHERE ");
     pgw__put_key_is(b, t, key);
     pgw__buf_text(b, ")");

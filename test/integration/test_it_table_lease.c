@@ -879,14 +879,15 @@ void test_partitioned_tables_have_leases_too(void)
 
     pgtemp_exec("CREATE TABLE t (year int, id int, a int, " LEASE
                 ", PRIMARY KEY (year, id)) PARTITION BY LIST (year);"
-                "CREATE TABLE t23 PARTITION OF t FOR VALUES IN (2023); CREATE TABLE t24 PARTITION "
-                "OF t FOR VALUES IN (2024);"
-                "INSERT INTO t VALUES (2023, 1), (2023, 2), (2024, 1)");
+                "CREATE TABLE t23 PARTITION OF t FOR VALUES IN (2023);"
+                "INSERT INTO t VALUES (2023, 1), (2023, 2)");
     must(pgw_table_open(h, &t, &s));
     must(pgw_table_init(h, t));
     pgw_table_free(t);
     must(pgw_table_open(h, &t, &s));
     TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
+    pgtemp_exec("CREATE TABLE t24 PARTITION OF t FOR VALUES IN (2024);"
+                "INSERT INTO t VALUES (2024, 1)");
     o.columns = columns, o.columns_count = 1;
     must(pgw_table_claim(h, &rows, t, &o));
     TEST_ASSERT_EQUAL(3, pgw_rows_count(rows));
@@ -900,6 +901,32 @@ void test_partitioned_tables_have_leases_too(void)
                       pgw_table_update(h, NULL, t, refs[0].key, "x", &(pgw_cell){"a", "1"}, 1));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "partitioned"));
     pgw_rows_free(rows);
+}
+
+/* No unique key covers its rows, and a table that has such is refused when it is opened. */
+void test_rows_of_a_child_that_comes_later_are_left_alone(void)
+{
+    pgw_row_ref refs[2];
+    pgw_rows *rows;
+    int64_t freed;
+
+    articles(2);
+    pgtemp_exec("CREATE TABLE child () INHERITS (t); INSERT INTO child (id) VALUES (1);"
+                "INSERT INTO child (id, locked_by, expires_at) VALUES (2, 'bert', '2020-01-01')");
+    rows = claimed(10, "anna");
+    TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
+    for (size_t i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, i);
+    must(pgw_table_finish(h, NULL, t, refs, 2, "a = t.a + 1", NULL, 0));
+    pgw_rows_free(rows);
+    must(pgw_table_reap(h, &freed, t, 10));
+    TEST_ASSERT_EQUAL_INT64(0, freed);
+    must(pgw_table_get(h, &rows, t, refs[0].key, NULL, 0));
+    must(pgw_table_update(h, NULL, t, refs[0].key, pgw_rows_version(rows, 0), &(pgw_cell){"a", "7"},
+                          1));
+    pgw_rows_free(rows);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(a) FROM child"));
+    TEST_ASSERT_EQUAL_INT64(1,
+                            pgtemp_number("SELECT count(*) FROM child WHERE locked_by = 'bert'"));
 }
 
 /* ---- several processes ---- */
