@@ -300,6 +300,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgwork.schedule := pgwork._schedule(name);
 BEGIN
+    DELETE FROM pgwork.tick t WHERE t.schedule = s.id; -- nothing cascades in a session that is a replica's
     DELETE FROM pgwork.schedule t WHERE t.id = s.id;
 END $$;
 

@@ -960,6 +960,17 @@ void test_a_released_tick_goes_to_another_node_uncharged(void)
     pgw_tick_free(tick);
 }
 
+/* Else a dump could not be restored: no schedule has such a tick. */
+void test_a_drop_takes_the_ticks_along_where_no_trigger_fires(void)
+{
+    create("s", yearly, NULL);
+    OK(pgw_cron_run(h, NULL, "s"));
+    pgw_tick_free(claimed("n1"));
+    pgtemp_exec("SET session_replication_role = replica; SELECT pgwork.cron_drop('s')");
+    pgtemp_exec("RESET session_replication_role");
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.tick"));
+}
+
 /* Its ticks are jobs from now on: no node has one, and none is asked for. */
 void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
 {
