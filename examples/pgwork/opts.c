@@ -110,7 +110,7 @@ static int opts_store(const cli *c, const opt *o, const char *value)
                    : opts_bad(c, o, value, "a time with its zone, like 2030-01-31T12:00:00Z");
     }
     int64_t min = o->min, max = o->max;
-    if (min == 0 && max == 0) max = o->number ? INT_MAX : INT64_MAX;
+    if (max == 0) max = o->number ? INT_MAX : INT64_MAX;
     if (o->ms) {
         char from[TEXT_AGE], to[TEXT_AGE];
         if (text_to_ms(&n, value) && n >= min && n <= max) {

@@ -22,7 +22,7 @@ typedef struct opt {
     int64_t *ms;      /* 500ms, 30s, 5m, 2h, 1d, 1h30m; a bare number is seconds */
     int64_t *time_us; /* 2030-01-31T12:00:00Z */
     wordlist *words;  /* may be given again and again */
-    int64_t min, max; /* for number, big and ms; both 0: any that is not negative */
+    int64_t min, max; /* for number, big and ms; max 0: no limit */
 } opt;
 
 typedef struct usage {

@@ -14,7 +14,7 @@ code 'init prints' 0 pgwork table init article -k journal -k number --claimable 
 is 'three statements' "$(grep -c ';$' "$tmp/out")" 3
 yes 'and changes nothing' test "$(sql "SELECT count(*) FROM pg_attribute WHERE attrelid = 'article'::regclass AND attnum > 0")" = 3
 refused 'still missing' 1 'missing' pgwork table check article -k journal -k number
-code 'init --apply' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL' --apply
+code 'init --apply' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL' --apply --timeout 1m
 code 'check is content' 0 pgwork table check article -k journal -k number --claimable 'reviewed IS NULL'
 code 'init again prints nothing' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL' --apply
 is 'nothing' "$(cat "$tmp/out")" ''
