@@ -122,18 +122,37 @@ int cli_fail_with(pgw_status st, const char *message, const char *hint)
     return cli_fail(cli_code(st), hint, "%s", message);
 }
 
+/* "argument `opts->holder` is ...": the last word of it is an option's name, or nearly. */
+static const char *cli_argument(const char *message)
+{
+    static const char lead[] = "argument `";
+    if (strncmp(message, lead, sizeof lead - 1) != 0) return message;
+    const char *name = message + sizeof lead - 1, *at = name;
+    for (; *at && *at != '`'; at++) {
+        if (*at == '.' || *at == '>') name = at + 1;
+    }
+    return name;
+}
+
+/* @p name: of what; NULL: that is known. */
+static int cli_fail_on(const pgw *h, const char *name)
+{
+    char message[1400];
+    if (!h) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
+    const char *told = pgw_error_message(h), *from = cli_argument(told);
+    snprintf(message, sizeof message, "%s%s%s%s", name ? name : "", name ? ": " : "",
+             from == told ? "" : "argument `", from);
+    return cli_fail_with(pgw_error_status(h), message, pgw_error_hint(h));
+}
+
 int cli_fail_at(const pgw *h)
 {
-    if (!h) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
-    return cli_fail_with(pgw_error_status(h), pgw_error_message(h), pgw_error_hint(h));
+    return cli_fail_on(h, NULL);
 }
 
 int cli_fail_of(const pgw *h, const char *name)
 {
-    char message[1400];
-    if (!h || strstr(pgw_error_message(h), name)) return cli_fail_at(h);
-    snprintf(message, sizeof message, "%s: %s", name, pgw_error_message(h));
-    return cli_fail_with(pgw_error_status(h), message, pgw_error_hint(h));
+    return cli_fail_on(h, h && strstr(pgw_error_message(h), name) ? NULL : name);
 }
 
 int cli_finish(int code)

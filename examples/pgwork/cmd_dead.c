@@ -125,11 +125,11 @@ static int dead_purge(cli *c, int argc, char **argv)
     const char *kind = NULL;
     bool all = false;
     int64_t older_ms = -1, deleted = 0, *ids;
-    const opt opts[] = {
-        {'k', "kind", "KIND", "only of this kind", .text = &kind},
-        {0, "older-than", "TIME", "only those that died longer ago", .ms = &older_ms},
-        {0, "all", NULL, "all of the queue", .flag = &all},
-        {.name = NULL}};
+    const opt opts[] = {{'k', "kind", "KIND", "only of this kind", .text = &kind},
+                        {0, "older-than", "TIME", "only those that died longer ago",
+                         .ms = &older_ms, .max = 10 * CLI_YEAR},
+                        {0, "all", NULL, "all of the queue", .flag = &all},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",

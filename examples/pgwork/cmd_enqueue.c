@@ -322,7 +322,8 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         {'b', "body", "FILE", "opaque bytes beside the payload of one job", .text = &e.body},
         {'k', "kind", "KIND", "what sort of job", .text = &job->kind},
         {'p', "priority", "N", "0 (first) to 9 (0)", .number = &job->priority, .min = 0, .max = 9},
-        {0, "delay", "TIME", "not before TIME from now", .ms = &job->delay_ms},
+        {0, "delay", "TIME", "not before TIME from now", .ms = &job->delay_ms,
+         .max = 10 * CLI_YEAR},
         {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &job->run_at_us},
         {0, "max-attempts", "N", "then to the dead letters (as the queue says)",
          .number = &job->max_attempts, .min = 1, .max = 1000},
@@ -334,7 +335,8 @@ int cmd_enqueue(cli *c, int argc, char **argv)
          .text = &scope},
         {0, "key-policy", "POLICY", "when the key is taken: skip, replace or error (skip)",
          .text = &policy},
-        {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms},
+        {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms, .min = 1,
+         .max = CLI_YEAR},
         {0, "op", "UUID", "a second call with the same UUID adds nothing", .text = &e.op},
         {.name = NULL}};
     static const usage use = {

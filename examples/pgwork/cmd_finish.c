@@ -221,7 +221,7 @@ int cmd_fail(cli *c, int argc, char **argv)
     finish f = {.call = finish_fail, .fail = PGW_FAIL_OPTS_INIT};
     const opt opts[] = {{'e', "error", "TEXT", "why, kept with the job", .text = &f.fail.error},
                         {0, "retry", "TIME", "again after TIME (as the queue's backoff says)",
-                         .ms = &f.fail.retry_ms},
+                         .ms = &f.fail.retry_ms, .max = CLI_YEAR},
                         {0, "dead", NULL, "to the dead letters at once", .flag = &f.fail.dead},
                         {.name = NULL}};
     static const usage use = {
@@ -296,8 +296,9 @@ static pgw_status finish_snooze(cli *c, const finish *f, pgw_status *verdicts, c
 int cmd_snooze(cli *c, int argc, char **argv)
 {
     finish f = {.call = finish_snooze, .ms = 30000};
-    const opt opts[] = {{0, "delay", "TIME", "again after TIME (30s)", .ms = &f.ms},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {0, "delay", "TIME", "again after TIME (30s)", .ms = &f.ms, .max = 10 * CLI_YEAR},
+        {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("snooze", " [--delay TIME]"),
         .about = "Puts claimed jobs off; no attempt is charged.",

@@ -7,8 +7,7 @@
 #include "opts.h"
 #include "out.h"
 
-#define QUEUE_DAY  INT64_C(86400000)
-#define QUEUE_YEAR (365 * QUEUE_DAY)
+#define QUEUE_DAY INT64_C(86400000)
 
 static const opt queue_no_options[] = {{.name = NULL}};
 
@@ -111,11 +110,11 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                         {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
                          .number = &q.max_attempts, .min = 1, .max = 1000},
                         {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",
-                         .ms = &q.backoff_ms, .min = 0, .max = QUEUE_YEAR},
+                         .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
                         {0, "backoff-cap", "TIME", "no retry later than TIME (1h)",
-                         .ms = &q.backoff_cap_ms, .min = 0, .max = QUEUE_YEAR},
+                         .ms = &q.backoff_cap_ms, .min = 0, .max = CLI_YEAR},
                         {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)",
-                         .ms = &q.retention_ms, .min = 0, .max = 100 * QUEUE_YEAR},
+                         .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
                         {0, "max-bytes", "N", "payload and body of a job together (16777216)",
                          .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},

@@ -34,7 +34,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
         {'k', "kind", "KIND", "those of this kind", .text = &o.kind},
         {0, "all", NULL, "all of the queue", .flag = &all},
         {'n', "limit", "N", "at most N of them, the oldest (0: all)", .big = &o.limit},
-        {0, "delay", "TIME", "not before TIME from now", .ms = &o.delay_ms},
+        {0, "delay", "TIME", "not before TIME from now", .ms = &o.delay_ms, .max = 10 * CLI_YEAR},
         {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &o.run_at_us},
         {.name = NULL}};
     static const usage use = {

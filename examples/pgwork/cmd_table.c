@@ -90,11 +90,11 @@ static int table_init(cli *c, int argc, char **argv)
     description d = table_described();
     bool apply = false;
     int64_t timeout_ms = 3600000;
-    const opt opts[] = {
-        TABLE_OPTIONS(d),
-        {0, "apply", NULL, "run the statements, too", .flag = &apply},
-        {0, "timeout", "TIME", "for each statement (1h)", .ms = &timeout_ms, .min = 1},
-        {.name = NULL}};
+    const opt opts[] = {TABLE_OPTIONS(d),
+                        {0, "apply", NULL, "run the statements, too", .flag = &apply},
+                        {0, "timeout", "TIME", "for each statement (1h)", .ms = &timeout_ms,
+                         .min = 1, .max = CLI_YEAR},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "table init " TABLE_WORDS " [--apply]",
         .about = "Prints the statements that add the columns and indexes a table lacks.\n"

@@ -73,7 +73,8 @@ code '--run-at in the past is now' 0 pgwork enqueue l x --run-at 2001-01-01T00:0
 refused '--run-at and --delay' 2 'not both' pgwork enqueue l x --run-at 2030-01-01T00:00:00Z --delay 1s
 refused 'a priority of 10' 2 '0 to 9' pgwork enqueue l x -p 10
 refused 'arguments and a file' 2 'not from two' pgwork enqueue l x -f "$tmp/lines"
-refused 'a kind of 256 bytes' 2 . pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
+refused 'a delay of more than ten years' 2 "enqueue: --delay is '3651d'" pgwork enqueue l x --delay 3651d
+refused 'a kind of 256 bytes' 2 '^pgwork: argument `kind` is longer' pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
 refused 'an empty queue' 2 . pgwork enqueue '' x
 refused '33 tags' 2 . pgwork enqueue l x $(for i in $(seq 33); do echo "-t $i"; done)
 
