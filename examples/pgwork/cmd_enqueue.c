@@ -30,7 +30,8 @@ typedef struct enqueue {
     char end; /* of a record: newline or NUL */
     /* under way */
     pgw_load *load;
-    job_text *lot; /* by statement: what has been collected */
+    job_text *lot;       /* by statement: what has been collected */
+    int64_t *lot_number; /* of the records */
     size_t lot_count, lot_bytes;
     int64_t added, exists, replaced, repeated;
     progress bar;
@@ -59,6 +60,30 @@ static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
     }
 }
 
+/* The word for record @p number of the input in messages. */
+static const char *enqueue_name(const enqueue *e, int64_t number, char room[40])
+{
+    const char *what = e->from_arguments || e->empty ? "job" : e->end ? "line" : "record";
+    snprintf(room, 40, "%s %" PRId64, what, number);
+    return room;
+}
+
+/* Of record @p number, or of the lot. The library says which job it refuses, the server does not.
+ */
+static int enqueue_refused(const enqueue *e, int64_t number)
+{
+    static const char one[] = "argument `job.", many[] = "argument `jobs[";
+    const char *message = pgw_error_message(e->c->h);
+    char name[40];
+    if (strncmp(message, many, sizeof many - 1) == 0) {
+        size_t i = strtoul(message + sizeof many - 1, NULL, 10);
+        if (i < e->lot_count) number = e->lot_number[i];
+    } else if (strncmp(message, one, sizeof one - 1) != 0) {
+        return cli_fail_at(e->c->h);
+    }
+    return cli_fail_of(e->c->h, enqueue_name(e, number, name));
+}
+
 /* Sends what has been collected, all or none of it. */
 static int enqueue_send_lot(enqueue *e)
 {
@@ -69,6 +94,7 @@ static int enqueue_send_lot(enqueue *e)
     pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
     for (size_t i = 0; i < n; i++) jobs[i] = e->lot[i].job;
     pgw_status st = pgw_enqueue_many(e->c->h, ids, outcomes, e->queue, jobs, n, e->op);
+    int code = st < 0 ? enqueue_refused(e, 0) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
         if (st >= 0) enqueue_tell(e, ids[i], st == PGW_REPEATED ? st : outcomes[i]);
         job_free(&e->lot[i]);
@@ -77,28 +103,22 @@ static int enqueue_send_lot(enqueue *e)
     free(jobs);
     free(ids);
     free(outcomes);
-    return st < 0 ? cli_fail_at(e->c->h) : CLI_DONE;
+    return code;
 }
 
 /* -- records -------------------------------------------------------------------------------- */
-
-/* The word for record @p number of the input in messages. */
-static int enqueue_bad(const enqueue *e, int64_t number, const char *why)
-{
-    const char *what = e->from_arguments ? "job" : e->end ? "line" : "record";
-    return cli_fail(CLI_USAGE, NULL, "%s %" PRId64 ": %s", what, number, why);
-}
 
 /* Takes one record; the bytes are the caller's again afterwards. */
 static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t number)
 {
     job_text one;
-    char why[160];
-    if (!job_from(&one, &e->form, bytes, size, why, sizeof why)) return enqueue_bad(e, number, why);
+    char why[160], name[40];
+    if (!job_from(&one, &e->form, bytes, size, why, sizeof why))
+        return cli_fail(CLI_USAGE, NULL, "%s: %s", enqueue_name(e, number, name), why);
     if (!e->by_statement) {
         pgw_status st = pgw_load_add(e->load, &one.job);
         job_free(&one);
-        if (st < 0) return cli_fail_at(e->c->h);
+        if (st < 0) return enqueue_refused(e, number);
         e->added++;
         return CLI_DONE;
     }
@@ -114,8 +134,12 @@ static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t nu
             return code;
         }
     }
-    if (!e->lot) e->lot = cli_alloc(ENQUEUE_LOT * sizeof *e->lot);
+    if (!e->lot) {
+        e->lot = cli_alloc(ENQUEUE_LOT * sizeof *e->lot);
+        e->lot_number = cli_alloc(ENQUEUE_LOT * sizeof *e->lot_number);
+    }
     e->lot_bytes += size;
+    e->lot_number[e->lot_count] = number;
     e->lot[e->lot_count++] = one;
     return CLI_DONE;
 }
@@ -240,6 +264,7 @@ static int enqueue_run(enqueue *e, const args *a)
         if (code == CLI_DONE) code = enqueue_send_lot(e);
         while (e->lot_count > 0) job_free(&e->lot[--e->lot_count]);
         free(e->lot);
+        free(e->lot_number);
         added = e->added;
     } else {
         pgw_status st = pgw_load_end(e->load, code == CLI_DONE, &added);

@@ -74,7 +74,13 @@ refused '--run-at and --delay' 2 'not both' pgwork enqueue l x --run-at 2030-01-
 refused 'a priority of 10' 2 '0 to 9' pgwork enqueue l x -p 10
 refused 'arguments and a file' 2 'not from two' pgwork enqueue l x -f "$tmp/lines"
 refused 'a delay of more than ten years' 2 "enqueue: --delay is '3651d'" pgwork enqueue l x --delay 3651d
-refused 'a kind of 256 bytes' 2 '^pgwork: argument `kind` is longer' pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
+refused 'a kind of 256 bytes' 2 '^pgwork: job 1: argument `kind` is longer' pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
+for shape in '' -J; do
+    printf '1\n\n"%300s"\n' x >"$tmp/lines"
+    refused "the line of a job that is refused $shape" 2 '^pgwork: line 3: argument `payload` has ' pgwork enqueue l $shape -f "$tmp/lines" -X payload.max_bytes=100
+done
+awk 'BEGIN { for (i = 1; i <= 10001; i++) print "{}"; printf "{\"kind\": \"%300s\"}\n", "x" }' >"$tmp/lines"
+refused 'the line of a job that is refused --full' 2 '^pgwork: line 10002: argument `kind` is longer' pgwork enqueue lot -F -f "$tmp/lines"
 refused 'an empty queue' 2 . pgwork enqueue '' x
 refused '33 tags' 2 . pgwork enqueue l x $(for i in $(seq 33); do echo "-t $i"; done)
 
