@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: PostgreSQL */
+#define _XOPEN_SOURCE 700 /* wcwidth() */
 #include "out.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "cli.h"
 #include "term.h"
@@ -284,11 +287,17 @@ void table_age(table *t, int64_t ms)
     table_text(t, ms < 0 ? NULL : text_age(age, ms));
 }
 
-/* Characters, not bytes. */
+/* In columns of a terminal: a Chinese character takes two, an accent that stands alone none. */
 static size_t table_width(const char *s)
 {
     size_t width = 0;
-    for (; *s; s++) width += ((unsigned char)*s & 0xc0) != 0x80;
+    for (size_t n; *s; s += n) {
+        mbstate_t state = {0};
+        wchar_t c;
+        n = text_utf8_char((const unsigned char *)s, 4);
+        int columns = mbrtowc(&c, s, n, &state) == n ? wcwidth(c) : -1;
+        width += columns < 0 ? 1 : (size_t)columns;
+    }
     return width;
 }
 
@@ -306,6 +315,8 @@ static void table_put(const char *s, size_t width, bool right, bool last)
 
 void table_end(table *t)
 {
+    /* what is shown is UTF-8, whatever the user's locale is */
+    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = uselocale(utf8);
     size_t *width = cli_alloc(t->columns * sizeof *width);
     for (size_t i = 0; i < t->columns; i++) {
         width[i] = strlen(t->headings[i]) - (strchr(t->headings[i], '>') != NULL);
@@ -331,6 +342,8 @@ void table_end(table *t)
         free(t->cell[i]);
     }
     free(width);
+    uselocale(before);
+    if (utf8) freelocale(utf8);
     free(t->cell);
     *t = (table){0};
 }

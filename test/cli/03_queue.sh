@@ -83,6 +83,9 @@ refused 'an empty name' 2 . pgwork queue create ''
 refused 'a name with a newline' 2 . pgwork queue create "$(printf 'a\nb')"
 refused 'a name that is not UTF-8' 2 . pgwork queue create "$(printf 'a\377')"
 code 'a name with blanks, quotes and more' 0 pgwork queue create "it's a \"queue\", héhé; -- DROP"
+wide=$(printf '日本語e\314\201')
+pgwork queue create "$wide" && pgwork queue create abcdefg
+is 'a wide character takes two columns, an accent none' "$(LC_ALL=C pgwork queue list | sed -n "s/^$wide\( *open\).*/\1/p; s/^abcdefg\( *open\).*/\1/p" | uniq -c | awk '{ print $1, $2 }')" '2 open'
 code 'listed as it is' 0 sh -c 'pgwork queue list | grep -qF "it'\''s a \"queue\", héhé; -- DROP"'
 refused 'notify is on or off' 2 'on or off' pgwork queue create b --notify maybe
 refused 'bulk is on or off' 2 'on or off' pgwork queue create b --bulk maybe
