@@ -1073,6 +1073,10 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * decides. One that the server answers with an error three times is told as a failure; if it does
  * not take that either, the lease is left to end.
  *
+ * A queue need not be there before its first job. Of one that is not, the log warns once, when the
+ * worker goes to sleep for the first time (without `notify`, or behind a pooler, it does not): its
+ * name may be wrong.
+ *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told

@@ -630,19 +630,25 @@ BEGIN
               FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens) c) u;
 END $$;
 
--- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep.
-CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS void
+-- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep. A queue that is not there gets none.
+CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     k bigint;
+    its_name text;
+    absent text[] := queues;
     ours bigint[] := '{}'; -- a session's locks, which a failure has to undo: by half a sign a job would call whom it finds deaf
 BEGIN
     PERFORM pgwork._refuse_unless(slot BETWEEN 0 AND 255, 'slot', slot::text, '0 .. 255');
-    FOR k IN SELECT unnest(ARRAY[pgwork._lock('sleep ' || slot, t.id), pgwork._lock('sleep group ' || slot / 16, t.id), pgwork._lock('sleep', t.id)])
-               FROM pgwork.queue t WHERE t.name = ANY (queues) LOOP
+    FOR k, its_name IN
+        SELECT unnest(ARRAY[pgwork._lock('sleep ' || slot, t.id), pgwork._lock('sleep group ' || slot / 16, t.id), pgwork._lock('sleep', t.id)]), t.name
+          FROM pgwork.queue t WHERE t.name = ANY (queues)
+    LOOP
         ours := ours || k;
+        absent := array_remove(absent, its_name);
         PERFORM pg_advisory_lock_shared(k);
     END LOOP;
+    RETURN absent;
 EXCEPTION WHEN query_canceled OR OTHERS THEN -- such as no room in the server's table of locks
     PERFORM pg_advisory_unlock_shared(o) FROM unnest(ours) o; -- the server warns of the last one, which is not there
     RAISE;
@@ -663,5 +669,5 @@ COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], 
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
     'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
-COMMENT ON FUNCTION pgwork.idle(text[], integer) IS 'Says that this session sleeps and listens for jobs of these queues, to pgwork_wake_<schema>, and _<slot> if that is not 0; needs a session of its own. LISTEN first, claim once more afterwards. A job wakes the sleepers of one slot: choose any of 0 .. 255, other sessions others.';
+COMMENT ON FUNCTION pgwork.idle(text[], integer) IS 'Says that this session sleeps and listens for jobs of these queues, to pgwork_wake_<schema>, and _<slot> if that is not 0; needs a session of its own. LISTEN first, claim once more afterwards. Returns those that are not there: nobody calls for them. A job wakes the sleepers of one slot: choose any of 0 .. 255, other sessions others.';
 COMMENT ON FUNCTION pgwork.awake(text[], integer) IS 'Takes back idle() for the same queues and slot.';

@@ -285,14 +285,45 @@ static void worker_well(pgw_worker *w)
  * runs the handlers it is deaf meanwhile; or when a job comes from a queue that may not have been
  * there yet when it was hung out, or that nobody has called us for. */
 
-static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql)
+typedef struct worker_ctx {
+    pgw_worker *w;
+} worker_ctx;
+
+static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql, pgw__reader *read)
 {
     char channel[64];
     const pgw__param params[] = {P_ARRAY(TEXT, w->queues, w->queues_count),
                                  P_INT4(pgw__pq_slot(w->h, channel)), P_END};
-    const pgw__call call = {.sql = sql, .params = params, .flags = PGW__OWNED | PGW__DIRECT};
+    const worker_ctx ctx = {w};
+    const pgw__call call = {.sql = sql,
+                            .params = params,
+                            .read = read,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__OWNED | PGW__DIRECT};
 
     return pgw__pq_call(w->h, &call);
+}
+
+/* A queue need not be there before its first job; but a name may be wrong, and nothing else would
+ * ever tell. */
+static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    pgw_worker *w = ((const worker_ctx *)ctx)->w;
+    const int count = pgw__rows_count(rows);
+    int row;
+
+    (void)h;
+    for (row = 0; row < count && !w->told_absent; row++) {
+        const char *queue = pgw__rows_text(rows, row, 0, NULL);
+
+        if (queue != NULL)
+            PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM,
+                     "there is no queue '%s' yet: its first job makes it; names are case-sensitive",
+                     queue);
+    }
+    w->told_absent = true;
+    return PGW_OK;
 }
 
 /* Behind a pooler no session of this one can be called. Any other trouble may pass, such as a
@@ -324,7 +355,7 @@ static void worker_sign_up(pgw_worker *w)
 
     pgw__pq_slot(w->h, channel);
     st = pgw__pq_listen(w->h, channel);
-    if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE);
+    if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE, worker_read_absent);
     if (st < 0) {
         worker_sign_failed(w, st);
         return;
@@ -339,7 +370,7 @@ static void worker_sign_up(pgw_worker *w)
 static void worker_sign_in(pgw_worker *w)
 {
     w->signed_up = false;
-    if (worker_sign_call(w, PGW__SQL_JOB_AWAKE) == PGW_OK) return;
+    if (worker_sign_call(w, PGW__SQL_JOB_AWAKE, NULL) == PGW_OK) return;
     worker_call_failed(w, pgw_error_status(w->h));
     pgw__pq_drop(w->h); /* or the sign would be out for as long as the session lives */
 }
@@ -676,7 +707,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->down = w->signed_up = w->fell_short = w->found_none = w->claims_fail = false;
     w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
-    w->told_ready = false;
+    w->told_ready = w->told_absent = false;
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;

@@ -140,7 +140,7 @@ struct pgw_worker {
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
-    bool told_ready;                   /* in this run */
+    bool told_ready, told_absent;      /* in this run */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll, sign;

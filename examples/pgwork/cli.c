@@ -323,6 +323,18 @@ bool cli_queue_there(cli *c, const char *name)
     return false;
 }
 
+/* An extend of nobody's job tells. That it is refused is no news. */
+void cli_look_for(cli *c, const char *name)
+{
+    const pgw_ref nobodys = {.id = 1};
+    if (c->quiet) return;
+    c->quiet = true;
+    pgw_status st = pgw_extend(c->h, NULL, name, &nobodys, 1, 0);
+    c->quiet = false;
+    if (st == PGW_ENOTFOUND)
+        cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
+}
+
 void cli_go_on(const cli *c, int count, int limit, int64_t last)
 {
     if (count == limit) cli_say(c, "there may be more: go on with --after %" PRId64, last);

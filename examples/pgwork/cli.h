@@ -82,6 +82,10 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
  */
 bool cli_queue_there(cli *c, const char *name);
 
+/** When nothing could be claimed: says so if there is no queue @p name. Whoever may claim may not
+ * look at queues. */
+void cli_look_for(cli *c, const char *name);
+
 /** When a list has come to its @p limit: says how to go on behind job @p last. */
 void cli_go_on(const cli *c, int count, int limit, int64_t last);
 

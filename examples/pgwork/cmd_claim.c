@@ -44,18 +44,6 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
     return code;
 }
 
-/* Whoever may claim may not look at queues, but an extend of nobody's job tells. That it is refused
- * is no news. */
-static void claim_look_for(cli *c, const char *queue)
-{
-    const pgw_ref nobodys = {.id = 1};
-    c->quiet = true;
-    pgw_status st = pgw_extend(c->h, NULL, queue, &nobodys, 1, 0);
-    c->quiet = false;
-    if (st == PGW_ENOTFOUND)
-        cli_say(c, "there is no queue '%s' yet; names are case-sensitive", queue);
-}
-
 int cmd_claim(cli *c, int argc, char **argv)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -96,7 +84,7 @@ int cmd_claim(cli *c, int argc, char **argv)
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &b, &o);
     if (st == PGW_EMPTY) {
-        for (int i = 0; i < a.count && !c->quiet; i++) claim_look_for(c, a.at[i]);
+        for (int i = 0; i < a.count; i++) cli_look_for(c, a.at[i]);
         return CLI_NOTHING;
     }
     if (st == PGW_ECANCELED && signals_code()) return signals_code();

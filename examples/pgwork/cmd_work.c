@@ -328,6 +328,13 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
                     "%d queues: a worker serves 1 to 64", a->count);
 }
 
+/* It has ended for lack of jobs before it could warn of a queue that is not there. */
+static void work_look_for(cli *c, const args *a)
+{
+    if (cli_open(c, false) != CLI_DONE) return;
+    for (int i = 0; i < a->count; i++) cli_look_for(c, a->at[i]);
+}
+
 static int work_run(cli *c, work *w, const args *a, bool once)
 {
     pgw_worker *worker;
@@ -355,6 +362,7 @@ static int work_run(cli *c, work *w, const args *a, bool once)
         code = s.completed > 0 ? CLI_DONE : CLI_NOTHING;
     }
     pgw_worker_free(worker);
+    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_look_for(c, a);
     work_summary(c, &s);
     return cli_finish(code);
 }

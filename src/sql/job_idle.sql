@@ -1,4 +1,4 @@
--- The sleeping sign of this session.
+-- The sleeping sign of this session: which of these queues are not there?
 -- params: queues text[], slot int
--- returns: idle void
-SELECT pgwork.idle($1, $2)
+-- returns: absent text
+SELECT absent FROM unnest(pgwork.idle($1, $2)) absent

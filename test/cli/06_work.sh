@@ -22,6 +22,10 @@ is 'is this one all the same' "$(cat "$tmp/out")" "$id a 36"
 pgwork enqueue a -J '{"a": "é"}' >/dev/null
 code 'the payload on stdin' 0 pgwork work a --drain -- cat
 is 'is the payload' "$(cat "$tmp/out")" '{"a": "é"}'
+code 'a queue that is not there' 0 pgwork work A --drain -- true
+yes 'is named' grep -q "there is no queue 'A'" "$tmp/err"
+code 'one that is empty' 0 pgwork work a --drain -- true
+yes 'is not' test "$(grep -c 'there is no' "$tmp/err")" = 0
 pgwork enqueue a -J '{"file": "x"}' >/dev/null
 code '--literal' 0 pgwork work a --drain --literal -- echo '{file}'
 is 'fills nothing' "$(cat "$tmp/out")" '{file}'

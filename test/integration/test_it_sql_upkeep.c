@@ -1312,7 +1312,7 @@ void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
     kit_do(a, "LISTEN pgwork_wake_pgwork");
     kit_put(b, "q");
     TEST_ASSERT_EQUAL_STRING("", heard(a, 0)); /* nobody sleeps */
-    kit_do(a, "SELECT pgwork.idle('{q}')");
+    TEST_ASSERT_EQUAL_STRING("{Q}", kit_text(a, "SELECT pgwork.idle('{q,Q}')"));
     kit_put(b, "other");
     TEST_ASSERT_EQUAL_STRING("", heard(a, 0));
     kit_put(b, "q");

@@ -337,21 +337,37 @@ void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
     finish(w, thread, PGW_OK);
 }
 
-void test_a_queue_younger_than_the_worker_wakes_it_too(void)
+static void hear_absent(void *arg, pgw_level level, const char *room, const char *message)
+{
+    char expected[100];
+
+    (void)arg;
+    snprintf(expected, sizeof(expected), "there is no queue '%s' yet", queue);
+    if (level == PGW_WARN && strcmp(room, "worker") == 0 && strstr(message, expected) != NULL)
+        atomic_fetch_add(&seen, 1);
+}
+
+void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
 {
     pthread_t thread;
     pgw_worker *w;
 
     must(pgw_queue_drop(h, queue, false));
+    pgw_conf_set_log(conf, PGW_WARN, hear_absent, NULL);
     set("worker.drain", "off");
     set("poll.max_ms", "50");
     w = start(noop, &thread);
-    nap(200); /* asleep, with a sign that speaks of no queue */
+    await(&seen, 1); /* with a sign that speaks of no queue */
     only_job();
     await(&called, 1);
     await_sign();
+    must(pgw_queue_drop(h, queue, true));
+    only_job();
+    await(&called, 2); /* by a look; then it hangs out another one */
+    await_sign();
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
 /* The sign spoke of the old one. */
