@@ -1896,9 +1896,9 @@ typedef struct pgw_finding {
 } pgw_finding;
 /**
  * Examines server settings, schema, roles, reapers, expired leases, queues (shut ones, jobs that
- * nobody claims, dead letters), schedules, what holds vacuum back, bloat and clock, and calls @p fn
- * for each finding as lists do. A check that cannot be made is a finding; one that waits for a
- * lock is given up after two seconds. PGW_OK also when findings are bad. On a handle from
+ * nobody claims, dead letters), schedules, what holds vacuum back, bloat, indexes, clock, and calls
+ * @p fn for each finding as lists do. A check that cannot be made is a finding; one that waits for
+ * a lock is given up after two seconds. PGW_OK also when findings are bad. On a handle from
  * pgw_open() with `schema.check` off, outside of a transaction; never armed.
  *
  *     static int show(const pgw_finding *f, void *arg)

@@ -85,7 +85,7 @@ int cmd_doctor(cli *c, int argc, char **argv)
                  "leases, queues\n"
                  "that are shut or whose jobs nobody claims, dead letters, schedules, what holds "
                  "vacuum back,\n"
-                 "bloat and clocks, and says what to do about what it finds.",
+                 "bloat, indexes and clocks, and says what to do about what it finds.",
         .more = "Ends with 1 when something is bad. -q leaves out what is well.",
     };
     args a;

@@ -1,4 +1,5 @@
 -- What keeps vacuum from removing the rows of finished jobs: old snapshots, forgotten prepared transactions, slots, and replicas without one.
+-- And has that come near to where no transaction gets an id any more?
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH pin AS (
@@ -37,6 +38,14 @@ WITH pin AS (
 SELECT grade, 'vacuum horizon', finding, advice FROM worst
 UNION ALL
 SELECT 0, 'vacuum horizon', 'nothing holds vacuum back', '' WHERE NOT EXISTS (SELECT FROM worst)
+UNION ALL -- autovacuum begins at `usual`, and gives up its manners at 1600 million; three million before the last id the server takes no writes
+SELECT CASE WHEN w.age > 1600000000 THEN 2 ELSE 1 END, 'wraparound',
+       format('%s of database %L go back %s: from 2144000000 on nothing can be written, in any database', w.what, d.datname, w.age),
+       format('End what holds vacuum back, in any database; then, as a superuser, VACUUM in database %I.', d.datname)
+  FROM pg_database d
+ CROSS JOIN LATERAL (VALUES ('transaction ids', age(d.datfrozenxid), current_setting('autovacuum_freeze_max_age')::bigint),
+                            ('multixact ids', mxid_age(d.datminmxid), current_setting('autovacuum_multixact_freeze_max_age')::bigint)) w (what, age, usual)
+ WHERE w.age > greatest(1000000000, 1.1 * w.usual)
 UNION ALL
 SELECT 1, 'vacuum horizon', 'sessions of other users cannot be seen by ' || current_user, format('As a superuser: GRANT pg_read_all_stats TO %I', current_user)
  WHERE NOT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')

@@ -1,4 +1,4 @@
--- How large are the tables, and how much of them is dead? And which of the users' could no reaper serve?
+-- How large are the tables, and how much of them is dead? Are their indexes there? And which of the users' tables could no reaper serve?
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 (
@@ -12,6 +12,23 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
  WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.pack'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC
 )
+UNION ALL -- as the migrations make them; without statistics some seem to be of no use
+SELECT 2, 'indexes', format('index %s is missing: statements read all of its table', i.name),
+       format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)
+  FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_moved', 'live_job (queue, id) WHERE id IS NOT NULL'),
+               ('live_job_bundle', 'live_job (queue, lane, pos, last_id) WHERE jobs IS NOT NULL'), ('delayed_job_due', 'delayed_job (queue, run_at, id)'),
+               ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'),
+               ('unique_key_free', 'unique_key (queue, free_after) WHERE free_after IS NOT NULL'), ('operation_at', 'operation (queue, at)'),
+               ('table_operation_at', 'table_operation (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),
+               ('schedule_planned', 'schedule (planned_at) WHERE NOT paused'), ('schedule_held', 'schedule (next_at) WHERE queue IS NULL')) i (name, definition)
+ WHERE to_regclass('pgwork.' || i.name) IS NULL
+UNION ALL -- CONCURRENTLY was not through when it was ended
+SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is not valid: nothing is found by it', r.name),
+       format(CASE WHEN r.left_over THEN 'As the owner of the schema: DROP INDEX CONCURRENTLY pgwork.%I;' ELSE 'As the owner of the schema: REINDEX INDEX CONCURRENTLY pgwork.%I;' END, r.name)
+  FROM (SELECT c.relname AS name, c.relname ~ '_cc(new|old)[0-9]*$' AS left_over
+          FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+         WHERE NOT i.indisvalid AND c.relnamespace = (SELECT q.relnamespace FROM pg_class q WHERE q.oid = 'pgwork.queue'::regclass)
+           AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index p WHERE p.relid = i.indrelid)) r
 UNION ALL
 SELECT 1, 'registered tables', format('expired rows of table %I.%I are not freed: %s', t.schema_name, t.table_name, t.error),
        'Mend that, or have the reapers leave the table alone: `pgwork table unregister`.'

@@ -146,6 +146,42 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_HAS("good queues: ", visit(h)->text);
 }
 
+/* All that somebody might take for of no use, and one that was being made anew. */
+void test_indexes_that_are_missing_or_not_valid(void)
+{
+    const char *const made =
+        "SELECT string_agg(replace(indexdef, ' USING btree', ''), '; ' ORDER BY indexname)"
+        " FROM pg_indexes WHERE schemaname = 'pgwork' AND indexname NOT IN"
+        " (SELECT conname FROM pg_constraint)";
+    char before[4000];
+    const sheet *s;
+
+    snprintf(before, sizeof(before), "%s", pgtemp_value(made));
+    TEST_ASSERT_NULL(strstr(visit(h)->text, " indexes: "));
+    pgtemp_exec("DO $$ DECLARE i text; BEGIN FOR i IN SELECT indexname FROM pg_indexes WHERE "
+                "schemaname = 'pgwork' AND indexname NOT IN (SELECT conname FROM pg_constraint) "
+                "LOOP EXECUTE 'DROP INDEX pgwork.' || i; END LOOP; END $$");
+    s = visit(h);
+    for (const char *at = s->text; (at = strstr(at, "CREATE INDEX CONCURRENTLY")) != NULL; at++) {
+        char sql[300];
+
+        snprintf(sql, sizeof(sql), "%.*s", (int)strcspn(at, ";"), at);
+        pgtemp_exec(sql);
+    }
+    TEST_ASSERT_EQUAL_STRING(before, pgtemp_value(made));
+    pgtemp_exec("CREATE INDEX dead_job_died_ccnew1 ON pgwork.dead_job (queue);"
+                "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN"
+                " ('pgwork.dead_job_died_ccnew1'::regclass, 'pgwork.live_job_moved'::regclass)");
+    s = visit(h);
+    ASSERT_HAS("note indexes: index dead_job_died_ccnew1 is not valid: nothing is found by it | "
+               "As the owner of the schema: DROP INDEX CONCURRENTLY pgwork.dead_job_died_ccnew1;",
+               s->text);
+    ASSERT_HAS("REINDEX INDEX CONCURRENTLY pgwork.live_job_moved;", s->text);
+    pgtemp_exec("DROP INDEX CONCURRENTLY pgwork.dead_job_died_ccnew1");
+    pgtemp_exec("REINDEX INDEX CONCURRENTLY pgwork.live_job_moved");
+    TEST_ASSERT_NULL(strstr(visit(h)->text, " indexes: "));
+}
+
 void test_tables_that_no_reaper_could_serve(void)
 {
     pgtemp_exec("SELECT pgwork.table_register('public', 'Seat', '{id}', 'who', 'until', 'token')");
@@ -424,6 +460,26 @@ void test_a_lost_slot_holds_nothing_back(void)
     ASSERT_HAS("'one' (not in use) holds rows", found);
     ASSERT_HAS("'new' (not in use) holds rows", found);
     TEST_ASSERT_NULL_MESSAGE(strstr(found, "'two'"), found);
+}
+
+/* Ids are counted in a circle; this server has used some thousands. */
+static const char *ids_go_back(uint32_t transactions, uint32_t multixacts)
+{
+    char rows[200];
+
+    snprintf(rows, sizeof(rows),
+             "SELECT name 'old' AS datname, '%lu'::xid AS datfrozenxid, '%lu'::xid AS datminmxid",
+             (unsigned long)(uint32_t)(10 - transactions),
+             (unsigned long)(uint32_t)(10 - multixacts));
+    return found_in(PGW__SQL_DOCTOR_HORIZON, "pg_database", rows, "%ids of database");
+}
+
+void test_ids_that_run_out_are_told(void)
+{
+    TEST_ASSERT_NULL(ids_go_back(999000000, 999000000));
+    ASSERT_HAS("1 transaction ids of database 'old' go back 10", ids_go_back(1001000000, 5));
+    ASSERT_HAS("2 transaction ids of database 'old' go back 16", ids_go_back(1601000000, 5));
+    ASSERT_HAS("1 multixact ids of database 'old' go back 10", ids_go_back(5, 1001000000));
 }
 
 /* It takes gigabytes to fill it. */
