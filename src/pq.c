@@ -22,7 +22,8 @@
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
 static const char pq_unknown_hint[] =
-    "repeat the call: finishing verbs are guarded by the token, an enqueue by its operation id";
+    "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
+    "operation id; look first what became of others";
 
 /* ---- who may come in ---- */
 

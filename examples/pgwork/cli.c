@@ -80,6 +80,7 @@ static const char *cli_translate(const char *hint)
     static const struct {
         const char *words, *here;
     } hints[] = {
+        {"look first what became of others", "look before you repeat it: `pgwork ls`"},
         {"queue_create() makes one",
          "`pgwork queue create` makes one, `pgwork queue list` shows all; names are "
          "case-sensitive"},
@@ -114,10 +115,9 @@ int cli_fail_with(pgw_status st, const char *message, const char *hint)
     if (hint && *hint) {
         hint = cli_translate(hint);
     } else {
-        hint = st == PGW_ECONN      ? "run it again when the server is back"
-               : st == PGW_ESCHEMA  ? "`pgwork doctor` compares the versions of library and schema"
-               : st == PGW_EUNKNOWN ? "look before you repeat it: `pgwork ls`"
-                                    : NULL;
+        hint = st == PGW_ECONN     ? "run it again when the server is back"
+               : st == PGW_ESCHEMA ? "`pgwork doctor` compares the versions of library and schema"
+                                   : NULL;
     }
     return cli_fail(cli_code(st), hint, "%s", message);
 }

@@ -120,6 +120,7 @@ sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAI
 seq 1 10001 >"$tmp/lines"
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a lot of which nobody knows' 6 '^pgwork: 10000 jobs before it were enqueued, the next lot: unknown$' pgwork enqueue lots -f "$tmp/lines"
 code 'nor of one job' 6 pgwork enqueue lots 10001
+yes 'it is not to be repeated blindly' grep -q '^hint: look before you repeat it' "$tmp/err"
 is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
 sql 'DROP FUNCTION unsure() CASCADE' >/dev/null 2>&1
 sql "CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION E'red\\033[31m\\npgwork: well'; END \$\$;
