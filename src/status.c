@@ -47,7 +47,8 @@ bool pgw_is_bug(pgw_status st)
 
 #define STATUS_GRANT                                                                       \
     "grant the user pgwork_producer (to enqueue), pgwork_worker (to claim and finish) or " \
-    "pgwork_operator (to look and to administer)"
+    "pgwork_operator (to look and to administer); `pgwork doctor` tells when it is these " \
+    "that lack a right"
 #define STATUS_MIGRATE                                                                         \
     "run `pgwork migrate` on this database (with --schema, where it is another than pgwork); " \
     "`pgwork doctor` compares the versions"

@@ -319,6 +319,7 @@ void test_hints_name_the_next_step(void)
         {"42501", "pgwork_producer"},
         {"42501", "pgwork_worker"},
         {"42501", "pgwork_operator"},
+        {"42501", "pgwork doctor"},
         {"3F000", "pgwork migrate"},
         {"42883", "pgwork migrate"},
         {"42P01", "pgwork migrate"},
