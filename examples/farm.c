@@ -140,7 +140,8 @@ int main(int argc, char **argv)
     int ends[2], code;
     pgw *h;
 
-    if (count < 2 || count > NODES_MAX || pipe(ends) != 0) return 2;
+    if (count < 2 || count > NODES_MAX || pipe(ends) != 0)
+        return fprintf(stderr, "farm [NODES], 2 to %d of them\n", NODES_MAX), 2;
     if (pgw_open(&h, NULL) != PGW_OK) return failed(h, "open");
     o.timeout_ms = 1500;         /* as long as a node may take before another is asked */
     o.misfire = PGW_MISFIRE_ALL; /* what waits meanwhile is made up for */

@@ -92,7 +92,8 @@ int main(int argc, char **argv)
     char path[] = "/tmp/mailer.XXXXXX";
     int fd, all = 0, failed = 0, status;
 
-    if (mailings < 1 || mailings > 100 || processes < 1 || processes > 50) return 2;
+    if (mailings < 1 || mailings > 100 || processes < 1 || processes > 50)
+        return fprintf(stderr, "mailer [MAILINGS [PROCESSES]], up to 100 and 50\n"), 2;
     if ((fd = mkstemp(path)) < 0) return 2;
     for (int i = 0; i < processes; i++) {
         if (fork() == 0) {

@@ -25,6 +25,13 @@ static void on_signal(int number)
     pgw_stop_notify(stop);
 }
 
+/* What the worker survives, such as a server that is away, nobody else tells. */
+static void on_log(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level;
+    fprintf(stderr, "%s: %s\n", room, message);
+}
+
 /* What fails here tells the task why. */
 static bool run(pgw_task *task, PGconn *conn, const char *sql, const char *value)
 {
@@ -90,6 +97,7 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
 
+    pgw_conf_set_log(conf, PGW_WARN, on_log, NULL);
     pgw_conf_set(conf, "worker.concurrency", "0");
     st = pgw_worker_new(&w, conf, queues, 1, settle, NULL, conn);
     if (st == PGW_OK) st = pgw_worker_run(w, stop);

@@ -6,6 +6,11 @@ pgwork -q queue create payments --lease 1s --backoff 0s --max-attempts 1000
 sql 'CREATE TABLE account (name text PRIMARY KEY, balance bigint NOT NULL)' >/dev/null
 seq 1 2000 | sed 's/.*/{"to": "ada", "amount": &}/' | pgwork -q enqueue payments --json-lines
 
+PGWORK_DSN="host=$tmp" "$settle" payments >"$tmp/out" 2>"$tmp/err" &
+lonely=$!
+yes 'without a server it waits, and says so' until_true 20 grep -q '^worker: .*next try in' "$tmp/err"
+kill -TERM $lonely
+all_well 'until it is told to end' $lonely
 workers=
 for w in 1 2 3; do
     PGCLIENTENCODING=LATIN1 "$settle" payments >"$tmp/$w" 2>"$tmp/$w.err" &
