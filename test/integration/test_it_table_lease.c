@@ -907,7 +907,7 @@ void test_partitioned_tables_have_leases_too(void)
 void test_rows_of_a_child_that_comes_later_are_left_alone(void)
 {
     pgw_row_ref refs[2];
-    pgw_rows *rows;
+    pgw_rows *rows, *row;
     int64_t freed;
 
     articles(2);
@@ -917,12 +917,12 @@ void test_rows_of_a_child_that_comes_later_are_left_alone(void)
     TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
     for (size_t i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, i);
     must(pgw_table_finish(h, NULL, t, refs, 2, "a = t.a + 1", NULL, 0));
-    pgw_rows_free(rows);
     must(pgw_table_reap(h, &freed, t, 10));
     TEST_ASSERT_EQUAL_INT64(0, freed);
-    must(pgw_table_get(h, &rows, t, refs[0].key, NULL, 0));
-    must(pgw_table_update(h, NULL, t, refs[0].key, pgw_rows_version(rows, 0), &(pgw_cell){"a", "7"},
+    must(pgw_table_get(h, &row, t, refs[0].key, NULL, 0));
+    must(pgw_table_update(h, NULL, t, refs[0].key, pgw_rows_version(row, 0), &(pgw_cell){"a", "7"},
                           1));
+    pgw_rows_free(row);
     pgw_rows_free(rows);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(a) FROM child"));
     TEST_ASSERT_EQUAL_INT64(1,
