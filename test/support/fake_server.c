@@ -658,6 +658,19 @@ pgw_status pgw__pq_call(pgw *h, const pgw__call *call)
     return st == PGW_AGAIN ? PGW_OK : st;
 }
 
+/* No queue is missing. */
+int pgw__rows_count(const pgw__rows *r)
+{
+    (void)r;
+    return 0;
+}
+
+const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size)
+{
+    (void)r, (void)row, (void)col, (void)size;
+    return NULL;
+}
+
 pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
 {
     pgw_status after, st;
