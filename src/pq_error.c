@@ -157,7 +157,7 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
     }
     hint = pgw__status_hint(sqlstate);
     if (sqlstate[0] == '\0')
-        hint = "check host, port and service in `dsn`, and that the server runs";
+        hint = "check host, port, service and TLS (ssl...) in `dsn`, and that the server runs";
     st = pgw__status_from_sqlstate(sqlstate, false, false);
     if (sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn)) { /* libpq itself gave up */
         hint = "the server asks for a password: put it into a file (PGPASSFILE), or into `dsn`";

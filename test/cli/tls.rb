@@ -24,7 +24,7 @@ end
 keys = Array.new(3) { OpenSSL::PKey::EC.generate('prime256v1') }
 ca = certify('ca', keys[0])
 File.write("#{dir}/ca.crt", ca.to_pem)
-File.write("#{dir}/other.crt", certify('ca', keys[1]).to_pem)
+File.write("#{dir}/other.crt", certify('other', keys[1]).to_pem)
 context = OpenSSL::SSL::SSLContext.new
 context.add_certificate(certify('localhost', keys[2], ca, keys[0]), keys[2])
 
