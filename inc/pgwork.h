@@ -377,7 +377,8 @@ PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
 /** Deadline of each following call; 0 brings the property `call.timeout_ms` back, < 0 is never.
  * When it passes, the statement is cancelled, and what the server then says within two seconds is
  * what the call returns: PGW_ETIMEDOUT is certain, else a write is PGW_EUNKNOWN. A connection that
- * cannot be had in time is PGW_ECONN. */
+ * cannot be had in time is PGW_ECONN. With libpq before 17 it may take longer behind a pooler whose
+ * server is frozen: doc/connection.md. */
 PGW_API void pgw_set_timeout(pgw *h, int64_t timeout_ms);
 /** The server's clock at the last claim that found jobs, or the last extend; 0 before the first. */
 PGW_API int64_t pgw_server_time_us(const pgw *h);
