@@ -1,6 +1,7 @@
-# Locks, semaphores and schedules at once, at random: exclusive and shared locks of sessions and of transactions, names that are forgotten,
-# permits that are waited for, extended, left to their time and resized, ticks that become jobs or are held, by nodes that are slow, hand
-# back and come late, while sessions are canceled and shot. What may never be is asked of the database at each step, and in the end.
+# Locks, semaphores, schedules and leases on a table at once, at random: exclusive and shared locks of sessions and of transactions, names
+# that are forgotten, permits that are waited for, extended, left to their time and resized, ticks that become jobs or are held, by nodes
+# that are slow, hand back and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
+# may never be is asked of the database at each step, and in the end.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/27_coordination.sh'
 . "$(dirname "$0")/tap"
@@ -43,7 +44,17 @@ sql "CREATE FUNCTION must(ok boolean, what text) RETURNS void LANGUAGE plpgsql A
      CREATE TABLE finished (schedule text, slot timestamptz, fence bigint, PRIMARY KEY (schedule, slot));
      SELECT pgwork.queue_create('q'), pgwork.cron_create('job', '@every 1s', queue => 'q', misfire => 'all', misfire_max => 1000, grace_ms => 0),
             pgwork.cron_create('node ' || i, '@every 1s', misfire => 'all', misfire_max => 1000, grace_ms => 0, timeout_ms => 250, max_attempts => 1000)
-       FROM generate_series(1, 8) i" >/dev/null
+       FROM generate_series(1, 8) i;
+
+     -- rows that are leased, how often each was finished, and who had which for certain, until when
+     CREATE TABLE leased (id int PRIMARY KEY, n int DEFAULT 0, locked_by text, expires_at timestamptz, token uuid);
+     INSERT INTO leased SELECT generate_series(1, 5);
+     CREATE TABLE lease_of (id int, number bigint, holder text, since timestamptz, until timestamptz, finished boolean DEFAULT false,
+                            PRIMARY KEY (id, number))" >/dev/null
+code 'a table for a reaper' 0 pgwork table register leased -k id
+include=$(pkg-config --cflags libpq 2>/dev/null) || include=-I$(pg_config --includedir)
+# shellcheck disable=SC2086  # words
+code 'a holder of rows' 0 cc -D_DEFAULT_SOURCE -o "$tmp/leases" -I "$top/inc" $include "$top/test/cli/leases.c" "$top/build/libpgwork.a" -lpq -lpthread
 
 script() { cat >"$tmp/$1.sql"; }
 script lock <<'S'
@@ -148,17 +159,24 @@ again() { (while :; do "$@"; sleep 0.5; done) >>"$tmp/again" 2>&1 & troubles="$t
 trouble() { for how in terminate cancel; do sql "SELECT pg_${how}_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgbench' AND datname = current_database() ORDER BY random() LIMIT 1"; done; }
 again trouble
 again sql 'SELECT pgwork.lock_prune(0)'
+again sh -c "pgwork -q table reap && psql -qc 'UPDATE pgwork.leased_table SET rests_until = NULL'" # as on a quick machine
 jobs_of_ours=$troubles
 
 some() { pgbench -n -M prepared -T 5 "$@" >>"$tmp/bench" 2>&1; }
+rows() { # rows HOLDER: for some seconds, however often it dies
+    ends=$(($(date +%s) + 6))
+    while [ "$(date +%s)" -lt $ends ]; do PGAPPNAME=pgbench "$tmp/leases" "$1" $ends; done >>"$tmp/never" 2>/dev/null
+}
 while [ "$seconds" -gt 0 ]; do
-    some -c 3 -f "$tmp/lock.sql@2" -f "$tmp/lock_xact.sql" & clients=$!
+    for holder in anna bert cleo dora; do rows $holder & clients="${clients:-} $!"; done
+    some -c 3 -f "$tmp/lock.sql@2" -f "$tmp/lock_xact.sql" & clients="$clients $!"
     some -c 5 -f "$tmp/sema.sql" & clients="$clients $!"
     some -c 2 -f "$tmp/tick.sql" & clients="$clients $!"
     some -c 3 -f "$tmp/node.sql" & clients="$clients $!"
     PGAPPNAME=nobody some -c 1 -f "$tmp/resize.sql" & clients="$clients $!" # is not to be shot
     # shellcheck disable=SC2086  # some numbers
     wait $clients
+    clients=
     seconds=$((seconds - 5))
 done
 # shellcheck disable=SC2086
@@ -180,4 +198,10 @@ is 'each second was one job' "$(sql "SELECT count(*) = count(DISTINCT tags) AND 
       FROM (SELECT tags, substr(t, 6)::timestamptz AS e FROM pgwork.job, unnest(tags) t WHERE t LIKE 'slot=%') j")" t
 is 'and one tick of each node, in the order of their numbers' "$(sql "SELECT bool_and(fence > before AND slot = last + interval '1 s')
       FROM (SELECT fence, slot, lag(fence) OVER w AS before, lag(slot) OVER w AS last FROM finished WINDOW w AS (PARTITION BY schedule ORDER BY slot)) f")" t
-is 'there were some of all' "$(sql "SELECT (SELECT min(fence) > 4 FROM number) AND (SELECT count(*) > 10 FROM grant_of) AND (SELECT count(DISTINCT schedule) = 8 FROM finished)")" t
+is 'of no row what may never be' "$(head -n 3 "$tmp/never")" ''
+is 'each had one holder at a time, and higher numbers' "$(sql 'SELECT count(*) FROM lease_of a JOIN lease_of b ON b.id = a.id AND b.number > a.number WHERE b.since < greatest(a.since, a.until)')" 0
+is 'each was finished as often as was told' "$(sql 'SELECT sum(n) = (SELECT count(*) FROM lease_of WHERE finished) FROM leased')" t
+no_row_is_leased() { pgwork -q table reap && count_is 'UPDATE pgwork.leased_table SET rests_until = NULL; SELECT count(*) FROM leased WHERE locked_by IS NOT NULL' 0; }
+yes 'and is free in the end' until_true 10 no_row_is_leased
+is 'there were some of all' "$(sql "SELECT (SELECT min(fence) > 4 FROM number) AND (SELECT count(*) > 10 FROM grant_of) AND (SELECT count(DISTINCT schedule) = 8 FROM finished)
+    AND (SELECT count(DISTINCT id) = 5 AND count(DISTINCT holder) = 4 AND count(*) > 20 FROM lease_of)")" t
