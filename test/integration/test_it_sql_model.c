@@ -1,6 +1,7 @@
 /* A random walk of four sessions beside a model of what should be there: each job in exactly one
- * place, in the state and with the attempts that the model says. One walk is always the same, the
- * others are new each time; PGW_SEED repeats one of them. */
+ * place, in the state and with the attempts that the model says. Another one of those who wait for
+ * permits: in the order of their coming, whatever happens meanwhile. One walk is always the same,
+ * the others are new each time; PGW_SEED repeats one of them. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -468,9 +469,11 @@ static void walk(void)
     kit_do(session[0], "SELECT pgwork.reap('q')");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(session[0], "SELECT (SELECT count(*) FROM pgwork.pack) + "
                                                       "(SELECT count(*) FROM pgwork.pack_out)"));
+    kit_do(session[0], "SELECT pgwork.queue_drop('q', true)");
 }
 
-void test_a_random_walk_agrees_with_the_model(void)
+/* Walks as often as it should, with a seed each. */
+static void walks(void (*walk_once)(void))
 {
     const char *given = getenv("PGW_SEED");
 
@@ -480,7 +483,199 @@ void test_a_random_walk_agrees_with_the_model(void)
                         : (uint64_t)time(NULL) * 2000006u;
         printf("PGW_SEED=%" PRIu64 "\n", seed);
         fflush(stdout);
-        walk();
-        kit_do(session[0], "SELECT pgwork.queue_drop('q', true)");
+        walk_once();
     }
+}
+
+void test_a_random_walk_agrees_with_the_model(void)
+{
+    walks(walk);
+}
+
+/* -- permits ------------------------------------------------------------------------------------
+ */
+
+enum { WAITERS = 6, TURNS = 500 };
+
+struct waiter {
+    PGconn *conn;
+    int n;        /* permits that it wants; 0: it does not wait */
+    bool at_head; /* and was told so */
+};
+
+struct grant {
+    char token[40];
+    int n;
+};
+
+static struct waiter waiters[WAITERS];
+static struct waiter *queue[WAITERS]; /* in the order of their coming */
+static struct grant grants[100];
+static int queued, granted, permits, taken, passed;
+
+static void go(struct waiter *w)
+{
+    int at = 0;
+
+    while (queue[at] != w) at++;
+    queued--;
+    for (; at < queued; at++) queue[at] = queue[at + 1];
+    w->n = 0, w->at_head = false;
+}
+
+static void ask(struct waiter *w, bool turn)
+{
+    kit_send(
+        w->conn,
+        "SELECT coalesce(token::text, '') FROM pgwork.sema_wait('s', %d, 3600000, NULL, false, "
+        "600000, %s)",
+        w->n, turn ? "true" : "false");
+}
+
+static void grant(const char *token, int n)
+{
+    TEST_ASSERT_TRUE(granted < 100);
+    snprintf(grants[granted].token, sizeof(grants[granted].token), "%s", token);
+    grants[granted++].n = n;
+    taken += n;
+}
+
+/* Who stands in front gets his permits if there are enough, and nobody else gets any. */
+static void settle(void)
+{
+    while (queued > 0) {
+        struct waiter *w = queue[0];
+        const bool enough = permits - taken >= w->n;
+        const char *token;
+
+        if (w->at_head) ask(w, true);
+        token = kit_answer(w->conn); /* else he was asking, and waited for those in front */
+        for (int i = 0; i < 500 && enough && token[0] == '\0';
+             i++) { /* who looks on may lock one */
+            kit_sleep_ms(10);
+            ask(w, true);
+            token = kit_answer(w->conn);
+        }
+        w->at_head = true;
+        TEST_ASSERT_EQUAL_INT(enough, token[0] != '\0');
+        if (!enough) break;
+        grant(token, w->n);
+        go(w);
+        passed += queued > 0;
+    }
+    for (int i = 1; i < queued; i++) {
+        TEST_ASSERT_EQUAL_INT(1, PQconsumeInput(queue[i]->conn));
+        TEST_ASSERT_EQUAL_INT(1, PQisBusy(queue[i]->conn));
+    }
+}
+
+/* As the last one, who is seen to wait before anybody else comes. */
+static void come(struct waiter *w, int n)
+{
+    w->n = n;
+    queue[queued++] = w;
+    ask(w, false);
+    if (queued > 1) kit_blocked(w->conn, session[0]);
+}
+
+static void waiter_comes(void)
+{
+    struct waiter *w = &waiters[any(WAITERS)];
+
+    if (w->n == 0) come(w, 1 + (int)any(3));
+}
+
+/* Who does not speak of his turn goes to the end. */
+static void head_comes_again(void)
+{
+    struct waiter *w = queue[0];
+    const int n = queued > 0 ? w->n : 0;
+
+    if (n == 0) return;
+    go(w);
+    come(w, n);
+}
+
+static void permits_come_back(void)
+{
+    const int i = granted > 0 ? (int)any((unsigned)granted) : 0;
+
+    if (granted == 0) return;
+    TEST_ASSERT_EQUAL_STRING(
+        "t", kit_text(session[0], "SELECT pgwork.sema_release('s', '%s')", grants[i].token));
+    taken -= grants[i].n;
+    grants[i] = grants[--granted];
+}
+
+static void somebody_leaves(void)
+{
+    const unsigned i = queued > 0 ? any((unsigned)queued) : 0;
+    struct waiter *w = queue[i];
+
+    if (queued == 0) return;
+    if (!w->at_head) {
+        kit_do(session[0], "SELECT pg_cancel_backend(%d)", PQbackendPID(w->conn));
+        PQclear(PQgetResult(w->conn));
+        PQclear(PQgetResult(w->conn));
+    } else {
+        TEST_ASSERT_EQUAL_STRING("t", kit_text(w->conn, "SELECT pgwork.sema_leave('s')"));
+    }
+    go(w);
+}
+
+static void somebody_dies(void)
+{
+    const unsigned i = queued > 0 ? any((unsigned)queued) : 0;
+    struct waiter *w = queue[i];
+
+    if (queued == 0) return;
+    kit_do(session[0], "SELECT pg_terminate_backend(%d, 60000)", PQbackendPID(w->conn));
+    kit_close(w->conn);
+    w->conn = kit_open();
+    go(w);
+}
+
+static void somebody_tries(void)
+{
+    const int n = 1 + (int)any(3);
+    const char *token =
+        kit_text(session[0], "SELECT token FROM pgwork.sema_acquire('s', %d, 3600000)", n);
+
+    TEST_ASSERT_EQUAL_INT(queued == 0 && permits - taken >= n, token != NULL);
+    if (token != NULL) grant(token, n);
+}
+
+static void their_number_changes(void)
+{
+    permits = 3 + (int)any(4);
+    kit_do(session[0], "SELECT pgwork.sema_resize('s', %d)", permits);
+}
+
+static void walk_of_waiters(void)
+{
+    static void (*const verbs[])(void) = {
+        waiter_comes,      waiter_comes,      waiter_comes,        waiter_comes,
+        waiter_comes,      permits_come_back, permits_come_back,   permits_come_back,
+        permits_come_back, head_comes_again,  somebody_leaves,     somebody_dies,
+        somebody_tries,    somebody_tries,    their_number_changes};
+
+    granted = queued = taken = passed = 0;
+    permits = 4;
+    kit_do(session[0], "SELECT pgwork.sema_create('s', %d)", permits);
+    for (int i = 0; i < WAITERS; i++) waiters[i] = (struct waiter){.conn = kit_open()};
+    for (int step = 0; step < TURNS; step++) {
+        verbs[any(sizeof(verbs) / sizeof(verbs[0]))]();
+        settle();
+        TEST_ASSERT_EQUAL_STRING(
+            kit_text(session[0], "SELECT '%d %d'", taken, queued),
+            kit_text(session[0], "SELECT taken || ' ' || waiting FROM pgwork.sema_list('s')"));
+    }
+    TEST_ASSERT_GREATER_THAN_INT(20, passed); /* else hardly anybody has waited */
+    for (int i = 0; i < WAITERS; i++) kit_close(waiters[i].conn);
+    kit_do(session[0], "SELECT pgwork.sema_drop('s', true)");
+}
+
+void test_who_waits_for_permits_gets_them_in_the_order_of_coming(void)
+{
+    walks(walk_of_waiters);
 }
