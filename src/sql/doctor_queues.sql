@@ -8,7 +8,8 @@ WITH d AS MATERIALIZED (
            CASE WHEN q.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.name, '''', '''"''"''') || '''' AS typed -- for a shell
       FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000, true) d WHERE d.ready IS NOT NULL -- else it was dropped meanwhile
 ), found AS (
-    SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it', quote_literal(d.name)) AS finding,
+    SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it%s', quote_literal(d.name),
+                                                            ', its oldest ready job has waited for ' || justify_hours(date_trunc('second', nullif(d.oldest, '0')))) AS finding,
            format('When that is over: `pgwork queue resume %s`.', d.typed) AS advice
       FROM d WHERE d.paused
     UNION ALL
