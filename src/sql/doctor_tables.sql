@@ -13,7 +13,7 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
  ORDER BY s.relname DESC
 )
 UNION ALL -- as the migrations make them; without statistics some seem to be of no use
-SELECT 2, 'indexes', format('index %s is missing: statements read all of its table', i.name),
+SELECT 2, 'indexes', format('index %s is missing: statements may read all of its table', i.name),
        format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)
   FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_moved', 'live_job (queue, id) WHERE id IS NOT NULL'),
                ('live_job_bundle', 'live_job (queue, lane, pos, last_id) WHERE jobs IS NOT NULL'), ('delayed_job_due', 'delayed_job (queue, run_at, id)'),
