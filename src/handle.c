@@ -63,6 +63,13 @@ const char *pgw_error_message(const pgw *h)
     return h != NULL ? pgw__pq_error_message(h) : pgw_status_text(PGW_ENOMEM);
 }
 
+void pgw__handle_story(const pgw *h, char *story, size_t size)
+{
+    const char *hint = pgw_error_hint(h);
+
+    snprintf(story, size, "%s%s%s", pgw_error_message(h), *hint != '\0' ? ": " : "", hint);
+}
+
 const char *pgw_error_hint(const pgw *h)
 {
     return h != NULL ? pgw__pq_error_hint(h) : "";

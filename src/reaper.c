@@ -108,10 +108,7 @@ void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, v
 
 static void reaper_note(pgw_reaper *r, pgw_status st)
 {
-    const char *hint = pgw_error_hint(r->h);
-
-    snprintf(r->error, sizeof(r->error), "%s%s%s", pgw_error_message(r->h),
-             *hint != '\0' ? ": " : "", hint);
+    pgw__handle_story(r->h, r->error, sizeof(r->error));
     PGW__LOG(pgw__conf_log(r->conf), pgw__status_is_hopeless(st) ? PGW_ERROR : PGW_WARN,
              REAPER_ROOM, "%s", r->error);
 }

@@ -242,10 +242,9 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 
 static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
 {
-    const char *hint = pgw_error_hint(h);
     char story[sizeof(w->error)];
 
-    snprintf(story, sizeof(story), "%s%s%s", pgw_error_message(h), *hint != '\0' ? ": " : "", hint);
+    pgw__handle_story(h, story, sizeof(story));
     worker_trouble(w, pgw__pq_in_loop(h, st), story);
 }
 

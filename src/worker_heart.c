@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "handle.h"
 #include "mem.h"
 #include "status.h"
 
@@ -363,7 +364,8 @@ static int64_t heart_rests_until(const pgw_worker *w)
 
 /* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
  * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
-static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what)
+static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what,
+                         const char *story)
 {
     pgw__beats *b = &w->beats;
 
@@ -371,7 +373,7 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char 
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__pq_in_loop(h, st);
     if (!pgw__status_is_hopeless(st)) return;
-    snprintf(b->error, sizeof(b->error), "%s: %s", what, pgw_error_message(h));
+    snprintf(b->error, sizeof(b->error), "%s: %s", what, story);
     atomic_store(&b->fatal, st);
     pgw__wake_poke(&w->wake);
 }
@@ -380,6 +382,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
 {
     pgw__beats *b = &w->beats;
     const char *what;
+    char story[PGW__ERROR_LINE] = "";
     int64_t next, rest;
     uint64_t epoch;
     pgw_status st;
@@ -397,17 +400,17 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     what = b->count > 0 ? "leases not extended" : "the heartbeat has no session";
     st = b->count > 0 ? heart_send_all(w, h) : heart_connect(w, h);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
+    if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {
         /* without a lease it is told once: the main loop tells of the server */
         const bool known = b->count == 0 && b->trouble.begun;
 
-        PGW__LOG(&w->log, known ? PGW_DEBUG : PGW_WARN, "worker", "%s: %s", what,
-                 pgw_error_message(h));
+        PGW__LOG(&w->log, known ? PGW_DEBUG : PGW_WARN, "worker", "%s: %s", what, story);
     }
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
     if (st < 0)
-        heart_failed(w, h, st, what);
+        heart_failed(w, h, st, what, story);
     else
         pgw__backoff_reset(&b->trouble);
     return pgw__clock_ms(); /* look again: time has passed */

@@ -72,10 +72,19 @@ static pgw_verdict meanwhile_migrated(pgw_task *task, void *arg)
  * claim on, and lose all that outlasts a lease. */
 void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
 {
+    pgw_worker *w;
+
     set("worker.lease_ms", "3000");
     set("application_name", "migrated");
     only_job();
-    run(meanwhile_migrated, PGW_ESCHEMA);
+    must(pgw_worker_new(&w, conf, queues, 1, meanwhile_migrated, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, pgw_worker_run(w, stop));
+    /* and says what to do about it */
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_worker_error(w), "999, this library"),
+                                 pgw_worker_error(w));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_worker_error(w), "install a newer"),
+                                 pgw_worker_error(w));
+    pgw_worker_free(w);
     pgtemp_exec("DELETE FROM pgwork.migration WHERE number = 999");
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_LOST);

@@ -585,10 +585,9 @@ const char *pgw_error_message(const pgw *h)
 {
     return h->message;
 }
-const char *pgw_error_hint(const pgw *h)
+void pgw__handle_story(const pgw *h, char *story, size_t size)
 {
-    (void)h;
-    return "";
+    snprintf(story, size, "%s", h->message);
 }
 
 const char *pgw_error_sqlstate(const pgw *h)
