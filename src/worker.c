@@ -330,6 +330,7 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
 static void worker_sign_failed(pgw_worker *w, pgw_status st)
 {
     const int64_t pause = pgw__backoff_next_ms(&w->sign);
+    char story[sizeof(w->error)];
 
     st = pgw__pq_in_loop(w->h, st);
     if (st == PGW_EPOOLED) {
@@ -343,8 +344,9 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
         worker_call_failed(w, st);
         return;
     }
+    pgw__handle_story(w->h, story, sizeof(story));
     PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "no notifications, polling: %s; next try in %lld ms",
-             pgw_error_message(w->h), (long long)pause);
+             story, (long long)pause);
 }
 
 static void worker_sign_up(pgw_worker *w)

@@ -587,7 +587,7 @@ const char *pgw_error_message(const pgw *h)
 }
 void pgw__handle_story(const pgw *h, char *story, size_t size)
 {
-    snprintf(story, size, "%s", h->message);
+    snprintf(story, size, "%s: do something", h->message);
 }
 
 const char *pgw_error_sqlstate(const pgw *h)

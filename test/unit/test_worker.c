@@ -563,7 +563,8 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     atomic_store(&phase, 1);
     pthread_join(thread, &st);
     TEST_ASSERT_EQUAL_INT(PGW_EPERM, (int)(intptr_t)st);
-    TEST_ASSERT_EQUAL_STRING("the test wants it so", pgw_worker_error(w)); /* why it ended */
+    TEST_ASSERT_EQUAL_STRING("the test wants it so: do something",
+                             pgw_worker_error(w)); /* why it ended */
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&given_up));
     /* the lost claim and result, and all but the first */
     TEST_ASSERT_EQUAL_INT(6, atomic_load(&next_tries));
@@ -608,7 +609,7 @@ void test_what_no_repetition_cures_ends_the_run(void)
     fake_jobs("q", 10, 60000);
     fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
     TEST_ASSERT_EQUAL_INT(PGW_EPERM, run(one, 1, noop, NULL));
-    TEST_ASSERT_EQUAL_STRING("the test wants it so", pgw_worker_error(w));
+    TEST_ASSERT_EQUAL_STRING("the test wants it so: do something", pgw_worker_error(w));
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_READY));
 }
 
@@ -645,6 +646,13 @@ static void await_idle(int calls)
     TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
 }
 
+static void hear_advice(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "no notifications, polling: ") && strstr(message, ": do something; next"))
+        atomic_fetch_add(&seen, 1);
+}
+
 /* A worker that nobody can call looks for jobs at its own pace, here once in an hour. So each sign
  * that could not be hung out is tried again within a minute, whatever was the matter with it. */
 TEST_CASE(PGW_ERETRY)
@@ -657,11 +665,14 @@ void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
     set("worker.drain", "off");
     set("poll.min_ms", "3600000");
     set("poll.max_ms", "3600000");
+    pgw_conf_set_log(conf, PGW_WARN, hear_advice, NULL);
     fake_fails(FAKE_IDLE, trouble, 3, 0);
     start(noop, &thread);
     await_idle(4);
     pgw_stop_notify(stop);
     pthread_join(thread, NULL);
+    /* a server that does not answer is told of as everywhere */
+    TEST_ASSERT_EQUAL_INT(trouble == PGW_ETIMEDOUT ? 0 : 3, atomic_load(&seen));
 }
 
 /* There is nothing to wait for: what stands between is a pooler as long as the session lives. */
