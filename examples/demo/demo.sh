@@ -97,13 +97,11 @@ held() { sql "SELECT id FROM pgwork.job WHERE queue = '$queue' AND state = 'leas
 freeze() {
     tries=0
     while [ $tries -lt 100 ]; do
+        now_ms >"$tmp/$1.at" # not afterwards: to ask takes long on a busy machine
         kill -STOP "$(pid_of "$1")" || die "$1 is not there any more: $(cat "$tmp/$1.err")"
         sleep 0.2 # a report under way may still arrive
         held "$1" >"$tmp/$1.held"
-        if [ -s "$tmp/$1.held" ]; then
-            now_ms >"$tmp/$1.at"
-            return
-        fi
+        if [ -s "$tmp/$1.held" ]; then return; fi
         kill -CONT "$(pid_of "$1")"
         sleep 0.05
         tries=$((tries + 1))
