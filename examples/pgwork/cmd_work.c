@@ -104,11 +104,15 @@ static void work_set_error(pgw_task *task, const char *first, const char *last)
     buf_free(&t);
 }
 
+/* A job that is ours, and not cancelled, is a dead letter after the last failure, too. */
 static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
 {
     const pgw_job *job = pgw_task_job(task);
-    cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), pgw_job_attempt(job),
-            pgw_job_max_attempts(job), what, verdict == PGW_DEAD ? ", to the dead letters" : "");
+    int attempt = pgw_job_attempt(job), most = pgw_job_max_attempts(job);
+    bool last = verdict == PGW_RETRY && attempt >= most &&
+                !(pgw_task_signals(task) & (PGW_LOST | PGW_CANCELED));
+    cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), attempt, most, what,
+            verdict == PGW_DEAD || last ? ", to the dead letters" : "");
     return verdict;
 }
 

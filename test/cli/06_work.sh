@@ -50,6 +50,7 @@ is 'is cut' "$(sql "SELECT length(output->>'stdout') || ' ' || (output->>'trunca
 fresh c --max-attempts 1
 pgwork enqueue c x >/dev/null
 code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
+yes 'for the last time, and says so' grep -q '^pgwork: job [0-9]*, attempt 1 of 1: exit 3, to the dead letters$' "$tmp/err"
 yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
@@ -74,6 +75,7 @@ fresh f2
 pgwork enqueue f2 x >/dev/null
 code 'a command that fails, where SIGCHLD was ignored' 1 env --ignore-signal=CHLD pgwork work f2 --once -- sh -c 'exit 3'
 is 'has failed, too' "$(state f2) $(error f2)" 'delayed 1 exit 3'
+yes 'and comes again' grep -q '^pgwork: job [0-9]*, attempt 1 of 10: exit 3$' "$tmp/err"
 fresh g
 pgwork enqueue g -J '{"a": 1}' '[1]' >/dev/null
 code 'a member that is not there' 0 pgwork work g --drain -- echo '{file}'
