@@ -12,6 +12,7 @@
 #include "conf.h"
 #include "handle.h"
 #include "pq.h"
+#include "status.h"
 
 #define JOBS_MAX 100001
 
@@ -594,6 +595,12 @@ const char *pgw_error_sqlstate(const pgw *h)
 {
     return h->sqlstate;
 }
+
+pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
+{
+    return pgw__status_in_loop(st, h->sqlstate, false);
+}
+
 void pgw__pq_keep_story(const pgw *h, pgw__story *story)
 {
     story->fault.status = h->status;
