@@ -4,7 +4,7 @@
  *   cc farm.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [NODES]
  *
  * Ends with 0 when every tick was finished exactly once, and the one of the dead node by another.
- */
+ * Interrupted, it leaves its schedule behind: `pgwork cron rm farm`. */
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
