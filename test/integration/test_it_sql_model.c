@@ -569,13 +569,17 @@ static void settle(void)
     }
 }
 
-/* As the last one, who is seen to wait before anybody else comes. */
+/* As the last one, who is seen to wait before anybody else comes; or to be through: when it was the
+ * head itself that came anew, those behind it may have been quicker. */
 static void come(struct waiter *w, int n)
 {
     w->n = n;
     queue[queued++] = w;
     ask(w, false);
-    if (queued > 1) kit_blocked(w->conn, session[0]);
+    while (queued > 1 && PQconsumeInput(w->conn) && PQisBusy(w->conn) &&
+           kit_number(session[0], "SELECT cardinality(pg_blocking_pids(%d))",
+                      PQbackendPID(w->conn)) == 0)
+        kit_sleep_ms(2);
 }
 
 static void waiter_comes(void)
@@ -670,7 +674,7 @@ static void walk_of_waiters(void)
             kit_text(session[0], "SELECT '%d %d'", taken, queued),
             kit_text(session[0], "SELECT taken || ' ' || waiting FROM pgwork.sema_list('s')"));
     }
-    TEST_ASSERT_GREATER_THAN_INT(20, passed); /* else hardly anybody has waited */
+    TEST_ASSERT_GREATER_THAN_INT(5, passed); /* else hardly anybody has waited */
     for (int i = 0; i < WAITERS; i++) kit_close(waiters[i].conn);
     kit_do(session[0], "SELECT pgwork.sema_drop('s', true)");
 }
