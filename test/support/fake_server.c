@@ -591,11 +591,6 @@ void pgw__handle_story(const pgw *h, char *story, size_t size)
     snprintf(story, size, "%s: do something", h->message);
 }
 
-const char *pgw_error_sqlstate(const pgw *h)
-{
-    return h->sqlstate;
-}
-
 pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
 {
     return pgw__status_in_loop(st, h->sqlstate, false);
