@@ -410,11 +410,11 @@ void test_bad_input_is_told_as_without_memory(void)
         /* what is done */
         {"'{q}', 1, 'w', NULL, NULL, NULL", "1 came"},
         {"'{q}', 9, 'w', NULL, '{}', NULL", "9 came"},
-        {"'{q}', 1, 'w', NULL, ids[1:1], NULL", "PW001 argument tokens is '0 tokens'"},
-        {"'{q}', 1, 'w', NULL, ids[1:1], '{}'", "PW001 argument tokens is '0 tokens'"},
-        {"'{q}', 1, 'w', NULL, ids[1:1], tokens[1:2]", "PW001 argument tokens is '2 tokens'"},
-        {"'{q}', 9, 'w', NULL, ids[1:1], tokens[1:2]", "PW001 argument tokens is '2 tokens'"},
-        {"'{q}', 9, 'w', NULL, ids[1:3], tokens[1:2]", "PW001 argument tokens is '2 tokens'"},
+        {"'{q}', 1, 'w', NULL, ids[1:1], NULL", "PW001 argument done_tokens is '0 tokens'"},
+        {"'{q}', 1, 'w', NULL, ids[1:1], '{}'", "PW001 argument done_tokens is '0 tokens'"},
+        {"'{q}', 1, 'w', NULL, ids[1:1], tokens[1:2]", "PW001 argument done_tokens is '2 tokens'"},
+        {"'{q}', 9, 'w', NULL, ids[1:1], tokens[1:2]", "PW001 argument done_tokens is '2 tokens'"},
+        {"'{q}', 9, 'w', NULL, ids[1:3], tokens[1:2]", "PW001 argument done_tokens is '2 tokens'"},
         {"'{q}', 9, 'w', NULL, ids[1:2], tokens[1:1]", "9 came, 1 stale"}, /* one for all */
         {"'{q}', 1, 'w', NULL, ARRAY[NULL::bigint], tokens[1:1]", "1 came, -1 gone"},
         {"'{q}', 1, 'w', NULL, ids[1:1], ARRAY[NULL::uuid]", "1 came, 0 stale"},
