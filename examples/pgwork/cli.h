@@ -25,7 +25,8 @@ enum {
     CLI_HELD = 75    /* lock, sem run and sem acquire: not obtained; no command was started */
 };
 
-#define CLI_YEAR (365 * INT64_C(86400000)) /* in ms */
+#define CLI_DAY  INT64_C(86400000) /* in ms */
+#define CLI_YEAR (365 * CLI_DAY)
 
 /* For who gives a connection string as an argument. */
 #define CLI_HINT_ARGV "everybody can read argv: use PGWORK_DSN or --dsn-file FILE"

@@ -13,7 +13,6 @@
 #include "text.h"
 
 #define CRON_HOUR INT64_C(3600000)
-#define CRON_DAY  (24 * CRON_HOUR)
 
 static const opt cron_no_options[] = {{.name = NULL}};
 static const char *const cron_misfires[] = {"once", "skip", "all"};
@@ -140,7 +139,7 @@ static int cron_add(cli *c, int argc, char **argv)
         {0, "max-attempts", "N", "of the job, or nodes that may take a tick (10)",
          .number = &job.max_attempts, .min = 1, .max = 1000},
         {0, "lease", "TIME", "of the job (as the queue says)", .ms = &job.lease_ms, .min = 100,
-         .max = CRON_DAY},
+         .max = CLI_DAY},
         {'t', "tag", "TAG", "of the job; may be given again", .words = &tags},
         {0, "key", "KEY", "no job while one with this unique key is unfinished", .text = &job.key},
         {0, "misfire", "POLICY", "ticks that were missed: once, skip or all (once)",
@@ -148,11 +147,11 @@ static int cron_add(cli *c, int argc, char **argv)
         {0, "misfire-max", "N", "with all: at most the latest N (100)", .number = &o.misfire_max,
          .min = 1, .max = 1000},
         {0, "grace", "TIME", "a tick is missed when it is so late (1m); 1s at least with skip",
-         .ms = &o.grace_ms, .max = CRON_DAY},
+         .ms = &o.grace_ms, .max = CLI_DAY},
         {0, "jitter", "TIME", "each tick up to so much later (0)", .ms = &o.jitter_ms,
          .max = CRON_HOUR},
         {0, "timeout", "TIME", "a node holds a tick so long (5m)", .ms = &o.timeout_ms, .min = 100,
-         .max = 7 * CRON_DAY},
+         .max = 7 * CLI_DAY},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron add NAME EXPRESSION [OPTIONS]",
@@ -450,7 +449,7 @@ static int cron_extend(cli *c, int argc, char **argv)
 {
     int64_t timeout_ms = 0;
     const opt opts[] = {{0, "timeout", "TIME", "from now (as the schedule says)", .ms = &timeout_ms,
-                         .min = 100, .max = 7 * CRON_DAY},
+                         .min = 100, .max = 7 * CLI_DAY},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron extend TOKEN [--timeout TIME]",

@@ -7,8 +7,6 @@
 #include "opts.h"
 #include "out.h"
 
-#define QUEUE_DAY INT64_C(86400000)
-
 static const opt queue_no_options[] = {{.name = NULL}};
 
 static void queue_out_depth(out *o, const pgw_depth *d)
@@ -106,7 +104,7 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
     const char *notify = NULL, *bulk = NULL;
     const opt opts[] = {{0, "lease", "TIME", "lease of a job that names none (30s)",
-                         .ms = &q.lease_ms, .min = 100, .max = QUEUE_DAY},
+                         .ms = &q.lease_ms, .min = 100, .max = CLI_DAY},
                         {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
                          .number = &q.max_attempts, .min = 1, .max = 1000},
                         {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",

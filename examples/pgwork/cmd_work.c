@@ -24,7 +24,6 @@
 
 #define WORK_OUTPUT_MAX 65536
 
-#define WORK_DAY      INT64_C(86400000)
 #define WORK_AFTER_MS 2000 /* for the report of a command that was killed */
 
 extern char **environ;
@@ -449,7 +448,7 @@ static int work_set_grace(cli *c, int64_t grace_ms)
 {
     static const char name[] = "worker.stop_ms";
     int64_t enough = grace_ms + WORK_AFTER_MS, stop_ms = 0;
-    if (enough > WORK_DAY) enough = WORK_DAY;
+    if (enough > CLI_DAY) enough = CLI_DAY;
     if (text_to_int(&stop_ms, pgw_conf_get(c->conf, name)) && stop_ms >= enough) return CLI_DONE;
     return cli_set(c, name, enough);
 }
@@ -467,11 +466,11 @@ int cmd_work(cli *c, int argc, char **argv)
         {0, "once", NULL, "one job if there is one, then end", .flag = &once},
         {0, "drain", NULL, "end when nothing can be claimed now", .flag = &drain},
         {0, "lease", "TIME", "lease of jobs without one of their own (as the queue says)",
-         .ms = &lease_ms, .min = 100, .max = WORK_DAY},
+         .ms = &lease_ms, .min = 100, .max = CLI_DAY},
         {0, "timeout", "TIME", "end a command that takes longer (0: don't)", .ms = &timeout_ms,
-         .max = 30 * WORK_DAY},
+         .max = 30 * CLI_DAY},
         {0, "grace", "TIME", "between TERM and KILL for a command (5s)", .ms = &w.grace_ms,
-         .max = WORK_DAY},
+         .max = CLI_DAY},
         {0, "later", "TIME", "how long exit code 75 puts a job off (30s)", .ms = &w.later_ms,
          .max = 10 * CLI_YEAR},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
