@@ -34,7 +34,7 @@ BEGIN
         PERFORM pgwork._refuse('op', NULL, 'a uuid');
     END IF;
     DELETE FROM pgwork.table_operation t WHERE t.op = spent AND t.own;
-    INSERT INTO pgwork.table_operation AS t VALUES (op, DEFAULT, spent IS NOT NULL);
+    INSERT INTO pgwork.table_operation (op, own) VALUES (op, spent IS NOT NULL);
     RETURN true;
 END $$;
 

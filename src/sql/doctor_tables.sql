@@ -24,7 +24,7 @@ SELECT 2, 'indexes', format('index %s is missing: statements may read all of its
  WHERE to_regclass('pgwork.' || i.name) IS NULL
 UNION ALL -- CONCURRENTLY was not through when it was ended
 SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is not valid: nothing is found by it', r.name),
-       format(CASE WHEN r.left_over THEN 'As the owner of the schema: DROP INDEX CONCURRENTLY pgwork.%I;' ELSE 'As the owner of the schema: REINDEX INDEX CONCURRENTLY pgwork.%I;' END, r.name)
+       format('As the owner of the schema: %s INDEX CONCURRENTLY pgwork.%I;', CASE WHEN r.left_over THEN 'DROP' ELSE 'REINDEX' END, r.name)
   FROM (SELECT c.relname AS name, c.relname ~ '_cc(new|old)[0-9]*$' AS left_over
           FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
          WHERE NOT i.indisvalid AND c.relnamespace = (SELECT q.relnamespace FROM pg_class q WHERE q.oid = 'pgwork.queue'::regclass)
