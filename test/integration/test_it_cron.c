@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static pgw *h;
@@ -185,7 +184,6 @@ void test_eight_schedulers_fire_each_slot_once(void)
     const int64_t end = pgw__clock_ms() + SECONDS * 1000;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pid_t pids[SCHEDULERS];
-    int status;
 
     o.queue = "q", o.misfire = PGW_MISFIRE_ALL;
     for (int i = 0; i < SCHEDULES; i++) {
@@ -204,8 +202,9 @@ void test_eight_schedulers_fire_each_slot_once(void)
         if (i == 20 || i == 40) kill(pids[i / 20 - 1], SIGKILL);
     }
     for (int i = 0; i < SCHEDULERS; i++) {
-        TEST_ASSERT_EQUAL_INT(pids[i], waitpid(pids[i], &status, 0));
-        if (i >= 2) TEST_ASSERT_EQUAL_INT(0, status);
+        const int code = reaped(pids[i]);
+
+        if (i >= 2) TEST_ASSERT_EQUAL_INT(0, code);
     }
     TEST_ASSERT_EQUAL_INT64(
         0,

@@ -3,6 +3,7 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
+#include "itpgw.h"
 #include "pgtemp.h"
 
 #include <poll.h>
@@ -23,11 +24,9 @@ static void hear(void *arg, pgw_level level, const char *room, const char *messa
 
 static pgw_conf *conf_of(void)
 {
-    pgw_conf *conf;
+    static const char *const unchecked[] = {"schema.check", "off", NULL};
+    pgw_conf *conf = it_conf(unchecked);
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
     pgw_conf_set_log(conf, PGW_WARN, hear, NULL);
     return conf;
 }

@@ -4,6 +4,7 @@
 #include "pgw_all.h"
 #include "oom.h"
 #include "childkit.h"
+#include "itpgw.h"
 #include "pgtemp.h"
 #include "wire.h"
 
@@ -19,21 +20,8 @@ static const char *const key[] = {"a"}, *const key_columns[] = {"id"}, *const n_
 
 static pgw *opened_at(const char *dsn, const char *schema)
 {
-    pgw_conf *conf;
-    pgw *new;
-
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", dsn));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema", schema));
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&new, conf), pgw_error_message(new)));
-    pgw_conf_free(conf);
-    return new;
-}
-
-static pgw *opened(const char *schema)
-{
-    return opened_at(pgtemp_dsn(), schema);
+    return it_open_with(
+        (const char *const[]){"dsn", dsn, "schema.check", "off", "schema", schema, NULL});
 }
 
 static void must(pgw_status st)
@@ -54,7 +42,7 @@ static pgw_table *described(pgw *handle, const char *version)
 void setUp(void)
 {
     pgtemp_migrate();
-    h = opened("pgwork");
+    h = it_open_bare();
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public; TRUNCATE pgwork.table_operation;"
                 "CREATE TABLE counter (id text PRIMARY KEY, n int DEFAULT 0, note text, v bigint "
                 "NOT NULL DEFAULT 0, "
@@ -297,7 +285,7 @@ void test_process_writes_what_the_function_set(void)
 /* One id for each handle, not one for each write of a day. */
 void test_an_operation_id_is_forgotten_with_the_next_one(void)
 {
-    pgw *other = opened("pgwork");
+    pgw *other = it_open_bare();
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
 
     for (int i = 0; i < 5; i++) {
@@ -535,7 +523,7 @@ void test_an_operation_is_applied_once_however_often_it_is_called(void)
 
 void test_without_the_schema_there_are_no_operation_ids(void)
 {
-    pgw *plain = opened("not_there");
+    pgw *plain = opened_at(pgtemp_dsn(), "not_there");
     pgw_table *table = described(plain, "v");
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
 
@@ -744,7 +732,7 @@ void test_process_survives_the_loss_of_each_allocation(void)
 
     tearDown();
     oom_begin();
-    h = opened("pgwork");
+    h = it_open_bare();
     t = described(h, "v");
     for (n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
@@ -757,6 +745,6 @@ void test_process_survives_the_loss_of_each_allocation(void)
     pgw_table_free(t);
     pgw_close(h);
     oom_end();
-    h = opened("pgwork");
+    h = it_open_bare();
     t = described(h, "v"), by_xmin = described(h, NULL), by_uuid = described(h, "u");
 }

@@ -22,6 +22,20 @@ static inline pid_t forked(void)
     return pid;
 }
 
+/* As it_open_bare(), in a child, which is no place for assertions: it may have failed. */
+static inline pgw *it_try_bare(void)
+{
+    pgw_conf *conf;
+    pgw *h = NULL;
+
+    if (pgw_conf_new(&conf) != PGW_OK) return NULL;
+    pgw_conf_set(conf, "dsn", pgtemp_dsn());
+    pgw_conf_set(conf, "schema.check", "off");
+    pgw_open(&h, conf);
+    pgw_conf_free(conf);
+    return h;
+}
+
 /* fn runs in a child of its own, with a handle of its own; what it returns is the exit code. */
 static inline void spawn(int (*fn)(pgw *mine, int who), int who)
 {

@@ -44,45 +44,28 @@ static inline pgw *it_open_with(const char *const *pairs)
     return h;
 }
 
+/* Looks for no schema: there is none, or pgtemp_migrate() has made it. */
+static inline pgw *it_open_bare(void)
+{
+    static const char *const unchecked[] = {"schema.check", "off", NULL};
+
+    return it_open_with(unchecked);
+}
+
 /* Migrated on first use, by the library itself. Roles belong to the whole server, so test programs
  * take turns. */
 static inline pgw *it_open(void)
 {
-    static const char *const unchecked[] = {"schema.check", "off", NULL};
     static int migrated;
     pgw *h;
 
     if (!migrated) {
-        h = it_open_with(unchecked);
+        h = it_open_bare();
         ASSERT_ST(PGW_OK, pgw_migrate_up(h, NULL), h);
         pgw_close(h);
         migrated = 1;
     }
     return it_open_with(NULL);
-}
-
-/* A handle that looks for no schema, since there is none, or pgtemp_migrate() has made it. It may
- * have failed: for children, which are no place for assertions. */
-static inline pgw *it_try_bare(void)
-{
-    pgw_conf *conf;
-    pgw *h = NULL;
-
-    if (pgw_conf_new(&conf) != PGW_OK) return NULL;
-    pgw_conf_set(conf, "dsn", pgtemp_dsn());
-    pgw_conf_set(conf, "schema.check", "off");
-    pgw_open(&h, conf);
-    pgw_conf_free(conf);
-    return h;
-}
-
-static inline pgw *it_open_bare(void)
-{
-    pgw *h = it_try_bare();
-
-    TEST_ASSERT_NOT_NULL(h);
-    TEST_ASSERT_EQUAL_STRING("", pgw_error_message(h));
-    return h;
 }
 
 static inline int64_t it_enqueue(pgw *h, const char *queue, const char *payload)
