@@ -5,8 +5,7 @@
 claim_scripts
 claimed() { # claimed WHO CLIENTS BATCH
     claims_of "$3"
-    stock "$1" "$(enough "$1" "$3" "$2")"
-    burn "$1" "claim.${1%-async}" "$2" "$3"
+    supplied "$1" "claim.${1%-async}" "$2" "$3"
 }
 most=$(sql -c 'SHOW max_connections')
 for c in ${clients:-$(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi)}; do

@@ -98,7 +98,7 @@ peer_burn() {
         rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
         rm -f "$out"/noop.?
         ;;
-    pgwork | pgwork-rows | limit) stock "$1" "$(enough "$1" "$3" 8)"; burn "$1" "claim.$1" 8 "$3" ;;
+    pgwork | pgwork-rows | limit) supplied "$1" "claim.$1" 8 "$3" ;;
     pgq)
         pgq_fill $(($2 / $3)) "$3"
         sql -c 'VACUUM ANALYZE'

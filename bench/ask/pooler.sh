@@ -39,10 +39,9 @@ done
 # unnamed statements for all: named ones do not pass an old PgBouncer
 through() { # through WAY CLIENTS BATCH
     claims_of "$3"
-    stock pgwork "$(enough pgwork "$3" "$2")"
     case $1 in
-    direct) burn pgwork claim.pgwork "$2" "$3" -M extended ;;
-    pooled) burn pgwork claim.pgwork "$2" "$3" -M extended -h "$pooler" -p 6432 ;;
+    direct) supplied pgwork claim.pgwork "$2" "$3" -M extended ;;
+    pooled) supplied pgwork claim.pgwork "$2" "$3" -M extended -h "$pooler" -p 6432 ;;
     esac
 }
 for n in 10 $(if [ -z "$quick" ]; then echo 100 1000; fi); do

@@ -15,8 +15,8 @@ ample() {
     case $2 in
     1) am_rate=20000 ;;
     10) am_rate=100000 ;;
-    100) am_rate=250000 ;;
-    *) am_rate=500000 ;;
+    100) am_rate=350000 ;;
+    *) am_rate=600000 ;;
     esac
     case $1 in limit) am_rate=$((am_rate * 3 / 2)) ;; esac
     echo $((smoke ? 1000 : $(reach "$1" "$2" $am_rate) * steady_seconds + 8 * $2))
