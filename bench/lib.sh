@@ -201,7 +201,7 @@ burn() {
 # supplied WHO SCRIPT CLIENTS BATCH [pgbench arguments]: burn() out of a stock that is enough. On a machine so fast that it was not, again out of
 # twice as many, three times at most; the next round begins with these.
 supplied() {
-    su_plenty=$(echo "plenty_$1_$4" | tr -c 'a-z0-9\n' _)
+    su_plenty=$(echo "plenty_$1_$3_$4" | tr -c 'a-z0-9\n' _)
     for su_more in 3 2 1 0; do
         eval "su_times=\${$su_plenty:-1}"
         # shellcheck disable=SC2154  # by eval
