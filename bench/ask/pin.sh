@@ -10,11 +10,12 @@ after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
 fifth=$(((pin_seconds + 4) / 5)) # of the time that it was held, the last
 at() { printf '%s\t%s\t%s\t%s\t%s\n' "$@"; } # at WHO KIND SECOND WHAT VALUE: a point of a curve
-{
+# what --append asks for the same time adds to the curves
+if ! grep -qs "^all	all	$pin_seconds	event	released\$" "$out/pin-time.tsv"; then {
     at all all "$pin_seconds" event released
     at all all $((pin_seconds + after)) event 'load ends'
     at all all $((pin_seconds + after + rest)) event end
-} >"$out/pin-time.tsv"
+} >"$out/pin-time.tsv"; fi
 
 # pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait. They are looked up one by one: a look at a whole
 # table full of dead rows would take longer than what it is to measure.
