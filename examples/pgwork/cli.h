@@ -133,6 +133,7 @@ int cmd_retry(cli *c, int argc, char **argv);
 int cmd_dead(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
+int cmd_metrics(cli *c, int argc, char **argv);
 int cmd_doctor(cli *c, int argc, char **argv);
 int cmd_lock(cli *c, int argc, char **argv);
 int cmd_locks(cli *c, int argc, char **argv);

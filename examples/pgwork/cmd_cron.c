@@ -381,6 +381,24 @@ static void cron_print_tick(const cli *c, const pgw_tick *tick)
     free(name);
 }
 
+static int cron_nothing(const pgw_cron_info *i, void *arg)
+{
+    (void)i;
+    (void)arg;
+    return 0;
+}
+
+/* When no tick could be taken: says so if there is no such schedule. Only operators may look. */
+static void cron_look_for(cli *c, const char *name)
+{
+    if (c->quiet) return;
+    c->quiet = true; /* of who may not look nobody hears */
+    pgw_status st = pgw_crons_each(c->h, name, cron_nothing, NULL);
+    c->quiet = false;
+    if (st == PGW_EMPTY)
+        cli_say(c, "there is no schedule '%s' yet; names are case-sensitive", name);
+}
+
 static int cron_claim(cli *c, int argc, char **argv)
 {
     const char *node = NULL;
@@ -405,7 +423,10 @@ static int cron_claim(cli *c, int argc, char **argv)
     pgw_tick *tick;
     pgw_status st =
         pgw_cron_claim_due(c->h, &tick, NULL, node, (const char *const *)a.at, (size_t)a.count);
-    if (st == PGW_EMPTY) return CLI_NOTHING;
+    if (st == PGW_EMPTY) {
+        for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
+        return CLI_NOTHING;
+    }
     if (st == PGW_ECANCELED && signals_code()) return signals_code();
     if (st < 0) return cli_fail_at(c->h);
     cron_print_tick(c, tick);

@@ -33,6 +33,7 @@ static const verb commands[] = {
     {"dead", "list, redrive or purge dead letters", cmd_dead},
     {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
     {"stats", "counts of every queue", cmd_stats},
+    {"metrics", "the same and more, as Prometheus reads it", cmd_metrics},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
     {"locks", "who holds and who waits for locks", cmd_locks},

@@ -47,6 +47,14 @@ pgwork cron rm often
 
 pgwork cron add sweep '@every 1h' --timeout 1m --payload '[1]' >/dev/null
 code 'nothing is due' 1 pgwork cron claim sweep
+is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
+refused 'nothing of one that is not there' 1 "no schedule 'Sweep' yet" pgwork cron claim sweep Sweep
+code 'or quietly' 1 pgwork -q cron claim Sweep
+is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
+sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" code 'nor to who may not look' 1 pgwork cron claim Sweep
+is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
+sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 code 'run without a queue' 0 pgwork cron run sweep
 code 'claim' 0 pgwork cron claim sweep --node a
 token=$(cut -f1 "$tmp/out")

@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead stats doctor cron lock locks sem table help version"
+        cancel reschedule retry dead stats metrics doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -38,7 +38,7 @@ _pgwork() {
     done
 
     case $prev in
-    -d | --dsn-file | -f | --file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    -d | --dsn-file | -f | --file | -o | --out) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) # of lock it is a switch
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
     --notify | --bulk) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
@@ -109,6 +109,7 @@ _pgwork() {
         fi
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
+    metrics) own="-o --out --at-most --no-doctor" queue= ;;
     lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --" queue= ;;
     locks) queue= ;;
     sem)

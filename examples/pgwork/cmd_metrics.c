@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * pgwork metrics: what monitoring watches, in Prometheus' text format.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "opts.h"
+#include "out.h"
+
+/* The format wants all samples of a metric in one place, but they come queue by queue: so each
+ * metric gathers its own, and they are put together at the end. */
+enum metric {
+    UP,
+    JOBS,
+    OLDEST,
+    PAUSED,
+    DRAINING,
+    PERMITS,
+    TAKEN,
+    WAITING,
+    CRON_NEXT,
+    CRON_LAST,
+    CRON_PAUSED,
+    CRON_FAILING,
+    GRADE,
+    METRICS
+};
+
+static const struct {
+    const char *name, *help;
+} described[METRICS] = {
+    [UP] = {"up", "1: all of this could be asked. 0: nothing else is here."},
+    [JOBS] = {"queue_jobs", "Jobs by state, counted no further than --at-most."},
+    [OLDEST] = {"queue_oldest_seconds", "How long the oldest ready job has waited; 0: none is."},
+    [PAUSED] = {"queue_paused", "1: nothing is claimed."},
+    [DRAINING] = {"queue_draining", "1: nothing is enqueued."},
+    [PERMITS] = {"semaphore_permits", "How many a semaphore has."},
+    [TAKEN] = {"semaphore_taken", "How many of them are taken."},
+    [WAITING] = {"semaphore_waiting", "How many stand in line for them."},
+    [CRON_NEXT] = {"schedule_next_timestamp_seconds",
+                   "When the next tick is to come; in the past: it is late."},
+    [CRON_LAST] = {"schedule_last_timestamp_seconds", "When the last tick happened."},
+    [CRON_PAUSED] = {"schedule_paused", "1: no tick comes."},
+    [CRON_FAILING] = {"schedule_failing", "1: it cannot run, or a tick was given up."},
+    [GRADE] = {"doctor_grade", "What the doctor says of it: 0 good, 1 a note, 2 bad."},
+};
+
+typedef struct grade {
+    char *check;
+    pgw_grade worst;
+} grade;
+
+typedef struct metrics {
+    buf samples[METRICS];
+    grade *grades; /* a check may have several findings */
+    size_t checks;
+} metrics;
+
+typedef struct label {
+    const char *name, *value;
+} label;
+
+/* @p thousandths: the value; Prometheus counts in seconds. The second label may be {NULL}. */
+static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t thousandths)
+{
+    buf *t = &m->samples[which];
+    const label both[] = {a, b};
+    char number[32];
+    buf_puts(t, "pgwork_");
+    buf_puts(t, described[which].name);
+    for (size_t i = 0; i < 2 && both[i].name; i++) {
+        buf_puts(t, i ? "," : "{");
+        buf_puts(t, both[i].name);
+        buf_puts(t, "=\"");
+        for (const char *s = both[i].value; *s; s++) {
+            if (*s == '\n') {
+                buf_puts(t, "\\n");
+                continue;
+            }
+            if (*s == '"' || *s == '\\') buf_puts(t, "\\");
+            buf_add(t, s, 1);
+        }
+        buf_puts(t, "\"");
+    }
+    snprintf(number, sizeof number, thousandths % 1000 ? " %" PRId64 ".%03d\n" : " %" PRId64 "\n",
+             thousandths / 1000, (int)(thousandths % 1000));
+    buf_puts(t, a.name ? "}" : "");
+    buf_puts(t, number);
+}
+
+static void metrics_clear(metrics *m)
+{
+    for (size_t i = 0; i < METRICS; i++) buf_free(&m->samples[i]);
+    for (size_t i = 0; i < m->checks; i++) free(m->grades[i].check);
+    free(m->grades);
+    *m = (metrics){0};
+}
+
+static int metrics_queue(const pgw_queue_info *q, void *arg)
+{
+    const pgw_depth *d = q->depth;
+    const struct {
+        const char *state;
+        int64_t count;
+    } states[] = {{"ready", d->ready},
+                  {"leased", d->leased},
+                  {"delayed", d->delayed},
+                  {"dead", d->dead},
+                  {"done", d->done}};
+    const label queue = {"queue", q->name}, none = {NULL, NULL};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        metrics_add(arg, JOBS, queue, (label){"state", states[i].state}, states[i].count * 1000);
+    }
+    metrics_add(arg, OLDEST, queue, none, d->oldest_ms);
+    metrics_add(arg, PAUSED, queue, none, q->paused * 1000);
+    metrics_add(arg, DRAINING, queue, none, q->draining * 1000);
+    return 0;
+}
+
+static int metrics_sema(const pgw_sema_info *s, void *arg)
+{
+    const label sema = {"semaphore", s->name}, none = {NULL, NULL};
+    metrics_add(arg, PERMITS, sema, none, s->permits * INT64_C(1000));
+    metrics_add(arg, TAKEN, sema, none, s->taken * INT64_C(1000));
+    metrics_add(arg, WAITING, sema, none, s->waiting * INT64_C(1000));
+    return 0;
+}
+
+static int metrics_cron(const pgw_cron_info *i, void *arg)
+{
+    const label schedule = {"schedule", i->name}, none = {NULL, NULL};
+    if (i->next_us) metrics_add(arg, CRON_NEXT, schedule, none, i->next_us / 1000);
+    if (i->last_us) metrics_add(arg, CRON_LAST, schedule, none, i->last_us / 1000);
+    metrics_add(arg, CRON_PAUSED, schedule, none, i->paused * 1000);
+    metrics_add(arg, CRON_FAILING, schedule, none, (i->error != NULL) * 1000);
+    return 0;
+}
+
+static int metrics_finding(const pgw_finding *f, void *arg)
+{
+    metrics *m = arg;
+    size_t i = 0;
+    while (i < m->checks && strcmp(m->grades[i].check, f->check) != 0) i++;
+    if (i == m->checks) {
+        m->grades = cli_realloc(m->grades, ++m->checks * sizeof *m->grades);
+        m->grades[i] = (grade){cli_copy(f->check, strlen(f->check)), PGW_GOOD};
+    }
+    if (f->grade > m->grades[i].worst) m->grades[i].worst = f->grade;
+    return 0;
+}
+
+static int metrics_ask(cli *c, metrics *m, int64_t at_most, bool doctor)
+{
+    if (pgw_queues_each(c->h, at_most, metrics_queue, m) < 0 ||
+        pgw_semas_each(c->h, metrics_sema, m) < 0 ||
+        pgw_crons_each(c->h, NULL, metrics_cron, m) < 0 ||
+        (doctor && pgw_doctor(c->h, metrics_finding, m) < 0))
+        return cli_fail_at(c->h);
+    for (size_t i = 0; i < m->checks; i++) {
+        metrics_add(m, GRADE, (label){"check", m->grades[i].check}, (label){NULL, NULL},
+                    (int64_t)m->grades[i].worst * 1000);
+    }
+    return CLI_DONE;
+}
+
+static buf metrics_text(const metrics *m)
+{
+    buf t = {0};
+    for (size_t i = 0; i < METRICS; i++) {
+        if (m->samples[i].size == 0) continue;
+        buf_puts(&t, "# HELP pgwork_");
+        buf_puts(&t, described[i].name);
+        buf_puts(&t, " ");
+        buf_puts(&t, described[i].help);
+        buf_puts(&t, "\n# TYPE pgwork_");
+        buf_puts(&t, described[i].name);
+        buf_puts(&t, " gauge\n");
+        buf_add(&t, m->samples[i].at, m->samples[i].size);
+    }
+    return t;
+}
+
+/* Whoever reads the file while it is made anew sees the old one, or the new one. The name of what
+ * it is made under ends with none that a collector looks for. */
+static int metrics_replace(const char *file, const buf *t)
+{
+    static const char ending[] = ".XXXXXX";
+    size_t n = strlen(file);
+    char *temp = cli_alloc(n + sizeof ending);
+    memcpy(temp, file, n);
+    memcpy(temp + n, ending, sizeof ending);
+    int fd = mkstemp(temp);
+    mode_t mask = umask(0);
+    umask(mask);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    bool written = f && fchmod(fd, 0666 & ~mask) == 0 && fwrite(t->at, 1, t->size, f) == t->size;
+    if (f && fclose(f) != 0) written = false;
+    if (written && rename(temp, file) != 0) written = false;
+    int code = written
+                   ? CLI_DONE
+                   : cli_fail(CLI_OTHER, NULL, "%s cannot be written: %s", file, strerror(errno));
+    if (fd >= 0 && !written) unlink(temp);
+    free(temp);
+    return code;
+}
+
+int cmd_metrics(cli *c, int argc, char **argv)
+{
+    const char *file = NULL;
+    int64_t at_most = 100000;
+    bool no_doctor = false;
+    const opt opts[] = {
+        {'o', "out", "FILE", "write it there, in one piece, not to stdout", .text = &file},
+        {0, "at-most", "N", "count no further than N (100000; 0: exact)", .big = &at_most},
+        {0, "no-doctor", NULL, "without the doctor's grades", .flag = &no_doctor},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "metrics [-o FILE] [--at-most N] [--no-doctor]",
+        .about = "Prints what monitoring watches, of queues, semaphores and schedules, and the "
+                 "doctor's grades,\n"
+                 "as Prometheus reads it: for the textfile collector of its node exporter, by a "
+                 "timer or cron.",
+        .more = "When it cannot be asked, it is pgwork_up 0 alone, and the exit code says why.",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (c->json) {
+        return cli_fail(CLI_USAGE,
+                        "`pgwork stats --json` and `pgwork doctor --json` have most of it",
+                        "metrics are text of a format of their own, not JSON");
+    }
+    metrics m = {0};
+    if ((code = cli_open(c, true)) == CLI_USAGE) return code;
+    if (code == CLI_DONE) code = metrics_ask(c, &m, at_most, !no_doctor);
+    if (code != CLI_DONE) metrics_clear(&m); /* half of it would look like queues that are gone */
+    metrics_add(&m, UP, (label){NULL, NULL}, (label){NULL, NULL}, code == CLI_DONE ? 1000 : 0);
+    buf text = metrics_text(&m);
+    metrics_clear(&m);
+    int written = CLI_DONE;
+    if (file) {
+        written = metrics_replace(file, &text);
+    } else {
+        fwrite(text.at, 1, text.size, stdout);
+        written = cli_finish(CLI_DONE);
+    }
+    buf_free(&text);
+    return code != CLI_DONE ? code : written;
+}
