@@ -630,6 +630,12 @@ BEGIN
               FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens) c) u;
 END $$;
 
+-- Which of these are not there (yet): a claim does not tell.
+CREATE FUNCTION pgwork.absent(queues text[]) RETURNS text[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = n))
+$$;
+
 -- The sleeping sign of this session, for _wake(): listen, take it, look once more, then sleep. A queue that is not there gets none.
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -669,5 +675,6 @@ COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], 
 COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[]) IS
     'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token.';
 COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.absent(text[]) IS 'Those of these queues that are not there: the first job makes a queue, but a name may be wrong.';
 COMMENT ON FUNCTION pgwork.idle(text[], integer) IS 'Says that this session sleeps and listens for jobs of these queues, to pgwork_wake_<schema>, and _<slot> if that is not 0; needs a session of its own. LISTEN first, claim once more afterwards. Returns those that are not there: nobody calls for them. A job wakes the sleepers of one slot: choose any of 0 .. 255, other sessions others.';
 COMMENT ON FUNCTION pgwork.awake(text[], integer) IS 'Takes back idle() for the same queues and slot.';

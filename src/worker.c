@@ -325,6 +325,34 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
+/* Nothing that would be the same in a new session. */
+static bool worker_passes(pgw_status st)
+{
+    return st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT;
+}
+
+/* Who puts up no sign has to ask. What the server refuses here is no reason to end. */
+static void worker_ask_absent(pgw_worker *w)
+{
+    const pgw__param params[] = {P_ARRAY(TEXT, w->queues, w->queues_count), P_END};
+    const worker_ctx ctx = {w};
+    const pgw__call call = {.sql = PGW__SQL_JOB_ABSENT,
+                            .params = params,
+                            .read = worker_read_absent,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__OWNED};
+    pgw_status st;
+
+    if (w->told_absent) return;
+    st = pgw__pq_call(w->h, &call);
+    if (worker_passes(st)) {
+        worker_call_failed(w, st);
+    } else {
+        w->told_absent = true;
+    }
+}
+
 /* Behind a pooler no session of this one can be called. Any other trouble may pass, such as a
  * server without room for more locks: and until the sign is out, who enqueues calls nobody. */
 static void worker_sign_failed(pgw_worker *w, pgw_status st)
@@ -340,7 +368,7 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
         return;
     }
     w->deaf_until = pgw__clock_ms() + pause;
-    if (st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT) {
+    if (worker_passes(st)) {
         worker_call_failed(w, st);
         return;
     }
@@ -408,6 +436,7 @@ static void worker_found_none(pgw_worker *w)
     }
     now = pgw__clock_ms();
     w->claim_at = now + pgw__backoff_next_ms(&w->poll);
+    if (!w->drain && w->deaf_until > now) worker_ask_absent(w);
     if (!w->drain && w->deaf_until > now && w->deaf_until < w->claim_at)
         w->claim_at = w->deaf_until; /* before the sign it has to look */
 }

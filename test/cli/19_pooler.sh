@@ -29,6 +29,12 @@ state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $1"; }
 tab=$(printf '\t')
 claim() { pgwork claim q >"$tmp/claim" && IFS=$tab read -r id token rest <"$tmp/claim"; }
 
+pgwork work none_such -- true 2>"$tmp/err" &
+worker=$!
+yes 'a worker on a queue that is not there says so' until_true 20 grep -q "there is no queue 'none_such' yet" "$tmp/err"
+kill $worker
+wait $worker
+
 code 'queue create' 0 pgwork queue create q --retention 1d --backoff 0
 code 'enqueue' 0 pgwork enqueue q one
 is 'without a word about the pooler' "$(cat "$tmp/err")" ''

@@ -182,6 +182,7 @@ static void call_everything(PGconn *conn)
         "pgwork.fail('q', '{1}', ARRAY[gen_random_uuid()])",
         "pgwork.snooze('q', '{1}', ARRAY[gen_random_uuid()], 1)",
         "pgwork.release('q', '{1}', ARRAY[gen_random_uuid()])",
+        "pgwork.absent('{q}')",
         "pgwork.idle('{q}')",
         "pgwork.awake('{q}')",
         "pgwork.maintain()",

@@ -347,6 +347,27 @@ static void hear_absent(void *arg, pgw_level level, const char *room, const char
         atomic_fetch_add(&seen, 1);
 }
 
+void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    must(pgw_queue_drop(h, queue, false));
+    pgw_conf_set_log(conf, PGW_WARN, hear_absent, NULL);
+    set("worker.drain", "off");
+    set("notify", "off");
+    set("poll.min_ms", "5");
+    set("poll.max_ms", "20");
+    w = start(noop, &thread);
+    await(&seen, 1);
+    only_job();
+    await(&called, 1);
+    nap(100); /* in which it finds nothing, again and again */
+    pgw_stop_notify(stop);
+    finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
+}
+
 void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
 {
     pthread_t thread;
