@@ -66,6 +66,16 @@ typedef struct label {
     const char *name, *value;
 } label;
 
+static void metrics_quote(buf *t, const char *value)
+{
+    buf_puts(t, "\"");
+    for (; *value; value++) {
+        if (*value == '"' || *value == '\\' || *value == '\n') buf_puts(t, "\\");
+        buf_add(t, *value == '\n' ? "n" : value, 1);
+    }
+    buf_puts(t, "\"");
+}
+
 /* @p thousandths: the value; Prometheus counts in seconds. The second label may be {NULL}. */
 static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t thousandths)
 {
@@ -77,21 +87,15 @@ static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t
     for (size_t i = 0; i < 2 && both[i].name; i++) {
         buf_puts(t, i ? "," : "{");
         buf_puts(t, both[i].name);
-        buf_puts(t, "=\"");
-        for (const char *s = both[i].value; *s; s++) {
-            if (*s == '\n') {
-                buf_puts(t, "\\n");
-                continue;
-            }
-            if (*s == '"' || *s == '\\') buf_puts(t, "\\");
-            buf_add(t, s, 1);
-        }
-        buf_puts(t, "\"");
+        buf_puts(t, "=");
+        metrics_quote(t, both[i].value);
     }
-    snprintf(number, sizeof number, thousandths % 1000 ? " %" PRId64 ".%03d\n" : " %" PRId64 "\n",
-             thousandths / 1000, (int)(thousandths % 1000));
-    buf_puts(t, a.name ? "}" : "");
+    snprintf(number, sizeof number, "%" PRId64 ".%03d", thousandths / 1000,
+             (int)(thousandths % 1000));
+    if (thousandths % 1000 == 0) *strchr(number, '.') = '\0';
+    buf_puts(t, a.name ? "} " : " ");
     buf_puts(t, number);
+    buf_puts(t, "\n");
 }
 
 static void metrics_clear(metrics *m)

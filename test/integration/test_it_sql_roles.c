@@ -30,17 +30,18 @@ static const char *const roles[] = {"pgwork_producer", "pgwork_worker", "pgwork_
 /* Every public function, and for producer, worker, operator whether they may call it. */
 static const struct {
     const char *name, *may;
-} functions[] = {{"awake", ".wo"},        {"beat", ".wo"},         {"cancel", "p.o"},
-                 {"claim", ".wo"},        {"claim_batch", ".wo"},  {"compact", "..o"},
-                 {"complete", ".wo"},     {"dead_purge", "..o"},   {"depth", "..o"},
-                 {"enqueue", "pwo"},      {"enqueue_many", "pwo"}, {"extend", ".wo"},
-                 {"fail", ".wo"},         {"idle", ".wo"},         {"job_list", "..o"},
-                 {"maintain", ".wo"},     {"promote", ".wo"},      {"prune", ".wo"},
-                 {"queue_create", "..o"}, {"queue_drain", "..o"},  {"queue_drop", "..o"},
-                 {"queue_pause", "..o"},  {"queue_purge", "..o"},  {"queue_resume", "..o"},
-                 {"queue_set", "..o"},    {"reap", ".wo"},         {"redrive", "..o"},
-                 {"release", ".wo"},      {"reschedule", "..o"},   {"setting", "..o"},
-                 {"snooze", ".wo"},       {"token_number", "pwo"}, {"version", "pwo"}};
+} functions[] = {{"absent", ".wo"},       {"awake", ".wo"},        {"beat", ".wo"},
+                 {"cancel", "p.o"},       {"claim", ".wo"},        {"claim_batch", ".wo"},
+                 {"compact", "..o"},      {"complete", ".wo"},     {"dead_purge", "..o"},
+                 {"depth", "..o"},        {"enqueue", "pwo"},      {"enqueue_many", "pwo"},
+                 {"extend", ".wo"},       {"fail", ".wo"},         {"idle", ".wo"},
+                 {"job_list", "..o"},     {"maintain", ".wo"},     {"promote", ".wo"},
+                 {"prune", ".wo"},        {"queue_create", "..o"}, {"queue_drain", "..o"},
+                 {"queue_drop", "..o"},   {"queue_pause", "..o"},  {"queue_purge", "..o"},
+                 {"queue_resume", "..o"}, {"queue_set", "..o"},    {"reap", ".wo"},
+                 {"redrive", "..o"},      {"release", ".wo"},      {"reschedule", "..o"},
+                 {"setting", "..o"},      {"snooze", ".wo"},       {"token_number", "pwo"},
+                 {"version", "pwo"}};
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
 

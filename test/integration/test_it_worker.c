@@ -347,19 +347,28 @@ static void hear_absent(void *arg, pgw_level level, const char *room, const char
         atomic_fetch_add(&seen, 1);
 }
 
-void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
+/* A worker on a queue that is not there, and has said so. */
+static pgw_worker *start_astray(pthread_t *thread)
 {
-    pthread_t thread;
     pgw_worker *w;
 
     must(pgw_queue_drop(h, queue, false));
     pgw_conf_set_log(conf, PGW_WARN, hear_absent, NULL);
     set("worker.drain", "off");
+    w = start(noop, thread);
+    await(&seen, 1);
+    return w;
+}
+
+void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
     set("notify", "off");
     set("poll.min_ms", "5");
     set("poll.max_ms", "20");
-    w = start(noop, &thread);
-    await(&seen, 1);
+    w = start_astray(&thread);
     only_job();
     await(&called, 1);
     nap(100); /* in which it finds nothing, again and again */
@@ -373,12 +382,8 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
     pthread_t thread;
     pgw_worker *w;
 
-    must(pgw_queue_drop(h, queue, false));
-    pgw_conf_set_log(conf, PGW_WARN, hear_absent, NULL);
-    set("worker.drain", "off");
     set("poll.max_ms", "50");
-    w = start(noop, &thread);
-    await(&seen, 1); /* with a sign that speaks of no queue */
+    w = start_astray(&thread); /* with a sign that speaks of no queue */
     only_job();
     await(&called, 1);
     await_sign();
