@@ -359,8 +359,10 @@ BEGIN
         -- reaper that has committed late. So it is not taken back before all is looked at, nor if it has only come to be said since we began; and
         -- who finds it said does not say it again, though it is just being taken back: for that one there are the looks at everything.
         any_suspect := pgwork._suspects(q.id, noted, everywhere) OR q.suspects AND noted IS NOT NULL AND pgwork._suspects(q.id, NULL, everywhere);
-        -- Where more of them may come, that there are none is said only now and then: to say again that there are is each time an update for a producer.
-        any_bundle := EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL) OR q.bundles AND q.bulk AND random() > 0.002;
+        -- Where more of them may come, that there are none is said only now and then: to say again that there are is each time an update for a producer,
+        -- and to look for the first one is to walk over the remains of all that were there before.
+        any_bundle := CASE WHEN q.bundles AND q.bulk AND random() > 0.002 THEN true
+                           ELSE EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL) END;
         -- Not to wait for who holds the queue's row; the next round comes soon.
         UPDATE pgwork.queue t SET suspects = any_suspect OR t.suspects AND NOT q.suspects, bundles = any_bundle OR t.bundles AND NOT q.bundles
          WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s
