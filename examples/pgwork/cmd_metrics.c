@@ -65,6 +65,7 @@ typedef struct metrics {
 typedef struct label {
     const char *name, *value;
 } label;
+static const label none = {NULL, NULL};
 
 static void metrics_quote(buf *t, const char *value)
 {
@@ -76,7 +77,7 @@ static void metrics_quote(buf *t, const char *value)
     buf_puts(t, "\"");
 }
 
-/* @p thousandths: the value; Prometheus counts in seconds. The second label may be {NULL}. */
+/* @p thousandths: the value; Prometheus counts in seconds. Either label may be none. */
 static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t thousandths)
 {
     buf *t = &m->samples[which];
@@ -117,7 +118,7 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
                   {"delayed", d->delayed},
                   {"dead", d->dead},
                   {"done", d->done}};
-    const label queue = {"queue", q->name}, none = {NULL, NULL};
+    const label queue = {"queue", q->name};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         metrics_add(arg, JOBS, queue, (label){"state", states[i].state}, states[i].count * 1000);
     }
@@ -129,7 +130,7 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
 
 static int metrics_sema(const pgw_sema_info *s, void *arg)
 {
-    const label sema = {"semaphore", s->name}, none = {NULL, NULL};
+    const label sema = {"semaphore", s->name};
     metrics_add(arg, PERMITS, sema, none, s->permits * INT64_C(1000));
     metrics_add(arg, TAKEN, sema, none, s->taken * INT64_C(1000));
     metrics_add(arg, WAITING, sema, none, s->waiting * INT64_C(1000));
@@ -138,7 +139,7 @@ static int metrics_sema(const pgw_sema_info *s, void *arg)
 
 static int metrics_cron(const pgw_cron_info *i, void *arg)
 {
-    const label schedule = {"schedule", i->name}, none = {NULL, NULL};
+    const label schedule = {"schedule", i->name};
     if (i->next_us) metrics_add(arg, CRON_NEXT, schedule, none, i->next_us / 1000);
     if (i->last_us) metrics_add(arg, CRON_LAST, schedule, none, i->last_us / 1000);
     metrics_add(arg, CRON_PAUSED, schedule, none, i->paused * 1000);
@@ -167,7 +168,7 @@ static int metrics_ask(cli *c, metrics *m, int64_t at_most, bool doctor)
         (doctor && pgw_doctor(c->h, metrics_finding, m) < 0))
         return cli_fail_at(c->h);
     for (size_t i = 0; i < m->checks; i++) {
-        metrics_add(m, GRADE, (label){"check", m->grades[i].check}, (label){NULL, NULL},
+        metrics_add(m, GRADE, (label){"check", m->grades[i].check}, none,
                     (int64_t)m->grades[i].worst * 1000);
     }
     return CLI_DONE;
@@ -244,7 +245,7 @@ int cmd_metrics(cli *c, int argc, char **argv)
     if ((code = cli_open(c, true)) == CLI_USAGE) return code;
     if (code == CLI_DONE) code = metrics_ask(c, &m, at_most, !no_doctor);
     if (code != CLI_DONE) metrics_clear(&m); /* half of it would look like queues that are gone */
-    metrics_add(&m, UP, (label){NULL, NULL}, (label){NULL, NULL}, code == CLI_DONE ? 1000 : 0);
+    metrics_add(&m, UP, none, none, code == CLI_DONE ? 1000 : 0);
     buf text = metrics_text(&m);
     metrics_clear(&m);
     int written = CLI_DONE;
