@@ -40,7 +40,7 @@ if [ -n "$append" ] && [ -s "$out/results.tsv" ]; then
     run_facts | tee -a "$out/server.txt"
 else
     : >"$out/results.tsv"
-    rm -f "$out/pin-time.tsv" "$out/steady-time.tsv" # another run's
+    rm -f "$out"/pin-[0-9]*.tsv "$out/steady-time.tsv" # another run's
     { server_facts; run_facts; } | tee "$out/server.txt"
 fi
 for q in $questions; do

@@ -114,8 +114,10 @@ set xtics (1, 4, 64)
 set xrange [0.8:80]"
 
 # over time, 120 points a curve: the mean of what was seen in between; throughput above, size below, the same seconds
-mkdir "$work/throughput" "$work/size"
-if [ -s "$from/pin-time.tsv" ]; then
+rm -f "$to"/pin-[0-9]*.svg # of lengths that this run has not
+for curve in "$from"/pin-[0-9]*.tsv; do
+    [ -s "$curve" ] || { echo 'plot: no figures for pin, left out'; continue; }
+    mkdir -p "$work/throughput" "$work/size"
     awk -F '\t' -v d="$work" -v events="$work/events" '
         NR == FNR { if ($4 == "event") last = $3; next } # of the events, the end
         $4 == "event" && $3 == last { printf "set xrange [0:%s]\n", last >events; next }
@@ -125,12 +127,12 @@ if [ -s "$from/pin-time.tsv" ]; then
             next
         }
         { f = d "/" $4 "/" $1 ($2 == "no" ? ", nothing held" : ", " $2 " held"); k = f SUBSEP int($3 * 120 / (last + 1)); x[k] += $3; y[k] += $5; n[k]++ }
-        END { for (k in n) { split(k, p, SUBSEP); print x[k] / n[k], y[k] / n[k] | ("sort -g >\"" p[1] "\"") } }' "$from/pin-time.tsv" "$from/pin-time.tsv"
+        END { for (k in n) { split(k, p, SUBSEP); print x[k] / n[k], y[k] / n[k] | ("sort -g >\"" p[1] "\"") } }' "$curve" "$curve"
     curves throughput
     above=$curves
     curves size
     {
-        page pin 760
+        page "$(basename "$curve" .tsv)" 760
         cat "$work/events"
         echo 'set multiplot layout 2,1
 set key off'
@@ -142,8 +144,7 @@ set format y '%g'"
         echo "plot $curves
 unset multiplot"
     } | gnuplot
-    echo "made $to/pin.svg"
-else
-    echo 'plot: no figures for pin, left out'
-fi
+    echo "made $to/$(basename "$curve" .tsv).svg"
+    rm -rf "$work/throughput" "$work/size"
+done
 rm -rf "$work"

@@ -7,6 +7,7 @@ top=$(dirname "$here")
 from="$top/build/results" plots="$top/doc/plots"
 [ -s "$from/results.tsv" ] || { echo "publish: no results in $from; ./run bench makes them" >&2; exit 1; }
 sh "$here/plot.sh" "$plots"
+pins=$(for p in "$plots"/pin-[0-9]*.svg; do basename "$p" .svg; done | sort -t - -k 2n) # one for each length
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 
@@ -29,7 +30,7 @@ image() {
     clients) text='jobs a second against clients' ;;
     steady) text='jobs a second over time, while autovacuum alone removes dead rows' ;;
     pickup) text='milliseconds from enqueue to handler' ;;
-    pin) text='jobs a second, and size of the tables, over time while a snapshot or a writing transaction is held' ;;
+    pin-*) text="jobs a second, and size of the tables, over time while a snapshot or a writing transaction is held for ${1#pin-} s" ;;
     esac
     if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$text" "$2" "$1"; fi
 }
@@ -44,7 +45,7 @@ image() {
         case $q in
         claim) image batch plots; image clients plots ;;
         steady) image steady plots ;;
-        pin) image pin plots ;;
+        pin) for p in $pins; do image "$p" plots; done ;;
         pickup) image pickup plots ;;
         esac
         awk -v only="$q" -v md=1 -f "$here/rounds.awk" -f "$here/report.awk" "$from/results.tsv"
@@ -53,6 +54,6 @@ image() {
 } | replace "$top/doc/performance.md"
 
 {
-    for p in batch pickup pin; do image $p doc/plots; done
+    for p in batch pickup $pins; do image "$p" doc/plots; done
     echo
 } | replace "$top/README.md"

@@ -4,18 +4,20 @@
 # One long round each, unless --rounds says how many; --pin 1800 asks it as the targets are worded. Beside our queues runs their reaper, as
 # beside any that is in use. The writer enqueues ten jobs of its own at its beginning; at its end it commits, and it is seen how long these
 # wait (looked at every 20 ms). Each client enqueues and claims by turns, so the backlog stays as it is; and jobs count when they are gone,
-# as everywhere. pin-time.tsv has throughput and size by the second, the rest too.
+# as everywhere. pin-SECONDS.tsv has throughput and size by the second, the rest too.
 claim_scripts
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
 fifth=$(((pin_seconds + 4) / 5)) # of the time that it was held, the last
 at() { printf '%s\t%s\t%s\t%s\t%s\n' "$@"; } # at WHO KIND SECOND WHAT VALUE: a point of a curve
+curve="$out/pin-$pin_seconds.tsv"
 # what --append asks for the same time adds to the curves
-if ! grep -qs "^all	all	$pin_seconds	event	released\$" "$out/pin-time.tsv"; then {
+if [ ! -e "$curve" ]; then {
     at all all "$pin_seconds" event released
     at all all $((pin_seconds + after)) event 'load ends'
     at all all $((pin_seconds + after + rest)) event end
-} >"$out/pin-time.tsv"; fi
+} >"$curve"; fi
+echo "pin         ${rounds_asked:-1} of $pin_seconds s each" | tee -a "$out/server.txt"
 
 # pin_own WHO: the writer's own jobs; pin_waiting WHO: how many of them wait. They are looked up one by one: a look at a whole
 # table full of dead rows would take longer than what it is to measure.
@@ -113,7 +115,7 @@ for r in $(seq "${rounds_asked:-1}"); do
     for pass in ${pins:-$all}; do
         who=${pass%/*} pin=${pass#*/}
         calm pin_pass "$who" "$pin"
-        cat "$out/pin-pass.tsv" >>"$out/pin-time.tsv"
+        cat "$out/pin-pass.tsv" >>"$curve"
         result pin "throughput in the last fifth of $pin_seconds s, held: $pin" "$who" "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
         if [ -s "$out/latency" ]; then
             result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" "$who" "$(percentile 99 "$out/latency")" ms
@@ -122,7 +124,7 @@ for r in $(seq "${rounds_asked:-1}"); do
         fi
         result pin "size at the end of $pin_seconds s, held: $pin" "$who" "$size_end" MB
         if [ "$pin" = writer ]; then
-            result pin "its own jobs claimed after the commit, within, held: $pin" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
+            result pin "its own jobs claimed after the commit, within, held for $pin_seconds s: $pin" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
         fi
         result pin "size after $rest s of rest, held: $pin" "$who" "$size_rest" MB
     done
