@@ -363,6 +363,20 @@ PGW_API const char *pgw_error_sqlstate(const pgw *h); /* five characters, or "" 
  */
 PGW_API const char *pgw_error_statement(const pgw *h);
 
+/** The error is about none of many in particular. */
+#define PGW_NO_INDEX ((size_t)-1)
+/**
+ * Which one of many jobs, names, keys or outputs it is about: its place in the array that the call
+ * was given, from 0, whether the library refuses it or the server does. From a load: how many jobs
+ * this load had taken before it. PGW_NO_INDEX: none in particular, or a NULL handle.
+ *
+ *     pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+ *     st = pgw_enqueue_many(h, NULL, NULL, "mail", jobs, 2, NULL); // all, or none
+ *     if (st < 0 && pgw_error_index(h) != PGW_NO_INDEX)
+ *         fprintf(stderr, "job %zu: %s\n", pgw_error_index(h), pgw_error_message(h));
+ */
+PGW_API size_t pgw_error_index(const pgw *h);
+
 /**
  * Waits of @p h end with PGW_ECANCELED once @p stop is notified, that for a new connection, too; at
  * the second notify a statement under way is cancelled, and each later one as soon as it has to

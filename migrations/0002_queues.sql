@@ -1,20 +1,37 @@
 -- 0002: queues and their settings; what every later function needs of them.
 --
 -- Errors that these functions raise: PW001 bad argument, PW002 over a limit, PW003 no such queue,
--- PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next.
+-- PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next, DETAIL which of many jobs it is.
 
-CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text) RETURNS void
+-- Which of many a call was given is refused, for DETAIL; the library reads it.
+CREATE FUNCTION pgwork._which(i bigint) RETURNS text
+LANGUAGE sql IMMUTABLE RETURN 'It is number ' || i || ' of this call.';
+
+CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text, i bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    message text := format('argument %s is %s: allowed is %s', argument, coalesce(left(quote_literal(value), 80), 'NULL'), allowed);
 BEGIN
-    RAISE EXCEPTION 'argument % is %: allowed is %', argument, coalesce(left(quote_literal(value), 80), 'NULL'), allowed
-        USING ERRCODE = 'PW001';
+    IF i IS NULL THEN
+        RAISE EXCEPTION '%', message USING ERRCODE = 'PW001';
+    END IF;
+    RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = pgwork._which(i);
 END $$;
 
-CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text) RETURNS void
+CREATE FUNCTION pgwork._refuse_with_hint(code text, message text, hint text, i bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF i IS NULL THEN
+        RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint;
+    END IF;
+    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = pgwork._which(i);
+END $$;
+
+CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text, i bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF ok IS NOT TRUE THEN
-        PERFORM pgwork._refuse(argument, value, allowed);
+        PERFORM pgwork._refuse(argument, value, allowed, i);
     END IF;
 END $$;
 

@@ -40,7 +40,7 @@ END $$;
 
 -- Puts one job, in its place or a new one: takes its unique key, then places or delays it. Shared by enqueue and enqueue_many.
 CREATE FUNCTION pgwork._put(q pgwork.queue, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
-    max_attempts integer, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint, place bigint,
+    max_attempts integer, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint, place bigint, i bigint,
     OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
@@ -76,8 +76,7 @@ BEGIN
                 CONTINUE;
             END IF;
             IF key_policy = 'error' THEN
-                RAISE EXCEPTION 'queue % has a job with this unique key', quote_literal(q.name)
-                    USING ERRCODE = 'PW005', HINT = 'it is job ' || taken.id;
+                PERFORM pgwork._refuse_with_hint('PW005', format('queue %L has a job with this unique key', q.name), 'it is job ' || taken.id, i);
             ELSIF key_policy = 'replace' THEN
                 UPDATE pgwork.live_job j SET payload = _put.payload, body = _put.body
                   FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
@@ -114,29 +113,29 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork._check_new(q pgwork.queue, bytes bigint, kind text, priority integer, max_attempts integer, lease_ms bigint,
-    tags text[], key text) RETURNS void
+    tags text[], key text, i bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF bytes > q.max_bytes THEN
-        RAISE EXCEPTION 'payload and body are % bytes: queue % takes at most %', bytes, quote_literal(q.name), q.max_bytes
-            USING ERRCODE = 'PW002', HINT = 'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()';
+        PERFORM pgwork._refuse_with_hint('PW002', format('payload and body are %s bytes: queue %L takes at most %s', bytes, q.name, q.max_bytes),
+                                         'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()', i);
     END IF;
     IF priority NOT BETWEEN 0 AND 9 THEN
-        PERFORM pgwork._refuse('priority', priority::text, '0 (first) .. 9');
+        PERFORM pgwork._refuse('priority', priority::text, '0 (first) .. 9', i);
     ELSIF octet_length(kind) > 255 THEN
-        PERFORM pgwork._refuse('kind', kind, 'up to 255 bytes');
+        PERFORM pgwork._refuse('kind', kind, 'up to 255 bytes', i);
     ELSIF max_attempts NOT BETWEEN 1 AND 1000 THEN
-        PERFORM pgwork._refuse('max_attempts', max_attempts::text, '1 .. 1000');
+        PERFORM pgwork._refuse('max_attempts', max_attempts::text, '1 .. 1000', i);
     ELSIF lease_ms NOT BETWEEN 100 AND 86400000 THEN
-        PERFORM pgwork._refuse('lease_ms', lease_ms::text, '100 .. 86400000');
+        PERFORM pgwork._refuse('lease_ms', lease_ms::text, '100 .. 86400000', i);
     ELSIF cardinality(tags) > 32 THEN
-        PERFORM pgwork._refuse('tags', cardinality(tags) || ' tags', 'up to 32');
+        PERFORM pgwork._refuse('tags', cardinality(tags) || ' tags', 'up to 32', i);
     ELSIF array_ndims(tags) > 1 THEN
-        PERFORM pgwork._refuse('tags', 'an array with the bounds ' || array_dims(tags), 'one dimension');
+        PERFORM pgwork._refuse('tags', 'an array with the bounds ' || array_dims(tags), 'one dimension', i);
     ELSIF tags IS NOT NULL AND EXISTS (SELECT FROM unnest(tags) t WHERE octet_length(t) > 255) THEN
-        PERFORM pgwork._refuse('tags', tags::text, 'up to 255 bytes each');
+        PERFORM pgwork._refuse('tags', tags::text, 'up to 255 bytes each', i);
     ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
-        PERFORM pgwork._refuse('key', key, '1 to 255 bytes');
+        PERFORM pgwork._refuse('key', key, '1 to 255 bytes', i);
     END IF;
 END $$;
 
@@ -150,14 +149,14 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint) RETURNS timestamptz
+CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF run_at IS NOT NULL AND delay_ms IS NOT NULL THEN
-        PERFORM pgwork._refuse('delay_ms', delay_ms::text, 'nothing together with run_at');
+        PERFORM pgwork._refuse('delay_ms', delay_ms::text, 'nothing together with run_at', i);
     END IF;
-    PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text, '0 .. 315360000000 (ten years)');
-    PERFORM pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time');
+    PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text, '0 .. 315360000000 (ten years)', i);
+    PERFORM pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time', i);
     RETURN coalesce(run_at, clock_timestamp() + nullif(delay_ms, 0) * interval '1 ms'); -- NULL: now
 END $$;
 
@@ -254,7 +253,7 @@ BEGIN
     END IF;
     SELECT p.id, p.outcome INTO job.id, job.outcome
       FROM pgwork._put(q, payload, coalesce(kind, ''), body, coalesce(priority, 0), due, max_attempts, lease_ms, tags,
-                       key, key_scope, key_policy, key_period_ms, NULL) p;
+                       key, key_scope, key_policy, key_period_ms, NULL, NULL) p;
     IF op IS NOT NULL THEN
         UPDATE pgwork.operation o SET ids = ARRAY[job.id] WHERE o.queue = q.id AND o.op = enqueue.op;
     END IF;
@@ -352,9 +351,9 @@ BEGIN
        OR pg_column_size(payloads) > q.max_bytes THEN
         PERFORM pgwork._check_new(q, coalesce(pg_column_size(u.payload), 0)::bigint
                                   + coalesce(octet_length(coalesce(u.body, CASE WHEN cardinality(bodies) = 1 THEN bodies[1] END)), 0), u.kind, u.priority,
-                                  u.max_attempt, u.lease_ms, u.tag::text[], u.key)
-           FROM unnest(payloads, kinds, bodies, priorities, max_attempts, leases_ms, tags, keys)
-             AS u (payload, kind, body, priority, max_attempt, lease_ms, tag, key);
+                                  u.max_attempt, u.lease_ms, u.tag::text[], u.key, u.i)
+           FROM unnest(payloads, kinds, bodies, priorities, max_attempts, leases_ms, tags, keys) WITH ORDINALITY
+             AS u (payload, kind, body, priority, max_attempt, lease_ms, tag, key, i);
     END IF;
 
     own_id := pg_current_xact_id(); -- before the first place, see _put
@@ -397,11 +396,11 @@ BEGIN
                 coalesce(u.body, CASE WHEN cardinality(bodies) = 1 THEN bodies[1] END),
                 coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0),
                 CASE WHEN later THEN pgwork._due(coalesce(u.run_at, CASE WHEN cardinality(run_ats) = 1 THEN run_ats[1] END),
-                                                 coalesce(u.delay_ms, CASE WHEN cardinality(delays_ms) = 1 THEN delays_ms[1] END)) END,
+                                                 coalesce(u.delay_ms, CASE WHEN cardinality(delays_ms) = 1 THEN delays_ms[1] END), u.i) END,
                 coalesce(u.max_attempt, CASE WHEN cardinality(max_attempts) = 1 THEN max_attempts[1] END),
                 coalesce(u.lease_ms, CASE WHEN cardinality(leases_ms) = 1 THEN leases_ms[1] END),
                 coalesce(u.tag, CASE WHEN cardinality(tags) = 1 THEN tags[1] END)::text[],
-                coalesce(u.key, CASE WHEN cardinality(keys) = 1 THEN keys[1] END), key_scope, key_policy, key_period_ms, new_ids[u.i]) p
+                coalesce(u.key, CASE WHEN cardinality(keys) = 1 THEN keys[1] END), key_scope, key_policy, key_period_ms, new_ids[u.i], u.i) p
         LOOP
             new_ids[one.i] := one.id;
             new_outcomes[one.i] := one.outcome;
@@ -439,12 +438,12 @@ BEGIN
                     coalesce(u.body, CASE WHEN cardinality(bodies) = 1 THEN bodies[1] END) AS body,
                     coalesce(u.priority, CASE WHEN cardinality(priorities) = 1 THEN priorities[1] END, 0) AS priority,
                     CASE WHEN later THEN pgwork._due(coalesce(u.run_at, CASE WHEN cardinality(run_ats) = 1 THEN run_ats[1] END),
-                                                     coalesce(u.delay_ms, CASE WHEN cardinality(delays_ms) = 1 THEN delays_ms[1] END)) END AS due,
+                                                     coalesce(u.delay_ms, CASE WHEN cardinality(delays_ms) = 1 THEN delays_ms[1] END), u.i) END AS due,
                     coalesce(u.max_attempt, CASE WHEN cardinality(max_attempts) = 1 THEN max_attempts[1] END) AS max_attempts,
                     coalesce(u.lease_ms, CASE WHEN cardinality(leases_ms) = 1 THEN leases_ms[1] END) AS lease_ms,
                     coalesce(u.tag, CASE WHEN cardinality(tags) = 1 THEN tags[1] END)::text[] AS tags
-                  FROM unnest(new_ids, payloads, kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags)
-                    AS u (id, payload, kind, body, priority, run_at, delay_ms, max_attempt, lease_ms, tag)
+                  FROM unnest(new_ids, payloads, kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags) WITH ORDINALITY
+                    AS u (id, payload, kind, body, priority, run_at, delay_ms, max_attempt, lease_ms, tag, i)
             ), d AS (
                 INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, tags, payload, body)
                 SELECT due, id, q.id, priority, max_attempts, lease_ms, kind, tags, payload, body FROM new WHERE due > now_is

@@ -45,7 +45,8 @@ pgw_status pgw__check_all_given(pgw *h, const char *array, const char *const *po
     pgw_status st = pgw__check_given(h, array, pointers);
 
     for (size_t i = 0; st == PGW_OK && i < n; i++)
-        if (pointers[i] == NULL) st = pgw__check_given(h, pgw__check_element(name, array, i), NULL);
+        if (pointers[i] == NULL)
+            st = pgw__pq_about(h, i, pgw__check_given(h, pgw__check_element(name, array, i), NULL));
     return st;
 }
 
@@ -309,39 +310,46 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_new *job)
                           period ? PGW__PERIOD_MAX_MS : 0);
 }
 
-pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index, size_t max_bytes)
+static pgw_status check_job(pgw *h, check_path *path, pgw_new *mine, const void *given,
+                            size_t max_bytes)
 {
     const pgw_new defaults = PGW_NEW_INIT;
-    check_path path;
     pgw_status st;
+
+    *mine = defaults;
+    st = pgw__check_given(h, path->text, given);
+    if (st != PGW_OK) return st;
+    st = pgw__check_opts(h, path->text, mine, sizeof(*mine), given);
+    if (st != PGW_OK) return st;
+
+    if (mine->kind != NULL && *mine->kind != '\0') {
+        st = pgw__check_name(h, check_field(path, "kind"), mine->kind, PGW__KIND_MAX);
+        if (st != PGW_OK) return st;
+    }
+    st = check_data(h, path, mine, max_bytes);
+    if (st != PGW_OK) return st;
+    st = pgw__check_int(h, check_field(path, "priority"), mine->priority, 0, 9);
+    if (st != PGW_OK) return st;
+    st = check_time(h, path, mine);
+    if (st != PGW_OK) return st;
+    st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 0, 1000);
+    if (st != PGW_OK) return st;
+    st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
+    if (st != PGW_OK) return st;
+    st = check_tags(h, path, mine);
+    if (st != PGW_OK) return st;
+    return check_key(h, path, mine);
+}
+
+pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index, size_t max_bytes)
+{
+    check_path path;
     int n;
 
     if (h == NULL) return PGW_EINVAL;
     n = index < 0 ? snprintf(path.text, sizeof(path.text), "job")
                   : snprintf(path.text, sizeof(path.text), "jobs[%" PRId64 "]", index);
     path.stem = (size_t)n;
-
-    *mine = defaults;
-    st = pgw__check_given(h, path.text, given);
-    if (st != PGW_OK) return st;
-    st = pgw__check_opts(h, path.text, mine, sizeof(*mine), given);
-    if (st != PGW_OK) return st;
-
-    if (mine->kind != NULL && *mine->kind != '\0') {
-        st = pgw__check_name(h, check_field(&path, "kind"), mine->kind, PGW__KIND_MAX);
-        if (st != PGW_OK) return st;
-    }
-    st = check_data(h, &path, mine, max_bytes);
-    if (st != PGW_OK) return st;
-    st = pgw__check_int(h, check_field(&path, "priority"), mine->priority, 0, 9);
-    if (st != PGW_OK) return st;
-    st = check_time(h, &path, mine);
-    if (st != PGW_OK) return st;
-    st = pgw__check_int(h, check_field(&path, "max_attempts"), mine->max_attempts, 0, 1000);
-    if (st != PGW_OK) return st;
-    st = pgw__check_lease(h, check_field(&path, "lease_ms"), mine->lease_ms);
-    if (st != PGW_OK) return st;
-    st = check_tags(h, &path, mine);
-    if (st != PGW_OK) return st;
-    return check_key(h, &path, mine);
+    return pgw__pq_about(h, index < 0 ? PGW_NO_INDEX : (size_t)index,
+                         check_job(h, &path, mine, given, max_bytes));
 }

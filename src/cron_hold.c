@@ -101,8 +101,9 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
     for (size_t i = 0; st == PGW_OK && i < n; i++) {
         char name[PGW__ELEMENT];
 
-        st = pgw__check_name(h, pgw__check_element(name, "schedules", i), schedules[i],
-                             PGW__QUEUE_MAX);
+        st = pgw__pq_about(h, i,
+                           pgw__check_name(h, pgw__check_element(name, "schedules", i),
+                                           schedules[i], PGW__QUEUE_MAX));
     }
     if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, room);
     if (st != PGW_OK) return st;

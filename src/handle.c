@@ -85,6 +85,11 @@ const char *pgw_error_statement(const pgw *h)
     return h != NULL ? pgw__pq_error_statement(h) : "";
 }
 
+size_t pgw_error_index(const pgw *h)
+{
+    return h != NULL ? pgw__pq_error_index(h) : PGW_NO_INDEX;
+}
+
 void pgw_set_stop(pgw *h, pgw_stop *stop)
 {
     if (h != NULL) pgw__pq_set_stop(h, stop);

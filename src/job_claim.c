@@ -113,8 +113,9 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     for (i = 0; st == PGW_OK && i < o->queues_count; i++) {
         char name[PGW__ELEMENT];
 
-        st = pgw__check_name(h, pgw__check_element(name, "opts->queues", i), o->queues[i],
-                             PGW__QUEUE_MAX);
+        st = pgw__pq_about(h, i,
+                           pgw__check_name(h, pgw__check_element(name, "opts->queues", i),
+                                           o->queues[i], PGW__QUEUE_MAX));
     }
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);

@@ -200,8 +200,10 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_new
         if (st != PGW_OK) return st;
         if (i == 0) stride = j.struct_size;
         if (j.struct_size != stride)
-            return pgw__pq_refuse_int(h, "jobs[i].struct_size", (int64_t)j.struct_size,
-                                      "the same in all of them");
+            return pgw__pq_about(h, i,
+                                 pgw__pq_refuse_int(h, "jobs[i].struct_size",
+                                                    (int64_t)j.struct_size,
+                                                    "the same in all of them"));
         enqueue_columns_put(c, i, &j);
     }
     if (c->tag_text.failed != 0)

@@ -137,7 +137,7 @@ pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const p
         char name[PGW__ELEMENT];
 
         st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], room);
-        if (st != PGW_OK) return st;
+        if (st != PGW_OK) return pgw__pq_about(h, i, st);
     }
     return finish(h, PGW__SQL_JOB_COMPLETE, verdicts, queue, refs, n, extra);
 }

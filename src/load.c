@@ -208,10 +208,15 @@ static pgw_status load_flush_jobs(pgw_load *l)
     const size_t n = l->count;
     pgw_status st;
 
+    size_t index;
+
     if (n == 0) return PGW_OK;
     st = pgw_enqueue_many(l->h, NULL, NULL, l->queue, l->jobs, n, NULL);
     load_drop_jobs(l);
-    if (st < PGW_OK) return st;
+    if (st < PGW_OK) {
+        index = pgw__pq_error_index(l->h);
+        return index < n ? pgw__pq_about(l->h, (size_t)l->added + index, st) : st;
+    }
     l->added += (int64_t)n;
     return PGW_OK;
 }
@@ -410,7 +415,8 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
-    if (st != PGW_OK) return st; /* this job is refused, the load goes on */
+    if (st != PGW_OK) /* this job is refused, the load goes on */
+        return pgw__pq_about(load->h, (size_t)(load->added + load->rows) + load->count, st);
     load_enter(load);
     st = load->copying ? load_add_row(load, &j) : load_add_job(load, &j);
     if (st != PGW_OK) load_fail(load, st);

@@ -242,7 +242,8 @@ pgw_status pgw__pq_step(pgw *h);
 typedef struct pgw__fault {
     pgw_status status;
     char sqlstate[6];
-    bool inside; /* a function on the server met it, not the statement itself */
+    bool inside;  /* a function on the server met it, not the statement itself */
+    size_t index; /* of the element that it is about; PGW_NO_INDEX: of none in particular */
     char message[PGW__MESSAGE_MAX];
     char hint[PGW__HINT_MAX];
 } pgw__fault;
@@ -260,6 +261,8 @@ pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
 /* As pgw__pq_fail(), before anything was sent: of no statement. */
 pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char *hint);
+/* When st is a failure, it is about this element of what the call was given. Returns st. */
+pgw_status pgw__pq_about(pgw *h, size_t index, pgw_status st);
 /* The same story, with another status and hint. Returns st. */
 pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint);
 /* As pgw__pq_fail(), of what is no verb: the one that pgw_async() armed is still to come. */
@@ -268,6 +271,7 @@ pgw_status pgw__pq_error_status(const pgw *h);
 const char *pgw__pq_error_message(const pgw *h);
 const char *pgw__pq_error_hint(const pgw *h);
 const char *pgw__pq_error_statement(const pgw *h);
+size_t pgw__pq_error_index(const pgw *h);
 const char *pgw__pq_sqlstate(const pgw *h);
 /* What the last call's status means to a loop: see pgw__status_in_loop(). */
 pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st);

@@ -1,6 +1,7 @@
 /* pq_error: the story behind a status, in fixed arrays, and what of the server's words may be
  * repeated. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "name.h"
@@ -9,6 +10,7 @@
 
 #define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
 #define ERROR_FIRST_MAX 800 /* bytes of what the server says, so that its code fits behind them */
+#define ERROR_WHICH     "It is number " /* what _which() in SQL begins with */
 #define ERROR_INSIDE \
     "a function on the server met it, such as a trigger: the server's log has which"
 
@@ -16,6 +18,7 @@ void pgw__fault_clear(pgw__fault *f)
 {
     f->status = PGW_OK;
     f->inside = false;
+    f->index = PGW_NO_INDEX;
     f->sqlstate[0] = f->message[0] = f->hint[0] = '\0';
 }
 
@@ -23,6 +26,7 @@ pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, con
 {
     f->status = st;
     f->inside = false;
+    f->index = PGW_NO_INDEX;
     f->sqlstate[0] = '\0';
     pgw__text_copy(f->message, sizeof(f->message), message != NULL ? message : "");
     pgw__text_copy(f->hint, sizeof(f->hint), hint != NULL ? hint : "");
@@ -34,6 +38,16 @@ static const char *error_field(const PGresult *res, int code)
     const char *text = PQresultErrorField(res, code);
 
     return text != NULL ? text : "";
+}
+
+/* Our own functions say in DETAIL which of many they refuse, and nothing else. */
+static size_t error_index_of(const char *detail)
+{
+    size_t number = 0;
+
+    if (strncmp(detail, ERROR_WHICH, sizeof(ERROR_WHICH) - 1) == 0)
+        number = strtoul(detail + sizeof(ERROR_WHICH) - 1, NULL, 10);
+    return number > 0 ? number - 1 : PGW_NO_INDEX;
 }
 
 /* Errors of class 22 quote the value, DETAIL and CONTEXT quote rows and arguments (R19): none of
@@ -58,6 +72,7 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
         pgw__fault_set(f, PGW_EDB, primary, error_field(res, PG_DIAG_MESSAGE_HINT));
         if (f->hint[0] == '\0')
             pgw__text_copy(f->hint, sizeof(f->hint), pgw__status_hint(sqlstate));
+        f->index = error_index_of(error_field(res, PG_DIAG_MESSAGE_DETAIL));
     } else {
         if (strncmp(sqlstate, "22", 2) == 0) primary = "the server refused a value";
         pgw__text_copy(first, sizeof(first), primary);
@@ -189,6 +204,12 @@ pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *
     return pgw__pq_remark(h, st, message, hint);
 }
 
+pgw_status pgw__pq_about(pgw *h, size_t index, pgw_status st)
+{
+    if (h != NULL && st < PGW_OK) h->fault.index = index;
+    return st;
+}
+
 pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint)
 {
     h->armed = NULL;
@@ -297,4 +318,9 @@ pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
 const char *pgw__pq_error_statement(const pgw *h)
 {
     return h->statement;
+}
+
+size_t pgw__pq_error_index(const pgw *h)
+{
+    return h->fault.index;
 }

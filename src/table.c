@@ -108,6 +108,7 @@ static pgw_status table_check_spec(pgw *h, const pgw_table_spec *s)
         for (size_t j = 0; st == PGW_OK && j < i; j++)
             if (strcmp(s->key[i], s->key[j]) == 0)
                 st = pgw__pq_refuse(h, name, s->key[i], "each column once");
+        pgw__pq_about(h, i, st);
     }
     for (size_t r = 0; st == PGW_OK && r < 4; r++) {
         if (names[r] == NULL) continue;

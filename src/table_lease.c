@@ -359,7 +359,8 @@ static pgw_status lease_check(pgw *h, pgw_status *verdicts, const pgw_table *t,
     pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
-    for (size_t i = 0; st == PGW_OK && i < n; i++) st = pgw__table_check_key(h, t, refs[i].key);
+    for (size_t i = 0; st == PGW_OK && i < n; i++)
+        st = pgw__pq_about(h, i, pgw__table_check_key(h, t, refs[i].key));
     return st;
 }
 

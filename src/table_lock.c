@@ -84,7 +84,7 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
         st = pgw__check_count(h, "opts->keys_count", o->keys_count, o->keys != NULL,
                               o->keys != NULL ? PGW__BATCH_MAX : 0);
     for (size_t i = 0; st == PGW_OK && i < o->keys_count; i++)
-        st = pgw__table_check_key(h, t, o->keys + i * t->key_count);
+        st = pgw__pq_about(h, i, pgw__table_check_key(h, t, o->keys + i * t->key_count));
     if (st == PGW_OK) st = pgw__table_check_values(h, o->values, o->values_count);
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);

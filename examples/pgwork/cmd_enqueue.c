@@ -30,8 +30,8 @@ typedef struct enqueue {
     char end; /* of a record: newline or NUL */
     /* under way */
     pgw_load *load;
-    job_text *lot;       /* by statement: what has been collected */
-    int64_t *lot_number; /* of the records */
+    job_text *lot;    /* by statement: what has been collected */
+    int64_t *numbers; /* of the last records that became jobs, the n-th at n % ENQUEUE_LOT */
     size_t lot_count, lot_bytes;
     int64_t added, exists, replaced, repeated;
     progress bar;
@@ -68,20 +68,13 @@ static const char *enqueue_name(const enqueue *e, int64_t number, char room[40])
     return room;
 }
 
-/* Of record @p number, or of the lot. The library says which job it refuses, the server does not.
- */
-static int enqueue_refused(const enqueue *e, int64_t number)
+/* Tells which record it is about, where it is about one. */
+static int enqueue_refused(const enqueue *e)
 {
-    static const char one[] = "argument `job.", many[] = "argument `jobs[";
-    const char *message = pgw_error_message(e->c->h);
+    size_t i = pgw_error_index(e->c->h);
     char name[40];
-    if (strncmp(message, many, sizeof many - 1) == 0) {
-        size_t i = strtoul(message + sizeof many - 1, NULL, 10);
-        if (i < e->lot_count) number = e->lot_number[i];
-    } else if (strncmp(message, one, sizeof one - 1) != 0) {
-        return cli_fail_at(e->c->h);
-    }
-    return cli_fail_of(e->c->h, enqueue_name(e, number, name));
+    if (i == PGW_NO_INDEX) return cli_fail_at(e->c->h);
+    return cli_fail_of(e->c->h, enqueue_name(e, e->numbers[i % ENQUEUE_LOT], name));
 }
 
 /* Sends what has been collected, all or none of it. */
@@ -94,7 +87,7 @@ static int enqueue_send_lot(enqueue *e)
     pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
     for (size_t i = 0; i < n; i++) jobs[i] = e->lot[i].job;
     pgw_status st = pgw_enqueue_many(e->c->h, ids, outcomes, e->queue, jobs, n, e->op);
-    int code = st < 0 ? enqueue_refused(e, 0) : CLI_DONE;
+    int code = st < 0 ? enqueue_refused(e) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
         if (st >= 0) enqueue_tell(e, ids[i], st == PGW_REPEATED ? st : outcomes[i]);
         job_free(&e->lot[i]);
@@ -116,9 +109,10 @@ static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t nu
     if (!job_from(&one, &e->form, bytes, size, why, sizeof why))
         return cli_fail(CLI_USAGE, NULL, "%s: %s", enqueue_name(e, number, name), why);
     if (!e->by_statement) {
+        e->numbers[e->added % ENQUEUE_LOT] = number;
         pgw_status st = pgw_load_add(e->load, &one.job);
         job_free(&one);
-        if (st < 0) return enqueue_refused(e, number);
+        if (st < 0) return enqueue_refused(e);
         e->added++;
         return CLI_DONE;
     }
@@ -134,12 +128,9 @@ static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t nu
             return code;
         }
     }
-    if (!e->lot) {
-        e->lot = cli_alloc(ENQUEUE_LOT * sizeof *e->lot);
-        e->lot_number = cli_alloc(ENQUEUE_LOT * sizeof *e->lot_number);
-    }
+    if (!e->lot) e->lot = cli_alloc(ENQUEUE_LOT * sizeof *e->lot);
     e->lot_bytes += size;
-    e->lot_number[e->lot_count] = number;
+    e->numbers[e->lot_count] = number;
     e->lot[e->lot_count++] = one;
     return CLI_DONE;
 }
@@ -258,18 +249,19 @@ static int enqueue_run(enqueue *e, const args *a)
     int code = cli_open(c, false);
     if (code != CLI_DONE) return code;
     if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) return cli_fail_at(c->h);
+    e->numbers = cli_alloc(ENQUEUE_LOT * sizeof *e->numbers);
     code = enqueue_input(e, a);
     int64_t added = e->added;
     if (e->by_statement) {
         if (code == CLI_DONE) code = enqueue_send_lot(e);
         while (e->lot_count > 0) job_free(&e->lot[--e->lot_count]);
         free(e->lot);
-        free(e->lot_number);
         added = e->added;
     } else {
         pgw_status st = pgw_load_end(e->load, code == CLI_DONE, &added);
-        if (code == CLI_DONE && st < 0) code = cli_fail_at(c->h);
+        if (code == CLI_DONE && st < 0) code = enqueue_refused(e);
     }
+    free(e->numbers);
     if (code == CLI_DONE) {
         enqueue_summary(e, added);
         if (added + e->exists + e->replaced + e->repeated == 0) code = CLI_NOTHING;

@@ -298,6 +298,43 @@ void test_a_queues_limit_of_bytes(void)
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "small", &job, NULL), h);
 }
 
+/* Whether the library refuses it or the server does. */
+void test_which_of_many_is_refused_can_be_asked(void)
+{
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    const char *const queues[] = {"which", "no\nname"};
+    pgw_claim_opts claim = PGW_CLAIM_OPTS_INIT;
+    char body[101] = {0};
+    pgw_batch *batch;
+
+    o.max_bytes = 100;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "which", &o), h);
+    jobs[2].body = body, jobs[2].body_size = sizeof(body);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
+    TEST_ASSERT_EQUAL_size_t(2, pgw_error_index(h));
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, NULL, "which", &jobs[2], NULL), h);
+    TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(h));
+    jobs[2].body = NULL, jobs[2].body_size = 0;
+
+    /* in the order of the keys the second one comes last */
+    jobs[0].key_policy = jobs[1].key_policy = jobs[2].key_policy = PGW_KEY_ERROR;
+    jobs[0].key = "b", jobs[1].key = "c", jobs[2].key = "a";
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "which", &jobs[1], NULL), h);
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
+    TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
+
+    jobs[0].priority = 10;
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
+    TEST_ASSERT_EQUAL_size_t(0, pgw_error_index(h));
+    claim.queues = queues, claim.queues_count = 2;
+    ASSERT_ST(PGW_EINVAL, pgw_claim(h, &batch, &claim), h);
+    TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, NULL, "no\nname", &jobs[1], NULL), h);
+    TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(h));
+    TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(NULL));
+}
+
 /* ---- whose transaction ---- */
 
 void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)

@@ -178,6 +178,7 @@ void test_a_refused_job_does_not_spoil_the_load(void)
     job.key = "k";
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
     ASSERT_HAS("job.key", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
     job.key = NULL, job.priority = 10;
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, NULL), h);
@@ -282,6 +283,35 @@ void test_a_large_body_goes_through(void)
     TEST_ASSERT_EQUAL_INT64(
         2 * (long long)sizeof(body),
         pgtemp_number("SELECT sum(body_bytes) FROM pgwork.job WHERE queue = 'large'"));
+}
+
+/* Of all that the load has taken, though it goes in by batches of ten thousand. */
+void test_which_job_the_server_refuses_of_a_load_by_batches(void)
+{
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    PGconn *conn = pgtemp_connect();
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added;
+    pgw *a;
+
+    o.max_bytes = 10;
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "which", &o), h);
+    ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, "which"), a);
+    for (int i = 0; i < 10003; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+    job.priority = 10;
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), a); /* is not taken, and does not count */
+    TEST_ASSERT_EQUAL_size_t(10003, pgw_error_index(a));
+    job.priority = 0, job.payload = "\"longer than that\"";
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+    job.payload = NULL;
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+    ASSERT_ST(PGW_ELIMIT, pgw_load_end(load, true, &added), a);
+    TEST_ASSERT_EQUAL_size_t(10003, pgw_error_index(a));
+    TEST_ASSERT_EQUAL_INT64(10000, added);
+    pgw_close(a);
+    PQfinish(conn);
 }
 
 void test_limits_and_the_state_of_the_queue(void)

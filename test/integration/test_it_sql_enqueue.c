@@ -507,18 +507,19 @@ void test_one_bad_element_refuses_all(void)
     static const struct {
         const char *words, *more;
     } bad[] = {
-        {"priority|10|0 (first) .. 9", "priorities => '{0,10}'"},
-        {"priority|-1", "priorities => '{-1}'"},
-        {"kind|255 bytes", "kinds => ARRAY['', repeat('x', 256)]"},
-        {"max_attempts|1001|1 .. 1000", "max_attempts => '{1,1001}'"},
-        {"lease_ms|99|100 .. 86400000", "leases_ms => '{100,99}'"},
+        {"priority|10|0 (first) .. 9|It is number 2 of this call.", "priorities => '{0,10}'"},
+        {"priority|-1|It is number 1 of this call.", "priorities => '{-1}'"},
+        {"kind|255 bytes|It is number 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
+        {"max_attempts|1001|1 .. 1000|number 2 ", "max_attempts => '{1,1001}'"},
+        {"lease_ms|99|100 .. 86400000|number 2 ", "leases_ms => '{100,99}'"},
         {"tags|no array|{a,b}", "tags => '{x}'"},
-        {"tags|33|up to 32", "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
-        {"key|1 to 255 bytes", "keys => ARRAY['a', '']"},
-        {"key|1 to 255 bytes", "keys => ARRAY['a', repeat('x', 256)]"},
-        {"delay_ms|-1|0 ..", "delays_ms => '{0,-1}'"},
-        {"delay_ms|-1|0 ..", "delays_ms => '{0,-1}', keys => '{a,b}'"},
-        {"run_at|infinity|a finite time", "run_ats => '{now,infinity}'"},
+        {"tags|33|up to 32|number 2 ",
+         "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
+        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
+        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
+        {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
+        {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
+        {"run_at|infinity|a finite time|number 2 ", "run_ats => '{now,infinity}'"},
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
@@ -530,7 +531,7 @@ void test_one_bad_element_refuses_all(void)
         kit_refused(a, "PW001", bad[i].words,
                     "SELECT pgwork.enqueue_many('q', '{1,2}', op => " OP ", %s)", bad[i].more);
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
-    kit_refused(a, "PW005", "unique key",
+    kit_refused(a, "PW005", "unique key|number 2 ",
                 "SELECT pgwork.enqueue_many('q', '{1,2}', keys => '{a,a}', key_policy => 'error')");
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
@@ -712,7 +713,7 @@ void test_the_limits_of_a_plain_job_are_the_same(void)
                 "SELECT pgwork.enqueue('q', to_jsonb(repeat('x', 48)), body => "
                 "convert_to(repeat('x', 41), 'UTF8'))");
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill(to_jsonb(repeat('x', 88)), '{50}'))");
-    kit_refused(a, "PW002", "100",
+    kit_refused(a, "PW002", "100|number 2 ",
                 "SELECT pgwork.enqueue_many('q', ARRAY['1', to_jsonb(repeat('x', 200))])");
     TEST_ASSERT_EQUAL_STRING("74 0 0 0 0", kit_places(a, "q"));
 }

@@ -52,6 +52,7 @@ static struct fake {
     unsigned flags;
     pgw_status error;
     char message[512];
+    size_t index; /* of the element that the error is about */
     int64_t server_time;
 } fake;
 
@@ -66,6 +67,7 @@ static pgw_status fake_fail(pgw *h, pgw_status st, const char *message, const ch
     TEST_ASSERT_EQUAL_PTR(FAKE_H, h);
     fake.armed = false;
     fake.error = st;
+    fake.index = PGW_NO_INDEX;
     snprintf(fake.message, sizeof(fake.message), "%s", message ? message : "");
     return st;
 }
@@ -269,9 +271,16 @@ static int64_t fake_sent_us(const pgw *h, int n)
     return 0;
 }
 
+static pgw_status fake_about(pgw *h, size_t index, pgw_status st, int n)
+{
+    if (st < PGW_OK) fake.index = index;
+    return st;
+}
+
 static inline void fake_begin(void)
 {
     memset(&fake, 0, sizeof(fake));
+    pgw__pq_about_Stub(fake_about);
     pgw__pq_fail_Stub(fake_fail);
     pgw__pq_advise_Stub(fake_advise);
     pgw__pq_reject_Stub(fake_fail);

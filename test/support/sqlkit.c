@@ -214,9 +214,11 @@ static const char *state_of(PGresult *res)
     static _Thread_local char state[8];
     const char *code = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     const char *why = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+    const char *which = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL);
 
     snprintf(state, sizeof(state), "%s", good(res) ? "" : code ? code : "?????");
-    snprintf(kit_message, sizeof(kit_message), "%s", why ? why : "");
+    snprintf(kit_message, sizeof(kit_message), "%s%s%s", why ? why : "", which ? "\n" : "",
+             which ? which : "");
     PQclear(res);
     return state;
 }

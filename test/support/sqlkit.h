@@ -32,7 +32,7 @@ PGresult *kit_rows(PGconn *conn, const char *format, ...) KIT_FORMAT(2);
 const char *kit_text(PGconn *conn, const char *format, ...) KIT_FORMAT(2);
 long long kit_number(PGconn *conn, const char *format, ...) KIT_FORMAT(2);
 
-/* The SQLSTATE of what happens, "" for success; kit_why() has the message then. */
+/* The SQLSTATE of what happens, "" for success; kit_why() has the message then, with its detail. */
 const char *kit_state(PGconn *conn, const char *format, ...) KIT_FORMAT(2);
 const char *kit_why(void);
 

@@ -210,6 +210,9 @@ void test_a_job_among_many_is_named_by_its_index(void)
     job.priority = 11;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(FAKE_H, &mine, &job, 9999, 10));
     ASSERT_SAYS("`jobs[9999].priority` is 11");
+    TEST_ASSERT_EQUAL_size_t(9999, fake.index);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(FAKE_H, &mine, &job, -1, 10));
+    TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, fake.index);
 }
 
 void test_a_holder_is_given_or_made_of_host_and_pid(void)

@@ -206,11 +206,13 @@ void test_many_is_all_or_none_also_in_what_is_refused(void)
     jobs[1].priority = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 2, NULL));
     ASSERT_SAYS("`jobs[1].priority`");
+    TEST_ASSERT_EQUAL_size_t(1, fake.index);
     TEST_ASSERT_EQUAL_INT64(0, ids[0]);
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 2, NULL));
     ASSERT_SAYS("the same in all of them");
+    TEST_ASSERT_EQUAL_size_t(1, fake.index);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 0, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 10001, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", NULL, 1, NULL));
