@@ -543,7 +543,8 @@ PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw
  * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's
  * scope, policy and period are those of the first job. Status as pgw_enqueue(): PGW_REPEATED, else
  * PGW_EXISTS or PGW_REPLACED when that happened to at least one job (PGW_EXISTS goes before), else
- * PGW_OK. PGW_EINVAL also when @p op was used for another number of jobs.
+ * PGW_OK. PGW_EINVAL also when @p op was used for another number of jobs. Which job is refused:
+ * pgw_error_index().
  *
  *     pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
  *     pgw_status outcomes[2];
@@ -581,8 +582,9 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
 /** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what
  * only the server finds (a number in the payload that it has no room for) spoils the load: a later
- * call tells, within 16 MB of jobs or at the end, and every call after it says the same. When armed
- * PGW_EMISUSE: the job is not taken, and the load goes on. */
+ * call tells, within 16 MB of jobs or at the end, and every call after it says the same. Which job:
+ * pgw_error_index(), except of a COPY. When armed PGW_EMISUSE: the job is not taken, and the load
+ * goes on. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
  * NULL) says how many jobs were added, after a failure, too. A spoiled load returns what spoiled
