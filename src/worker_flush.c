@@ -81,6 +81,17 @@ static int flush_compare(const void *x, const void *y)
     return pgw__worker_order(*(pgw_task *const *)x, *(pgw_task *const *)y);
 }
 
+/* Mostly they are in order, as they were claimed and done: to sort a thousand all the same was an
+ * eighth of what the runtime computes for them. */
+static void flush_sort(pgw_task **tasks, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (pgw__worker_order(tasks[i - 1], tasks[i]) <= 0) continue;
+        qsort(tasks, n, sizeof(*tasks), flush_compare);
+        return;
+    }
+}
+
 size_t pgw__worker_group(pgw_task *const *tasks, size_t n)
 {
     size_t i;
@@ -320,7 +331,7 @@ static size_t flush_take(pgw_worker *w, bool all)
     }
     pthread_mutex_unlock(&w->lock);
 
-    qsort(w->out, n, sizeof(pgw_task *), flush_compare);
+    flush_sort(w->out, n);
     for (i = 0; i < n; i++) {
         w->refs[i] = w->out[i]->ref;
         w->outputs[i] = w->out[i]->output;
