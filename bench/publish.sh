@@ -11,17 +11,20 @@ pins=$(for p in "$plots"/pin-[0-9]*.svg; do basename "$p" .svg; done | sort -t -
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 
-# replace FILE <<TEXT: what stands between its marks
+# replace FILE MARK <<TEXT: what stands between these marks
 replace() {
-    [ "$(grep -c '^<!-- figures: \(begin\|end\) -->$' "$1")" = 2 ] || { echo "publish: no marks in $1" >&2; exit 1; }
+    [ "$(grep -c "^<!-- $2: \(begin\|end\) -->\$" "$1")" = 2 ] || { echo "publish: no marks '$2' in $1" >&2; exit 1; }
     cat >"$new"
-    awk -v new="$new" '/^<!-- figures: end -->$/ { inside = 0 }
+    awk -v new="$new" -v begin="<!-- $2: begin -->" -v end="<!-- $2: end -->" '$0 == end { inside = 0 }
         !inside { print }
-        /^<!-- figures: begin -->$/ { inside = 1; while ((getline line <new) > 0) print line }' "$1" >"$new.all"
+        $0 == begin { inside = 1; while ((getline line <new) > 0) print line }' "$1" >"$new.all"
     cat "$new.all" >"$1"                # keeps its mode
     rm -f "$new.all"
     echo "wrote $1"
 }
+
+# short ALL: the table that comes first
+short() { awk -v all="$1" -f "$here/rounds.awk" -f "$here/short.awk" "$from/results.tsv"; }
 
 # image NAME DIR: where it was drawn
 image() {
@@ -51,9 +54,11 @@ image() {
         awk -v only="$q" -v md=1 -f "$here/rounds.awk" -f "$here/report.awk" "$from/results.tsv"
     done
     echo
-} | replace "$top/doc/performance.md"
+} | replace "$top/doc/performance.md" figures
+{ short 1; echo; } | replace "$top/doc/performance.md" short
 
 {
+    short 0
     for p in batch pickup $pins; do image "$p" doc/plots; done
     echo
-} | replace "$top/README.md"
+} | replace "$top/README.md" figures

@@ -1683,8 +1683,8 @@ typedef enum pgw_misfire {
 /* clang-format off */
 typedef struct pgw_cron_opts {
     size_t struct_size;
-    const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC. Not CET, EET, MET or WET, which
-                          * are abbreviations to the server, without summer time: Europe/Berlin for example */
+    const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC. Not CET, EET, EST, HST,
+                          * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_new *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
                           * delay_ms. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,

@@ -141,6 +141,30 @@ static pgw_status doctor_read_version(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
+static int doctor_see_migration(const pgw_migration *m, void *changed)
+{
+    if (strcmp(m->state, "changed") != 0) return 0;
+    *(int *)changed = m->number;
+    return 1;
+}
+
+/* A version is but a number. */
+static pgw_status doctor_version_text(doctor *d)
+{
+    char text[200];
+    int changed = 0;
+    pgw_status st = pgw_migrate_each(d->h, doctor_see_migration, &changed);
+
+    if (st != PGW_OK || changed == 0) return st;
+    snprintf(text, sizeof(text),
+             "migration %d of schema %s was applied from another text than this library has",
+             changed, pgw__pq_schema(d->h));
+    doctor_say(d, PGW_BAD, "schema version", text,
+               "Use the pgwork that made the schema; one of before the first release has to be "
+               "dropped, with its jobs, and migrated anew.");
+    return PGW_OK;
+}
+
 static pgw_status doctor_version(doctor *d)
 {
     const int known = PGW__SCHEMA_MAX;
@@ -172,7 +196,7 @@ static pgw_status doctor_version(doctor *d)
     } else {
         doctor_say(d, PGW_GOOD, "schema version", text, "");
     }
-    return PGW_OK;
+    return doctor_version_text(d);
 }
 
 /* ---- clocks ---- */

@@ -192,8 +192,8 @@ static pgw_status migrate_judge(pgw *h, const migrate_list *list)
                      "migration %d was applied to schema %s from another text (%s, checksum %s)",
                      row->number, pgw__pq_schema(h), row->name, row->checksum);
             return pgw__pq_fail(h, PGW_ESCHEMA, message,
-                                "an applied migration is never edited: restore the file, or "
-                                "compare both versions by hand");
+                                "use the pgwork that made this schema; one of before the first "
+                                "release has to be dropped, with its jobs, and migrated anew");
         }
     }
     return PGW_OK;

@@ -109,11 +109,23 @@ static const char *cli_translate(const char *hint)
     return hint;
 }
 
+/* What is the property `dsn` to a program has other names here. */
+static const char *cli_name_dsn(char *room, size_t size, const char *hint)
+{
+    static const char word[] = "`dsn`";
+    const char *at = strstr(hint, word);
+    if (!at) return hint;
+    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
+             at + sizeof word - 1);
+    return room;
+}
+
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
 {
+    char room[700];
     if (!message || !*message) message = pgw_status_text(st);
     if (hint && *hint) {
-        hint = cli_translate(hint);
+        hint = cli_name_dsn(room, sizeof room, cli_translate(hint));
     } else {
         hint = st == PGW_ECONN     ? "run it again when the server is back"
                : st == PGW_ESCHEMA ? "`pgwork doctor` compares the versions of library and schema"

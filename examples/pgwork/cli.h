@@ -15,7 +15,7 @@ enum {
     CLI_DONE = 0,    /* all of it */
     CLI_NOTHING = 1, /* nothing there, or refused, at least in part */
     CLI_USAGE = 2,   /* a bad option, argument or input; over a limit */
-    CLI_SERVER = 3,  /* no server, or none in time: nothing was applied, try again */
+    CLI_SERVER = 3,  /* no server, or none in time: not applied, try again */
     CLI_SCHEMA = 4,  /* the schema is missing or of another version */
     CLI_PERM = 5,    /* the role may not, or the server is read-only or pooled */
     CLI_UNKNOWN = 6, /* the answer was lost: applied or not, nobody knows */

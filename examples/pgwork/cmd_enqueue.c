@@ -266,8 +266,9 @@ static int enqueue_run(enqueue *e, const args *a)
         enqueue_summary(e, added);
         if (added + e->exists + e->replaced + e->repeated == 0) code = CLI_NOTHING;
     } else if (added) {
-        cli_say(c, "%" PRId64 " jobs before it were enqueued%s", added,
-                code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
+        /* also with -q: who sends all of it again has them twice */
+        cli_fail(code, NULL, "%" PRId64 " jobs before it were enqueued%s", added,
+                 code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
     } else if (code != CLI_UNKNOWN) {
         cli_say(c, "nothing was enqueued");
     }

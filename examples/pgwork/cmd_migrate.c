@@ -51,8 +51,8 @@ static int migrate_look(cli *c, bool sql)
     if (st < 0) return cli_fail_at(c->h);
     if (l.wrong) {
         return cli_finish(cli_fail(CLI_SCHEMA,
-                                   "changed: a file differs from what was applied; "
-                                   "unknown: a newer pgwork was here",
+                                   "changed: use the pgwork that made the schema, or drop one of "
+                                   "before the first release; unknown: use a newer pgwork",
                                    "the schema does not fit this version of pgwork"));
     }
     if (sql && !l.pending) cli_say(c, "nothing is pending");

@@ -533,6 +533,10 @@ void test_a_schema_of_another_version(void)
     ASSERT_HAS("schema aged has version 1, ", visit(other)->text);
     ASSERT_HAS("`pgwork migrate up` once every worker and reaper runs this version",
                visit(other)->text);
+    TEST_ASSERT_NULL(strstr(visit(other)->text, "another text"));
+    pgtemp_exec("UPDATE aged.migration SET checksum = 'x'");
+    ASSERT_HAS("bad schema version: migration 1 of schema aged was applied from another text",
+               visit(other)->text);
     pgw_close(other);
 }
 

@@ -1,0 +1,28 @@
+# short.awk: results.tsv to what comes first in README.md (all=0) and in doc/performance.md (all=1): how many times the jobs of the textbook
+# queue. For awk -f, behind rounds.awk.
+BEGIN { FS = "\t" }
+{ k = $1 FS $2 FS $3; value[k, ++n[k]] = $4 }
+$1 == "steady" && match($2, /, for [0-9]+ s$/) && substr($2, RSTART + 6) + 0 > long { long = substr($2, RSTART + 6) + 0 }
+
+function figure(x) { return x == "" ? "" : x >= 10 ? sprintf("%.0f", x) : x >= 1.2 ? sprintf("%.1f", x) : sprintf("%.2f", x) }
+# row WHAT QUESTION CLIENTS WHO LEAST: for batches of LEAST and more
+function row(what, question, clients, who, least,   batch, m) {
+    printf "| %s |", what
+    for (batch = 1; batch <= 1000; batch *= 10) {
+        m = question FS "clients " clients ", batch " batch (question == "steady" ? ", for " long " s" : "") FS
+        printf " %s |", batch < least ? "" : figure(times(m who, m "onetable"))
+    }
+    print ""
+}
+END {
+    print "\n| " (all ? "jobs in a call" : "eight sessions on two cores, against the textbook queue, jobs in a call:") " | 1 | 10 | 100 | 1000 |"
+    print "|---|--:|--:|--:|--:|"
+    row((all ? "eight sessions, " : "") "just vacuumed", "claim", 8, "pgwork", 1)
+    if (all) row("the same, jobs that were enqueued one by one", "claim", 8, "pgwork-rows", 100)
+    row((all ? "eight sessions " : "") "for " long " s" (all ? "" : ",") " beside autovacuum", "steady", 8, "pgwork", 1)
+    if (all) {
+        row("the same, jobs that were enqueued one by one", "steady", 8, "pgwork-rows", 100)
+        row("256 sessions, just vacuumed", "claim", 256, "pgwork", 1)
+        row("bare `DELETE … RETURNING`, eight sessions, just vacuumed: no lease, no token, no retry", "claim", 8, "limit", 1)
+    }
+}
