@@ -93,6 +93,7 @@ void pgw__pq_reset(pgw *h, const char *name)
     op->altered = NULL;
     op->read = NULL;
     op->halting = PGW_OK;
+    op->adrift = false;
     op->deadline = pgw__deadline_in(pgw__pq_call_ms(h));
     op->done = h->armed;
     op->done_arg = h->armed_arg;
@@ -551,8 +552,10 @@ static void pq_settle(pgw *h)
     }
     st = op->failed ? pq_ended_badly(h) : pq_ended_well(h);
     /* a read-only server is the wrong one, the next session may find the primary; a transaction
-     * that nobody began must not stay; a pooler may deliver a cancel late, to the next statement */
-    suspect = strcmp(op->fault.sqlstate, "25006") == 0 || (h->pooled && op->halting != PGW_OK) ||
+     * that nobody began must not stay; a pooler may deliver a cancel late, to the next statement,
+     * and so may a server that had no time for it yet */
+    suspect = strcmp(op->fault.sqlstate, "25006") == 0 || op->adrift ||
+              (h->pooled && op->halting != PGW_OK) ||
               (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
     lost = op->dead || (suspect && !h->attached);
     if (lost && !h->attached) pgw__conn_drop(h);
@@ -569,10 +572,12 @@ static void pq_prepared(pgw *h)
         pq_settle(h);
     } else {
         h->prepared[op->sql] = true;
-        if (op->halting != PGW_OK)
-            pq_end_with(h, op->halting, NULL, NULL); /* the session is at rest, and stays */
-        else
+        if (op->halting == PGW_OK) {
             pgw__pq_launch(h);
+        } else { /* the session is at rest, and stays, unless a cancel may still come */
+            if (op->adrift) pgw__conn_drop(h);
+            pq_end_with(h, op->halting, NULL, NULL);
+        }
     }
 }
 
@@ -583,7 +588,7 @@ static void pq_prepared(pgw *h)
  * over. */
 static void pq_cancel(pgw *h)
 {
-    bool taken = pgw__cancel(h->conn, pgw__deadline_left_ms(h->op.grace) / 2);
+    bool taken = pgw__cancel(h->conn, pgw__deadline_left_ms(h->op.grace) / 2, &h->op.adrift);
 
     h->op.cancel_at = pgw__deadline_in(taken ? PGW__CANCEL_MS : -1);
 }

@@ -29,7 +29,7 @@ static bool cancel_step(PGcancelConn *c, int64_t deadline)
     }
 }
 
-bool pgw__cancel(PGconn *conn, int64_t max_ms)
+bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift)
 {
     int64_t deadline = pgw__deadline_in(max_ms);
     PGcancelConn *c = PQcancelCreate(conn);
@@ -38,6 +38,7 @@ bool pgw__cancel(PGconn *conn, int64_t max_ms)
     if (c != NULL && PQcancelStart(c) == 1 && cancel_wait(PQcancelSocket(c), POLLOUT, deadline)) {
         while (cancel_step(c, deadline)) continue;
         taken = PQcancelStatus(c) == CONNECTION_OK;
+        if (!taken) *adrift = true;
     }
     PQcancelFinish(c);
     return taken;
@@ -70,12 +71,13 @@ static bool cancel_knock(int fd, int64_t deadline)
     return ok;
 }
 
-bool pgw__cancel(PGconn *conn, int64_t max_ms)
+bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift)
 {
     char error[256];
     PGcancel *c;
     bool taken;
 
+    (void)adrift; /* PQcancel comes back when it is taken, or not sent */
     if (!cancel_knock(PQsocket(conn), pgw__deadline_in(max_ms))) return false;
     c = PQgetCancel(conn);
     taken = c != NULL && PQcancel(c, error, sizeof(error)) == 1;

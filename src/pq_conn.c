@@ -19,11 +19,11 @@
 /* What the SQL of this library depends on, whatever the role, the database or the server has set
  * (R12, R24). Read-only and encoding are not here: the first is the administrator's word, the
  * second a start-up parameter of its own. client_min_messages: R2 needs warnings. */
-#define CONN_SETTINGS(XX)                          \
+#define CONN_SETTINGS(XX, LOCK_TIMEOUT)            \
     XX("search_path", "pg_catalog,pg_temp")        \
     XX("synchronous_commit", "on")                 \
     XX("statement_timeout", "0")                   \
-    XX("lock_timeout", "0")                        \
+    XX("lock_timeout", LOCK_TIMEOUT)               \
     XX("idle_in_transaction_session_timeout", "0") \
     XX("DateStyle", "ISO")                         \
     XX("IntervalStyle", "postgres")                \
@@ -41,21 +41,25 @@
 #define CONN_AS_LOCAL(name, value)  ", pg_catalog.set_config('" name "', '" value "', true)"
 
 static const char conn_options[] =
-    CONN_SETTINGS(CONN_AS_OPTION) " -c default_transaction_isolation=read\\ committed -c "
-                                  "default_transaction_deferrable=off"
-                                  " -c idle_session_timeout=0";
+    CONN_SETTINGS(CONN_AS_OPTION, "0") " -c default_transaction_isolation=read\\ committed -c "
+                                       "default_transaction_deferrable=off"
+                                       " -c idle_session_timeout=0";
 
 /* Behind a pooler a SET would stay with the server's session and meet another client (R15), so
  * these go along with each transaction instead. */
 const char pgw__conn_isolation[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-const char *pgw__conn_settings(const pgw *h)
+const char *pgw__conn_settings(pgw *h)
 {
-    static const char settings[] = "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL);
-    static const char with_timeout[] =
-        "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL) CONN_AS_LOCAL("transaction_timeout", "0");
+    const bool older = PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT;
 
-    return PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT ? settings : with_timeout;
+    _Static_assert(sizeof("SELECT true" CONN_SETTINGS(CONN_AS_LOCAL, "9223372036854775807")
+                              CONN_AS_LOCAL("transaction_timeout", "0")) <= sizeof(h->settings),
+                   "room for the settings");
+    snprintf(h->settings, sizeof(h->settings),
+             "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL, "%lld") "%s", (long long)h->lock_ms,
+             older ? "" : CONN_AS_LOCAL("transaction_timeout", "0"));
+    return h->settings;
 }
 
 /* ---- how to connect ---- */

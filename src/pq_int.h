@@ -82,6 +82,7 @@ typedef struct pgw__op {
     pgw_status halting; /* ETIMEDOUT or ECANCELED: a cancel was sent for this reason */
     int64_t grace;      /* deadline of the answer to it */
     int64_t cancel_at;  /* when the next one is due */
+    bool adrift;        /* one was sent that nobody took: it may come to the next statement */
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
@@ -108,9 +109,10 @@ struct pgw {
     bool *gone; /* set when the handle is freed while `done` runs */
     bool attached;
     pgw_stop *stop;
-    bool heeded;        /* only its second notify counts */
-    int64_t timeout_ms; /* 0: call.timeout_ms */
-    int64_t lock_ms;    /* lock_timeout of its sessions; 0: none */
+    bool heeded;         /* only its second notify counts */
+    int64_t timeout_ms;  /* 0: call.timeout_ms */
+    int64_t lock_ms;     /* lock_timeout of its sessions; 0: none */
+    char settings[1536]; /* pgw__conn_settings() */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
@@ -192,11 +194,11 @@ void pgw__conn_drop(pgw *h);
 void pgw__conn_abandon(PGconn *conn); /* frees it without a word to the server */
 bool pgw__conn_alive(pgw *h);
 extern const char pgw__conn_isolation[];
-const char *pgw__conn_settings(const pgw *h); /* for one transaction behind a pooler */
+const char *pgw__conn_settings(pgw *h); /* for one transaction behind a pooler */
 
 /* ---- pq_cancel ---- */
 /* Asks the server to stop what runs; bounded. False: nobody took the request. */
-bool pgw__cancel(PGconn *conn, int64_t max_ms);
+bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift); /* taken? *adrift: or sent in vain */
 
 /* ---- pq_error ---- */
 void pgw__fault_clear(pgw__fault *f);
