@@ -14,7 +14,7 @@
 #include "status.h"
 
 #define WORKER_QUEUES_MAX  64
-#define WORKER_LOCK_MS     2000 /* as long as a locked row may hold up all the rest */
+#define WORKER_LOCK_MS     2000 /* as long at most as a locked row may hold up all the rest */
 #define WORKER_ROOM        "worker"
 #define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
 #define WORKER_SIGN_MAX_MS 60000
@@ -398,7 +398,8 @@ static void worker_sign_up(pgw_worker *w)
 
 static void worker_sign_in(pgw_worker *w)
 {
-    w->signed_up = false;
+    w->signed_up = w->fell_short = false;
+    w->claim_at = 0; /* from now on nobody calls */
     if (worker_sign_call(w, PGW__SQL_JOB_AWAKE, NULL) == PGW_OK) return;
     worker_call_failed(w, pgw_error_status(w->h));
     pgw__pq_drop(w->h); /* or the sign would be out for as long as the session lives */
@@ -602,10 +603,10 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     pthread_mutex_lock(&w->lock);
     v->now = pgw__clock_ms();
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
-    if (w->stops < 2 || v->now < w->end_at)
-        pgw__result_resume(w, v->now, w->stops > 0 || v->left <= 0 || (w->drain && w->found_none));
+    w->hurries = w->stops > 0 || v->left <= 0 || (w->drain && w->found_none);
+    if (w->stops < 2 || v->now < w->end_at) pgw__result_resume(w, v->now, w->hurries);
     v->n = pgw__worker_count(w);
-    v->claim_at = w->hold_until > w->claim_at ? w->hold_until : w->claim_at;
+    v->claim_at = w->claim_at;
     v->since_us = pgw__clock_us() - w->filled_us;
     v->call_us = w->call_us;
     v->done_before = w->done_before;
@@ -615,7 +616,6 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->fell_short = w->fell_short;
     v->stops = w->stops;
     v->found_none = w->found_none;
-    v->blocked = pgw__worker_blocked(w);
     v->prefetch = w->prefetch;
     v->flush_jobs = w->flush_jobs;
     v->here = w->concurrency == 0;
@@ -687,9 +687,21 @@ static void worker_loop(pgw_worker *w)
             worker_exchange(w, &plan);
         else if (plan.run)
             pgw__worker_run_here(w);
+        else if (plan.deaf && w->signed_up && !w->down)
+            worker_sign_in(w); /* who sleeps is to be called, not we */
         else
             worker_wait(w, plan.wait_ms);
     }
+}
+
+/* Less than any call has, or it would not be seen that it was a lock that the call waited for. */
+static int64_t worker_lock_ms(const pgw_worker *w)
+{
+    const int64_t stop_ms =
+        w->stop_ms > PGW__WORKER_LEAST_CALL_MS ? w->stop_ms : PGW__WORKER_LEAST_CALL_MS;
+    const int64_t half = (w->call_ms < stop_ms ? w->call_ms : stop_ms) / 2;
+
+    return half < 1 ? 1 : half < WORKER_LOCK_MS ? half : WORKER_LOCK_MS;
 }
 
 /* A first connection: the one thing that can be hopeless from the start. */
@@ -697,7 +709,7 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
 {
     for (;;) {
         struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
-        const pgw_status st = pgw__handle_open(h, w->conf, w->stop, WORKER_LOCK_MS);
+        const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
 
         if (st >= 0) {
             pgw__backoff_reset(&w->trouble);
@@ -734,7 +746,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->stops = 0;
     w->fatal = PGW_OK;
     w->error[0] = '\0';
-    w->down = w->signed_up = w->fell_short = w->found_none = w->claims_fail = false;
+    w->down = w->signed_up = w->fell_short = w->found_none = w->claims_fail = w->hurries = false;
     w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = w->told_absent = false;

@@ -60,8 +60,9 @@ struct pgw_task {
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
     bool doubt;                  /* sent before, and the answer was lost */
-    int refusals;                /* how often the server answered its report with an error */
-    bool locked;                 /* somebody has locked its row: it rests */
+    int refusals;                /* how often the server answered its report with an error, */
+    int stalls;                  /* and with one that should have been over the next time */
+    bool locked;                 /* somebody has locked its row, or as good as that: it rests */
     int64_t rest_ms, rest_until; /* for how long the next time; this time */
     bool told;                   /* being reported just now */
 };
@@ -132,10 +133,11 @@ struct pgw_worker {
     bool down;      /* it is known to be dead */
     bool signed_up; /* the sleeping sign is out */
     bool called;    /* since the last claim, by somebody who saw it */
-    bool fell_short, found_none;       /* of the last claim; as in the view */
-    bool claims_fail;                  /* the last one did, with results in the same call */
-    int64_t deaf_until;                /* no sign before; INT64_MAX: not in this session */
-    int64_t look_ms;                   /* with the sign out: the pause before the next look */
+    bool fell_short, found_none; /* of the last claim; as in the view */
+    bool hurries;                /* results that rest are told all the same: the end is near */
+    bool claims_fail;            /* the last one did, with results in the same call */
+    int64_t deaf_until;          /* no sign before; INT64_MAX: not in this session */
+    int64_t look_ms;             /* with the sign out: the pause before the next look */
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */

@@ -166,6 +166,14 @@ static bool flush_is_poison(const pgw_task *t, pgw_status st)
     return st == PGW_EINVAL || st == PGW_ELIMIT || (st == PGW_EDB && t->refusals >= FLUSH_TRIES);
 }
 
+/* What passes for others does not for this one, or one that was told with it: an open transaction
+ * that has its row where locks are waited for without a limit, a trigger that raises a code of such
+ * a class each time. */
+static bool flush_is_stuck(const pgw_task *t, pgw_status st)
+{
+    return (st == PGW_ERETRY || st == PGW_ETIMEDOUT) && t->stalls >= FLUSH_TRIES;
+}
+
 static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
 {
     size_t i;
@@ -203,13 +211,13 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
     return flush_decided(w, st, i, 1);
 }
 
-/* One whose row somebody has locked waits for him, and nothing else does. */
+/* One whose row somebody has locked waits for him, or that is stuck, and nothing else does. */
 static pgw_status flush_one(pgw_worker *w, size_t i, pgw_status st)
 {
     if (st < 0 && flush_is_poison(w->out[i], st)) return flush_condemn(w, i, st);
     st = flush_decided(w, st, i, 1);
-    w->out[i]->locked = st == PGW_ELOCKED;
-    return st == PGW_ELOCKED ? PGW_OK : st;
+    w->out[i]->locked = st == PGW_ELOCKED || (flush_is_stuck(w->out[i], st) && !w->hurries);
+    return w->out[i]->locked ? PGW_OK : st;
 }
 
 /* Jobs of one claim may lie in one row: they are as locked as the one before. How many. */
@@ -230,13 +238,19 @@ static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
     const bool alone = n == 1 || w->one_by_one;
     const size_t end = from + n;
     pgw_status st = alone ? PGW_OK : flush_call(w, from, n);
-    int locked = 0;
+    pgw_status stuck = PGW_OK;
+    int locked = 0, stalled = 0;
     size_t i;
 
-    if (!alone && st != PGW_ELOCKED && (st >= 0 || !flush_is_poison(w->out[from], st)))
+    if (!alone && st != PGW_ELOCKED && !flush_is_stuck(w->out[from], st) &&
+        (st >= 0 || !flush_is_poison(w->out[from], st)))
         return flush_decided(w, st, from, n);
     for (i = from; i < end; i++) {
         st = flush_one(w, i, flush_call(w, i, 1));
+        if (st < 0 && flush_is_stuck(w->out[i], st) && ++stalled < FLUSH_LOCKED) {
+            stuck = st; /* it cannot rest now, and the others are told all the same */
+            continue;
+        }
         if (st < 0) {
             flush_fill(w, i, end - i, st);
             return st;
@@ -248,7 +262,7 @@ static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
         flush_fill(w, i + 1, end - i - 1, PGW_ELOCKED);
         break;
     }
-    return PGW_OK;
+    return stuck;
 }
 
 /* ---- afterwards ---- */
@@ -292,6 +306,8 @@ static void flush_settle(pgw_worker *w, size_t n)
         }
         t->locked = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
+            if (t->verdict != PGW_DONE && t->verdict != PGW_DEAD)
+                w->found_none = false; /* it may be claimed again */
             flush_count(w, t);
             pgw__worker_drop(t);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
@@ -303,6 +319,7 @@ static void flush_settle(pgw_worker *w, size_t n)
         } else {
             t->doubt = t->doubt || st == PGW_EUNKNOWN;
             t->refusals += st == PGW_EDB;
+            t->stalls += st == PGW_ERETRY || st == PGW_ETIMEDOUT;
             pgw__result_add(w, t, now);
         }
     }
@@ -351,7 +368,7 @@ static size_t flush_plain(const pgw_worker *w, size_t n)
         return 0;
     plain = pgw__worker_group(w->out, n);
     for (i = 0; i < plain; i++)
-        if (w->out[i]->refusals > 0) return 0;
+        if (w->out[i]->refusals > 0 || w->out[i]->stalls > 0) return 0;
     return plain;
 }
 

@@ -212,24 +212,24 @@ static pgw_status heart_connect(pgw_worker *w, pgw *h)
     return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
 }
 
-/* One statement per queue and length. The deadline is that of the first lease to end: afterwards
- * the answer is of no use, and handlers have to be told. */
+/* One statement per queue and length. The deadline is that of the last lease to end: from then on
+ * the answer is of no use to any. Handlers whose leases end before are told so meanwhile. */
 static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
     const int64_t now = pgw__clock_ms();
-    int64_t left = w->call_ms;
+    int64_t left = HEART_LEAST_CALL_MS;
     size_t i;
     pgw_status st;
 
     for (i = from; i < from + n; i++) {
         const int64_t left_i = atomic_load(&b->tasks[i]->safe_until) - now;
 
-        if (left_i < left) left = left_i;
+        if (left_i > left) left = left_i;
         b->refs[i] = b->tasks[i]->ref;
         b->sent_at[i] = now;
     }
-    if (h != w->h) pgw_set_timeout(h, left > HEART_LEAST_CALL_MS ? left : HEART_LEAST_CALL_MS);
+    if (h != w->h) pgw_set_timeout(h, left < w->call_ms ? left : w->call_ms);
     st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
@@ -385,6 +385,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     char story[PGW__ERROR_LINE] = "";
     int64_t next, rest;
     uint64_t epoch;
+    bool away;
     pgw_status st;
 
     if (pgw__clock_ms() < b->rest_until) {
@@ -393,12 +394,15 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         if (pgw__clock_ms() < rest) return next < rest ? next : rest;
     }
     next = heart_collect(w);
-    /* a session of its own is looked for before it is needed: that may take longer than a lease */
-    if (b->count == 0 && (h == w->h || pgw__pq_look(h) == PGW_OK)) return next;
+    /* A session of its own is looked for before it is needed, and by itself: that may take longer
+     * than a lease, and is not to be cut short because one of many ends. */
+    away = h != w->h && pgw__pq_look(h) != PGW_OK;
+    if (b->count == 0 && !away) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
     what = b->count > 0 ? "leases not extended" : "the heartbeat has no session";
-    st = b->count > 0 ? heart_send_all(w, h) : heart_connect(w, h);
+    for (size_t i = 0; away && i < b->count; i++) b->verdicts[i] = PGW_ECONN;
+    st = away ? heart_connect(w, h) : heart_send_all(w, h);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {

@@ -33,15 +33,21 @@ static bool plan_rush(const pgw__worker_view *v)
 /* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
  * anything will do. In the calling thread claims and handlers take turns: no use in claiming early.
  * `along`: with results, in the same call. */
-static int plan_claim(const pgw__worker_view *v, bool along)
+static int plan_room(const pgw__worker_view *v)
 {
     const int room = v->prefetch - v->n.ready;
-    const bool last_look = v->drain && v->n.ready + v->n.running == 0;
 
-    if (plan_is_over(v) || room <= 0) return 0;
-    if (v->now < v->claim_at && !last_look && !(along && v->fell_short)) return 0;
+    if (plan_is_over(v) || room <= 0 || v->now < v->n.hold_until) return 0;
     if (v->n.ready > 0 && (v->here || room < v->prefetch - room)) return 0;
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
+}
+
+static int plan_claim(const pgw__worker_view *v, bool along)
+{
+    const bool last_look = v->drain && v->n.ready + v->n.running == 0;
+
+    if (v->now < v->claim_at && !last_look && !(along && v->fell_short)) return 0;
+    return plan_room(v);
 }
 
 /* At once when nobody is at work, so that a lone job is not held up, and when time is short; else
@@ -49,14 +55,14 @@ static int plan_claim(const pgw__worker_view *v, bool along)
 static bool plan_flush(const pgw__worker_view *v)
 {
     if (v->n.done == 0) return false;
-    return v->blocked || v->stops > 1 || v->n.done >= v->flush_jobs ||
+    return v->n.blocked || v->stops > 1 || v->n.done >= v->flush_jobs ||
            v->n.ready + v->n.running == 0 || v->now >= v->n.due_at;
 }
 
 /* Parts of a claim cost the server much more than the whole of it. */
 static bool plan_flush_all(const pgw__worker_view *v)
 {
-    return v->blocked || v->stops > 1 || (v->n.done >= v->flush_jobs && v->n.whole == 0);
+    return v->n.blocked || v->stops > 1 || (v->n.done >= v->flush_jobs && v->n.whole == 0);
 }
 
 /* Handlers that still run after the second stop's time are left behind, but what is here goes back
@@ -71,10 +77,11 @@ static bool plan_end(const pgw__worker_view *v)
 static int64_t plan_wait_ms(const pgw__worker_view *v)
 {
     const int64_t longest = v->stops > 0 ? PLAN_STOP_WAIT_MS : PLAN_MAX_WAIT_MS;
+    const int64_t claim_at = v->claim_at > v->n.hold_until ? v->claim_at : v->n.hold_until;
     int64_t call = v->beat_at; /* when the server is to be called next */
     int64_t until;
 
-    if (!plan_is_over(v) && v->claim_at > v->now) call = plan_earlier(call, v->claim_at);
+    if (!plan_is_over(v) && claim_at > v->now) call = plan_earlier(call, claim_at);
     call = plan_earlier(call, v->n.due_at);
     if (v->call_at > v->now) call = v->call_at;
     until = plan_earlier(call, v->now + longest);
@@ -99,7 +106,8 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
         p.flush = p.flush || (p.claim > 0 && v->n.whole > 0);
         p.flush_all = p.flush && plan_flush_all(v);
     }
-    p.run = v->here && v->n.ready > 0 && !v->blocked;
+    p.run = v->here && v->n.ready > 0 && !v->n.blocked;
+    p.deaf = may_call && plan_room(v) == 0;
     p.wait_ms = p.rush ? 1 : plan_wait_ms(v);
     return p;
 }

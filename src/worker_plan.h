@@ -13,6 +13,8 @@ typedef struct pgw__worker_counts {
     int ready, running, done; /* jobs not started, with a handler, finished but not yet reported */
     int whole;                /* of `done`: of claims of which nothing else is left */
     int64_t due_at;           /* when the first of `done` must be reported; INT64_MAX: none */
+    bool blocked;             /* the next job in stock starts only when all results are reported */
+    int64_t hold_until;       /* no claim before: what that job does is to be seen first */
 } pgw__worker_counts;
 
 /* What is seen. */
@@ -31,7 +33,6 @@ typedef struct pgw__worker_view {
     int stops;        /* how often a stop was asked for; a fatal error counts as one */
     bool found_none;  /* the last claim found nothing while nothing was held here */
     bool rush;        /* the plan before held back a claim, see there */
-    bool blocked;     /* the next job in stock starts only when all results are reported */
     /* configuration */
     int prefetch, flush_jobs;
     bool here;  /* handlers run in the calling thread */
@@ -48,6 +49,7 @@ typedef struct pgw__worker_plan {
     int claim;       /* and claim so many */
     bool run;        /* run one handler call in this thread */
     bool rush;       /* no claim yet: handlers are nearly through with all that is here */
+    bool deaf;       /* nothing is claimed now, whoever calls */
     int64_t wait_ms; /* else wait so long, at least 1 */
 } pgw__worker_plan;
 

@@ -269,7 +269,9 @@ pgw__worker_counts pgw__worker_count(const pgw_worker *w)
                                 .running = w->running,
                                 .done = w->done.count,
                                 .whole = w->whole,
-                                .due_at = w->due_at};
+                                .due_at = w->due_at,
+                                .blocked = pgw__worker_blocked(w),
+                                .hold_until = w->hold_until};
 }
 
 /* Something changed that a waiting main loop may want to act upon. */

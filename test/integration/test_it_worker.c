@@ -425,6 +425,115 @@ void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
     finish(w, thread, PGW_OK);
 }
 
+/* Who claims nothing more is not to be called in the place of others. */
+void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    set("worker.drain", "off");
+    set("poll.max_ms", "3600000");
+    set("worker.concurrency", "1");
+    w = start(until_signalled, &thread);
+    await_sign();
+    only_job();
+    await(&called, 1);
+    await_sign();
+    pgw_stop_notify(stop);
+    await_the_sign(false);
+    TEST_ASSERT_EQUAL_INT64(1, jobs_in("leased"));
+    pgw_stop_notify(stop);
+    finish(w, thread, PGW_OK);
+}
+
+void test_who_has_enough_in_stock_takes_its_sign_in(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    set("worker.drain", "off");
+    set("poll.max_ms", "3600000");
+    set("worker.concurrency", "1");
+    set("worker.prefetch", "4");
+    w = start(until_signalled, &thread);
+    await_sign();
+    for (int i = 1; i <= 4; i++) {
+        await_sign();
+        only_job();
+        for (int k = 0; k < PATIENCE_MS && jobs_in("leased") < i; k++) nap(1);
+        TEST_ASSERT_EQUAL_INT64(i, jobs_in("leased"));
+    }
+    await_the_sign(false);
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    finish(w, thread, PGW_OK);
+}
+
+/* ---- rows that somebody has locked ---- */
+
+static PGconn *locker;
+
+/* The first one's row is locked by somebody else. */
+static void lock_first(pgw_task *task)
+{
+    char sql[200];
+
+    if (atomic_fetch_add(&called, 1) > 0) return;
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
+             (long long)pgw_job_id(pgw_task_job(task)));
+    PQclear(PQexec(locker, sql));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
+}
+
+static pgw_verdict locked_and_done(pgw_task *task, void *arg)
+{
+    (void)arg;
+    lock_first(task);
+    return PGW_DONE;
+}
+
+static pgw_verdict locked_and_released(pgw_task *task, void *arg)
+{
+    (void)arg;
+    lock_first(task);
+    return atomic_load(&called) == 1 ? PGW_RELEASE : PGW_DONE;
+}
+
+/* It has to be seen that it is a lock, before the call is over. */
+void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    locker = pgtemp_connect();
+    enqueue(5);
+    set("call.timeout_ms", "1500");
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "5");
+    w = start(locked_and_done, &thread);
+    for (int i = 0; i < PATIENCE_MS && jobs_in("done") < 4; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT64(4, jobs_in("done"));
+    PQclear(PQexec(locker, "ROLLBACK"));
+    TEST_ASSERT_EQUAL_INT64(5, finish(w, thread, PGW_OK).completed);
+    PQfinish(locker);
+}
+
+void test_a_draining_worker_looks_again_when_a_job_goes_back_late(void)
+{
+    pthread_t thread;
+    pgw_worker *w;
+
+    locker = pgtemp_connect();
+    only_job();
+    set("worker.concurrency", "0");
+    w = start(locked_and_released, &thread);
+    await(&called, 1);
+    nap(2500); /* it has looked for others, and found none */
+    PQclear(PQexec(locker, "ROLLBACK"));
+    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    PQfinish(locker);
+}
+
 /* ---- deaths ---- */
 
 void test_the_jobs_of_a_killed_worker_are_done_by_another(void)

@@ -22,7 +22,8 @@ struct pgw_job {
     int64_t lease_ms, lease_until_us;
     uint64_t token;
     int claim;
-    int attempt, finishes, canceled, locked;
+    int attempt, finishes, canceled, locked, stalls;
+    pgw_status stalled;
     fake_state state;
 };
 
@@ -47,6 +48,7 @@ struct pgw {
     pgw_status status;
     char message[256], sqlstate[6];
     uint64_t epoch;
+    int64_t limit_ms;
     int alive;
 };
 
@@ -110,6 +112,14 @@ void fake_jobs(const char *queue, int n, int64_t lease_ms)
         j->state = FAKE_READY;
         snprintf(j->queue, sizeof(j->queue), "%s", queue);
     }
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_stalls(int64_t id, pgw_status st, int times)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.jobs[id].stalled = st;
+    srv.jobs[id].stalls = times;
     pthread_mutex_unlock(&srv.lock);
 }
 
@@ -292,6 +302,13 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     for (i = 0; st == PGW_AGAIN && outputs != NULL && i < n; i++)
         if (outputs[i] != NULL && srv.poison[0] != '\0' && strcmp(outputs[i], srv.poison) == 0)
             st = fake_say(h, PGW_EDB, "invalid input syntax for type json", "22P02");
+    for (i = 0; st == PGW_AGAIN && i < n; i++) {
+        pgw_job *j = &srv.jobs[refs[i].id];
+
+        if (j->stalls == 0) continue;
+        j->stalls--;
+        st = fake_say(h, j->stalled, "stalled, the test wants it so", "");
+    }
     if (st == PGW_AGAIN) {
         st = PGW_OK;
         for (i = 0; i < n; i++) {
@@ -626,7 +643,11 @@ void pgw__pq_heed_stop(pgw *h)
 }
 void pgw_set_timeout(pgw *h, int64_t ms)
 {
-    (void)h, (void)ms;
+    h->limit_ms = ms;
+}
+int64_t fake_limit(const pgw *h)
+{
+    return h->limit_ms;
 }
 int64_t pgw_server_time_us(const pgw *h)
 {

@@ -44,9 +44,12 @@ void fake_claims_late(
     int64_t ms); /* each claim waits so long at the server, by a clock that jumps */
 void fake_finishes_late(int64_t ms); /* each finishing verb takes so long, by the same clock */
 void fake_refuses_output(const char *output);
+/* The next `times` calls that finish this job, or others with it, answer `st`. */
+void fake_stalls(int64_t id, pgw_status st, int times);
 void fake_freezes_for(int64_t ms); /* the clock jumps, as after SIGSTOP */
 
 int fake_calls(fake_verb verb);   /* how many calls */
+int64_t fake_limit(const pgw *h); /* what pgw_set_timeout() was told */
 int fake_parts(void);             /* how many calls finished some jobs of a claim and left some */
 int fake_count(fake_state state); /* how many jobs */
 fake_state fake_state_of(int64_t id);

@@ -234,20 +234,23 @@ static inline void *reap_on(void *arg)
     return NULL;
 }
 
-/* Waits for the sleeping sign of a worker in this database. */
-static inline void await_sign(void)
+/* Waits until the sleeping sign of a worker in this database is out, or in again. */
+static inline void await_the_sign(bool out)
 {
-    int i;
-
-    for (i = 0; i < PATIENCE_MS / 10; i++) {
-        if (pgtemp_number(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") >
-            0)
+    for (int i = 0; i < PATIENCE_MS / 10; i++) {
+        if ((pgtemp_number(
+                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' "
+                 "AND database = (SELECT oid FROM pg_database WHERE datname = "
+                 "current_database())") > 0) == out)
             return;
         nap(10);
     }
-    TEST_FAIL_MESSAGE("no sleeping sign");
+    TEST_FAIL_MESSAGE(out ? "no sleeping sign" : "the sleeping sign stays out");
+}
+
+static inline void await_sign(void)
+{
+    await_the_sign(true);
 }
 
 static inline void await_reconnects(const pgw_worker *w, int64_t n)

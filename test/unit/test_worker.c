@@ -479,6 +479,53 @@ void test_a_deadlock_or_a_timeout_is_tried_again(void)
     all_done_once(100);
 }
 
+/* Relents when all others have had their turn. */
+static pgw_verdict relent(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    if (atomic_fetch_add(&called, 1) + 1 == 50) fake_stalls(3, PGW_OK, 0);
+    return PGW_DONE;
+}
+
+static void one_stalls(pgw_status st)
+{
+    fake_reset();
+    atomic_store(&called, 0);
+    fake_jobs("q", 50, 60000);
+    fake_stalls(3, st, 1000000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, relent, NULL));
+    all_done_once(50);
+    pgw_worker_free(w);
+    w = NULL;
+}
+
+void test_a_result_that_never_goes_through_holds_up_no_others(void)
+{
+    one_stalls(PGW_ERETRY);
+    one_stalls(PGW_ETIMEDOUT);
+}
+
+/* Neither do they wait for it when it is to be told at once, since the worker is to end. */
+static pgw_verdict stop_at_ten(pgw_task *task, void *arg)
+{
+    (void)task, (void)arg;
+    if (atomic_fetch_add(&called, 1) + 1 == 10) pgw_stop_notify(stop);
+    return PGW_DONE;
+}
+
+void test_a_result_that_never_goes_through_is_given_up_alone(void)
+{
+    fake_jobs("q", 10, 600);
+    fake_stalls(3, PGW_ERETRY, 1000000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
+    TEST_ASSERT_EQUAL_INT(9, fake_count(FAKE_DONE));
+    TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+}
+
 void test_results_wait_for_a_server_that_is_short_of_something(void)
 {
     fake_jobs("q", 20, 60000);
@@ -850,6 +897,65 @@ void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(vo
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     TEST_ASSERT_EQUAL_INT(2, atomic_load(&seen));
     all_done_once(1);
+}
+
+/* Two jobs at work, the second one claimed 20 s after the first, each under a lease of a minute; 25
+ * s later both are to be extended. Leaves the lock held, so that the worker's own heart does not.
+ */
+static pgw *begin_apart(pthread_t *thread)
+{
+    pgw *h = fake_open(conf);
+
+    fake_jobs("q", 1, 60000);
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "1");
+    set("worker.drain", "off");
+    set("call.timeout_ms", "3600000");
+    start(held, thread);
+    await(&called, 1);
+    fake_freezes_for(20000);
+    fake_jobs("q", 1, 60000);
+    await(&called, 2);
+    pthread_mutex_lock(&w->lock);
+    fake_freezes_for(25000);
+    return h;
+}
+
+static void end_apart(pgw *h, pthread_t thread)
+{
+    pthread_mutex_unlock(&w->lock);
+    atomic_store(&phase, 1);
+    pgw_stop_notify(stop);
+    pthread_join(thread, NULL);
+    pgw_close(h);
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+    all_done_once(2);
+}
+
+void test_a_lease_that_is_nearly_over_leaves_the_others_their_time(void)
+{
+    pthread_t thread;
+    pgw *h = begin_apart(&thread);
+
+    pgw__worker_beat(w, h);
+    TEST_ASSERT_GREATER_THAN_INT64(30000,
+                                   fake_limit(h)); /* the first one has 15 s left, the second 35 */
+    TEST_ASSERT_LESS_OR_EQUAL_INT64(35000, fake_limit(h));
+    end_apart(h, thread);
+}
+
+/* However little is left of the leases that are due. */
+void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(void)
+{
+    pthread_t thread;
+    pgw *h = begin_apart(&thread);
+
+    pgw__pq_drop(h);
+    pgw__worker_beat(w, h);
+    TEST_ASSERT_EQUAL_INT64(0, fake_limit(h));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_look(h));
+    end_apart(h, thread);
 }
 
 static pgw_verdict canceled(pgw_task *task, void *arg)

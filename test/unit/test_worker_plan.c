@@ -166,7 +166,7 @@ void test_a_job_that_must_start_alone_waits_for_the_report(void)
     v.n.done = 1;
     v.n.due_at = v.now + 5;
     v.claim_at = INT64_MAX;
-    v.blocked = true;
+    v.n.blocked = true;
     TEST_ASSERT_TRUE(next().flush);
     TEST_ASSERT_FALSE(next().run);
     v.call_at = v.now + 100; /* the server is away: no spinning meanwhile */
@@ -292,6 +292,52 @@ void test_a_waiting_loop_is_stirred_only_for_something_to_do(void)
     TEST_ASSERT_TRUE(stirs(4, 2, 1));
 }
 
+/* One was settled by its handler, or thrown away since its lease was over: nothing of it is to be
+ * told, and who waited for it may claim again. */
+void test_a_waiting_loop_is_stirred_when_the_job_is_gone_that_held_it(void)
+{
+    pgw__worker_counts now = v.n;
+
+    v.n.running = 1;
+    v.n.hold_until = INT64_MAX;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    TEST_ASSERT_EQUAL_INT64(1000, next().wait_ms);
+    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, now));
+    now.hold_until = v.now + 1000; /* it has begun, and is not trusted yet */
+    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, now));
+}
+
+void test_a_waiting_loop_is_stirred_for_the_report_that_the_next_job_waits_for(void)
+{
+    pgw__worker_counts now = {.ready = 1, .running = 1, .done = 1, .due_at = v.now + 500};
+
+    v.n = (pgw__worker_counts){.ready = 2, .done = 1, .due_at = v.now + 500};
+    v.claim_at = v.now + 1000;
+    TEST_ASSERT_FALSE(pgw__worker_plan_stirs(&v, now));
+    now.blocked = true;
+    TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, now));
+}
+
+void test_who_would_claim_nothing_whoever_called_is_deaf(void)
+{
+    v.claim_at = v.now + 300;
+    TEST_ASSERT_FALSE(next().deaf);
+    v.n.ready = 4;
+    TEST_ASSERT_FALSE(next().deaf);
+    v.n.ready = 5;
+    TEST_ASSERT_TRUE(next().deaf);
+    v.call_at = v.now + 10; /* the server is left alone */
+    TEST_ASSERT_FALSE(next().deaf);
+    v.call_at = 0;
+    v.n.ready = 0;
+    v.n.hold_until = INT64_MAX;
+    TEST_ASSERT_TRUE(next().deaf);
+    v.n.hold_until = 0;
+    v.n.running = 1;
+    v.stops = 1;
+    TEST_ASSERT_TRUE(next().deaf);
+}
+
 void test_a_waiting_loop_is_stirred_for_a_result_that_is_due_before_it_wakes(void)
 {
     pgw__worker_counts now = {.ready = 7, .running = 1, .done = 1, .due_at = v.now + 5};
@@ -338,7 +384,7 @@ void test_a_job_that_must_start_alone_waits_for_parts_as_well(void)
     v.n.done = 2;
     v.n.whole = 1;
     v.n.due_at = v.now + 5;
-    v.blocked = true;
+    v.n.blocked = true;
     TEST_ASSERT_TRUE(next().flush_all);
 }
 
