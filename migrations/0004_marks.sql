@@ -141,6 +141,7 @@ DECLARE
     top bigint := (SELECT max(f) FROM unnest(last.floors) f);
     near record;
     below record;
+    stray bigint;
     lost boolean := false; -- nothing is learnt for now
     status text;
 BEGIN
@@ -193,7 +194,9 @@ BEGIN
     IF new.froms <> '{}' THEN
         SELECT * INTO below FROM pgwork._first_ready(last.queue, array_fill(new.froms[1], ARRAY[20]),
                                                      ARRAY(SELECT least(f, new.tos[1]) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i));
-        new.froms[1] := (SELECT min(r) FROM unnest(below.reached, below.pos) b (r, pos) WHERE b.pos IS NOT NULL OR NOT below.through);
+        -- From where the next one goes on; a lane that is swept as far as it goes is no reason to stay, though others are not.
+        new.froms[1] := (SELECT min(b.r) FROM unnest(below.reached, below.pos, last.floors) b (r, pos, f)
+                          WHERE b.pos IS NOT NULL OR b.r < least(b.f, new.tos[1]));
         IF (SELECT bool_or(p IS NOT NULL) FROM unnest(below.pos) p) THEN
             new.strays := below.pos;
             new.used := new.used | (SELECT bit_or(CASE WHEN b.pos IS NULL THEN 0 ELSE 1 << (b.i - 1)::integer / 2 END) FROM unnest(below.pos) WITH ORDINALITY b (pos, i));
@@ -205,8 +208,9 @@ BEGIN
                                   WHERE j.queue = last.queue AND j.lane = (l.i - 1)::smallint AND j.pos BETWEEN l.stray AND l.stray + 1000 AND j.token IS NULL
                                     AND j.xmax <> ALL (running::xid[])
                                   LIMIT 1000) j
-             WHERE l.stray < l.floor - 100000;
-            IF new.late IS NULL THEN -- far ones that somebody is just claiming are left to him
+             WHERE l.stray < l.floor - 100000
+               AND l.i <= (SELECT min(n.i) FROM unnest(near.pos) WITH ORDINALITY n (pos, i) WHERE n.pos IS NOT NULL) IS NOT FALSE;
+            IF new.late IS NULL THEN -- far ones that somebody is just claiming are left to him, others to when it is their turn
                 new.strays := ARRAY(SELECT CASE WHEN l.stray >= l.floor - 100000 THEN l.stray END
                                       FROM unnest(new.strays, last.floors) WITH ORDINALITY l (stray, floor, i) ORDER BY l.i);
             END IF;
@@ -214,9 +218,17 @@ BEGIN
         IF new.froms[1] IS NULL THEN -- through with that
             new.froms := new.froms[2:];
             new.tos := new.tos[2:];
-        ELSIF new.strays IS NOT NULL AND NOT new.back THEN -- somebody is just claiming it: the others first
-            new.froms := new.froms[2:] || new.froms[1];
-            new.tos := new.tos[2:] || new.tos[1];
+        ELSIF new.strays IS NOT NULL AND (NOT new.back OR new.strays IS NOT DISTINCT FROM last.strays) THEN
+            -- Somebody is just claiming it, or what is more urgent goes before it: first what lies behind it, then it once more.
+            stray := new.froms[1];
+            new.froms[1] := (SELECT min(CASE WHEN b.pos IS NOT NULL THEN b.pos WHEN b.r < least(b.f, new.tos[1]) THEN b.r END)
+                               FROM unnest(below.reached, below.pos, last.floors) b (r, pos, f));
+            IF cardinality(new.froms) = 1 OR new.tos[cardinality(new.tos)] > stray THEN
+                new.froms := new.froms || stray;
+                new.tos := new.tos || (SELECT max(p) FROM unnest(below.pos) p);
+            ELSE
+                new.tos[cardinality(new.tos)] := (SELECT max(p) FROM unnest(below.pos) p);
+            END IF;
         END IF;
     END IF;
     IF new.froms = '{}' THEN

@@ -91,7 +91,11 @@ BEGIN
             END IF;
         END LOOP;
         IF i = 1 AND done_tokens <> '{}' THEN
-            until := least(until, clock_timestamp() + pgwork._lasting(queue, done_tokens) / 2 - current_setting('lock_timeout')::interval);
+            BEGIN
+                until := least(until, clock_timestamp() + pgwork._lasting(queue, done_tokens) / 2 - current_setting('lock_timeout')::interval);
+            EXCEPTION WHEN lock_not_available THEN
+                RETURN NULL; -- their table is locked, perhaps it gets a new file: to complete them waits as long as its caller may
+            END;
         END IF;
         turn := random() * (turns - 1);
         IF NOT pgwork._held('through ' || queue, turn) THEN

@@ -380,8 +380,8 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Tests give `at`; everybody else has the server's clock. One open transaction can block any number of schedules, and in the
--- same pass jobs are to be reaped: after the first the others hardly wait, and after a second they have to wait for the next
--- pass, which begins with them.
+-- same pass jobs are to be reaped: after the first the others hardly wait, and after three seconds they have to wait for the next
+-- pass, which begins with them. The first one waits for longer than a table does that gets a new file.
 CREATE FUNCTION pgwork._cron_tick(batch integer, at timestamptz, OUT fired bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -396,7 +396,7 @@ BEGIN
          ORDER BY t.next_at LIMIT batch FOR UPDATE SKIP LOCKED
     LOOP
         BEGIN
-            fired := fired + pgwork._cron_fire(s, at, batch - fired, CASE WHEN blocked THEN 20 ELSE 500 END);
+            fired := fired + pgwork._cron_fire(s, at, batch - fired, CASE WHEN blocked THEN 20 ELSE 2000 END);
         EXCEPTION
             WHEN serialization_failure THEN
                 RAISE; -- of the transaction, not of the schedule
@@ -406,7 +406,7 @@ BEGIN
             WHEN assert_failure OR OTHERS THEN
                 PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
         END;
-        EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '1 s';
+        EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '3 s';
     END LOOP;
     -- What is due and not fired is in the hands of another scheduler: a moment will do.
     SELECT CASE WHEN fired >= batch THEN 0 ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms

@@ -282,6 +282,52 @@ void test_a_long_sweep_lets_newer_stragglers_pass(void)
     TEST_ASSERT_EQUAL_INT64(2, recall(busy, "cardinality(froms)")); /* and everything comes once */
 }
 
+/* Nothing was found, and there was no time to come to the end; in one lane
+ * there was nothing to look for at all, since what waits there lies where the
+ * sweep begins. */
+void test_a_sweep_goes_on_whatever_waits_below_it(void)
+{
+    long long waits;
+
+    set_out();
+    waits = kit_number(late, "SELECT id FROM pgwork.enqueue('q', priority => 9)");
+    surveys(busy, 2);
+    kit_do(watch,
+           "UPDATE pgwork.survey SET froms = ARRAY[%lld], tos = "
+           "'{9000000000000000}',"
+           " floors = array_fill(9000000000000000, ARRAY[19]) || %lld::bigint",
+           waits, waits - 1);
+    survey_next(busy);
+    step(busy);
+    TEST_ASSERT_GREATER_THAN_INT64(waits, recall(busy, "froms[1]"));
+}
+
+/* It was passed over, and then everything more urgent went before it. What lies
+ * behind it is swept all the same, claims are not cut short for it, and it
+ * comes when it is its turn. */
+void test_a_straggler_whose_turn_it_is_not_stops_no_sweep(void)
+{
+    long long waits;
+
+    set_out();
+    waits = kit_number(late, "SELECT id FROM pgwork.enqueue('q', priority => 9)");
+    surveys(busy, 1);
+    kit_do(watch,
+           "UPDATE pgwork.survey SET froms = ARRAY[%lld], tos = "
+           "'{9000000000000000}',"
+           " floors = floors[1:19] || 9000000000000000, heads = heads[1:19] || "
+           "9000000000000000",
+           waits - 1);
+    for (int i = 0; i < 3; i++) {
+        survey_next(busy);
+        step(busy);
+        TEST_ASSERT_EQUAL_INT64(-1, recall(busy, "coalesce(late, -1)"));
+    }
+    TEST_ASSERT_EQUAL_INT64(waits, recall(busy, "froms[1]")); /* behind it */
+    TEST_ASSERT_EQUAL_INT64(waits, recall(busy, "tos[cardinality(tos)]"));
+    await(busy, waits);
+}
+
 void test_a_released_savepoint_is_no_other_transaction(void)
 {
     long long first, second;

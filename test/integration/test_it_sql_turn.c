@@ -175,6 +175,20 @@ void test_leases_that_last_can_wait_in_line(const char *lease, const char *event
     TEST_ASSERT_EQUAL_STRING("0 50 0 0 0", kit_places(watch, "q"));
 }
 
+/* As while the table gets a new file. How long the caller waits for that is his own affair. */
+void test_a_table_that_is_locked_for_a_moment_fails_no_claim(void)
+{
+    TEST_ASSERT_EQUAL_INT(50, kit_claim(a, "q", 50, jobs));
+    crowd(TURNS);
+    kit_do(writer, "LOCK TABLE pgwork.pack IN ACCESS EXCLUSIVE MODE");
+    kit_send(a, "SELECT count(*) FROM pgwork.claim('{q}', %d, 'somebody', NULL, '{%lld}', '{%s}')",
+             LARGE, jobs[0].id, jobs[0].token);
+    kit_sleep_ms(1000);
+    kit_do(writer, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("50", kit_answer(a));
+    TEST_ASSERT_EQUAL_STRING("0 99 0 0 0", kit_places(watch, "q"));
+}
+
 /* -- who takes a turn -------------------------------------------------------------------------- */
 
 /* Others are in any database of the server: other tests of this run, too. */
