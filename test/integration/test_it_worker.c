@@ -478,11 +478,13 @@ static void lock_first(pgw_task *task)
 {
     char sql[200];
 
-    if (atomic_fetch_add(&called, 1) > 0) return;
-    snprintf(sql, sizeof(sql), "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
-             (long long)pgw_job_id(pgw_task_job(task)));
-    PQclear(PQexec(locker, sql));
-    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
+    if (atomic_load(&called) == 0) {
+        snprintf(sql, sizeof(sql), "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
+                 (long long)pgw_job_id(pgw_task_job(task)));
+        PQclear(PQexec(locker, sql));
+        TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
+    }
+    atomic_fetch_add(&called, 1); /* from now on the test has the connection */
 }
 
 static pgw_verdict locked_and_done(pgw_task *task, void *arg)
@@ -511,6 +513,7 @@ void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
     set("worker.concurrency", "0");
     set("worker.prefetch", "5");
     w = start(locked_and_done, &thread);
+    await(&called, 5);
     for (int i = 0; i < PATIENCE_MS && jobs_in("done") < 4; i++) nap(1);
     TEST_ASSERT_EQUAL_INT64(4, jobs_in("done"));
     PQclear(PQexec(locker, "ROLLBACK"));
