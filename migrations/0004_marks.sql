@@ -11,6 +11,7 @@
 --   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
 --                          and 2^30 where bundles may wait: then it serves the first lane only, where what they held is handed back
 --                          [4] who drew places up to this one is through; 0: there are stragglers   [5..] marks, as above
+--   pgwork.survey_<slot>   the last survey of its own, where another session is in the midst of one for long
 -- What sessions know from each other is in the table pgwork.survey, and in the sequence pgwork.mark.
 --   pgwork.met             the queues without a hint that were met last
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are. Only the first queue gets its hint at once;
@@ -25,6 +26,10 @@ RETURN 'pgwork.hint_' || (queue & 255)::text;
 CREATE FUNCTION pgwork._short(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.short_' || (hashtext(name) & 255)::text;
+
+CREATE FUNCTION pgwork._own_survey(queue integer) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'pgwork.survey_' || (queue & 255)::text;
 
 -- The mark that was renewed last, by whatever session, as place * 32 + lane; NULL: it is another queue's. It is a sequence, which knows
 -- no transactions and leaves no dead rows: 14 bits for the queue, 49 for the mark. Queues with higher numbers do without.
@@ -270,6 +275,9 @@ DECLARE
     mine boolean := false;
     looked boolean := false;
     s pgwork.survey;
+    own CONSTANT pgwork.survey := nullif(current_setting(pgwork._own_survey(queue), true), '')::pgwork.survey;
+    lone boolean := false; -- ours is newer than the one that all share
+    shared_period bigint;
     fresh pgwork.survey;
     used integer;
     nowhere CONSTANT bigint[] := array_fill(0::bigint, ARRAY[20]);
@@ -286,13 +294,21 @@ BEGIN
         PERFORM octet_length(lpad('', 250000, ' ')), set_config('pgwork.settled', '', false);
     END IF;
     SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1;
+    IF own.queue = queue AND own.at <= now_ms AND (s.at >= own.at) IS NOT TRUE THEN
+        s := own;
+    END IF;
     IF s.late IS NOT NULL THEN
         patience_ms := 50; -- the next ones
     END IF;
     IF (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause)) IS NOT TRUE THEN
         mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
         SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1; -- another one may just have been through
-        looked := (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause) * CASE WHEN mine OR found_nothing THEN 1 ELSE 4 END) IS NOT TRUE;
+        shared_period := s.period;
+        lone := own.queue = queue AND own.at <= now_ms AND (s.at >= own.at) IS NOT TRUE;
+        IF lone THEN
+            s := own;
+        END IF;
+        looked := (now_ms - s.at BETWEEN 0 AND greatest(patience_ms, s.pause) * CASE WHEN mine OR found_nothing OR lone THEN 1 ELSE 4 END) IS NOT TRUE;
     END IF;
     IF looked THEN
         IF s.queue IS NULL THEN
@@ -308,10 +324,12 @@ BEGIN
             SET (at, pause, all_at, all_due, used, late, reached, back, issued, before, ends, through, heads, floors, slow, lows, froms, tos, strays) = (SELECT
                 fresh.at, fresh.pause, fresh.all_at, fresh.all_due, fresh.used, fresh.late, fresh.reached, fresh.back, fresh.issued, fresh.before,
                 fresh.ends, fresh.through, fresh.heads, fresh.floors, fresh.slow, fresh.lows, fresh.froms, fresh.tos, fresh.strays);
-            IF s.period <> fresh.period THEN
-                DELETE FROM pgwork.survey o WHERE o.queue = _look_round.queue AND o.period = s.period;
+            IF shared_period <> fresh.period THEN
+                DELETE FROM pgwork.survey o WHERE o.queue = _look_round.queue AND o.period = shared_period;
             END IF;
             PERFORM pgwork._note(queue, fresh.used); -- rows may have come in by COPY, which notes nothing
+        ELSE -- or the next one would begin where this one did, and behind millions of dead entries none would come any further
+            PERFORM set_config(pgwork._own_survey(queue), fresh::text, false);
         END IF;
         s := fresh;
     END IF;
