@@ -147,6 +147,7 @@ DECLARE
     near record;
     below record;
     stray bigint;
+    free boolean; -- of the stragglers: there is one that nobody is just claiming
     lost boolean := false; -- nothing is learnt for now
     status text;
 BEGIN
@@ -205,7 +206,6 @@ BEGIN
         IF (SELECT bool_or(p IS NOT NULL) FROM unnest(below.pos) p) THEN
             new.strays := below.pos;
             new.used := new.used | (SELECT bit_or(CASE WHEN b.pos IS NULL THEN 0 ELSE 1 << (b.i - 1)::integer / 2 END) FROM unnest(below.pos) WITH ORDINALITY b (pos, i));
-            new.back := new.back OR (SELECT bool_or(b.held <> ALL (running::xid[])) FROM unnest(below.pos, below.held) b (pos, held) WHERE b.pos IS NOT NULL);
             -- Who asked for more than lie together there would walk on to where the others are.
             SELECT sum(coalesce(j.jobs, 1)) INTO new.late
               FROM unnest(new.strays, last.floors) WITH ORDINALITY l (stray, floor, i)
@@ -219,11 +219,13 @@ BEGIN
                 new.strays := ARRAY(SELECT CASE WHEN l.stray >= l.floor - 100000 THEN l.stray END
                                       FROM unnest(new.strays, last.floors) WITH ORDINALITY l (stray, floor, i) ORDER BY l.i);
             END IF;
+            free := (SELECT bool_or(b.held <> ALL (running::xid[])) FROM unnest(below.pos, below.held) b (pos, held) WHERE b.pos IS NOT NULL);
+            new.back := new.back OR free AND EXISTS (SELECT FROM unnest(new.strays) p WHERE p IS NOT NULL);
         END IF;
         IF new.froms[1] IS NULL THEN -- through with that
             new.froms := new.froms[2:];
             new.tos := new.tos[2:];
-        ELSIF new.strays IS NOT NULL AND (NOT new.back OR new.strays IS NOT DISTINCT FROM last.strays) THEN
+        ELSIF new.strays IS NOT NULL AND (NOT free OR new.strays IS NOT DISTINCT FROM last.strays) THEN
             -- Somebody is just claiming it, or what is more urgent goes before it: first what lies behind it, then it once more.
             stray := new.froms[1];
             new.froms[1] := (SELECT min(CASE WHEN b.pos IS NOT NULL THEN b.pos WHEN b.r < least(b.f, new.tos[1]) THEN b.r END)
