@@ -84,14 +84,19 @@ BEGIN
     END IF;
 END $$;
 
--- Waits at most so many ms (0: not at all; -1: without limit) for one of the four kinds of advisory locks.
+-- One of the four kinds of advisory locks, if it is to be had at once.
+CREATE FUNCTION pgwork._advisory_try(key bigint, shared boolean, xact boolean) RETURNS boolean
+LANGUAGE sql
+RETURN CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
+            WHEN xact THEN pg_try_advisory_xact_lock(key)
+            WHEN shared THEN pg_try_advisory_lock_shared(key)
+            ELSE pg_try_advisory_lock(key) END;
+
+-- Waits at most so many ms (0: not at all; -1: without limit) for it.
 CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    got boolean := CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
-                        WHEN xact THEN pg_try_advisory_xact_lock(key)
-                        WHEN shared THEN pg_try_advisory_lock_shared(key)
-                        ELSE pg_try_advisory_lock(key) END;
+    got boolean := pgwork._advisory_try(key, shared, xact);
 BEGIN
     IF got OR timeout_ms = 0 THEN
         RETURN got;
@@ -169,6 +174,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $
 DECLARE
     k bigint := pgwork.lock_key(name);
     began timestamptz := clock_timestamp();
+    got boolean;
     ours boolean := false; -- from here on a session's lock may be there that a failure has to undo
 BEGIN
     IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN -1 AND 2147483647 THEN
@@ -181,10 +187,21 @@ BEGIN
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
         PERFORM pgwork._lock_stamp(name, k, shared, 0); -- tells the collision, before any wait
     END IF;
-    ours := NOT xact;
-    -- Nothing is written before the lock is there: a wait holds no row.
-    IF NOT pgwork._advisory_take(k, shared, xact, timeout_ms) THEN
+    -- Whoever has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
+    -- has nothing to undo.
+    IF xact THEN
+        got := pgwork._advisory_try(k, shared, true);
+    ELSE
+        ours := pgwork._advisory_try(k, shared, false);
+        got := ours;
+    END IF;
+    IF NOT got AND timeout_ms = 0 THEN
         RETURN NULL;
+    END IF;
+    -- Nothing is written before the lock is there: a wait holds no row.
+    IF NOT got THEN
+        ours := NOT xact;
+        PERFORM pgwork._advisory_take(k, shared, xact, timeout_ms);
     END IF;
     -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
     RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE

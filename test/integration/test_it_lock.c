@@ -783,6 +783,32 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
     PQfinish(conn);
 }
 
+/* Cancelled wherever that meets it: what was held before stays. */
+void test_what_fails_to_take_a_lock_once_more_does_not_give_it_back(void)
+{
+    struct pg_conn *conn = pgtemp_connect();
+    int failures = 0;
+    char held[200];
+
+    PQclear(PQexec(conn, "SELECT pgwork.lock_acquire('twice')"));
+    snprintf(held, sizeof(held),
+             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %d",
+             PQbackendPID(conn));
+    for (int i = 0; i < 3000; i++) {
+        PGresult *res;
+
+        if (i % 100 == 0)
+            PQclear(PQexec(conn, "SET statement_timeout = 0; SELECT pg_advisory_unlock_all(),"
+                                 " pgwork.lock_acquire('twice'); SET statement_timeout = '1ms'"));
+        res = PQexec(conn, "SELECT pgwork.lock_acquire('twice')");
+        failures += PQresultStatus(res) != PGRES_TUPLES_OK;
+        PQclear(res);
+        if (i % 100 == 99 || (failures > 0 && failures % 10 == 0))
+            TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(held));
+    }
+    PQfinish(conn);
+}
+
 /* ---- the fence ---- */
 
 void test_a_fence_holds_off_the_next_holder_until_the_writer_commits(void)
