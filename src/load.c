@@ -206,15 +206,14 @@ static void load_drop_jobs(pgw_load *l)
 static pgw_status load_flush_jobs(pgw_load *l)
 {
     const size_t n = l->count;
-    pgw_status st;
-
     size_t index;
+    pgw_status st;
 
     if (n == 0) return PGW_OK;
     st = pgw_enqueue_many(l->h, NULL, NULL, l->queue, l->jobs, n, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
-        index = pgw__pq_error_index(l->h);
+        index = pgw__pq_error_index(l->h); /* among these */
         return index < n ? pgw__pq_about(l->h, (size_t)l->added + index, st) : st;
     }
     l->added += (int64_t)n;
@@ -411,7 +410,8 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
     if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
     if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->story);
     st = pgw__check_unarmed(load->h, NULL);
-    if (st == PGW_OK) st = pgw__check_new(load->h, &j, job, -1, load->room);
+    if (st != PGW_OK) return st;
+    st = pgw__check_new(load->h, &j, job, -1, load->room);
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
