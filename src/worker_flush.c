@@ -256,7 +256,7 @@ static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
             return st;
         }
         locked = w->out[i]->locked ? locked + 1 : 0;
-        if (locked > 0) i += flush_lay_aside(w, i + 1, end);
+        if (w->verdicts[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
         if (locked < FLUSH_LOCKED) continue;
         /* the others after the next claim, which tells whether it is the table that is locked */
         flush_fill(w, i + 1, end - i - 1, PGW_ELOCKED);
