@@ -176,6 +176,7 @@ DECLARE
     held_lane integer; -- up to this one others hold all bundles
     bundle_lane smallint;
     bundle_pos bigint;
+    reach bigint;
     opened boolean;
     came boolean; -- something of this queue
     had boolean; -- something before that
@@ -330,6 +331,7 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         hint := nullif(current_setting(pgwork._hint(q.id), true), '');
         surveyed := false;
+        late := NULL;
         sure := false;
         came := false;
         held_lane := -1;
@@ -473,12 +475,15 @@ BEGIN
                     got := wanted; -- or all that it held, where it was smaller than the first one
                 END IF;
             ELSE
-                IF q.bundles OR sure THEN -- rows up to the first bundle
+                IF q.bundles OR sure THEN
+                    -- Rows up to the first bundle. Behind stragglers from long ago lie the remains of all that was claimed since: it is looked for
+                    -- where they are.
+                    reach := CASE WHEN late IS NULL THEN 1::bigint << 61 ELSE 1001 END;
                     SELECT h.lane, h.pos INTO bundle_lane, bundle_pos
                       FROM unnest(marks) AS l (mark)
                      CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
-                                          WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.jobs IS NOT NULL AND j.lane > held_lane
-                                            AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
+                                          WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.pos <= (l.mark >> 5) + reach
+                                            AND j.jobs IS NOT NULL AND j.lane > held_lane AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
                                           ORDER BY j.pos LIMIT 1) h
                      LIMIT 1;
                     any_bundle := FOUND;
@@ -514,7 +519,8 @@ BEGIN
                                                   WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                                     AND j.flags & 8 = 0 AND (j.flags & 2 = 0 OR alone)
                                                     AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
-                                                    AND (NOT any_bundle OR (j.lane, j.pos) < (bundle_lane, bundle_pos))
+                                                    AND j.pos < CASE WHEN NOT any_bundle OR l.mark & 31 < bundle_lane THEN 1::bigint << 62 -- or all behind it would be read
+                                                                     WHEN l.mark & 31 = bundle_lane THEN bundle_pos ELSE 0 END
                                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
                              LIMIT wanted) c;
                 END IF;

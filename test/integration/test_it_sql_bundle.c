@@ -318,6 +318,23 @@ void test_rows_between_bundles_are_not_passed(void)
 }
 
 /* One that wants many takes all bundles that fit; each is a pack of its own. */
+/* However much waits behind the bundle at which it ends. */
+void test_a_claim_of_rows_before_a_bundle_reads_no_further(void)
+{
+    fill(a, 1, 5, 0);
+    fill(a, 6, 100, 0);
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb,"
+              " ARRAY[10000]), tags => ARRAY['{t}'])");
+    TEST_ASSERT_EQUAL_STRING("1 10005", rows());
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING("5 1 5", claim(b, 10));
+    TEST_ASSERT_LESS_THAN_INT64(
+        1000, kit_number(b, "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid))"
+                            " FROM pg_index i WHERE i.indrelid = 'pgwork.live_job'::regclass"));
+    kit_do(b, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("10 6 15", claim(b, 10));
+}
+
 void test_a_large_claim_takes_many_bundles(void)
 {
     fill(a, 1, 1000, 0);

@@ -236,6 +236,36 @@ void test_stragglers_from_long_ago_are_handed_over_before_the_rest_is_looked_for
     TEST_ASSERT_TRUE(jobs[0].id > id + 100000);
 }
 
+/* Nor are bundles looked for behind all that. */
+void test_who_takes_stragglers_reads_no_remains_of_bundles(void)
+{
+    long long id, read = -1;
+
+    set_out();
+    kit_do(producer, "SELECT pgwork.queue_set('q', bulk => true)");
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 2000)");
+    fill(3000);
+    TEST_ASSERT_EQUAL_INT64(30, kit_number(watch, "SELECT count(jobs) FROM pgwork.live_job"));
+    while (kit_number(watch, "SELECT count(jobs) FROM pgwork.live_job") > 0)
+        kit_do(other, "SELECT count(*) FROM pgwork.claim('{q}', 1000, 'other')");
+    kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
+    bury(busy, id);
+    kit_do(late, "COMMIT");
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && read < 0;) {
+        fill(BATCH);
+        kit_do(busy, "BEGIN");
+        if (among(kit_claim(busy, "q", BATCH, jobs), id))
+            read = kit_number(
+                busy,
+                "SELECT pg_stat_get_xact_tuples_returned('pgwork.live_job_bundle'::regclass)");
+        kit_do(busy, "COMMIT");
+        kit_sleep_ms(3);
+    }
+    TEST_ASSERT_EQUAL_INT64(0, read);
+}
+
 /* Nobody else goes there as long, and when that comes to nothing it is found again. */
 void test_a_straggler_from_long_ago_that_somebody_holds(void)
 {
