@@ -92,15 +92,10 @@ RETURN CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
             WHEN shared THEN pg_try_advisory_lock_shared(key)
             ELSE pg_try_advisory_lock(key) END;
 
--- Waits at most so many ms (0: not at all; -1: without limit) for it.
-CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
+-- Waits at most so many ms (-1: without limit) for it.
+CREATE FUNCTION pgwork._advisory_wait(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    got boolean := pgwork._advisory_try(key, shared, xact);
 BEGIN
-    IF got OR timeout_ms = 0 THEN
-        RETURN got;
-    END IF;
     PERFORM set_config('lock_timeout', greatest(timeout_ms, 0)::text, true);
     IF xact AND shared THEN
         PERFORM pg_advisory_xact_lock_shared(key);
@@ -111,6 +106,18 @@ BEGIN
     ELSE
         PERFORM pg_advisory_lock(key);
     END IF;
+END $$;
+
+-- Both; 0: no wait.
+CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    got boolean := pgwork._advisory_try(key, shared, xact);
+BEGIN
+    IF got OR timeout_ms = 0 THEN
+        RETURN got;
+    END IF;
+    PERFORM pgwork._advisory_wait(key, shared, xact, timeout_ms);
     RETURN true;
 END $$;
 
@@ -195,13 +202,13 @@ BEGIN
         ours := pgwork._advisory_try(k, shared, false);
         got := ours;
     END IF;
-    IF NOT got AND timeout_ms = 0 THEN
-        RETURN NULL;
-    END IF;
     -- Nothing is written before the lock is there: a wait holds no row.
     IF NOT got THEN
+        IF timeout_ms = 0 THEN
+            RETURN NULL;
+        END IF;
         ours := NOT xact;
-        PERFORM pgwork._advisory_take(k, shared, xact, timeout_ms);
+        PERFORM pgwork._advisory_wait(k, shared, xact, timeout_ms);
     END IF;
     -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
     RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
