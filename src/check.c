@@ -83,6 +83,18 @@ pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text)
     return check_fault(h, argument, fault, "UTF-8 of 1 to 255 bytes");
 }
 
+pgw_status pgw__check_all_names(pgw *h, const char *array, const char *const *names, size_t n,
+                                size_t max)
+{
+    char name[PGW__ELEMENT];
+    pgw_status st = PGW_OK;
+
+    for (size_t i = 0; st == PGW_OK && i < n; i++)
+        st = pgw__pq_about(h, i,
+                           pgw__check_name(h, pgw__check_element(name, array, i), names[i], max));
+    return st;
+}
+
 pgw_status pgw__check_queue(pgw *h, const char *queue)
 {
     return pgw__check_name(h, "queue", queue, PGW__QUEUE_MAX);

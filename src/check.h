@@ -30,6 +30,9 @@ const char *pgw__check_element(char name[PGW__ELEMENT], const char *array, size_
 /* For verbs that wait or take several round trips: not armed by pgw_async(). */
 pgw_status pgw__check_unarmed(pgw *h, const char *hint);
 pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max);
+/* Each of the n elements. */
+pgw_status pgw__check_all_names(pgw *h, const char *array, const char *const *names, size_t n,
+                                size_t max);
 /* Of a lock or a semaphore: any UTF-8 of 1 to 255 bytes. */
 pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text);
 pgw_status pgw__check_queue(pgw *h,

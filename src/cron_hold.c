@@ -98,13 +98,7 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
     st = pgw__check_handle(h);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__QUEUES_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "schedules", schedules);
-    for (size_t i = 0; st == PGW_OK && i < n; i++) {
-        char name[PGW__ELEMENT];
-
-        st = pgw__pq_about(h, i,
-                           pgw__check_name(h, pgw__check_element(name, "schedules", i),
-                                           schedules[i], PGW__QUEUE_MAX));
-    }
+    if (st == PGW_OK) st = pgw__check_all_names(h, "schedules", schedules, n, PGW__QUEUE_MAX);
     if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, room);
     if (st != PGW_OK) return st;
     {

@@ -101,7 +101,6 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
                               const pgw_claim_opts *opts, char holder[PGW__HOLDER_MAX + 1])
 {
     pgw_status st;
-    size_t i;
 
     if (batch != NULL) *batch = NULL;
     st = pgw__check_given(h, "batch", batch);
@@ -110,13 +109,8 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     if (st == PGW_OK) st = pgw__check_given(h, "opts->queues", o->queues);
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->queues_count", o->queues_count, 1, PGW__QUEUES_MAX);
-    for (i = 0; st == PGW_OK && i < o->queues_count; i++) {
-        char name[PGW__ELEMENT];
-
-        st = pgw__pq_about(h, i,
-                           pgw__check_name(h, pgw__check_element(name, "opts->queues", i),
-                                           o->queues[i], PGW__QUEUE_MAX));
-    }
+    if (st == PGW_OK)
+        st = pgw__check_all_names(h, "opts->queues", o->queues, o->queues_count, PGW__QUEUE_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
