@@ -32,7 +32,7 @@ static bool plan_rush(const pgw__worker_view *v)
 
 /* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
  * anything will do. In the calling thread claims and handlers take turns: no use in claiming early.
- * `along`: with results, in the same call. */
+ */
 static int plan_room(const pgw__worker_view *v)
 {
     const int room = v->prefetch - v->n.ready;
@@ -42,6 +42,7 @@ static int plan_room(const pgw__worker_view *v)
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }
 
+/* `along`: with results, in the same call. */
 static int plan_claim(const pgw__worker_view *v, bool along)
 {
     const bool last_look = v->drain && v->n.ready + v->n.running == 0;
