@@ -150,11 +150,11 @@ static void pq_choose_prefixes(pgw *h)
     if (h->attached || op->simple) return;
     if (op->ending == PGW__BEGUN && h->pooled) {
         op->prefix[op->prefixes++] = op->text;
-        op->text = pgw__conn_settings(h);
+        op->text = h->settings;
     } else if (op->ending == PGW__AUTOCOMMIT && op->commits) {
         if (h->pooled) {
             op->prefix[op->prefixes++] = pgw__conn_isolation;
-            op->prefix[op->prefixes++] = pgw__conn_settings(h);
+            op->prefix[op->prefixes++] = h->settings;
         }
         if (h->relaxed && (op->flags & PGW__RELAXED) != 0) op->prefix[op->prefixes++] = pq_relaxed;
     }

@@ -46,10 +46,10 @@ static const char conn_options[] =
                                        " -c idle_session_timeout=0";
 
 /* Behind a pooler a SET would stay with the server's session and meet another client (R15), so
- * these go along with each transaction instead. */
+ * these go along with each transaction instead: h->settings, made once a session. */
 const char pgw__conn_isolation[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-const char *pgw__conn_settings(pgw *h)
+static void conn_make_settings(pgw *h)
 {
     const bool older = PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT;
 
@@ -59,7 +59,6 @@ const char *pgw__conn_settings(pgw *h)
     snprintf(h->settings, sizeof(h->settings),
              "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL, "%lld") "%s", (long long)h->lock_ms,
              older ? "" : CONN_AS_LOCAL("transaction_timeout", "0"));
-    return h->settings;
 }
 
 /* ---- how to connect ---- */
@@ -396,6 +395,7 @@ bool pgw__conn_poll(pgw *h)
     case PGRES_POLLING_WRITING: h->want = PGW_WRITE; break;
     case PGRES_POLLING_OK:
         PQsetnonblocking(h->conn, 1);
+        conn_make_settings(h);
         h->setup_at = 0;
         h->pooled = h->plain;
         pgw__conn_setup(h);

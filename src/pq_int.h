@@ -112,7 +112,7 @@ struct pgw {
     bool heeded;         /* only its second notify counts */
     int64_t timeout_ms;  /* 0: call.timeout_ms */
     int64_t lock_ms;     /* lock_timeout of its sessions; 0: none */
-    char settings[1536]; /* pgw__conn_settings() */
+    char settings[1536]; /* for one transaction behind a pooler */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
@@ -194,7 +194,6 @@ void pgw__conn_drop(pgw *h);
 void pgw__conn_abandon(PGconn *conn); /* frees it without a word to the server */
 bool pgw__conn_alive(pgw *h);
 extern const char pgw__conn_isolation[];
-const char *pgw__conn_settings(pgw *h); /* for one transaction behind a pooler */
 
 /* ---- pq_cancel ---- */
 /* Asks the server to stop what runs; bounded. False: nobody took the request. */
