@@ -278,6 +278,7 @@ DECLARE
     looked boolean := false;
     s pgwork.survey;
     own CONSTANT pgwork.survey := nullif(current_setting(pgwork._own_survey(queue), true), '')::pgwork.survey;
+    own_at CONSTANT bigint := CASE WHEN own.queue = queue AND own.at <= now_ms THEN own.at ELSE 0 END;
     lone boolean := false; -- ours is newer than the one that all share
     shared_period bigint;
     fresh pgwork.survey;
@@ -296,7 +297,7 @@ BEGIN
         PERFORM octet_length(lpad('', 250000, ' ')), set_config('pgwork.settled', '', false);
     END IF;
     SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1;
-    IF own.queue = queue AND own.at <= now_ms AND (s.at >= own.at) IS NOT TRUE THEN
+    IF own_at > coalesce(s.at, 0) THEN
         s := own;
     END IF;
     IF s.late IS NOT NULL THEN
@@ -306,7 +307,7 @@ BEGIN
         mine := pg_try_advisory_xact_lock(pgwork._lock('survey', queue));
         SELECT * INTO s FROM pgwork.survey s WHERE s.queue = _look_round.queue ORDER BY s.period DESC LIMIT 1; -- another one may just have been through
         shared_period := s.period;
-        lone := own.queue = queue AND own.at <= now_ms AND (s.at >= own.at) IS NOT TRUE;
+        lone := own_at > coalesce(s.at, 0);
         IF lone THEN
             s := own;
         END IF;
