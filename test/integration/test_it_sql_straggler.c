@@ -251,7 +251,7 @@ void test_who_takes_stragglers_reads_no_remains_of_bundles(void)
     while (kit_number(watch, "SELECT count(jobs) FROM pgwork.live_job") > 0)
         kit_do(other, "SELECT count(*) FROM pgwork.claim('{q}', 1000, 'other')");
     kit_do(producer, "SELECT count(nextval('pgwork.place')) FROM generate_series(1, 150000)");
-    bury(busy, id);
+    bury(busy, id + 100000); /* or it is not from long ago */
     kit_do(late, "COMMIT");
     for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && read < 0;) {
         fill(BATCH);
