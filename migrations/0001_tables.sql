@@ -180,7 +180,7 @@ CREATE UNLOGGED TABLE pgwork.survey (
     heads   bigint[] NOT NULL, -- by lane: nothing ready was seen up to there
     floors  bigint[] NOT NULL, -- by lane: nothing ready is up to there, and nothing will be, unless from `slow` transactions
     slow    xid8[] NOT NULL,   -- transactions that ran at both
-    lows    bigint[] NOT NULL, -- what each of these may have enqueued lies above
+    lows    bigint[] NOT NULL, -- what each of these may have enqueued, or has claimed and was passed over, lies above
     froms   bigint[] NOT NULL, -- below the floors: what is to be swept, the newest first, lies above ...
     tos     bigint[] NOT NULL, -- ... and up to there
     strays  bigint[],          -- by lane: the first straggler that was found there; NULL: none

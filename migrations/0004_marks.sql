@@ -89,7 +89,9 @@ END $$;
 
 -- By lane: the first ready job above `froms` and up to `tos`, and whose xmax it has; nothing is ready up to `reached`. While vacuum is held
 -- back there are millions of dead entries between two ready ones, so it looks piece by piece, and for 50 ms.
-CREATE FUNCTION pgwork._first_ready(queue integer, froms bigint[], tos bigint[], OUT reached bigint[], OUT pos bigint[], OUT held xid[], OUT through boolean)
+-- What one of `holders` has is passed over; the first of these: `passed`, NULL where there was none.
+CREATE FUNCTION pgwork._first_ready(queue integer, froms bigint[], tos bigint[], holders xid[],
+    OUT reached bigint[], OUT pos bigint[], OUT held xid[], OUT passed bigint[], OUT through boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
@@ -98,28 +100,32 @@ BEGIN
     reached := froms;
     pos := array_fill(NULL::bigint, ARRAY[20]);
     held := array_fill(NULL::xid, ARRAY[20]);
+    passed := pos;
     LOOP
-        SELECT array_agg(coalesce(h.pos - 1, least(l.at + piece, greatest(l.at, l.until))) ORDER BY l.i), array_agg(h.pos ORDER BY l.i),
-               array_agg(h.xmax ORDER BY l.i), bool_and(h.pos IS NOT NULL OR l.at + piece >= l.until)
-          INTO reached, pos, held, through
-          FROM unnest(reached, tos) WITH ORDINALITY l (at, until, i)
-          LEFT JOIN LATERAL (SELECT j.pos, j.xmax FROM pgwork.live_job j
+        SELECT array_agg(CASE WHEN h.theirs THEN h.pos ELSE coalesce(h.pos - 1, least(l.at + piece, greatest(l.at, l.until))) END ORDER BY l.i),
+               array_agg(CASE WHEN NOT h.theirs THEN h.pos END ORDER BY l.i), array_agg(h.xmax ORDER BY l.i),
+               array_agg(coalesce(l.passed, CASE WHEN h.theirs THEN h.pos END) ORDER BY l.i),
+               bool_and(CASE WHEN h.pos IS NULL THEN l.at + piece >= l.until ELSE NOT h.theirs END)
+          INTO reached, pos, held, passed, through
+          FROM unnest(reached, tos, passed) WITH ORDINALITY l (at, until, passed, i)
+          LEFT JOIN LATERAL (SELECT j.pos, j.xmax, j.xmax = ANY (holders) AS theirs FROM pgwork.live_job j
                               WHERE j.queue = _first_ready.queue AND j.lane = (l.i - 1)::smallint AND j.token IS NULL
                                 AND j.pos > l.at AND j.pos <= least(l.at + piece, l.until)
+                                AND (l.passed IS NULL OR j.xmax <> ALL (holders))
                               ORDER BY j.pos LIMIT 1) h ON true;
         EXIT WHEN through OR clock_timestamp() > began + interval '50 ms';
         piece := least(2 * piece, 4000000);
     END LOOP;
 END $$;
 
--- The ids of transactions that have written to a relation, or are about to. (A join of the view with itself would be a nested loop here.)
+-- The ids of transactions that have written to a relation or locked rows of it, or are about to. (A join of the view with itself would be a nested loop here.)
 CREATE FUNCTION pgwork._writers(place regclass) RETURNS xid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT unnest(array_agg(l.transactionid) FILTER (WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'))
                    FROM pg_locks l
                   GROUP BY l.virtualtransaction
-                 HAVING bool_or(l.relation = place AND l.mode = 'RowExclusiveLock'
+                 HAVING bool_or(l.relation = place AND l.mode IN ('RowExclusiveLock', 'RowShareLock')
                                 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())));
 END $$;
 
@@ -128,6 +134,8 @@ END $$;
 -- one never will be, but for transactions that ran at both: up to there is the floor. These are watched: when one has finished, all from where
 -- its first place may be up to the floor goes on a list, and is swept, a piece with each survey.
 -- Thus a survey costs as much as was claimed since the last one, and what a piece takes, however long vacuum is held back.
+-- What such a transaction has claimed, or locked, is passed over likewise, and counts as what it may bring: it holds vacuum back itself, so that
+-- who began there each time would walk over all that was claimed since.
 -- (Transactions draw places after their ids, and `issued` is read before `running`, and that before the heads.)
 -- Now and then everything goes on that list: what is believed may be wrong after all.
 -- `back`: stragglers are about, so nobody passes over what others have passed (_mark()) until a survey finds none.
@@ -142,6 +150,8 @@ DECLARE
     ends xid8 := pg_snapshot_xmax(now_is);
     new pgwork.survey;
     writers xid[];
+    holders xid[]; -- slow ones that may have jobs
+    passed bigint; -- the first of these jobs
     low bigint;
     top bigint := (SELECT max(f) FROM unnest(last.floors) f);
     near record;
@@ -189,8 +199,14 @@ BEGIN
         new.tos := ARRAY[top];
     END IF;
 
+    holders := ARRAY(SELECT s.x::xid FROM unnest(last.slow) s (x) WHERE s.x = ANY (running));
+    IF holders <> '{}' THEN
+        writers := pgwork._writers('pgwork.live_job');
+        holders := ARRAY(SELECT h FROM unnest(holders) h WHERE h = ANY (writers));
+    END IF;
     SELECT * INTO near FROM pgwork._first_ready(last.queue, ARRAY(SELECT least(f, issued) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i),
-                                                array_fill(issued, ARRAY[20]));
+                                                array_fill(issued, ARRAY[20]), holders);
+    passed := (SELECT min(p) FROM unnest(near.passed) p);
     SELECT array_agg(r.at ORDER BY r.i), array_agg(least(r.at, r.head) ORDER BY r.i),
            bit_or(CASE WHEN r.pos IS NULL THEN 0 ELSE 1 << (r.i - 1)::integer / 2 END),
            coalesce(bool_or(r.pos <= last.reached >> 5 AND r.i - 1 <= last.reached & 31 AND r.held <> ALL (running::xid[])), false)
@@ -199,7 +215,8 @@ BEGIN
     new.through := near.through;
     IF new.froms <> '{}' THEN
         SELECT * INTO below FROM pgwork._first_ready(last.queue, array_fill(new.froms[1], ARRAY[20]),
-                                                     ARRAY(SELECT least(f, new.tos[1]) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i));
+                                                     ARRAY(SELECT least(f, new.tos[1]) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i), holders);
+        passed := least(passed, (SELECT min(p) FROM unnest(below.passed) p));
         -- From where the next one goes on; a lane that is swept as far as it goes is no reason to stay, though others are not.
         new.froms[1] := (SELECT min(b.r) FROM unnest(below.reached, below.pos, last.floors) b (r, pos, f)
                           WHERE b.pos IS NOT NULL OR b.r < least(b.f, new.tos[1]));
@@ -249,7 +266,8 @@ BEGIN
     IF new.slow <> '{}' THEN
         writers := pgwork._writers('pgwork.place'); -- who does not hold the sequence has drawn no place yet
         -- But who has finished since the look at the jobs holds nothing any more, and that look has not seen what it brought.
-        SELECT array_agg(CASE WHEN s.x::xid = ANY (writers) OR pg_xact_status(s.x) IS DISTINCT FROM 'in progress' THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
+        SELECT array_agg(CASE WHEN s.x::xid = ANY (holders) THEN least(s.low, passed - 1)
+                              WHEN s.x::xid = ANY (writers) OR pg_xact_status(s.x) IS DISTINCT FROM 'in progress' THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
           FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);
     END IF;
     new.queue := last.queue;
