@@ -89,30 +89,40 @@ END $$;
 
 -- By lane: the first ready job above `froms` and up to `tos`, and whose xmax it has; nothing is ready up to `reached`. While vacuum is held
 -- back there are millions of dead entries between two ready ones, so it looks piece by piece, and for 50 ms.
--- What one of `holders` has is passed over; the first of these: `passed`, NULL where there was none.
+-- What `holders` have is passed over: each of `met`, in each lane, was met first at its one of `places`.
 CREATE FUNCTION pgwork._first_ready(queue integer, froms bigint[], tos bigint[], holders xid[],
-    OUT reached bigint[], OUT pos bigint[], OUT held xid[], OUT passed bigint[], OUT through boolean)
+    OUT reached bigint[], OUT pos bigint[], OUT held xid[], OUT through boolean, OUT met xid[], OUT places bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
     piece bigint := 250000; -- places: as many dead entries are walked over in that time, or somewhat more
+    lanes smallint[] := '{}'; -- in which they were met
+    r record;
 BEGIN
     reached := froms;
-    pos := array_fill(NULL::bigint, ARRAY[20]);
-    held := array_fill(NULL::xid, ARRAY[20]);
-    passed := pos;
+    met := '{}';
+    places := '{}';
     LOOP
-        SELECT array_agg(CASE WHEN h.theirs THEN h.pos ELSE coalesce(h.pos - 1, least(l.at + piece, greatest(l.at, l.until))) END ORDER BY l.i),
-               array_agg(CASE WHEN NOT h.theirs THEN h.pos END ORDER BY l.i), array_agg(h.xmax ORDER BY l.i),
-               array_agg(coalesce(l.passed, CASE WHEN h.theirs THEN h.pos END) ORDER BY l.i),
-               bool_and(CASE WHEN h.pos IS NULL THEN l.at + piece >= l.until ELSE NOT h.theirs END)
-          INTO reached, pos, held, passed, through
-          FROM unnest(reached, tos, passed) WITH ORDINALITY l (at, until, passed, i)
+        SELECT array_agg(CASE WHEN h.theirs THEN h.pos ELSE coalesce(h.pos - 1, least(l.at + piece, greatest(l.at, l.until))) END ORDER BY l.i) AS reached,
+               array_agg(CASE WHEN NOT h.theirs THEN h.pos END ORDER BY l.i) AS pos, array_agg(h.xmax ORDER BY l.i) AS held,
+               bool_and(CASE WHEN h.pos IS NULL THEN l.at + piece >= l.until ELSE NOT h.theirs END) AS through,
+               array_agg(h.xmax ORDER BY l.i) FILTER (WHERE h.theirs) AS met, array_agg(h.pos ORDER BY l.i) FILTER (WHERE h.theirs) AS places,
+               array_agg(l.i - 1 ORDER BY l.i) FILTER (WHERE h.theirs) AS lanes
+          INTO r
+          FROM unnest(reached, tos) WITH ORDINALITY l (at, until, i)
           LEFT JOIN LATERAL (SELECT j.pos, j.xmax, j.xmax = ANY (holders) AS theirs FROM pgwork.live_job j
                               WHERE j.queue = _first_ready.queue AND j.lane = (l.i - 1)::smallint AND j.token IS NULL
                                 AND j.pos > l.at AND j.pos <= least(l.at + piece, l.until)
-                                AND (l.passed IS NULL OR j.xmax <> ALL (holders))
+                                AND (j.xmax <> ALL (met)
+                                     OR NOT EXISTS (SELECT FROM unnest(met, lanes) m (x, lane) WHERE m.x = j.xmax AND m.lane = j.lane))
                               ORDER BY j.pos LIMIT 1) h ON true;
+        reached := r.reached;
+        pos := r.pos;
+        held := r.held;
+        through := r.through;
+        met := met || r.met;
+        places := places || r.places;
+        lanes := lanes || r.lanes::smallint[];
         EXIT WHEN through OR clock_timestamp() > began + interval '50 ms';
         piece := least(2 * piece, 4000000);
     END LOOP;
@@ -151,7 +161,8 @@ DECLARE
     new pgwork.survey;
     writers xid[];
     holders xid[]; -- slow ones that may have jobs
-    passed bigint; -- the first of these jobs
+    met xid[]; -- those whose jobs were passed over
+    places bigint[];
     low bigint;
     top bigint := (SELECT max(f) FROM unnest(last.floors) f);
     near record;
@@ -206,17 +217,19 @@ BEGIN
     END IF;
     SELECT * INTO near FROM pgwork._first_ready(last.queue, ARRAY(SELECT least(f, issued) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i),
                                                 array_fill(issued, ARRAY[20]), holders);
-    passed := (SELECT min(p) FROM unnest(near.passed) p);
+    met := near.met;
+    places := near.places;
     SELECT array_agg(r.at ORDER BY r.i), array_agg(least(r.at, r.head) ORDER BY r.i),
            bit_or(CASE WHEN r.pos IS NULL THEN 0 ELSE 1 << (r.i - 1)::integer / 2 END),
            coalesce(bool_or(r.pos <= last.reached >> 5 AND r.i - 1 <= last.reached & 31 AND r.held <> ALL (running::xid[])), false)
       INTO new.heads, new.floors, new.used, new.back
       FROM unnest(near.reached, near.pos, near.held, last.heads) WITH ORDINALITY r (at, pos, held, head, i);
     new.through := near.through;
-    IF new.froms <> '{}' THEN
+    WHILE new.froms <> '{}' LOOP
         SELECT * INTO below FROM pgwork._first_ready(last.queue, array_fill(new.froms[1], ARRAY[20]),
                                                      ARRAY(SELECT least(f, new.tos[1]) FROM unnest(last.floors) WITH ORDINALITY l (f, i) ORDER BY l.i), holders);
-        passed := least(passed, (SELECT min(p) FROM unnest(below.passed) p));
+        met := met || below.met;
+        places := places || below.places;
         -- From where the next one goes on; a lane that is swept as far as it goes is no reason to stay, though others are not.
         new.froms[1] := (SELECT min(b.r) FROM unnest(below.reached, below.pos, last.floors) b (r, pos, f)
                           WHERE b.pos IS NOT NULL OR b.r < least(b.f, new.tos[1]));
@@ -242,6 +255,8 @@ BEGIN
         IF new.froms[1] IS NULL THEN -- through with that
             new.froms := new.froms[2:];
             new.tos := new.tos[2:];
+            -- Where transactions end all the time, nobody but who sweeps the new ones would get a turn.
+            CONTINUE WHEN new.strays IS NULL AND clock_timestamp() < began + interval '50 ms';
         ELSIF new.strays IS NOT NULL AND (NOT free OR new.strays IS NOT DISTINCT FROM last.strays) THEN
             -- Somebody is just claiming it, or what is more urgent goes before it: first what lies behind it, then it once more.
             stray := new.froms[1];
@@ -254,7 +269,8 @@ BEGIN
                 new.tos[cardinality(new.tos)] := (SELECT max(p) FROM unnest(below.pos) p);
             END IF;
         END IF;
-    END IF;
+        EXIT;
+    END LOOP;
     IF new.froms = '{}' THEN
         new.all_due := least(new.all_due, now_ms + greatest(60000, 20 * (now_ms - new.all_at)));
     END IF;
@@ -266,7 +282,7 @@ BEGIN
     IF new.slow <> '{}' THEN
         writers := pgwork._writers('pgwork.place'); -- who does not hold the sequence has drawn no place yet
         -- But who has finished since the look at the jobs holds nothing any more, and that look has not seen what it brought.
-        SELECT array_agg(CASE WHEN s.x::xid = ANY (holders) THEN least(s.low, passed - 1)
+        SELECT array_agg(CASE WHEN s.x::xid = ANY (holders) THEN least(s.low, (SELECT min(m.place) - 1 FROM unnest(met, places) m (x, place) WHERE m.x = s.x::xid))
                               WHEN s.x::xid = ANY (writers) OR pg_xact_status(s.x) IS DISTINCT FROM 'in progress' THEN s.low ELSE issued END ORDER BY s.i) INTO new.lows
           FROM unnest(new.slow, new.lows) WITH ORDINALITY s (x, low, i);
     END IF;
@@ -336,6 +352,8 @@ BEGIN
             s := (queue, 0, 0, 0, 0, 0, 0, NULL, 0, false, 0, 0, '0', false, nowhere, nowhere, '{}', '{}', '{}', '{}', NULL);
         ELSIF NOT mine THEN
             s.all_due := s.all_due + 60000; -- that is the business of who is at it
+        ELSIF lone THEN
+            s.all_due := least(s.all_due, now_ms + 60000); -- and now it is ours
         END IF;
         fresh := pgwork._survey(s);
         late := fresh.late;

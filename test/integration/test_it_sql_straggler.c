@@ -240,8 +240,10 @@ void test_stragglers_from_long_ago_are_handed_over_before_the_rest_is_looked_for
     int got = BATCH;
 
     fill(1000);
-    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && got == BATCH; kit_sleep_ms(5))
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && got == BATCH;) {
+        survey_next(busy);
         got = kit_claim(busy, "q", BATCH, jobs);
+    }
     TEST_ASSERT_EQUAL_INT(2, got);
     TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
     TEST_ASSERT_EQUAL_INT(BATCH, kit_claim(busy, "q", BATCH, jobs));
@@ -705,6 +707,8 @@ void test_a_claim_that_stays_open_for_long(void)
 
     set_out();
     for (int i = 0; i < 3; i++) {
+        step(open[i]);
+        survey_not(open[i]); /* else the others could not, as long as it is open */
         kit_do(open[i], "BEGIN");
         snprintf(x[i], sizeof(x[i]), "%s", kit_text(open[i], "SELECT pg_current_xact_id()"));
         fill(BATCH);
@@ -713,7 +717,11 @@ void test_a_claim_that_stays_open_for_long(void)
         if (i < 2) surveys(busy, 1);
     }
     bury(busy, ids[2][BATCH - 1]);
-    for (int i = 0; i < 3; i++) TEST_ASSERT_LESS_THAN_INT64(ids[i][0], low(busy, x[i]));
+    for (int i = 0; i < 3; i++) {
+        TEST_ASSERT_LESS_THAN_INT64(ids[i][0], low(busy, x[i]));
+        if (i > 0) /* each by its own */
+            TEST_ASSERT_GREATER_THAN_INT64(ids[i - 1][0], low(busy, x[i]));
+    }
     for (int i = 0; i < 3; i++) {
         kit_do(open[order[i]], i == 1 ? "COMMIT" : "ROLLBACK");
         if (i != 1) hunt(busy, ids[order[i]][0]);
