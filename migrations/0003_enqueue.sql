@@ -86,9 +86,9 @@ BEGIN
                      WHERE j.queue = q.id AND j.id = taken.id;
                 END IF;
                 outcome := CASE WHEN FOUND THEN 'replaced' ELSE 'exists' END; -- a running job is left alone
-                CONTINUE WHEN outcome = 'exists' -- does it wait after all, moved while we looked?
-                          AND (EXISTS (SELECT FROM pgwork._find(q.id, taken.id) f WHERE NOT f.leased)
-                            OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = taken.id));
+                CONTINUE WHEN outcome = 'exists' -- did it cease to wait while we did? Does it after all, moved while we looked?
+                          AND (waits OR EXISTS (SELECT FROM pgwork._find(q.id, taken.id) f WHERE NOT f.leased)
+                                     OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = taken.id));
             ELSE
                 outcome := 'exists';
             END IF;

@@ -174,6 +174,8 @@ DECLARE
     head_jobs integer; -- NULL: no bundle
     one pgwork.claimed_batch;
     held_lane integer; -- up to this one others hold all bundles
+    rows_held boolean; -- and all rows before the first bundle
+    small_held boolean; -- and all bundles that would be taken as a whole
     bundle_lane smallint;
     bundle_pos bigint;
     reach bigint;
@@ -335,6 +337,8 @@ BEGIN
         sure := false;
         came := false;
         held_lane := -1;
+        rows_held := false;
+        small_held := false;
         stranger := false;
         IF hint[10] = q.id THEN
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
@@ -403,12 +407,12 @@ BEGIN
                  CROSS JOIN LATERAL (SELECT j.lane, j.pos, j.jobs FROM pgwork.live_job j
                                       WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                         AND (j.flags & 2 = 0 OR alone) AND (j.xmax = '0' OR age(j.xmax) > newest AND j.xmax <> ALL (running))
-                                        AND (j.jobs IS NULL OR j.lane > held_lane)
+                                        AND CASE WHEN j.jobs IS NULL THEN NOT rows_held ELSE j.lane > held_lane END
                                       ORDER BY j.pos LIMIT 1) h
                  LIMIT 1;
             END IF;
             ends := until + coalesce(claim_batch.lease_ms, q.lease_ms) * interval '1 ms';
-            IF head_jobs <= wanted THEN
+            IF head_jobs <= wanted AND NOT small_held THEN
                 -- Each becomes a pack. Rows between them stay for the next claim, and so do the marks.
                 got := 0;
                 FOR one IN
@@ -589,11 +593,21 @@ BEGIN
                 END IF;
             END IF;
             IF head_jobs IS NOT NULL THEN
-                IF got = 0 THEN -- others hold them all
-                    held_lane := head_lane;
+                IF got = 0 THEN -- others hold them all; but a larger one may be behind them
+                    IF opened OR came THEN
+                        held_lane := head_lane;
+                    END IF;
+                    small_held := NOT (opened OR came);
                     CONTINUE;
                 END IF;
                 first := head_pos * 32 + head_lane;
+            ELSIF got = 0 AND any_bundle AND NOT rows_held THEN
+                rows_held := true;
+                CONTINUE;
+            END IF;
+            IF got > 0 THEN
+                rows_held := false;
+                small_held := false;
             END IF;
             IF got > 0 AND (learns OR opened AND n <= few AND NOT (wrote OR q.suspects OR stranger IS TRUE)) THEN
                 -- Small claims that fill their hands may go the short way then. Where there are bundles it tells only of the first lane, where they are
@@ -615,6 +629,8 @@ BEGIN
             due := true;
             sure := true;
             held_lane := -1;
+            rows_held := false;
+            small_held := false;
         END LOOP;
         EXIT WHEN wanted = 0; -- or alone, or late
         had := had OR came;

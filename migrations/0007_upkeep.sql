@@ -826,10 +826,10 @@ BEGIN
         last_ms[1:3] := ARRAY[began_ms, greatest(now_ms - began_ms - promoted, 0), last_ms[2]];
     END IF;
     IF now_ms NOT BETWEEN last_ms[4] AND last_ms[4] + greatest(250, least(10 * least(last_ms[5], last_ms[6]), 10000)) THEN
-        SELECT r.returned + r.died, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
+        SELECT r.returned, r.died INTO reaped, died FROM pgwork.reap(NULL, batch) r;
         began_ms := now_ms;
         now_ms := extract(epoch FROM clock_timestamp()) * 1000;
-        last_ms[4:6] := ARRAY[CASE WHEN reaped < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - reaped, 0), last_ms[5]];
+        last_ms[4:6] := ARRAY[CASE WHEN reaped + died < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - reaped - died, 0), last_ms[5]];
         stuck := pgwork._tell_stuck();
     END IF;
     -- Somebody's trigger or constraint, or a damaged row, may make these two fail; jobs and schedules must not wait for that. As in _take_back().
@@ -850,7 +850,7 @@ BEGIN
         last_ms[7:9] := ARRAY[CASE WHEN pruned < batch THEN began_ms ELSE 0 END, greatest(now_ms - began_ms - pruned, 0), last_ms[8]];
     END IF;
     -- The last one, since it locks others out; and rather when nothing waits for this round to be committed.
-    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + (CASE WHEN greatest(promoted, reaped, pruned) = 0 THEN 1000 ELSE 10000 END) THEN
+    IF now_ms NOT BETWEEN last_ms[10] AND last_ms[10] + (CASE WHEN greatest(promoted, reaped, died, pruned) = 0 THEN 1000 ELSE 10000 END) THEN
         BEGIN
             IF NOT pgwork._rests(0, 2) THEN
                 PERFORM pgwork._send_vacuum_away(1073741824); -- it may wait, so before compact() locks anybody out

@@ -302,6 +302,34 @@ void test_bundles_that_others_hold_hide_nothing_behind_them(void)
     TEST_ASSERT_EQUAL_STRING("0 202 0 0 0", kit_places(a, "q"));
 }
 
+void test_a_row_that_others_hold_hides_no_bundle_behind_it(void)
+{
+    fill(a, 1, 1, 0);
+    fill(a, 2, 100, 0);
+    fill(a, 102, 1, 0);
+    fill(a, 103, 100, 2);
+    TEST_ASSERT_EQUAL_STRING("1 1 1", claim_in_savepoint(a, 1));
+    kit_do(b, "SELECT pg_current_xact_id()"); /* is over: so the savepoint looks old */
+    TEST_ASSERT_EQUAL_STRING("10 2 11", claim(b, 10));
+    TEST_ASSERT_EQUAL_STRING("91 12 102", claim(b, 100));
+    TEST_ASSERT_EQUAL_STRING("100 103 202", claim(b, 100));
+    kit_do(a, "ROLLBACK");
+    TEST_ASSERT_EQUAL_INT(1, claim_rest(b, 100));
+}
+
+/* They are taken in part, as by smaller claims. */
+void test_a_bundle_that_others_hold_hides_no_larger_one(void)
+{
+    fill(a, 1, 40, 0);
+    fill(a, 41, 100, 0);
+    TEST_ASSERT_EQUAL_STRING("40 1 40", claim_in_savepoint(a, 40));
+    kit_do(b, "SELECT pg_current_xact_id()");
+    TEST_ASSERT_EQUAL_STRING("50 41 90", claim(b, 50));
+    TEST_ASSERT_EQUAL_STRING("50 91 140", claim(b, 50));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_STRING("0 140 0 0 0", kit_places(a, "q"));
+}
+
 /* What a claim that found the first bundle taken by another took instead lies further on: the rows
  * before it are the next ones. */
 void test_rows_between_bundles_are_not_passed(void)
@@ -317,7 +345,6 @@ void test_rows_between_bundles_are_not_passed(void)
     TEST_ASSERT_EQUAL_STRING("0 220 0 0 0", kit_places(a, "q"));
 }
 
-/* One that wants many takes all bundles that fit; each is a pack of its own. */
 /* However much waits behind the bundle at which it ends. */
 void test_a_claim_of_rows_before_a_bundle_reads_no_further(void)
 {
@@ -335,6 +362,7 @@ void test_a_claim_of_rows_before_a_bundle_reads_no_further(void)
     TEST_ASSERT_EQUAL_STRING("10 6 15", claim(b, 10));
 }
 
+/* One that wants many takes all bundles that fit; each is a pack of its own. */
 void test_a_large_claim_takes_many_bundles(void)
 {
     fill(a, 1, 1000, 0);

@@ -878,6 +878,32 @@ void test_a_job_that_is_new_at_the_second_try_is_called_so(void)
     TEST_ASSERT_EQUAL_STRING("2 0 0 0 0", kit_places(a, "q"));
 }
 
+/* What is to be replaced is claimed, or gone, once its claim commits: the payload is not lost. */
+void test_what_was_to_be_replaced_no_longer_waits(void)
+{
+    static const char *const scopes[] = {"ready", "unfinished"};
+    PGconn *c = kit_open();
+
+    for (int i = 0; i < 2; i++) {
+        long long first;
+
+        first = kit_number(a, "SELECT id FROM pgwork.enqueue('q', key => 'k%d', key_scope => '%s')",
+                           i, scopes[i]);
+        kit_do(b, "BEGIN");
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, &job));
+        TEST_ASSERT_EQUAL_INT64(first, job.id);
+        kit_send(a,
+                 "SELECT outcome || (id > %lld) FROM pgwork.enqueue('q', '2', key => 'k%d',"
+                 " key_scope => '%s', key_policy => 'replace')",
+                 first, i, scopes[i]);
+        kit_blocked(a, c);
+        if (i == 1) TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", &job, ""));
+        kit_do(b, "COMMIT");
+        TEST_ASSERT_EQUAL_STRING("newtrue", kit_answer(a));
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, &job));
+    }
+}
+
 /* The first one has made a key that both want, the other one has found what both are to replace. */
 void test_batches_that_replace_do_not_deadlock(void)
 {

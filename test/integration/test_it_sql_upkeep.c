@@ -39,6 +39,16 @@ static void spoil(const char *queue, int n)
 /* -- reap and promote ---------------------------------------------------------------------------
  */
 
+void test_what_died_is_not_told_twice(void)
+{
+    fill("q", 2);
+    kit_do(a, "SELECT pgwork.enqueue('q', max_attempts => 1)");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 3, jobs));
+    kit_expire(a, "q");
+    TEST_ASSERT_EQUAL_STRING("2 1",
+                             kit_text(a, "SELECT reaped || ' ' || died FROM pgwork.maintain()"));
+}
+
 void test_reap_goes_in_batches(void)
 {
     fill("q", 25);
@@ -836,10 +846,10 @@ void test_delayed_jobs_get_another_time(void)
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, MOVED ", kind => 'x')"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, MOVED ", '{%lld,%lld,0,NULL}', delay_ms => 60000)",
                                           last, last)); /* twice is once */
-    TEST_ASSERT_EQUAL_INT64(60, delayed_until(last));
+    TEST_ASSERT_INT64_WITHIN(30, 60, delayed_until(last));
     TEST_ASSERT_EQUAL_INT64(
         1, kit_number(a, MOVED ", '{%lld}', 'c', clock_timestamp() + interval '2 min')", last));
-    TEST_ASSERT_EQUAL_INT64(120, delayed_until(last));
+    TEST_ASSERT_INT64_WITHIN(30, 120, delayed_until(last));
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, MOVED ", kind => 'b')")); /* ready */
     TEST_ASSERT_EQUAL_STRING("3 0 3 0 0", kit_places(a, "q"));
     TEST_ASSERT_EQUAL_INT64(
