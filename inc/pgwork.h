@@ -266,6 +266,7 @@ PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, v
  *     signal(SIGTERM, on_term);
  *     struct pollfd p = {.fd = pgw_stop_fd(end), .events = POLLIN};
  *     while (pgw_stop_count(end) == 0) poll(&p, 1, -1);
+ *     signal(SIGTERM, SIG_DFL); // before what it would notify is gone
  *     pgw_stop_free(end);
  */
 
@@ -282,7 +283,8 @@ PGW_API int pgw_stop_count(const pgw_stop *stop);
 /** A descriptor that becomes readable at the first notify and stays so: for a poll() of one's own.
  * Not to be read from or closed. */
 PGW_API int pgw_stop_fd(const pgw_stop *stop);
-/** Keeps errno. */
+/** When no signal handler can reach it any more: put the signals back first, or leave it to the end
+ * of the process. Keeps errno. */
 PGW_API void pgw_stop_free(pgw_stop *stop);
 /** @} */
 
@@ -1139,7 +1141,12 @@ PGW_API void pgw_worker_free(pgw_worker *w);
  * lost, but the jobs of dead workers stay where they are. doc/reaper.md has the figures. */
 typedef struct pgw_reap_stats {
     size_t struct_size;
-    int64_t ticks, reaped, died, promoted, pruned, errors;
+    int64_t ticks;
+    int64_t reaped;   /* jobs of expired leases that are ready again */
+    int64_t died;     /* and those that had no attempts left: dead letters now */
+    int64_t promoted; /* delayed jobs that are ready now */
+    int64_t pruned;   /* finished jobs that were kept long enough */
+    int64_t errors;
     int64_t freed; /* rows of the users' tables, by pgw_reaper_run() */
 } pgw_reap_stats;
 #define PGW_REAP_STATS_INIT                         \
@@ -1231,7 +1238,8 @@ typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
  * Runs @p fn in a transaction and commits it, or rolls back when @p fn returned an error, which is
  * then returned with its story. What failed with PGW_ERETRY, in @p fn or at the commit, is repeated
  * with jitter, up to @p tries times in all (1 .. 1000): @p fn must be able to start over. Otherwise
- * returns what @p fn returned, or how the commit ended (see pgw_txn_commit).
+ * returns what @p fn returned, or how the commit ended (see pgw_txn_commit). PGW_EMISUSE: @p fn has
+ * armed the handle, which it must not (pgw_async): rolled back.
  *
  *     static pgw_status move(pgw *h, void *arg)
  *     {
@@ -1645,8 +1653,9 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
  * is named by its key; the log (PGW_WARN) tells it when it is news. A table that somebody has under
  * lock is waited for half a second. One that takes 200 ms or more, for whatever reason, is then
  * left alone by every reaper for twenty times as long, up to ten minutes; one with such a row for
- * ten seconds. Also deletes old operation ids. @p freed may be NULL; when the call fails, it tells
- * what was freed all the same. PGW_EMISUSE: on an attached handle, or in a transaction.
+ * ten seconds. Also deletes old operation ids. Told to stop, it leaves the other tables to the next
+ * pass. @p freed may be NULL; when the call fails, it tells what was freed all the same.
+ * PGW_EMISUSE: on an attached handle, or in a transaction.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
 /** @} */

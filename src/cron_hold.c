@@ -82,7 +82,11 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, NEXT_MS);
     if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_EMPTY;
     *in->tick = hold_tick(rows);
-    return *in->tick != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (*in->tick == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (!pgw__rows_misread(rows)) return PGW_OK;
+    pgw_tick_free(*in->tick);
+    *in->tick = NULL;
+    return PGW_EPROTO; /* which our caller puts into words */
 }
 
 pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node,
@@ -113,13 +117,8 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
             .flags = PGW__WRITES,
         };
 
-        st = pgw__pq_call(h, &call);
+        return pgw__pq_call(h, &call);
     }
-    if (st < PGW_OK) { /* made before the answer was found to be misshapen */
-        pgw_tick_free(*tick);
-        *tick = NULL;
-    }
-    return st;
 }
 
 /* ---- what is done with it ---- */

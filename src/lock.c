@@ -167,9 +167,11 @@ static void lock_settle(pgw *h, const char *name)
     pgw__pq_tell(h, &story);
 }
 
-/* Refused before anything was sent. */
-static bool lock_was_refused(pgw_status st)
+/* Before anything was sent, or granted; but a trigger that is deferred may raise whatever it likes
+ * when the lock is there already. */
+static bool lock_was_refused(const pgw *h, pgw_status st)
 {
+    if (pgw__pq_sqlstate(h)[0] != '\0') return false;
     return st == PGW_ELOCKED || st == PGW_EINVAL || st == PGW_EMISUSE || st == PGW_EPOOLED ||
            st == PGW_ECONFLICT || st == PGW_EPERM || st == PGW_ESCHEMA;
 }
@@ -204,7 +206,7 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
         *lock = l;
         return st;
     }
-    if (!lock_was_refused(st)) lock_settle(h, name);
+    if (!lock_was_refused(h, st)) lock_settle(h, name);
     if (st == PGW_EUNKNOWN && pgw__pq_look(h) != PGW_OK) /* if given, it went with its session */
         st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the lock",
                           "the lock is not held: acquire it again");

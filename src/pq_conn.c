@@ -293,16 +293,15 @@ static void conn_notice(void *arg, const PGresult *res)
     const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
 
     if (severity == NULL || sqlstate == NULL || strlen(sqlstate) != 5) return;
-    if (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0) {
-        h->dead = true;
-    } else if (strcmp(severity, "WARNING") == 0) {
-        h->dead = h->dead || strcmp(sqlstate, "57P01") == 0 || strcmp(sqlstate, "57P02") == 0;
+    if (strcmp(severity, "WARNING") == 0) {
         h->op.unconfirmed =
             h->op.unconfirmed ||
             pgw__status_is_unconfirmed(sqlstate, PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION));
-    } else {
+        if (strcmp(sqlstate, "57P01") != 0 && strcmp(sqlstate, "57P02") != 0) return;
+    } else if (strcmp(severity, "FATAL") != 0 && strcmp(severity, "PANIC") != 0) {
         return;
     }
+    h->dead = true;
     memcpy(h->notice, sqlstate, 6);
 }
 

@@ -132,7 +132,7 @@ struct pgw {
     bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
     bool dead;      /* the server said good-bye while idle */
     bool notified;  /* a notification was seen and not yet reported */
-    char notice[6]; /* SQLSTATE of the last WARNING or worse (R2) */
+    char notice[6]; /* SQLSTATE by which the server said that the session ends (R2) */
     int setup_at;
     pgw__sql greeting; /* statement that checks each new session; PGW__SQL_COUNT: none */
     pgw__reader *greet;

@@ -171,7 +171,8 @@ static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
         s->key = e->key;
         s->key_count = n < 0 ? 0 : n > PGW__KEY_COLUMNS ? PGW__KEY_COLUMNS : (size_t)n;
         for (size_t k = 0; k < s->key_count; k++) {
-            e->key[k] = registry_keep(r, items[k].p, items[k].n);
+            /* a NULL there is refused with the table, as an empty name is */
+            e->key[k] = registry_keep(r, items[k].p != NULL ? items[k].p : "", items[k].n);
             kept = kept && e->key[k] != NULL;
         }
         r->count++;
@@ -423,14 +424,14 @@ pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
         st = pgw__pq_reject(h, PGW_EMISUSE, "each table is a transaction of its own",
                             "commit or roll back first");
     if (st == PGW_OK) st = pgw__pq_call(h, &call);
-    for (int i = 0; st == PGW_OK && i < r.count; i++) {
+    for (int i = 0; st == PGW_OK && i < r.count && !pgw__pq_stopped(h); i++) {
         int64_t n;
 
         st = registry_reap(h, &r.entries[i], batch, &n);
         if (freed != NULL) *freed += n;
     }
     registry_free(&r);
-    if (st == PGW_OK || st == PGW_EMPTY) {
+    if ((st == PGW_OK || st == PGW_EMPTY) && !pgw__pq_stopped(h)) {
         const pgw__param params[] = {P_INT4(batch), P_END};
 
         st = pgw__ask(h, PGW__SQL_TABLE_PRUNE, params);

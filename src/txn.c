@@ -30,6 +30,10 @@ static pgw_status txn_try(pgw *h, pgw_txn_fn *fn, void *arg)
 
     if (st != PGW_OK) return st;
     outcome = fn(h, arg);
+    if (outcome >= PGW_OK && pgw__pq_armed(h)) {
+        outcome = pgw__check_unarmed(h, "the function that ran in the transaction has armed it");
+        pgw__pq_arm(h, NULL, NULL);
+    }
     if (outcome >= PGW_OK) {
         st = pgw__pq_commit(h);
         return st == PGW_OK ? outcome : st;

@@ -1119,6 +1119,35 @@ void test_an_acquisition_that_fails_undoes_itself_alone(void)
     pgw_close(other);
 }
 
+/* The server has given it, and then does not commit: a session would keep it. */
+void test_a_commit_that_fails_leaves_no_lock(void)
+{
+    static const char *const codes[] = {"lock_not_available", "insufficient_privilege", "PW009"};
+    pgw *h = it_open_bare(), *other = it_open_bare();
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        char sql[500];
+
+        snprintf(sql, sizeof(sql),
+                 "CREATE FUNCTION public.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+                 "EXCEPTION 'no' USING ERRCODE = '%s'; END $$;"
+                 "CREATE CONSTRAINT TRIGGER no AFTER INSERT OR UPDATE ON pgwork.named_lock "
+                 "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.no()",
+                 codes[i]);
+        pgtemp_exec(sql);
+        {
+            pgw_lock *l = (pgw_lock *)1;
+
+            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, &l, "late", PGW_EXCLUSIVE, 0));
+            TEST_ASSERT_NULL(l);
+        }
+        pgtemp_exec("DROP FUNCTION public.no() CASCADE");
+        expect(other, PGW_OK, pgw_lock_release(acquired(other, "late", PGW_EXCLUSIVE, 0)));
+    }
+    pgw_close(h);
+    pgw_close(other);
+}
+
 /* Its row is another's, and not there before that one's end. */
 void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
 {

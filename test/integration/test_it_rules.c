@@ -148,6 +148,19 @@ void test_R02_a_crash_of_the_server_is_told_by_a_warning(void)
     TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
 }
 
+void test_R02_another_warning_before_the_end_is_not_the_cause(void)
+{
+    size_t n;
+    const char *warning =
+        wire_message('N', "WARNING", "25P01", "SET TRANSACTION can only be used in blocks", &n);
+
+    open_through_wire();
+    wire_at(w, 'D', 1, warning, n, WIRE_CUT);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("SELECT 'x'", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_sqlstate(h));
+    TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
+}
+
 void test_R03_an_error_without_sqlstate_is_a_dead_connection(void)
 {
     open_through_wire();
@@ -489,7 +502,7 @@ void test_R13_a_host_that_says_nothing_is_passed_over(void)
 
     snprintf(dsn, sizeof(dsn), "%s host=127.0.0.1,%s port=%d,%s", pgtemp_dsn(), getenv("PGHOST"),
              port, getenv("PGPORT"));
-    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "5000"));
     TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
     close(fd);
 }
@@ -517,7 +530,7 @@ void test_R13_nor_is_it_asked_twice_where_the_order_is_random(void)
     for (int i = 0; i < (shuffled ? 8 : 1); i++) {
         int asked = 0, one;
 
-        TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
+        TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "5000"));
         TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
         pgw_close(h);
         h = NULL;
@@ -540,7 +553,7 @@ void test_R13_a_silent_host_of_a_service_is_passed_over_too(void)
     setenv("PGSERVICEFILE", file, 1);
     snprintf(dsn, sizeof(dsn), "service=pgw dbname='%s'",
              pgtemp_value("SELECT current_database()"));
-    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "2000"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(dsn, "connect.timeout_ms", "5000"));
     TEST_ASSERT_EQUAL_STRING("here", answer("SELECT 'here'"));
     unsetenv("PGSERVICEFILE");
     unlink(file);
@@ -1149,7 +1162,7 @@ void test_open_does_not_hide_a_session_lost_in_its_setup(void)
 void test_a_server_that_is_silent_while_connecting_is_asked_again(void)
 {
     w = wire_open();
-    TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "connect.timeout_ms", "2000"));
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "connect.timeout_ms", "5000"));
     TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
     wire_at(w, 'R', 1, NULL, 0, WIRE_SILENT);
     TEST_ASSERT_EQUAL_STRING("there", answer("SELECT 'there'"));

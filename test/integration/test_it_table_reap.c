@@ -14,12 +14,15 @@
 
 static pgw *h;
 static atomic_int heard; /* words about a table */
+static pgw_stop *stop, *stop_when_heard;
 
 static void hear(void *arg, pgw_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "table") == 0 && strstr(message, "`public`.`one`") != NULL)
+    if (strcmp(room, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {
         atomic_fetch_add(&heard, 1);
+        pgw_stop_notify(stop_when_heard);
+    }
 }
 
 static pgw_conf *conf_of(void)
@@ -623,7 +626,23 @@ void test_it_is_not_for_transactions_and_attached_handles(void)
     pgw_close(mine);
 }
 
-static pgw_stop *stop;
+void test_a_stop_leaves_the_other_tables_to_the_next_pass(void)
+{
+    int64_t freed;
+
+    tables();
+    pgtemp_exec("DROP TABLE one");
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop_when_heard));
+    pgw_set_stop(h, stop_when_heard);
+    must(reap_all(&freed, 50));
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&heard));
+    TEST_ASSERT_EQUAL_INT64(6, pgtemp_number("SELECT count(*) FROM three WHERE who IS NOT NULL"));
+    pgw_set_stop(h, NULL);
+    pgw_stop_free(stop_when_heard);
+    stop_when_heard = NULL;
+    must(reap_all(&freed, 50));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM three WHERE who IS NOT NULL"));
+}
 
 static void stop_at_once_more(const pgw_reap_stats *stats, void *arg)
 {
@@ -654,12 +673,13 @@ void test_no_registration_ends_a_reaper(void)
     tables();
     pgtemp_exec("INSERT INTO pgwork.leased_table VALUES ('public', 'a', "
                 "'{{a,b,c},{d,e,f},{g,h,i}}', 'who', 'until', 'token'), "
-                "('public', 'b', '{}', 'who', 'until', 'token'); "
+                "('public', 'b', '{}', 'who', 'until', 'token'), "
+                "('public', 'c', '{k2,NULL}', 'who', 'until', 'token'); "
                 "UPDATE pgwork.leased_table SET key = '{{k2,k 1}}' WHERE table_name = 'one'");
     TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(ran_twice()));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM one WHERE who IS NOT NULL"));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM three WHERE who IS NOT NULL"));
-    TEST_ASSERT_EQUAL_STRING("a b",
+    TEST_ASSERT_EQUAL_STRING("a b c",
                              pgtemp_value("SELECT string_agg(table_name, ' ' ORDER BY table_name) "
                                           "FROM pgwork.leased_table WHERE error <> ''"));
     /* nor does a list that is none */

@@ -91,6 +91,28 @@ void test_an_error_rolls_back(void)
     TEST_ASSERT_EQUAL_STRING("bfr", seen);
 }
 
+static bool armed;
+
+static bool is_armed(const pgw *h, int n)
+{
+    return armed;
+}
+static void arm(pgw *h, pgw_done_fn *done, void *arg, int n)
+{
+    armed = done != NULL;
+}
+
+/* Its commit would be one that nobody waits for. */
+void test_a_function_that_arms_the_handle_is_rolled_back(void)
+{
+    armed = true;
+    pgw__pq_armed_Stub(is_armed);
+    pgw__pq_arm_Stub(arm);
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, run((pgw_status[]){PGW_OK}, 3));
+    TEST_ASSERT_EQUAL_STRING("bfr", seen);
+    TEST_ASSERT_FALSE(armed);
+}
+
 void test_an_error_has_a_story_though_no_verb_failed(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
