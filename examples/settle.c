@@ -109,6 +109,8 @@ int main(int argc, char **argv)
            (long long)stats.failed, (long long)stats.refused);
     pgw_worker_free(w);
     pgw_conf_free(conf);
+    signal(SIGTERM, SIG_DFL); /* before what they notify is gone */
+    signal(SIGINT, SIG_DFL);
     pgw_stop_free(stop);
     PQfinish(conn);
     return st == PGW_OK ? 0 : 1;

@@ -78,6 +78,8 @@ int main(int argc, char **argv)
     }
     pgw_worker_free(w);
     pgw_conf_free(conf);
+    signal(SIGTERM, SIG_DFL); /* before what they notify is gone */
+    signal(SIGINT, SIG_DFL);
     pgw_stop_free(stop);
     return st == PGW_OK ? 0 : 1;
 }

@@ -101,7 +101,7 @@ typedef struct sem {
     /* of run; times are on the clock that is never set */
     int64_t extend_at, asked_at;
     int64_t until; /* ours for so long, whatever becomes of the server */
-    bool asking, lost;
+    bool waited, asking, lost;
 } sem;
 
 static int sem_open(sem *s)
@@ -119,10 +119,29 @@ static pgw_status sem_take(sem *s)
     int64_t asked_at = text_tick_ms();
     pgw_status st = pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
     int64_t now = text_tick_ms();
-    /* after a wait nobody knows how long ago they were granted, so they are extended at once */
     s->extend_at = asked_at + s->o.ttl_ms / 3;
-    s->until = (now < s->extend_at ? asked_at : now) + s->o.ttl_ms;
+    s->until = asked_at + s->o.ttl_ms;
+    s->waited = now >= s->extend_at;
     return st;
+}
+
+/* After a wait nobody knows how long ago they were granted: from now on it is known. */
+static pgw_status sem_renew(sem *s)
+{
+    int64_t asked_at = text_tick_ms();
+    pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
+    s->extend_at = asked_at + s->o.ttl_ms / 3;
+    s->until = asked_at + s->o.ttl_ms;
+    return st;
+}
+
+/* No command was started: as if they had not been obtained. */
+static int sem_give_up(sem *s, pgw_status st, int held)
+{
+    int code = guard_refused(s->c, st, held);
+    pgw_set_stop(s->c->h, NULL);
+    pgw_sema_release(s->c->h, s->name, s->token); /* or they are free when their time is over */
+    return st == PGW_ELEASE ? held : code;
 }
 
 static int sem_acquire(cli *c, int argc, char **argv)
@@ -342,6 +361,7 @@ static int sem_run(cli *c, int argc, char **argv)
     s.o.session = !pooled;
     pgw_status st = sem_take(&s);
     if (st != PGW_OK) return guard_refused(c, st, held);
+    if (s.waited && (st = sem_renew(&s)) != PGW_OK) return sem_give_up(&s, st, held);
     char token[PGW_TOKEN_TEXT];
     setenv("PGWORK_PERMIT", pgw_token_format(s.token, token), 1);
     guard g = {.c = c,

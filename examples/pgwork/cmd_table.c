@@ -120,6 +120,17 @@ static int table_init(cli *c, int argc, char **argv)
     return cli_finish(code);
 }
 
+/* A pass over all tables does not stop at one: what is wrong with it is noted there. */
+static int table_complain(const pgw_table_info *t, void *arg)
+{
+    int *code = arg;
+    if (*t->error)
+        *code = cli_fail(
+            CLI_NOTHING, "with its name and key it is tried at once: pgwork table reap --help",
+            "expired rows of `%s`.`%s` are not freed: %s", t->schema, t->table, t->error);
+    return 0;
+}
+
 static int table_reap(cli *c, int argc, char **argv)
 {
     description d = table_described();
@@ -131,12 +142,16 @@ static int table_reap(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "table reap\ntable reap " TABLE_WORDS,
         .about = "Frees rows whose lease is over: of one table, or of all that are registered.",
-        .more = "A running reaper does so for the registered ones once a second.",
+        .more =
+            "A running reaper does so for the registered ones once a second. Ends with 1 when one "
+            "of\n"
+            "these could not be served, now or the last time if it rests since then, and says why.",
         .max = 1,
     };
     args a;
     pgw_table *t = NULL;
     int64_t freed, sum = 0;
+    int left = CLI_DONE;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     code = a.count ? table_open(c, &t, &d, a.at[0]) : cli_open(c, false);
@@ -147,11 +162,13 @@ static int table_reap(cli *c, int argc, char **argv)
         if (st < 0) code = cli_fail_at(c->h);
         sum += freed;
     } while (code == CLI_DONE && freed > 0);
+    if (code == CLI_DONE && !t && pgw_tables_each(c->h, table_complain, &left) < 0)
+        code = cli_fail_at(c->h);
     pgw_table_free(t);
     if (code != CLI_DONE) return code;
     if (c->json) out_number("freed", sum);
     cli_say(c, "freed %lld row%s", (long long)sum, sum == 1 ? "" : "s");
-    return cli_finish(CLI_DONE);
+    return cli_finish(left);
 }
 
 static int table_register(cli *c, int argc, char **argv)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "opts.h"
+#include "signals.h"
 
 static int cmd_help(cli *c, int argc, char **argv);
 static int cmd_version(cli *c, int argc, char **argv);
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
     int code = run(&c, argc, argv);
     pgw_close(c.h);
     pgw_conf_free(c.conf);
+    signals_forget();
     pgw_stop_free(c.stop);
     free(c.settings.at);
     return code;

@@ -9,7 +9,7 @@
 
 #include "text.h"
 
-static pgw_stop *signals_stop;
+static pgw_stop *volatile signals_stop;
 static pgw_reaper *signals_reaper;
 static volatile sig_atomic_t signals_seen, signals_last, signals_family;
 static bool signals_no_hang_up; /* it was ignored when we came */
@@ -61,6 +61,11 @@ static bool signals_set_unless_ignored(int number, void (*handler)(int))
     if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return false;
     signals_set(number, handler);
     return true;
+}
+
+void signals_forget(void)
+{
+    signals_stop = NULL;
 }
 
 int signals_install(cli *c)

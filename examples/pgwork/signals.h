@@ -13,6 +13,8 @@
 
 /** Makes c->stop and points the signals at it. CLI_DONE or an exit code, told. */
 int signals_install(cli *c);
+/** c->stop is to go: what comes from now on is only counted. */
+void signals_forget(void);
 /** What HUP is for instead: @p r is to read its configuration again. NULL: no more. */
 void signals_on_reload(pgw_reaper *r);
 /** Whom the third signal kills: a process, or -group; 0: nobody. */

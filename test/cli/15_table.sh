@@ -36,7 +36,7 @@ is 'frees them' "$(cat "$tmp/out")" '{"freed":5}'
 code 'list --json' 0 pgwork --json table list
 json 'list --json is JSON' "$tmp/out"
 sql 'DROP TABLE article; UPDATE pgwork.leased_table SET rests_until = NULL' >/dev/null # as on a quick machine
-code 'reap goes on without it' 0 pgwork table reap
+refused 'a table that cannot be served' 1 'there is no such table' pgwork table reap
 code 'list' 0 pgwork table list
 yes 'list says why' grep -q 'there is no such table' "$tmp/out"
 code 'unregister' 0 pgwork table unregister article

@@ -159,7 +159,7 @@ again() { (while :; do "$@"; sleep 0.5; done) >>"$tmp/again" 2>&1 & troubles="$t
 trouble() { for how in terminate cancel; do sql "SELECT pg_${how}_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgbench' AND datname = current_database() ORDER BY random() LIMIT 1"; done; }
 again trouble
 again sql 'SELECT pgwork.lock_prune(0)'
-again sh -c "pgwork -q table reap && psql -qc 'UPDATE pgwork.leased_table SET rests_until = NULL'" # as on a quick machine
+again sh -c "pgwork -q table reap; psql -qc 'UPDATE pgwork.leased_table SET rests_until = NULL'" # as on a quick machine
 jobs_of_ours=$troubles
 
 some() { pgbench -n -M prepared -T 5 "$@" >>"$tmp/bench" 2>&1; }
@@ -201,7 +201,7 @@ is 'and one tick of each node, in the order of their numbers' "$(sql "SELECT boo
 is 'of no row what may never be' "$(head -n 3 "$tmp/never")" ''
 is 'each had one holder at a time, and higher numbers' "$(sql 'SELECT count(*) FROM lease_of a JOIN lease_of b ON b.id = a.id AND b.number > a.number WHERE b.since < greatest(a.since, a.until)')" 0
 is 'each was finished as often as was told' "$(sql 'SELECT sum(n) = (SELECT count(*) FROM lease_of WHERE finished) FROM leased')" t
-no_row_is_leased() { pgwork -q table reap && count_is 'UPDATE pgwork.leased_table SET rests_until = NULL; SELECT count(*) FROM leased WHERE locked_by IS NOT NULL' 0; }
+no_row_is_leased() { pgwork -q table reap; count_is 'UPDATE pgwork.leased_table SET rests_until = NULL; SELECT count(*) FROM leased WHERE locked_by IS NOT NULL' 0; }
 yes 'and is free in the end' until_true 10 no_row_is_leased
 is 'there were some of all' "$(sql "SELECT (SELECT min(fence) > 4 FROM number) AND (SELECT count(*) > 10 FROM grant_of) AND (SELECT count(DISTINCT schedule) = 8 FROM finished)
     AND (SELECT count(DISTINCT id) = 5 AND count(DISTINCT holder) = 4 AND count(*) > 20 FROM lease_of)")" t
