@@ -129,27 +129,33 @@ code '--drain with nothing to do' 0 pgwork -q work none_such --drain -- true
 
 fresh l
 pgwork enqueue l 1 2 3 >/dev/null
-pgwork -q work l -j1 -- sh -c 'echo started >>"$0"; sleep 1' "$tmp/started" 2>"$tmp/err" &
+# says in a file that it has begun, and goes on until there is that file with .go
+held='echo started >>"$0"; until test -e "$0.go"; do sleep 0.05; done'
+pgwork -v work l -j1 -- sh -c "$held" "$tmp/started" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 until_true 20 test -s "$tmp/started"
 kill -TERM $p
+until_true 20 grep -q 'stopping: ' "$tmp/err"
+: >"$tmp/started.go"
 wait $p
 is 'TERM: ends well' $? 0
 is 'the running one is done, the others are back' "$(state l)" 'done 1, ready 0, ready 0'
 : >"$tmp/started"
 for signals in HUP QUIT 'TERM HUP'; do
     fresh "l $signals"
+    rm -f "$tmp/started.go"
     : >"$tmp/started"
     : >"$tmp/err"
     pgwork enqueue "l $signals" 1 2 3 >/dev/null
     # a shell's background jobs ignore QUIT from their start on, and all ignore HUP under nohup: env gives them back
-    env --default-signal=HUP,QUIT pgwork -v work "l $signals" -j1 -- sh -c 'echo started >>"$0"; sleep 1' "$tmp/started" 2>"$tmp/err" &
+    env --default-signal=HUP,QUIT pgwork -v work "l $signals" -j1 -- sh -c "$held" "$tmp/started" 2>"$tmp/err" &
     p=$! jobs_of_ours=$!
     until_true 20 test -s "$tmp/started"
     for signal in $signals; do
         kill -s "$signal" $p
         until_true 20 grep -q 'stopping: ' "$tmp/err"
     done
+    : >"$tmp/started.go"
     wait $p
     is "$signals: ends well, too" $? 0
     is 'the running one is done, the others are back' "$(state "l $signals")" 'done 1, ready 0, ready 0'

@@ -103,12 +103,15 @@ wait $holder
 is 'a lost lock ends the command' $? 74
 yes 'and says so' grep -q 'the lock was lost' "$tmp/lost"
 
+# heard PID: no signal waits for it, or it has ended. Two of a kind that wait are one.
+heard() { ! grep -q '^\(ShdPnd\|SigPnd\):.*[1-9a-f]' "/proc/$1/status" 2>/dev/null; }
+
 # a second request to stop is for the command as well: the lock is given back as ever
 pgwork lock --grace 1m twice -- sh -c 'trap "sleep 1; exit 3" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/twice" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 until_true 20 test -s "$tmp/twice"
 kill -TERM $holder
-sleep 0.3
+until_true 20 heard $holder
 kill -TERM $holder
 wait $holder
 is 'two TERMs: the exit code of the command' $? 3
@@ -120,7 +123,7 @@ for holds in 'lock last' 'sem run last'; do
     pgwork $holds --grace 1m -- sh -c 'trap "" TERM; sleep 60 & echo $! >"$0"; wait' "$tmp/last" 2>"$tmp/err" &
     holder=$! jobs_of_ours="$jobs_of_ours $holder"
     until_true 20 test -s "$tmp/last"
-    for n in 1 2 3 4 5; do kill -TERM $holder && sleep 0.3; done 2>/dev/null
+    for n in 1 2 3; do kill -TERM $holder && until_true 20 heard $holder; done
     wait $holder
     is "$holds: three TERMs end it at once" $? 143
     yes "$holds: and what the command started" eventually gone "$(cat "$tmp/last")"
@@ -216,7 +219,7 @@ is 'without a word of the server the command is ended' $? 74
 thaw
 yes 'and it says so' grep -q 'the permit was lost' "$tmp/lost"
 yes 'the permit is back' eventually out_of alone 0
-pgwork sem run alone --ttl 4s --grace 1m -- sh -c 'trap "sleep 6; pgwork sem run -n alone -- true; exit \$?" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/ready" 2>"$tmp/err" &
+pgwork sem run alone --ttl 8s --grace 1m -- sh -c 'trap "sleep 10; pgwork sem run -n alone -- true; exit \$?" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/ready" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 until_true 20 test -s "$tmp/ready"
 kill -TERM $holder

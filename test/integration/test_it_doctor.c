@@ -4,6 +4,7 @@
 #include "pgtemp.h"
 #include "itpgw.h"
 
+#include <poll.h>
 #include <time.h>
 
 enum { PACKED = 33 }; /* so many claimed together go into a pack */
@@ -609,6 +610,19 @@ static void end(PGconn *conn)
     PQfinish(conn);
 }
 
+/* For longer than a second, as the server notes it. */
+static void await_wait(PGconn *conn)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM pg_locks WHERE pid = %d AND NOT granted AND waitstart < "
+             "clock_timestamp() - interval '1 s'",
+             PQbackendPID(conn));
+    for (int i = 0; i < 3000 && pgtemp_number(sql) == 0; i++) poll(NULL, 0, 10);
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(sql));
+}
+
 /* And so keeps all others out; the check that meets it is given up soon. */
 void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
 {
@@ -618,7 +632,7 @@ void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
 
     PQclear(PQexec(reads, "BEGIN; SELECT FROM pgwork.leased_table"));
     TEST_ASSERT_EQUAL_INT(1, PQsendQuery(waits, "BEGIN; LOCK TABLE pgwork.leased_table"));
-    PQclear(PQexec(reads, "SELECT pg_sleep(1.2)"));
+    await_wait(waits);
     s = visit(h);
     snprintf(expected, sizeof(expected), "bad locks: session %d", PQbackendPID(waits));
     ASSERT_HAS(expected, s->text);
@@ -642,7 +656,7 @@ void test_a_prepared_transaction_that_has_locked_a_table_is_found(void)
 
     pgtemp_exec("BEGIN; LOCK TABLE pgwork.leased_table; PREPARE TRANSACTION 'it''s left'");
     TEST_ASSERT_EQUAL_INT(1, PQsendQuery(waits, "BEGIN; LOCK TABLE pgwork.leased_table"));
-    pgtemp_exec("SELECT pg_sleep(1.2)");
+    await_wait(waits);
     ASSERT_HAS("It waits for a prepared transaction (see pg_prepared_xacts):", visit(h)->text);
     TEST_ASSERT_NOT_NULL(at); /* nobody waits here for five seconds */
     snprintf(sql, sizeof(sql),

@@ -260,10 +260,10 @@ void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char 
     deny("UPDATE ON pgwork.live_job",
          "CASE WHEN OLD.token = NEW.token THEN coalesce(OLD.id, OLD.pos) END", bad, sqlstate);
     atomic_store(&let_go, 0);
-    set("worker.lease_ms", "3000");
+    set("worker.lease_ms", "6000");
     w = start(until_let_go, &thread);
     await(&called, 2);
-    await_beats(good, 5); /* a second apart */
+    await_beats(good, 4); /* two seconds apart: longer than a lease */
     atomic_store(&let_go, 1);
     s = finish(w, thread, PGW_OK);
     pgtemp_exec("DROP FUNCTION deny() CASCADE");
@@ -402,7 +402,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     await_sign();
     pgtemp_read_only(true);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
-                "application_name = 'switched'");
+                "datname = current_database() AND application_name = 'switched'");
     await(&seen, 2); /* claims */
     atomic_store(&let_go, 1);
     await(&seen, atomic_load(&seen) + 3); /* the result, too */

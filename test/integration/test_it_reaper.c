@@ -218,7 +218,7 @@ void test_a_delayed_job_comes_in_at_its_time(void)
 
     start(&x);
     await_ticks(1);
-    job.delay_ms = 2000;
+    job.delay_ms = 5000;
     must(pgw_enqueue(h, NULL, queue, &job, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(count_of("delayed")));
     await_number(1, count_of("ready"));
@@ -321,7 +321,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     await_ticks(1);
     pgtemp_read_only(true);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
-                "application_name = 'switched'");
+                "datname = current_database() AND application_name = 'switched'");
     for (i = 0; i < PATIENCE_MS && atomic_load(&refusals) < 3; i++) nap(1);
     pgtemp_read_only(false);
     TEST_ASSERT_GREATER_OR_EQUAL_INT(3, atomic_load(&refusals));
@@ -390,8 +390,9 @@ void test_a_stop_is_heard_while_there_is_no_server(void)
     set(conf, "dsn", "host=/nonexistent");
     set(conf, "reconnect.base_ms", "3600000");
     set(conf, "reconnect.cap_ms", "3600000");
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
     start(&x);
-    nap(200);
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);
     TEST_ASSERT_NOT_NULL(strstr(pgw_reaper_error(x.r), "nonexistent"));
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&ticks));

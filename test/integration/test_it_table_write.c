@@ -214,7 +214,7 @@ void test_a_version_of_xmin_ends_with_its_billion_transactions_and_its_timeline(
     TEST_ASSERT_EQUAL(PGW_ECONFLICT,
                       pgw_table_update(h, NULL, by_xmin, key, version, &(pgw_cell){"n", "1"}, 1));
     snprintf(version, sizeof(version), "%s/%s/%lld/%s", part[0], part[1],
-             atoll(part[2]) - (1LL << 30) + 1000, part[3]);
+             atoll(part[2]) - (1LL << 30) + 100000000, part[3]);
     must(pgw_table_update(h, NULL, by_xmin, key, version, &(pgw_cell){"n", "1"}, 1));
     pgw_rows_free(rows);
 }

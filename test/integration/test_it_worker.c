@@ -511,6 +511,7 @@ void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
     enqueue(5);
     set("call.timeout_ms", "1500");
     set("worker.concurrency", "0");
+    set("worker.lease_ms", "60000");
     set("worker.prefetch", "5");
     w = start(locked_and_done, &thread);
     await(&called, 5);
@@ -529,6 +530,7 @@ void test_a_draining_worker_looks_again_when_a_job_goes_back_late(void)
     locker = pgtemp_connect();
     only_job();
     set("worker.concurrency", "0");
+    set("worker.lease_ms", "60000");
     w = start(locked_and_released, &thread);
     await(&called, 1);
     nap(2500); /* it has looked for others, and found none */
@@ -665,10 +667,10 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
     pgw_worker_stats s;
     int i;
 
-    set("worker.lease_ms", "2000");
+    set("worker.lease_ms", "5000");
     w = start(until_signalled, &thread);
     await(&called, 1);
-    for (i = 0; i < 250; i++) { /* more than two leases long */
+    for (i = 0; i < 400; i++) { /* longer than a lease */
         must(pgw_reaper_tick(h, NULL, NULL));
         nap(20);
     }
@@ -709,7 +711,7 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
 
     (void)arg;
     if (!first) {
-        poll(&fd, 1, 2500); /* longer than a lease */
+        poll(&fd, 1, 5500); /* longer than a lease */
         atomic_fetch_or(&seen, pgw_task_signals(task) << 4);
         return PGW_DONE;
     }
@@ -717,7 +719,7 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
              (long long)ref.id, pgw_token_format(ref.token, token));
     pgtemp_exec(sql);
     await(&called, 2);
-    poll(&fd, 1, 2500);
+    poll(&fd, 1, PATIENCE_MS);
     atomic_fetch_or(&seen, pgw_task_signals(task));
     return PGW_DONE;
 }
@@ -727,7 +729,7 @@ void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
     pgw_worker_stats s;
 
     only_job();
-    set("worker.lease_ms", "2000");
+    set("worker.lease_ms", "5000");
     set("worker.max_jobs", "2");
     set("poll.max_ms", "20"); /* it comes again before a beat */
     s = run(handed_back, PGW_OK);
@@ -758,7 +760,7 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     pgw_worker *w;
     pgw_status outcome;
 
-    set("worker.lease_ms", "3000");
+    set("worker.lease_ms", "6000");
     set("worker.concurrency", "1");
     w = start(until_signalled, &thread);
     await(&called, 1);
@@ -824,12 +826,12 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
     enqueue(50);
     set("worker.concurrency", "2");
     set("worker.prefetch", "10");
-    set("worker.lease_ms", "2000");
+    set("worker.lease_ms", "5000");
     w = start(until_signalled, &thread);
     await(&called, 2);
     pgw_stop_notify(stop);
     for (i = 0; i < PATIENCE_MS && jobs_in("ready") < 48; i++) nap(1);
-    nap(2500); /* longer than the lease: those that run keep it */
+    nap(5500); /* longer than the lease: those that run keep it */
     TEST_ASSERT_EQUAL_INT64(48, jobs_in("ready"));
     TEST_ASSERT_EQUAL_INT64(2, jobs_in("leased"));
     snprintf(sql, sizeof(sql),

@@ -287,7 +287,7 @@ void test_a_long_job_does_not_hold_back_the_results_of_others(void)
 
 void test_results_are_told_before_their_lease_ends_whatever_the_flush_time(void)
 {
-    fake_jobs("q", 8, 300);
+    fake_jobs("q", 8, 3000);
     set("worker.concurrency", "2");
     set("worker.flush_ms", "10000");
     run_until_done(7);
@@ -746,7 +746,7 @@ void test_a_long_job_keeps_its_lease(void)
     pthread_t thread;
     int i;
 
-    fake_jobs("q", 1, 2000);
+    fake_jobs("q", 1, 5000);
     start(held, &thread);
     await(&called, 1);
     for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) <= 3; i++) nap(1); /* longer than a lease */
@@ -814,13 +814,13 @@ void test_a_pause_after_a_failure_does_not_outlast_a_lease(void)
     pthread_t thread;
     int i;
 
-    fake_jobs("q", 1, 3000);
+    fake_jobs("q", 1, 6000);
     fake_fails(FAKE_EXTEND, PGW_ERETRY, 2, 0);
     set("reconnect.base_ms", "60000");
     set("reconnect.cap_ms", "60000");
     start(held, &thread);
     await(&called, 1);
-    for (i = 0; i < 10000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
+    for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
     stats.struct_size = sizeof(stats);
@@ -836,7 +836,7 @@ void test_a_job_that_is_locked_is_asked_for_again(void)
     pthread_t thread;
     int i;
 
-    fake_jobs("q", 2, 3000);
+    fake_jobs("q", 2, 6000);
     fake_locks(1, 2);
     set("worker.concurrency", "2");
     set("reconnect.base_ms", "60000"); /* it is no failure, after which there is a pause */
@@ -966,7 +966,7 @@ static pgw_verdict canceled(pgw_task *task, void *arg)
 
 void test_a_cancel_reaches_the_handler(void)
 {
-    fake_jobs("q", 1, 300);
+    fake_jobs("q", 1, 3000);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, canceled, NULL));
     TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.failed);
@@ -977,7 +977,7 @@ void test_a_cancel_before_the_start_hands_the_job_back(void)
     pthread_t thread;
     int i, beats;
 
-    fake_jobs("q", 2, 300);
+    fake_jobs("q", 2, 3000);
     set("worker.concurrency", "1");
     start(held, &thread);
     await(&called, 1);
