@@ -143,9 +143,8 @@ static int table_reap(cli *c, int argc, char **argv)
         .synopsis = "table reap\ntable reap " TABLE_WORDS,
         .about = "Frees rows whose lease is over: of one table, or of all that are registered.",
         .more =
-            "A running reaper does so for the registered ones once a second. Ends with 1 when one "
-            "of\n"
-            "these could not be served, now or the last time if it rests since then, and says why.",
+            "A running reaper does so for the registered ones once a second. Ends with 1 when one\n"
+            "of them could not be served, now or before it was left to rest, and says why.",
         .max = 1,
     };
     args a;

@@ -227,6 +227,12 @@ wait $holder
 is 'in its grace the command has its permit: nobody else gets it' $? 75
 code 'and for one no more' 0 pgwork sem drop alone
 
+pgwork sem create later 1
+pgwork sem acquire later --ttl 2s >/dev/null
+code 'after a wait it has its permit for the whole time' 0 pgwork sem run later --ttl 3s -- true
+is 'and gives it back' "$(pgwork --json sem list | sed -n 's/.*"semaphore":"later".*"taken":\([0-9]*\).*/\1/p')" 0
+pgwork sem drop later
+
 code 'sem resize' 0 pgwork sem resize s 1
 refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
