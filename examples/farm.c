@@ -65,8 +65,8 @@ static int node_run(pgw *h, const char *name, report *r, int out)
         r->finished = false;
         if (write(out, r, sizeof(*r)) != sizeof(*r)) return 1;
 
-        poll(NULL, 0,
-             300); /* here a program would do something, with the fence on what it writes */
+        /* here a program would do something, with the fence on what it writes */
+        poll(NULL, 0, 300);
 
         /* PGW_ELEASE: we were so slow that another node was asked to do it. */
         r->finished = pgw_cron_finish(h, pgw_tick_token(tick), NULL) == PGW_OK;

@@ -27,8 +27,6 @@ pgwork -q table init slow -k id --apply >/dev/null
 pgwork table register slow -k id
 sql "UPDATE slow SET locked_by = 'x', token = gen_random_uuid(), expires_at = now() - interval '1 second';
      CREATE TRIGGER slowly BEFORE UPDATE ON slow FOR EACH ROW EXECUTE FUNCTION slowly()" >/dev/null
-# heard PID: no signal waits for it. Two of a kind that wait are one.
-heard() { ! grep -q '^\(ShdPnd\|SigPnd\):.*[1-9a-f]' "/proc/$1/status" 2>/dev/null; }
 pgwork reap --once >"$tmp/out" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 yes '--once is at a table of ours' until_true 20 count_is "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()" 1

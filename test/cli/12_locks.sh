@@ -103,9 +103,6 @@ wait $holder
 is 'a lost lock ends the command' $? 74
 yes 'and says so' grep -q 'the lock was lost' "$tmp/lost"
 
-# heard PID: no signal waits for it, or it has ended. Two of a kind that wait are one.
-heard() { ! grep -q '^\(ShdPnd\|SigPnd\):.*[1-9a-f]' "/proc/$1/status" 2>/dev/null; }
-
 # a second request to stop is for the command as well: the lock is given back as ever
 pgwork lock --grace 1m twice -- sh -c 'trap "sleep 1; exit 3" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/twice" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
