@@ -101,7 +101,7 @@ typedef struct sem {
     /* of run; times are on the clock that is never set */
     int64_t extend_at, asked_at;
     int64_t until; /* ours for so long, whatever becomes of the server */
-    bool waited, asking, lost;
+    bool asking, lost;
 } sem;
 
 static int sem_open(sem *s)
@@ -114,25 +114,25 @@ static int sem_open(sem *s)
     return CLI_DONE;
 }
 
-static pgw_status sem_take(sem *s)
+/* Their time began when they were asked for, or later. */
+static void sem_count(sem *s)
 {
-    int64_t asked_at = text_tick_ms();
-    pgw_status st = pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
-    int64_t now = text_tick_ms();
-    s->extend_at = asked_at + s->o.ttl_ms / 3;
-    s->until = asked_at + s->o.ttl_ms;
-    s->waited = now >= s->extend_at;
-    return st;
+    s->extend_at = s->asked_at + s->o.ttl_ms / 3;
+    s->until = s->asked_at + s->o.ttl_ms;
 }
 
-/* After a wait nobody knows how long ago they were granted: from now on it is known. */
+static pgw_status sem_take(sem *s)
+{
+    s->asked_at = text_tick_ms();
+    sem_count(s);
+    return pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
+}
+
 static pgw_status sem_renew(sem *s)
 {
-    int64_t asked_at = text_tick_ms();
-    pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
-    s->extend_at = asked_at + s->o.ttl_ms / 3;
-    s->until = asked_at + s->o.ttl_ms;
-    return st;
+    s->asked_at = text_tick_ms();
+    sem_count(s);
+    return pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
 }
 
 /* No command was started: as if they had not been obtained. */
@@ -242,8 +242,7 @@ static void sem_answered(pgw *h, pgw_status st, void *arg)
     s->asking = false;
     s->extend_at = text_tick_ms() + s->o.ttl_ms / 12;
     if (st == PGW_OK) {
-        s->extend_at = s->asked_at + s->o.ttl_ms / 3;
-        s->until = s->asked_at + s->o.ttl_ms;
+        sem_count(s);
     } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
         s->lost = true;
     }
@@ -361,7 +360,9 @@ static int sem_run(cli *c, int argc, char **argv)
     s.o.session = !pooled;
     pgw_status st = sem_take(&s);
     if (st != PGW_OK) return guard_refused(c, st, held);
-    if (s.waited && (st = sem_renew(&s)) != PGW_OK) return sem_give_up(&s, st, held);
+    /* after a wait nobody knows how long ago they were granted */
+    if (text_tick_ms() >= s.extend_at && (st = sem_renew(&s)) != PGW_OK)
+        return sem_give_up(&s, st, held);
     char token[PGW_TOKEN_TEXT];
     setenv("PGWORK_PERMIT", pgw_token_format(s.token, token), 1);
     guard g = {.c = c,
