@@ -31,7 +31,7 @@ static bool plan_rush(const pgw__worker_view *v)
 }
 
 /* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
- * anything will do. In the calling thread claims and handlers take turns: no use in claiming early.
+ * anything will do. In the calling thread claims and handlers take turns: early claims are no use.
  */
 static int plan_room(const pgw__worker_view *v)
 {

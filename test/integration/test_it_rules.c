@@ -133,15 +133,20 @@ void test_R01_first_error_is_kept(void)
     PQfinish(conn);
 }
 
-void test_R02_a_crash_of_the_server_is_told_by_a_warning(void)
+/* A write whose connection is cut in the midst of the answer, right after a warning. */
+static void warned_and_cut(const char *sqlstate, const char *text)
 {
     size_t n;
-    const char *crash =
-        wire_message('N', "WARNING", "57P02", "terminating connection because of crash", &n);
+    const char *warning = wire_message('N', "WARNING", sqlstate, text, &n);
 
     open_through_wire();
-    wire_at(w, 'D', 1, crash, n, WIRE_CUT);
+    wire_at(w, 'D', 1, warning, n, WIRE_CUT);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("SELECT 'x'", PGW__WRITES, 0));
+}
+
+void test_R02_a_crash_of_the_server_is_told_by_a_warning(void)
+{
+    warned_and_cut("57P02", "terminating connection because of crash");
     TEST_ASSERT_EQUAL_STRING("57P02", pgw_error_sqlstate(h));
     TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "crash"));
     TEST_ASSERT_EQUAL_INT(1, wire_orders(w));
@@ -150,13 +155,7 @@ void test_R02_a_crash_of_the_server_is_told_by_a_warning(void)
 
 void test_R02_another_warning_before_the_end_is_not_the_cause(void)
 {
-    size_t n;
-    const char *warning =
-        wire_message('N', "WARNING", "25P01", "SET TRANSACTION can only be used in blocks", &n);
-
-    open_through_wire();
-    wire_at(w, 'D', 1, warning, n, WIRE_CUT);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask("SELECT 'x'", PGW__WRITES, 0));
+    warned_and_cut("25P01", "SET TRANSACTION can only be used in blocks");
     TEST_ASSERT_EQUAL_STRING("", pgw_error_sqlstate(h));
     TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
 }
