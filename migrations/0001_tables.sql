@@ -78,8 +78,8 @@ CREATE TABLE pgwork.queue (
     bulk           boolean NOT NULL DEFAULT true,  -- make bundles, where claims are large
     large_claims   boolean NOT NULL DEFAULT false, -- they are, as claims have taught ...
     learned_at     timestamptz NOT NULL DEFAULT '-infinity', -- ... then; nobody changes that within the next minute
-    suspects       boolean NOT NULL DEFAULT false, -- jobs wait whose holder died; the reaper keeps it true to the facts
-    bundles        boolean NOT NULL DEFAULT false, -- bundles may wait; so does that
+    suspects       integer NOT NULL DEFAULT 0,     -- bit p: jobs of priority p wait whose holder died; the reaper keeps it true to the facts
+    bundles        boolean NOT NULL DEFAULT false, -- bundles may wait; that is kept true likewise
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 

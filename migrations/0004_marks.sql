@@ -8,7 +8,8 @@
 --                          [7] the last place and [8] the end of transactions as they were [9] at that time, ms: the next [6]
 --                          [10] the queue   [11] 1: there are stragglers; what others have passed is not passed here
 --                          [12..] a mark for each lane, as place * 32 + lane: nothing is expected up to there
---   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities
+--   pgwork.short_<slot>    for small claims one upon another: [1] until when, ms   [2] the queue   [3] its priorities, 2^(10 + p) for each
+--                          priority p that is not served, since one before it has jobs whose holder died, or it has some itself,
 --                          and 2^30 where bundles may wait: then it serves the first lane only, where what they held is handed back
 --                          [4] who drew places up to this one is through; 0: there are stragglers   [5..] marks, as above
 --   pgwork.survey_<slot>   the last survey of its own, where another session is in the midst of one for long
@@ -38,7 +39,8 @@ LANGUAGE sql RETURN CASE WHEN queue < 16384 THEN nullif(least(pg_sequence_last_v
 
 -- Renews the marks. Claims take jobs in order: what lies before the first that one has got is taken already, or just
 -- being taken. But marks stay behind producers that have drawn a place and not committed: until the transactions of their time
--- are through, or for 50 ms; the rest is left to surveys. `marks` are those that the claim began at: the hint's, or nearer ones of others.
+-- are through, or for 50 ms; the rest is left to surveys. `marks` are those that the claim began at: the hint's, or nearer ones of others;
+-- of the first lanes only, where no others were looked at.
 -- spread: so many places has a job of the queue to itself; others lie between. idle_ms: so long the short way was not to be had; NULL: nor is it now.
 CREATE FUNCTION pgwork._advance(queue text, n integer, spread bigint, issued bigint, first bigint, now_ms bigint, hint bigint[], marks bigint[],
     idle_ms bigint, blind boolean, bundles boolean) RETURNS text
@@ -47,6 +49,7 @@ DECLARE
     mark bigint;
     passed bigint;
     came bigint;
+    beyond integer;
     short_ms bigint := 20 + least(4 * idle_ms, 80); -- longer in a session whose claims come so rarely that this one is late for 20 ms
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -59,7 +62,7 @@ BEGIN
         hint[9] := now_ms;
     END IF;
     mark := least((first >> 5) - 1, hint[6]);
-    FOR i IN 12 .. cardinality(hint) LOOP -- the lanes before its own had nothing more
+    FOR i IN 12 .. 11 + cardinality(marks) LOOP -- the lanes before its own had nothing more
         IF marks[i - 11] & 31 <= first & 31 AND marks[i - 11] >> 5 < mark THEN
             passed := greatest(passed, mark - (marks[i - 11] >> 5));
             came := greatest(came, mark - (hint[i] >> 5));
@@ -77,8 +80,10 @@ BEGIN
         -- A second at most, however long surveys pause: what is good for more than claim_batch() expects is taken for a clock that was set back.
         short_ms := short_ms + greatest(0, least(1000, hint[4] - now_ms, least(hint[6] - mark, CASE WHEN blind THEN 300 * spread END)
                                                                          * (now_ms - hint[1])::float8 / greatest(came, 1)));
-        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5] + CASE WHEN bundles THEN 1 << 30 ELSE 0 END, hint[6] * (1 - hint[11])]
-                                                  || CASE WHEN bundles THEN hint[12:12] ELSE hint[12:] END)::text, false);
+        beyond := coalesce(1024 - (1 << (hint[12 + cardinality(marks)] & 31)::integer / 2), 0); -- the priorities that are not served
+        PERFORM set_config(pgwork._short(queue), (ARRAY[now_ms + short_ms, hint[10], hint[5] + (beyond << 10) + CASE WHEN bundles THEN 1 << 30 ELSE 0 END,
+                                                        hint[6] * (1 - hint[11])]
+                                                  || hint[12:CASE WHEN bundles THEN 12 ELSE 11 + cardinality(marks) END])::text, false);
     END IF;
     -- This costs as much as to pass over some hundreds of jobs. The faster they go, the sooner again; the larger the claims, the later; and who
     -- comes rarely lets some claims go by.

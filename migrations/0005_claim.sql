@@ -167,6 +167,9 @@ DECLARE
     now_is pg_snapshot;
     newest integer;
     running xid[];
+    urgent integer; -- priorities, bit by bit, before those of all suspects: only these are looked at ...
+    beyond boolean; -- ... and then all
+    wary boolean; -- there may be suspects among what is looked at
     alone boolean;
     any_bundle boolean;
     head_lane smallint;
@@ -208,7 +211,7 @@ BEGIN
                    AND j.queue = short[2] AND j.lane = (passed & 31)::smallint AND j.pos = passed >> 5 AND j.token = done_tokens[1]
                    AND coalesce(j.id, j.pos) = done_ids[1] AND j.flags & 4 = 0
                 RETURNING t.id, t.name, t.lease_ms, t.max_attempts, clock_timestamp() AS since, set_config('pgwork.accepted', stamp, true),
-                          CASE WHEN NOT (t.paused OR t.suspects) AND t.priorities + (t.bundles::integer << 30) & ~short[3] = 0 THEN short[5:] END AS marks
+                          CASE WHEN NOT t.paused AND t.priorities + (t.suspects << 10) + (t.bundles::integer << 30) & ~short[3] = 0 THEN short[5:] END AS marks
             )
             UPDATE pgwork.live_job j
                SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder, attempt = j.attempt + 1,
@@ -250,7 +253,7 @@ BEGIN
                                CASE WHEN count(*) = coalesce(cardinality(done_ids), 0) THEN short[2] END AS queue FROM d) a
                  CROSS JOIN LATERAL (SELECT unnest(short[5:]) AS mark, t.id, t.lease_ms, t.max_attempts FROM pgwork.queue t
                                       WHERE t.id = a.queue AND t.name = queues[1]
-                                        AND NOT (t.paused OR t.suspects) AND t.priorities + (t.bundles::integer << 30) & ~short[3] = 0
+                                        AND NOT t.paused AND t.priorities + (t.suspects << 10) + (t.bundles::integer << 30) & ~short[3] = 0
                                      OFFSET 0) l
                  CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                       WHERE j.queue = l.id AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
@@ -339,6 +342,7 @@ BEGIN
         held_lane := -1;
         rows_held := false;
         small_held := false;
+        beyond := false;
         stranger := false;
         IF hint[10] = q.id THEN
             due := now_ms NOT BETWEEN hint[1] AND hint[4] OR hint[5] & q.priorities <> q.priorities;
@@ -369,11 +373,20 @@ BEGIN
                     END IF;
                 END LOOP;
             END IF;
+            -- Suspects are jobs whose holder died. What is more urgent than all of them is claimed as if there were none.
+            wary := q.suspects <> 0;
+            IF wary THEN
+                urgent := CASE WHEN sure OR beyond THEN 0 ELSE hint[5]::integer & (q.suspects & -q.suspects) - 1 END;
+                IF urgent <> 0 THEN
+                    marks := marks[:2 * bit_count(urgent::bit(10))];
+                    wary := false;
+                END IF;
+            END IF;
             -- Many claims at once meet the same first rows. To find a row locked by trying to lock it costs microseconds, and
             -- each of them would have to skip those of all the others; that a transaction which runs now is in its xmax is seen
             -- at once. Who finds nothing looks once more without that short cut, so that it cannot hide a row for long; and
             -- a transaction that has written does without, since it may have locked rows itself.
-            IF sure OR wrote OR q.suspects THEN
+            IF sure OR wrote OR wary THEN
                 newest := -2147483648;
                 running := '{}';
             ELSE
@@ -382,22 +395,19 @@ BEGIN
                 running := string_to_array(split_part(now_is::text, ':', 3), ',')::xid8[]::xid[];
             END IF;
             alone := false;
-            IF q.suspects OR sure THEN -- the reaper may not have been able to say so yet
-                -- A job whose holder died is claimed alone: should it be the killer, it takes no others along.
+            IF (wary OR sure) AND NOT (came OR had IS TRUE) THEN -- the reaper may not have been able to say so yet
+                -- A suspect is claimed alone: should it be the killer, it takes no others along. Who has got something passes over it.
                 SELECT c.flags & 2 <> 0 INTO alone
                   FROM unnest(marks) AS l (mark)
                  CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
                                       WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
                                       ORDER BY j.pos LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) c
                  LIMIT 1;
-                IF alone AND had THEN
-                    wanted := 0; -- it is the next claim's
-                    EXIT;
-                ELSIF alone THEN
+                IF alone THEN
                     wanted := 1;
                 END IF;
             END IF;
-            learns := now_ms >= hint[2] AND NOT (wrote OR q.suspects) AND (stranger IS NOT TRUE OR random() < 0.03);
+            learns := now_ms >= hint[2] AND NOT (wrote OR wary) AND (stranger IS NOT TRUE OR random() < 0.03);
             any_bundle := false;
             opened := false;
             head_jobs := NULL;
@@ -609,7 +619,7 @@ BEGIN
                 rows_held := false;
                 small_held := false;
             END IF;
-            IF got > 0 AND (learns OR opened AND n <= few AND NOT (wrote OR q.suspects OR stranger IS TRUE)) THEN
+            IF got > 0 AND (learns OR opened AND n <= few AND NOT (wrote OR wary OR stranger IS TRUE)) THEN
                 -- Small claims that fill their hands may go the short way then. Where there are bundles it tells only of the first lane, where they are
                 -- handed back when they are opened.
                 noted := pgwork._advance(current_name, CASE WHEN head_jobs IS NULL THEN n ELSE 10000 * n END, greatest(width / got, 1), issued, first, now_ms, hint, marks,
@@ -624,15 +634,19 @@ BEGIN
             END IF;
             wanted := wanted - got;
             came := came OR got > 0;
-            CONTINUE WHEN got > 0 AND wanted > 0 AND (any_bundle OR head_jobs IS NOT NULL) AND NOT (sure OR q.suspects);
-            EXIT WHEN sure OR came OR wanted = 0 OR NOT surveyed AND now_ms < hint[3] AND marks = hint[12:];
-            due := true;
-            sure := true;
+            CONTINUE WHEN got > 0 AND wanted > 0 AND (any_bundle OR head_jobs IS NOT NULL) AND NOT (sure OR wary);
+            EXIT WHEN sure OR came AND (q.suspects = 0 OR wary) OR wanted = 0 OR NOT surveyed AND now_ms < hint[3] AND marks = hint[12:];
+            IF q.suspects <> 0 AND NOT wary THEN
+                beyond := true;
+            ELSE
+                due := true;
+                sure := true;
+            END IF;
             held_lane := -1;
             rows_held := false;
             small_held := false;
         END LOOP;
-        EXIT WHEN wanted = 0; -- or alone, or late
+        EXIT WHEN wanted = 0;
         had := had OR came;
     END LOOP;
     IF through IS NOT NULL THEN

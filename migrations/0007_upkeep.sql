@@ -198,15 +198,15 @@ BEGIN
                   ORDER BY i);
 END $$;
 
--- Are there jobs whose holder died, above these places, one for each lane (NULL: from the start), and up to `high`?
-CREATE FUNCTION pgwork._suspects(queue integer, lows bigint[], high bigint) RETURNS boolean
+-- The priorities, bit by bit, of jobs whose holder died, above these places, one for each lane (NULL: from the start), and up to `high`.
+CREATE FUNCTION pgwork._suspects(queue integer, lows bigint[], high bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM generate_series(0, 18, 2) l
-                    CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                                         WHERE j.queue = _suspects.queue AND j.lane = l AND j.pos > coalesce(lows[l + 1], 0) AND j.pos <= high
-                                           AND j.token IS NULL AND j.flags & 2 <> 0
-                                         LIMIT 1) j);
+    RETURN coalesce((SELECT bit_or(1 << l / 2) FROM generate_series(0, 18, 2) l
+                      CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
+                                           WHERE j.queue = _suspects.queue AND j.lane = l AND j.pos > coalesce(lows[l + 1], 0) AND j.pos <= high
+                                             AND j.token IS NULL AND j.flags & 2 <> 0
+                                           LIMIT 1) j), 0);
 END $$;
 
 -- What lies behind is not found, or late: a lease behind a long stretch of ready rows, when a great batch of lower places committed after it was
@@ -242,7 +242,7 @@ DECLARE
     noted bigint[];
     lows bigint[];
     behind bigint[];
-    any_suspect boolean;
+    found_suspects integer; -- priorities, bit by bit
     any_bundle boolean;
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
@@ -283,9 +283,10 @@ BEGIN
                 END IF;
                 SELECT * INTO lot FROM pgwork._reap(q, lows, high, batch - returned - died, true);
                 -- What has come to lie below the marks, see below.
-                IF NOT q.suspects AND array_remove(lot.firsts, NULL) <> '{}' AND pgwork._suspects(q.id, lows, high) THEN
-                    UPDATE pgwork.queue t SET suspects = true
-                     WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND NOT s.suspects FOR NO KEY UPDATE SKIP LOCKED);
+                found_suspects := CASE WHEN array_remove(lot.firsts, NULL) <> '{}' THEN pgwork._suspects(q.id, lows, high) ELSE 0 END;
+                IF found_suspects & ~q.suspects <> 0 THEN
+                    UPDATE pgwork.queue t SET suspects = t.suspects | found_suspects
+                     WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s WHERE s.id = q.id AND found_suspects & ~s.suspects <> 0 FOR NO KEY UPDATE SKIP LOCKED);
                 END IF;
                 most := greatest(most, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - cost);
                 returned := returned + lot.returned;
@@ -320,7 +321,7 @@ BEGIN
         noted := nullif(current_setting('pgwork.reap_' || q.id, true), '');
         -- Of thousands most are idle: nothing to take back is in front, nor anything that the flags below speak of. But where there are
         -- remains, or may be, it looks properly, which knows where to begin.
-        IF queue IS NULL AND last[6] = 1 AND noted IS NULL AND NOT (q.suspects OR q.bundles) THEN
+        IF queue IS NULL AND last[6] = 1 AND noted IS NULL AND q.suspects = 0 AND NOT q.bundles THEN
             cost := extract(epoch FROM clock_timestamp()) * 1000000;
             CONTINUE WHEN NOT (EXISTS (SELECT FROM pgwork.pack p WHERE p.queue = q.id AND p.number > 0)
                                OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL)
@@ -358,15 +359,18 @@ BEGIN
         -- Claims that find anything else take a job of a dead holder only where this says that there are some. One may lie below the marks, of a
         -- reaper that has committed late. So it is not taken back before all is looked at, nor if it has only come to be said since we began; and
         -- who finds it said does not say it again, though it is just being taken back: for that one there are the looks at everything.
-        any_suspect := pgwork._suspects(q.id, noted, everywhere) OR q.suspects AND noted IS NOT NULL AND pgwork._suspects(q.id, NULL, everywhere);
+        found_suspects := pgwork._suspects(q.id, noted, everywhere);
+        IF noted IS NOT NULL AND q.suspects & ~found_suspects <> 0 THEN
+            found_suspects := found_suspects | pgwork._suspects(q.id, NULL, everywhere);
+        END IF;
         -- Where more of them may come, that there are none is said only now and then: to say again that there are is each time an update for a producer,
         -- and to look for the first one is to walk over the remains of all that were there before.
         any_bundle := CASE WHEN q.bundles AND q.bulk AND random() > 0.002 THEN true
                            ELSE EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id AND j.jobs IS NOT NULL) END;
         -- Not to wait for who holds the queue's row; the next round comes soon.
-        UPDATE pgwork.queue t SET suspects = any_suspect OR t.suspects AND NOT q.suspects, bundles = any_bundle OR t.bundles AND NOT q.bundles
+        UPDATE pgwork.queue t SET suspects = found_suspects | (t.suspects & ~q.suspects), bundles = any_bundle OR t.bundles AND NOT q.bundles
          WHERE t.ctid = (SELECT s.ctid FROM pgwork.queue s
-                          WHERE s.id = q.id AND (s.suspects <> any_suspect AND (any_suspect OR q.suspects) OR s.bundles <> any_bundle AND (any_bundle OR q.bundles))
+                          WHERE s.id = q.id AND (s.suspects <> (found_suspects | (s.suspects & ~q.suspects)) OR s.bundles <> any_bundle AND (any_bundle OR q.bundles))
                             FOR NO KEY UPDATE SKIP LOCKED);
     END LOOP;
     IF queue IS NULL THEN

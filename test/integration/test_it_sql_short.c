@@ -307,13 +307,56 @@ void test_a_suspect_never_comes_with_others(int n)
     take(a, n, mine);
     expire(theirs);
     reap(1);
-    kit_do(watch, "UPDATE pgwork.queue SET suspects = false");
+    kit_do(watch, "UPDATE pgwork.queue SET suspects = 0");
     TRADED(n, "", n, mine, n, more);
     WENT(a, "short");
     check_new(more, n, theirs, 1);
     reap(0); /* now it is */
     TRADED(1, "", n, more, n, mine);
     TEST_ASSERT_EQUAL_INT64(theirs[0].id, mine[0].id);
+}
+
+/* As long as there is anything more urgent: marks move on, too, though not past it. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_less_urgent_suspect_does_not_take_the_short_way_from_others(int n)
+{
+    fill_at(5, n + 1);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, theirs));
+    expire(theirs);
+    reap(1);
+    kit_set_hint(a, "'{0}'"); /* or it would look round, and learn nothing */
+    warm(a);
+    fill(2 * n);
+    take(a, n, mine);
+    for (int i = 0; i < 2; i++) {
+        TRADED(i == 0 ? n : 1, "", n, mine, n, more);
+        WENT(a, i == 0 ? "short" : "both");
+        memcpy(mine, more, sizeof(mine));
+    }
+    TEST_ASSERT_EQUAL_INT64(theirs[0].id, mine[0].id);
+    TEST_ASSERT_EQUAL_INT(2, mine[0].attempt);
+    check_places(n, 1);
+    reap(0);
+    TRADED(n, "", n, mine, 1, more);
+    TEST_ASSERT_EQUAL_INT(5, more[0].priority);
+}
+
+/* Whoever has got something more urgent passes over it. */
+void test_a_claim_that_urgent_jobs_do_not_fill_takes_others_but_no_suspect(void)
+{
+    fill_at(5, 4);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, theirs));
+    expire(theirs);
+    reap(1);
+    fill(2);
+    TEST_ASSERT_EQUAL_INT(5, kit_claim(a, "q", 9, mine));
+    for (int i = 0; i < 5; i++) {
+        TEST_ASSERT_EQUAL_INT(i < 2 ? 0 : 5, mine[i].priority);
+        TEST_ASSERT_EQUAL_INT(1, mine[i].attempt);
+    }
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 9, more)); /* it is locked by nobody */
+    TEST_ASSERT_EQUAL_INT64(theirs[0].id, more[0].id);
 }
 
 TEST_CASE(1)

@@ -568,12 +568,12 @@ static void check_a_suspect_comes(PGconn *reaper)
 {
     for (int i = 0; i < 2; i++) {
         kit_do(reaper, "SELECT pgwork.reap()");
-        TEST_ASSERT_EQUAL_STRING("t", suspects());
+        TEST_ASSERT_EQUAL_STRING("1", suspects());
     }
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
     TEST_ASSERT_EQUAL_INT64(job.id, jobs[0].id);
     kit_do(reaper, "SELECT pgwork.reap()");
-    TEST_ASSERT_EQUAL_STRING("f", suspects());
+    TEST_ASSERT_EQUAL_STRING("0", suspects());
 }
 
 /* Marks are a second behind what has been drawn; a reaper may take longer to commit. */
@@ -611,8 +611,8 @@ void test_a_suspect_that_nobody_speaks_of_is_found_by_a_look_at_everything(void)
     kit_expire(a, "q");
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
     expect_nothing(b);
-    kit_do(a, "UPDATE pgwork.queue SET suspects = false");
-    for (long long end = kit_ms() + 60000; *suspects() == 'f' && kit_ms() < end; kit_sleep_ms(50))
+    kit_do(a, "UPDATE pgwork.queue SET suspects = 0");
+    for (long long end = kit_ms() + 60000; *suspects() == '0' && kit_ms() < end; kit_sleep_ms(50))
         kit_do(b, "SELECT pgwork.reap()");
     check_a_suspect_comes(b);
 }
