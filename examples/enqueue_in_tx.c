@@ -50,6 +50,11 @@ int main(int argc, char **argv)
     int ok;
 
     (void)argv;
+    if (PQstatus(conn) != CONNECTION_OK) { /* the next call would forget why */
+        fprintf(stderr, "%s", PQerrorMessage(conn));
+        PQfinish(conn);
+        return 1;
+    }
     ok = run(conn, "CREATE TABLE IF NOT EXISTS orders (id bigint GENERATED ALWAYS AS IDENTITY, "
                    "item text)") &&
          run(conn, "BEGIN") && run(conn, "INSERT INTO orders (item) VALUES ('lamp')") &&

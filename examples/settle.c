@@ -73,6 +73,10 @@ static pgw_verdict settle(pgw_task *task, void *arg)
     PGconn *conn = arg;
 
     if (PQstatus(conn) != CONNECTION_OK) PQreset(conn);
+    if (PQstatus(conn) != CONNECTION_OK) { /* the next call would forget why */
+        pgw_task_set_error(task, PQerrorMessage(conn));
+        return PGW_RETRY;
+    }
     if (run(task, conn, "BEGIN", NULL) && pay(task, conn) && finish(task, conn) &&
         run(task, conn, "COMMIT", NULL))
         return PGW_SETTLED;
@@ -83,9 +87,11 @@ static pgw_verdict settle(pgw_task *task, void *arg)
 int main(int argc, char **argv)
 {
     const char *queues[] = {argc > 1 ? argv[1] : "payments"};
-    /* like the worker's own; in UTF-8, as pgw_attach() wants it, also after PQreset() */
-    const char *const names[] = {"dbname", "client_encoding", NULL};
-    const char *const values[] = {getenv("PGWORK_DSN"), "UTF8", NULL};
+    /* like the worker's own, with an end to waiting for a dead server; in UTF-8, as pgw_attach()
+     * wants it, also after PQreset() */
+    const char *const names[] = {"dbname", "client_encoding", "connect_timeout", "tcp_user_timeout",
+                                 NULL};
+    const char *const values[] = {getenv("PGWORK_DSN"), "UTF8", "10", "30000", NULL};
     PGconn *conn = PQconnectdbParams(names, values, 1);
     struct sigaction action = {.sa_handler = on_signal};
     pgw_worker_stats stats = PGW_WORKER_STATS_INIT;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: PostgreSQL */
+#define _GNU_SOURCE /* POSIX_SPAWN_SETSID */
 #include "child.h"
 
 #include <errno.h>
@@ -58,6 +59,32 @@ static bool pipes_open_one(int fd[2], int ours)
     return true;
 }
 
+static int child_executable(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return ENOENT;
+    return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+/* Where exec() finds it. */
+static int child_path(char full[PATH_MAX], const char *command)
+{
+    const char *path = getenv("PATH");
+    snprintf(full, PATH_MAX, "%s", command);
+    if (strchr(command, '/')) return child_executable(command);
+    if (!path) return 0; /* exec() looks where the system wants it */
+    int best = ENOENT;
+    for (;; path++) { /* also behind the last colon: nothing stands for the current directory */
+        int n = (int)strcspn(path, ":");
+        int size = snprintf(full, PATH_MAX, "%.*s/%s", n ? n : 1, n ? path : ".", command);
+        int found = size < PATH_MAX ? child_executable(full) : ENOENT;
+        if (found == 0) return 0;
+        if (found == EACCES) best = EACCES;
+        path += n;
+        if (!*path) return best;
+    }
+}
+
 /* Signals as a shell would give them: none is ignored, but for what nohup has had ignored, or a
  * shell for its background jobs. */
 static void child_resets(sigset_t *set)
@@ -68,6 +95,23 @@ static void child_resets(sigset_t *set)
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (sigaction(kept[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN)
             sigdelset(set, kept[i]);
+}
+
+/* A script that names no interpreter is the shell's, as execvp() has it. */
+static int child_spawn_script(const child *c, const posix_spawn_file_actions_t *files,
+                              const posix_spawnattr_t *attr, pid_t *pid)
+{
+    char path[PATH_MAX];
+    size_t n = 0;
+    if (child_path(path, c->argv[0]) != 0) return ENOEXEC;
+    while (c->argv[n]) n++;
+    char **argv = cli_alloc((n + 2) * sizeof *argv);
+    argv[0] = (char[]){"sh"};
+    argv[1] = path;
+    memcpy(argv + 2, c->argv + 1, (n - 1) * sizeof *argv);
+    int failed = posix_spawn(pid, "/bin/sh", files, attr, argv, c->envp);
+    free(argv);
+    return failed;
 }
 
 static int child_spawn(const child *c, const pipes *p, pid_t *pid)
@@ -85,15 +129,16 @@ static int child_spawn(const child *c, const pipes *p, pid_t *pid)
     if (p->in[0] >= 0) posix_spawn_file_actions_adddup2(&files, p->in[0], STDIN_FILENO);
     if (p->out[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->out[1], STDOUT_FILENO);
     if (p->err[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->err[1], STDERR_FILENO);
-    /* a group of its own: Ctrl-C is for us, and the whole family can be ended at once */
+    /* a session of its own: Ctrl-C is for us, the whole family can be ended at once, and who would
+     * ask at the terminal is refused; in a mere group it would be stopped there for ever */
     sigemptyset(&none);
     child_resets(&resets);
-    posix_spawnattr_setflags(&attr, (short)((c->group ? POSIX_SPAWN_SETPGROUP : 0) |
+    posix_spawnattr_setflags(&attr, (short)((c->group ? POSIX_SPAWN_SETSID : 0) |
                                             POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
-    posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &resets);
     failed = posix_spawnp(pid, c->argv[0], &files, &attr, c->argv, c->envp);
+    if (failed == ENOEXEC) failed = child_spawn_script(c, &files, &attr, pid);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
     return failed;
@@ -112,7 +157,7 @@ static void child_become(const child *c, pid_t parent)
     child_resets(&resets);
     for (int n = 1; sigismember(&all, n) == 1; n++)
         if (sigismember(&resets, n) == 1) sigaction(n, &action, NULL);
-    if (c->group) setpgid(0, 0);
+    if (c->group) setsid();
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -330,27 +375,8 @@ int child_run(child *c)
     return 0;
 }
 
-static int child_executable(const char *path)
-{
-    struct stat st;
-    if (stat(path, &st) != 0) return ENOENT;
-    return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
-}
-
 int child_find(const char *command)
 {
-    const char *path = getenv("PATH");
-    if (strchr(command, '/')) return child_executable(command);
-    if (!path) return 0; /* exec() looks where the system wants it */
-    int best = ENOENT;
-    for (;; path++) { /* also behind the last colon: nothing stands for the current directory */
-        char full[PATH_MAX];
-        int n = (int)strcspn(path, ":");
-        int size = snprintf(full, sizeof full, "%.*s/%s", n ? n : 1, n ? path : ".", command);
-        int found = size < (int)sizeof full ? child_executable(full) : ENOENT;
-        if (found == 0) return 0;
-        if (found == EACCES) best = EACCES;
-        path += n;
-        if (!*path) return best;
-    }
+    char path[PATH_MAX];
+    return child_path(path, command);
 }

@@ -24,7 +24,7 @@ typedef struct child {
     void *arg;
     int64_t grace_ms; /* between TERM and KILL */
     /* filled by child_run() */
-    bool group;   /* it leads a group of its own */
+    bool group;   /* it leads a group of its own, and has no terminal */
     int status;   /* as of waitpid() */
     int unknown;  /* errno of waitpid(): how it ended nobody knows */
     int signaled; /* what signals() said first; 0: the child ended by itself */

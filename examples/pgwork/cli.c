@@ -233,6 +233,10 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
 {
     char name[64];
     const char *equals = strchr(setting, '=');
+    const char *url = strstr(setting, "://");
+    if (url && (!equals || url < equals)) { /* perhaps with a password: not to be repeated */
+        return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "-X takes KEY=VALUE, not a connection string");
+    }
     if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof name) {
         return cli_fail(CLI_USAGE, "`pgwork -X list` shows all properties",
                         "-X takes KEY=VALUE, not '%s'", setting);
@@ -314,7 +318,7 @@ int cli_set(cli *c, const char *name, int64_t value)
 
 int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const char *))
 {
-    int first = CLI_DONE, code = CLI_DONE;
+    int worst = CLI_DONE, code = CLI_DONE;
     for (int i = 0; i < n; i++) {
         if (code > CLI_USAGE) {
             cli_fail(code, NULL, "%s: not tried", names[i]);
@@ -322,9 +326,9 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
         }
         if (apply(c->h, names[i]) >= 0) continue;
         code = n > 1 ? cli_fail_of(c->h, names[i]) : cli_fail_at(c->h);
-        if (first == CLI_DONE) first = code;
+        if (worst == CLI_DONE || code > CLI_USAGE) worst = code;
     }
-    return first;
+    return worst;
 }
 
 bool cli_queue_there(cli *c, const char *name)

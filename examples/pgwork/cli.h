@@ -76,7 +76,7 @@ int cli_set(cli *c, const char *name, int64_t value);
 
 /** Calls @p apply for each of @p n names, and goes on when one is refused: the exit code of the
  * first that was, all told. What every other one would meet as well, such as a lost server, ends
- * it. */
+ * it, and is the exit code then. */
 int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const char *));
 
 /** When nothing was found in queue @p name: says so, and returns false, if there is no such queue.

@@ -87,8 +87,7 @@ int cmd_claim(cli *c, int argc, char **argv)
         for (int i = 0; i < a.count; i++) cli_look_for(c, a.at[i]);
         return CLI_NOTHING;
     }
-    if (st == PGW_ECANCELED && signals_code()) return signals_code();
-    if (st < 0) return cli_fail_at(c->h);
+    if (st < 0) return signals_failed(c, st);
     for (size_t i = 0; i < pgw_batch_count(b); i++) {
         if (c->json) {
             out_job(pgw_batch_job(b, i), true);

@@ -336,11 +336,12 @@ static int cron_tick(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    int64_t all = 0, fired, next_ms;
-    do {
-        if (pgw_cron_tick(c->h, &fired, &next_ms) < 0) return cli_fail_at(c->h);
-        all += fired;
-    } while (next_ms == 0);
+    int64_t all = 0, fired = 0, next_ms = 0;
+    while (code == CLI_DONE && next_ms == 0) {
+        if (pgw_cron_tick(c->h, &fired, &next_ms) < 0) code = cli_fail_at(c->h);
+        all += code == CLI_DONE ? fired : 0;
+    }
+    if (code != CLI_DONE && all == 0) return code;
     if (c->json) {
         out o;
         out_begin(&o);
@@ -350,7 +351,7 @@ static int cron_tick(cli *c, int argc, char **argv)
     } else {
         printf("%" PRId64 "\n", all);
     }
-    return cli_finish(CLI_DONE);
+    return cli_finish(code);
 }
 
 static void cron_print_tick(const cli *c, const pgw_tick *tick)
@@ -427,8 +428,7 @@ static int cron_claim(cli *c, int argc, char **argv)
         for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
         return CLI_NOTHING;
     }
-    if (st == PGW_ECANCELED && signals_code()) return signals_code();
-    if (st < 0) return cli_fail_at(c->h);
+    if (st < 0) return signals_failed(c, st);
     cron_print_tick(c, tick);
     code = cli_finish(CLI_DONE);
     pgw_set_stop(c->h, NULL); /* if nobody saw it, nobody will finish it */

@@ -9,6 +9,7 @@
 
 #include "opts.h"
 #include "out.h"
+#include "signals.h"
 #include "text.h"
 
 typedef struct listing {
@@ -85,7 +86,7 @@ static int dead_list(cli *c, int argc, char **argv)
 /* It goes in pieces: after a failure, too, @p n may be something. @p asked: of so many ids. */
 static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n, size_t asked)
 {
-    int code = st < 0 ? cli_fail_at(c->h) : n > 0 ? CLI_DONE : CLI_NOTHING;
+    int code = st < 0 ? signals_failed(c, st) : n > 0 ? CLI_DONE : CLI_NOTHING;
     if (st < 0 && n == 0) return code;
     if (c->json) out_number(name, n);
     cli_say(c, "%s %" PRId64 " dead letter%s", name, n, n == 1 ? "" : "s");
@@ -115,6 +116,7 @@ static int dead_redrive(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_status st = pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit);
     return dead_tell(c, st, "moved", moved, 0);
@@ -146,6 +148,7 @@ static int dead_purge(cli *c, int argc, char **argv)
     code = opts_which(c, all != (n > 0 || kind || older_ms >= 0),
                       "ID, -k or --older-than, or --all without these");
     if (code != CLI_DONE) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
     n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
     code = cli_open(c, false);

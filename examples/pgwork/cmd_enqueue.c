@@ -5,7 +5,9 @@
  * go in by statements, which can tell what became of each.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 #include "job.h"
 #include "opts.h"
 #include "out.h"
+#include "signals.h"
 #include "term.h"
 
 #define ENQUEUE_LOT        10000        /* jobs in one statement */
@@ -36,6 +39,13 @@ typedef struct enqueue {
     int64_t added, exists, replaced, repeated;
     progress bar;
 } enqueue;
+
+/* Bytes that have been read and not looked at. */
+typedef struct source {
+    int fd;
+    size_t at, size;
+    char bytes[65536];
+} source;
 
 /* -- what the server says --------------------------------------------------------------------- */
 
@@ -73,7 +83,7 @@ static int enqueue_refused(const enqueue *e)
 {
     size_t i = pgw_error_index(e->c->h);
     char name[40];
-    if (i == PGW_NO_INDEX) return cli_fail_at(e->c->h);
+    if (i == PGW_NO_INDEX) return signals_failed(e->c, pgw_error_status(e->c->h));
     return cli_fail_of(e->c->h, enqueue_name(e, e->numbers[i % ENQUEUE_LOT], name));
 }
 
@@ -135,36 +145,53 @@ static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t nu
     return CLI_DONE;
 }
 
-/* One record without its end, in *line. 1: there is one; 0: no more; -1: errno tells. */
-static int enqueue_read(FILE *in, char end, buf *line)
+/* More of the input. 1: there is some; 0: none, or a signal asks to stop; -1: errno tells. */
+static int enqueue_fill(const enqueue *e, source *in)
 {
+    struct pollfd fds[] = {{.fd = in->fd, .events = POLLIN},
+                           {.fd = pgw_stop_fd(e->c->stop), .events = POLLIN}};
+    ssize_t n = -1;
+    do {
+        if (pgw_stop_count(e->c->stop) > 0) return 0;
+        if (poll(fds, 2, -1) > 0 && fds[0].revents) n = read(in->fd, in->bytes, sizeof in->bytes);
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN || fds[1].revents));
+    in->at = 0;
+    in->size = n < 0 ? 0 : (size_t)n;
+    return n < 0 ? -1 : n > 0;
+}
+
+/* One record without its end, in *line. 1: there is one; 0: no more, or a signal asks to stop; -1:
+ * errno tells. */
+static int enqueue_read(const enqueue *e, source *in, buf *line)
+{
+    int more = 1;
     line->size = 0;
-    int byte;
-    flockfile(in);
-    while ((byte = getc_unlocked(in)) != EOF && byte != end) {
-        char b = (char)byte;
-        if (line->size > ENQUEUE_RECORD_MAX) {
-            funlockfile(in);
+    while (in->at < in->size || (more = enqueue_fill(e, in)) > 0) {
+        const char *from = in->bytes + in->at;
+        const char *end = memchr(from, e->end, in->size - in->at);
+        size_t n = end ? (size_t)(end - from) : in->size - in->at;
+        if (line->size + n > ENQUEUE_RECORD_MAX) {
             errno = EFBIG;
             return -1;
         }
-        buf_add(line, &b, 1);
+        buf_add(line, from, n);
+        in->at += n + (end != NULL);
+        if (end) return 1;
     }
-    funlockfile(in);
-    if (byte == EOF && ferror(in)) return -1;
-    return byte == end || line->size > 0;
+    return more < 0 ? -1 : line->size > 0 && pgw_stop_count(e->c->stop) == 0;
 }
 
-static int enqueue_stream(enqueue *e, FILE *in, const char *name)
+static int enqueue_stream(enqueue *e, source *in, const char *name)
 {
     buf line = {0};
     struct stat st;
     int code = CLI_DONE, more = 0;
-    int64_t total = fstat(fileno(in), &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : 0;
+    int64_t total = fstat(in->fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : 0;
     int64_t number = 0, bytes = 0;
     buf_add(&line, "", 0);
     progress_begin(&e->bar, !e->c->quiet, "jobs", total);
-    while (code == CLI_DONE && (more = enqueue_read(in, e->end, &line)) > 0) {
+    while (code == CLI_DONE && pgw_stop_count(e->c->stop) == 0 &&
+           (more = enqueue_read(e, in, &line)) > 0) {
         number++;
         bytes += (int64_t)line.size + 1;
         if (line.size == 0) continue; /* an empty line is no job */
@@ -179,14 +206,18 @@ static int enqueue_stream(enqueue *e, FILE *in, const char *name)
 
 static int enqueue_file(enqueue *e)
 {
-    if (!e->file || strcmp(e->file, "-") == 0) {
-        if (isatty(STDIN_FILENO)) cli_say(e->c, "one job a line, end with Ctrl-D");
-        return enqueue_stream(e, stdin, "stdin");
+    bool named = e->file && strcmp(e->file, "-") != 0;
+    source *in = cli_alloc(sizeof *in);
+    int code;
+    in->fd = named ? open(e->file, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    if (in->fd < 0) {
+        code = cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", e->file, strerror(errno));
+    } else {
+        if (isatty(in->fd)) cli_say(e->c, "one job a line, end with Ctrl-D");
+        code = enqueue_stream(e, in, named ? e->file : "stdin");
     }
-    FILE *in = fopen(e->file, "r");
-    if (!in) return cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", e->file, strerror(errno));
-    int code = enqueue_stream(e, in, e->file);
-    fclose(in);
+    if (named && in->fd >= 0) close(in->fd);
+    free(in);
     return code;
 }
 
@@ -251,6 +282,7 @@ static int enqueue_run(enqueue *e, const args *a)
     if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) return cli_fail_at(c->h);
     e->numbers = cli_alloc(ENQUEUE_LOT * sizeof *e->numbers);
     code = enqueue_input(e, a);
+    if (code == CLI_DONE && pgw_stop_count(c->stop) > 0) code = signals_code();
     int64_t added = e->added;
     if (e->by_statement) {
         if (code == CLI_DONE) code = enqueue_send_lot(e);
@@ -389,6 +421,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         job->tags = tags.at;
         job->tags_count = tags.count;
         code = enqueue_check(&e, scope, policy, &a);
+        if (code == CLI_DONE) code = signals_install(c);
         if (code == CLI_DONE) code = enqueue_run(&e, &a);
         free((void *)(uintptr_t)job->body);
     }

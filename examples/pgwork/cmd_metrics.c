@@ -242,7 +242,7 @@ int cmd_metrics(cli *c, int argc, char **argv)
                         "metrics are text of a format of their own, not JSON");
     }
     metrics m = {0};
-    if ((code = cli_open(c, true)) == CLI_USAGE) return code;
+    code = cli_open(c, true);
     if (code == CLI_DONE) code = metrics_ask(c, &m, at_most, !no_doctor);
     if (code != CLI_DONE) metrics_clear(&m); /* half of it would look like queues that are gone */
     metrics_add(&m, UP, none, none, code == CLI_DONE ? 1000 : 0);

@@ -78,14 +78,17 @@ static int migrate_up(cli *c, int argc, char **argv)
     if (dry_run) return migrate_look(c, true);
     if ((code = cli_open(c, true)) != CLI_DONE) return code;
     int applied = 0;
-    if (pgw_migrate_up(c->h, &applied) < 0) return cli_fail_at(c->h);
+    if (pgw_migrate_up(c->h, &applied) < 0) {
+        code = cli_fail_at(c->h);
+        if (applied == 0) return code;
+    }
     if (c->json) out_number("applied", applied);
     if (applied) {
         cli_say(c, "applied %d migration%s", applied, applied == 1 ? "" : "s");
     } else {
         cli_say(c, "the schema is up to date");
     }
-    return cli_finish(CLI_DONE);
+    return cli_finish(code);
 }
 
 static int migrate_status(cli *c, int argc, char **argv)

@@ -6,6 +6,7 @@
 
 #include "opts.h"
 #include "out.h"
+#include "signals.h"
 
 static const opt queue_no_options[] = {{.name = NULL}};
 
@@ -199,6 +200,16 @@ static int queue_drain(cli *c, int argc, char **argv)
     return queue_door(c, argc, argv, &use, pgw_queue_drain);
 }
 
+/* It goes in pieces: after a failure, too, @p deleted may be something. */
+static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
+{
+    int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
+    if (st < 0 && deleted == 0) return code;
+    if (c->json) out_number("deleted", deleted);
+    cli_say(c, "deleted %lld job%s", (long long)deleted, deleted == 1 ? "" : "s");
+    return cli_finish(code);
+}
+
 static int queue_purge(cli *c, int argc, char **argv)
 {
     const char *state = "ready";
@@ -217,15 +228,11 @@ static int queue_purge(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     int64_t deleted = 0;
-    if (pgw_queue_purge(c->h, &deleted, a.at[0], state) < 0) {
-        code = cli_fail_at(c->h);
-        if (deleted == 0) return code;
-    }
-    if (c->json) out_number("deleted", deleted);
-    cli_say(c, "deleted %lld job%s", (long long)deleted, deleted == 1 ? "" : "s");
-    return cli_finish(code);
+    pgw_status st = pgw_queue_purge(c->h, &deleted, a.at[0], state);
+    return queue_tell_deleted(c, st, deleted);
 }
 
 static int queue_drop(cli *c, int argc, char **argv)
@@ -236,7 +243,9 @@ static int queue_drop(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "queue drop NAME [--force]",
         .about = "Removes a queue, its settings, and the finished jobs that its retention keeps;\n"
-                 "refuses while there are others, dead letters included.",
+                 "refuses while there are others, dead letters included. With --force it goes in "
+                 "pieces:\n"
+                 "when it fails, or is interrupted, what is gone stays gone.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -244,8 +253,12 @@ static int queue_drop(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_queue_drop(c->h, a.at[0], force) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    int64_t deleted = 0; /* purged here first, so that it can be told */
+    pgw_status st = force ? pgw_queue_purge(c->h, &deleted, a.at[0], "all") : PGW_OK;
+    if (st >= 0) st = pgw_queue_drop(c->h, a.at[0], force);
+    return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;
 }
 
 static int queue_depth(cli *c, int argc, char **argv)

@@ -90,32 +90,31 @@ static int reap_daemon(cli *c)
     return cli_finish(code);
 }
 
-/* A second signal ends a statement that is under way. */
-static int reap_failed(const cli *c, pgw_status st)
+/* Until nothing is due, or something fails; a second signal ends a statement that is under way. */
+static pgw_status reap_due(const cli *c, pgw_reap_stats *stats)
 {
-    int code = st == PGW_ECANCELED ? signals_code() : 0;
-    return code ? code : cli_fail_at(c->h);
+    int64_t next_ms = 0, freed = 1;
+    pgw_status st = PGW_OK;
+    while (st >= 0 && next_ms == 0 && pgw_stop_count(c->stop) == 0)
+        st = pgw_reaper_tick(c->h, stats, &next_ms);
+    while (st >= 0 && freed > 0 && pgw_stop_count(c->stop) == 0) {
+        freed = 0;
+        st = pgw_tables_reap(c->h, &freed, 10000);
+        if (st == PGW_ESCHEMA) st = PGW_OK; /* an older one has none */
+        stats->freed += freed;
+    }
+    return st;
 }
 
 static int reap_once(cli *c)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
-    int64_t next_ms = 0;
     int code = cli_open(c, false);
     if (code != CLI_DONE) return code;
-    while (next_ms == 0 && pgw_stop_count(c->stop) == 0) {
-        pgw_status st = pgw_reaper_tick(c->h, &stats, &next_ms);
-        if (st < 0) return reap_failed(c, st);
-    }
-    int64_t freed = 1;
-    while (freed > 0 && pgw_stop_count(c->stop) == 0) {
-        freed = 0;
-        pgw_status st = pgw_tables_reap(c->h, &freed, 10000);
-        if (st < 0 && st != PGW_ESCHEMA) return reap_failed(c, st); /* an older one has none */
-        stats.freed += freed;
-    }
+    pgw_status st = reap_due(c, &stats);
+    if (st < 0) code = signals_failed(c, st);
     reap_summary(c, &stats);
-    return cli_finish(CLI_DONE);
+    return cli_finish(code);
 }
 
 int cmd_reap(cli *c, int argc, char **argv)

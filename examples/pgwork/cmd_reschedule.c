@@ -7,11 +7,12 @@
 
 #include "opts.h"
 #include "out.h"
+#include "signals.h"
 
 /* It goes in pieces: after a failure, too, @p moved may be something. */
 static int reschedule_tell(const cli *c, pgw_status st, int64_t moved, size_t asked)
 {
-    int code = st < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
     if (st < 0 && moved == 0) return code;
     if (c->json) out_number("moved", moved);
     cli_say(c, "rescheduled %" PRId64 " delayed job%s", moved, moved == 1 ? "" : "s");
@@ -60,6 +61,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     if (o.run_at_us && o.delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }
+    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, o.ids_count)) != CLI_DONE) return code;
     o.ids_count = cli_ids_once(ids, o.ids_count); /* or a second one were not delayed any more */
     if (o.ids_count > 0) o.ids = ids;

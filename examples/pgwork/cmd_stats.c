@@ -76,7 +76,7 @@ static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
 int cmd_stats(cli *c, int argc, char **argv)
 {
     bool watch = false;
-    int64_t at_most = 0, interval_ms = 2000;
+    int64_t at_most = 0, interval_ms = 0;
     int count = 0;
     const opt opts[] = {
         {'w', "watch", NULL, "again and again, until interrupted", .flag = &watch},
@@ -95,6 +95,9 @@ int cmd_stats(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (!watch && (interval_ms || count))
+        return cli_fail(CLI_USAGE, NULL, "%s: -i and -n are for --watch", c->command);
+    if (interval_ms == 0) interval_ms = 2000;
     if (watch && (code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (!watch) return stats_once(c, &a, at_most, false);

@@ -164,10 +164,10 @@ static int table_reap(cli *c, int argc, char **argv)
     if (code == CLI_DONE && !t && pgw_tables_each(c->h, table_complain, &left) < 0)
         code = cli_fail_at(c->h);
     pgw_table_free(t);
-    if (code != CLI_DONE) return code;
+    if (code != CLI_DONE && sum == 0) return code;
     if (c->json) out_number("freed", sum);
     cli_say(c, "freed %lld row%s", (long long)sum, sum == 1 ? "" : "s");
-    return cli_finish(left);
+    return cli_finish(code != CLI_DONE ? code : left);
 }
 
 static int table_register(cli *c, int argc, char **argv)

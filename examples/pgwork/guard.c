@@ -60,8 +60,6 @@ int guard_run(guard *g)
 
 int guard_refused(const cli *c, pgw_status st, int code)
 {
-    int by_signal = st == PGW_ECANCELED ? signals_code() : 0;
-    if (by_signal) return by_signal;
-    int told = cli_fail_at(c->h);
+    int told = signals_failed(c, st);
     return st == PGW_ELOCKED ? code : told;
 }

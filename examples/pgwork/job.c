@@ -122,17 +122,23 @@ static bool job_member(const reading *r, const json *name, const json *v)
     return false;
 }
 
-/* The members come in any order, and each replaces what the model says. */
+/* The members come in any order, and each replaces what the model says; of the two that say when,
+ * one replaces both. */
 static bool job_full(const reading *r, const json *v)
 {
     json name, item;
     size_t at = 0;
+    pgw_new *job = &r->j->job;
+    const pgw_new model = *job;
     if (v->kind != JSON_OBJECT) return job_no(r, "", "no object");
+    job->run_at_us = job->delay_ms = -1;
     while (json_next(v, &at, &name, &item)) {
         if (!job_member(r, &name, &item)) return false;
     }
-    pgw_new *job = &r->j->job;
-    if (job->run_at_us && job->delay_ms) return job_no(r, "", "run_at or delay_ms, not both");
+    bool at_a_time = job->run_at_us != -1, later = job->delay_ms != -1;
+    if (at_a_time && later) return job_no(r, "", "run_at or delay_ms, not both");
+    if (!at_a_time) job->run_at_us = later ? 0 : model.run_at_us;
+    if (!later) job->delay_ms = at_a_time ? 0 : model.delay_ms;
     return true;
 }
 

@@ -103,6 +103,12 @@ int signals_code(void)
     return signals_seen ? 128 + (int)signals_last : 0;
 }
 
+int signals_failed(const cli *c, pgw_status st)
+{
+    int code = st == PGW_ECANCELED ? signals_code() : 0;
+    return code ? code : cli_fail_at(c->h);
+}
+
 bool signals_sleep(const cli *c, int64_t ms)
 {
     int64_t until = text_tick_ms() + ms;

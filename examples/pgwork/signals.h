@@ -21,6 +21,8 @@ void signals_on_reload(pgw_reaper *r);
 void signals_take_along(pid_t whom);
 /** The exit code of a command that was interrupted: 128 and the signal; 0: none came. */
 int signals_code(void);
+/** The exit code of a call that failed with @p st: told, unless a signal has asked for it. */
+int signals_failed(const cli *c, pgw_status st);
 /** Sleeps until @p ms have passed; false: asked to stop. */
 bool signals_sleep(const cli *c, int64_t ms);
 

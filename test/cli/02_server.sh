@@ -75,4 +75,12 @@ refused 'a schema newer than the library' 4 . pgwork --schema pgw_other ls
 refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other work q --once -- true
 is 'with no advice to migrate' "$(grep -c 'pgwork migrate' "$tmp/err")" 0
 sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
+for dsn in 'host=x password=hush' 'postgres://u:hush@x/db' 'postgres://u:hush@x/db?sslmode=require'; do
+    refused 'a connection string is no command' 2 'a command is expected' pgwork "$dsn" ls
+    is 'and is not repeated' "$(grep -c hush "$tmp/err")" 0
+    refused 'nor a property' 2 . pgwork -X "$dsn" ls
+    is 'and is not repeated there' "$(grep -c hush "$tmp/err")" 0
+done
+code '`./run psql` does not show a password' 1 env PGWORK_DSN='host=x password=hush' "$top/run" psql
+yes 'and says why' grep -q '^run: PGWORK_DSN holds a password' "$tmp/err"
 exit 0

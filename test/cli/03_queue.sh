@@ -89,4 +89,29 @@ is 'a wide character takes two columns, an accent none' "$(LC_ALL=C pgwork queue
 code 'listed as it is' 0 sh -c 'pgwork queue list | grep -qF "it'\''s a \"queue\", héhé; -- DROP"'
 refused 'notify is on or off' 2 'on or off' pgwork queue create b --notify maybe
 refused 'bulk is on or off' 2 'on or off' pgwork queue create b --bulk maybe
+
+seq 1 10001 | pgwork -q enqueue stone
+sql "CREATE TRIGGER stone BEFORE DELETE ON pgwork.live_job FOR EACH ROW WHEN (OLD.payload = '{\"line\": \"10001\"}') EXECUTE FUNCTION stone()"
+refused 'a drop that fails on its way' 8 'deleted 10000 jobs' pgwork queue drop stone --force
+is 'tells what went' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
+sql "CREATE OR REPLACE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN PERFORM pg_sleep(60); RETURN OLD; END \$\$"
+seq 1 10000 | pgwork -q enqueue stone
+sql "UPDATE pgwork.live_job SET payload = CASE WHEN pos = (SELECT max(pos) FROM pgwork.live_job) THEN '{\"line\": \"10001\"}' ELSE '{}' END::jsonb"
+pgwork queue purge stone 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+asleep() { count_is "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()" 1; }
+yes 'a purge that is asked to stop' until_true 20 asleep
+kill -TERM $p
+until_true 5 heard $p
+kill -TERM $p
+wait $p
+is 'ends by the second signal' $? 143
+is 'and tells what went' "$(cat "$tmp/err") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 'pgwork: deleted 10000 jobs 1'
+sql 'DROP FUNCTION stone() CASCADE' 2>/dev/null
+
+pgwork queue create b
+sql "CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'XX000'; END \$\$;
+     CREATE TRIGGER lost BEFORE UPDATE ON pgwork.queue FOR EACH ROW WHEN (OLD.name = 'b') EXECUTE FUNCTION lost()"
+refused 'of several, what ends it counts more than a refusal' 8 'a: not tried' pgwork queue pause none_such b a
+sql 'DROP FUNCTION lost() CASCADE' 2>/dev/null
 exit 0

@@ -136,4 +136,41 @@ refused 'an error that a terminal would obey' 8 'red\\x1b\[31m\\x0apgwork: well'
 is 'is shown in one line' "$(grep -c '^pgwork: well' "$tmp/err")" 0
 sql 'DROP FUNCTION loud() CASCADE' >/dev/null 2>&1
 sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
+
+# nobody reads the ids
+seq 1 10001 | sed 's/.*/{"payload": &}/' >"$tmp/lines"
+{ pgwork enqueue piped -F -f "$tmp/lines"; echo $? >"$tmp/code"; } 2>"$tmp/err" | head -n 1 >/dev/null
+is 'ids that nobody reads are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'
+is 'of jobs that are all there' "$(jobs piped)" 10001
+mkfifo "$tmp/fifo"
+pgwork enqueue halted -F -f "$tmp/fifo" >/dev/null 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+exec 9>"$tmp/fifo"
+cat "$tmp/lines" >&9
+yes 'a lot of an input that goes on' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'halted'" 10000
+kill -TERM $p
+wait $p
+is 'a signal ends it between two lots' "$? $(cat "$tmp/err")" '143 pgwork: 10000 jobs before it were enqueued'
+exec 9>&-
+is 'and loses no more than it says' "$(jobs halted)" 10000
+(exec pgwork enqueue halted_load <"$tmp/fifo" >/dev/null 2>"$tmp/err") &
+p=$! jobs_of_ours=$!
+exec 9>"$tmp/fifo"
+seq 20000 >&9
+loading() { count_is "SELECT count(*) FROM pg_stat_activity WHERE query ~ E'^-- .*\\nCOPY ' AND state = 'active' AND datname = current_database()" 1; }
+yes 'a load of an input that goes on' until_true 20 loading
+kill -INT $p
+kill -TERM $p
+wait $p
+is 'a signal ends a load' "$? $(cat "$tmp/err")" '143 pgwork: nothing was enqueued'
+exec 9>&-
+
+pgwork enqueue when -F --delay 5m <<'END' >/dev/null
+{"run_at": "2030-01-01T00:00:00Z"}
+{"delay_ms": 0}
+{}
+END
+is 'the time of a line replaces a default, either way' "$(sql "SELECT string_agg(CASE WHEN run_at = '2030-01-01Z' THEN 'then' WHEN state = 'ready' THEN 'now' ELSE 'later' END, ' ' ORDER BY id) FROM pgwork.job WHERE queue = 'when'")" 'then now later'
+echo '{"run_at": "2030-01-01T00:00:00Z", "delay_ms": 1}' >"$tmp/lines"
+refused 'but one of both' 2 'not both' pgwork enqueue when -F -f "$tmp/lines"
 exit 0

@@ -254,4 +254,14 @@ sleep 0.1
 kill -TERM $p
 wait $p
 is 'example: worker, stopped twice' "$? $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stopped' AND attempt > 0")" '0 0'
+
+fresh script
+pgwork enqueue script 1 >/dev/null
+echo 'exit $(($1 + 3))' >"$tmp/script"
+chmod +x "$tmp/script"
+code 'a script that names no interpreter is the shell'\''s' 0 env PATH="$tmp:$PATH" pgwork work script --once -- script -3
+is 'as it is for execvp' "$(state script)" 'done 1'
+pgwork enqueue tty 1 >/dev/null
+timeout -k 1 20 script -qec "pgwork work tty --drain -- sh -c 'read x </dev/tty'" "$tmp/typed" >/dev/null </dev/null
+is 'who asks at the terminal is refused, not stopped' "$? $(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE queue = 'tty'")" '0 delayed 1'
 exit 0

@@ -155,6 +155,8 @@ pgwork enqueue counted 1 2 3 >/dev/null
 is 'stats --at-most counts no further' "$(pgwork stats counted --at-most 2 --json | sed 's/.*"ready":\([0-9]*\).*/\1/')" 2
 pgwork -q queue drop counted --force
 refused 'stats of none' 1 'no queue' pgwork stats none_such
+refused 'looks of one look' 2 'for --watch' pgwork stats -n 5
+refused 'an interval of one look' 2 'for --watch' pgwork stats -i 1s
 code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
 is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
 pgwork stats --watch -i 1h >"$tmp/watch" 2>"$tmp/err" &

@@ -37,4 +37,6 @@ id=$(sql "SELECT id FROM pgwork.job WHERE queue = 'mail'")
 is 'it says which job' "$(cat "$tmp/out")" "order and job $id are there"
 is 'both are there' "$(both)" '1 1'
 is 'the job is the receipt' "$(sql "SELECT state || ' ' || kind || ' ' || (payload->>'to') FROM pgwork.job WHERE id = $id")" 'ready receipt ada@example.org'
+env PGWORK_DSN="host=$tmp/nowhere" "$in_tx" 2>"$tmp/err"
+is 'enqueue_in_tx: without a server' "$? $(grep -c "$tmp/nowhere" "$tmp/err")" '1 1'
 exit 0

@@ -73,4 +73,7 @@ is 'leaves nothing behind' "$(cd "$tmp" && echo dir* none*)" 'dir none*'
 if [ -w /dev/full ]; then refused 'stdout that is full' 8 'cannot write to stdout' sh -c 'pgwork metrics >/dev/full'; fi
 refused 'JSON' 2 'not JSON' pgwork metrics --json
 refused 'a queue' 2 'argument too many' pgwork metrics many
+pgwork metrics -o "$tmp/pgwork.prom"
+refused 'a connection string that cannot be read' 2 'cannot open' pgwork -d "$tmp/none" metrics -o "$tmp/pgwork.prom"
+is 'is seen in the file, too' "$(grep -v '^#' "$tmp/pgwork.prom")" 'pgwork_up 0'
 exit 0
