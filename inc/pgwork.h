@@ -1341,12 +1341,14 @@ PGW_API void pgw_table_free(pgw_table *t);
  */
 PGW_API const char *pgw_table_sql(const pgw_table *t);
 /**
- * Runs pgw_table_sql(), the columns first, then each index CONCURRENTLY, so the table stays in use.
+ * Runs pgw_table_sql(), the columns first, then each index CONCURRENTLY, so the table stays in use:
+ * columns are tried for half a second at a time while a transaction that uses the table is open.
  * Those of a partitioned table cannot be made so: nobody writes to it until they are there, unless
  * each partition has the same index already (made CONCURRENTLY, by you), which is then taken over.
  * Open the table anew afterwards. Not in a transaction and not on an attached handle (PGW_EMISUSE).
  * An index takes its time: see pgw_set_timeout(). Several processes may do it at once, one adds and
- * the others wait: PGW_ELOCKED, in vain for that time. PGW_EPERM: only the table's owner may.
+ * the others wait. PGW_ELOCKED: in vain for that time, for them or for such a transaction.
+ * PGW_EPERM: only the table's owner may.
  * PGW_EINVAL: `claimable` is no condition for an index.
  */
 PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
@@ -1402,7 +1404,8 @@ typedef struct pgw_table_claim_opts {
 /**
  * Leases up to max rows to the holder. The ones that this holder has already come first, their
  * lease made new and their token unchanged: whoever asks twice gets the same rows. So a holder's
- * name must stand for one actor. Without a name that is this handle: to get its rows back in
+ * name must stand for one actor, and be a number or a uuid where `locked_by` is (PGW_EINVAL).
+ * Without a name that is this handle: to get its rows back in
  * another life, a program has to give itself one. Then come free ones and those whose lease is
  * over; never one under a live lease, never one that another transaction has locked just now:
  * nobody waits. Every new lease has a new token. The number in a token only grows for a row, also

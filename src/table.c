@@ -229,6 +229,7 @@ static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
         c->generated = pgw__rows_int(rows, row, 7) != 0;
         c->readable = pgw__rows_int(rows, row, 8) != 0;
         c->filled = pgw__rows_int(rows, row, 9) != 0;
+        c->keyed = pgw__rows_int(rows, row, 10) != 0;
     }
     t->columns_count = (size_t)count;
     return PGW_OK;
@@ -382,6 +383,7 @@ static pgw_status table_find_roles(pgw *h, table_look *look)
         pgw_status st = table_find_role(h, t, &table_roles[r], names[r], to[r]);
 
         if (st != PGW_OK) return st;
+        t->keyed_roles = t->keyed_roles || (*to[r] != NULL && (*to[r])->keyed);
         if (names[r] != NULL && *to[r] == NULL && used < sizeof(missing))
             used += (size_t)snprintf(missing + used, sizeof(missing) - used, "%s`%s` (%s)",
                                      used > 0 ? ", " : "missing: ", names[r], table_roles[r].name);

@@ -7,6 +7,7 @@
 #include "table_int.h"
 
 #define DDL_PAUSE_MS 200
+#define DDL_LOCK_MS  500 /* everybody else waits behind who waits for a table */
 
 static const char *const ddl_suffix[2] = {"_pgwork_lease", "_pgwork_holder"};
 
@@ -197,12 +198,44 @@ static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
     }
 }
 
+static pgw_status ddl_add_columns_briefly(pgw *h, const pgw_table *t)
+{
+    static const pgw__call call = {.flags = PGW__OWNED | PGW__WRITES};
+    pgw_status st = pgw__pq_begin_limited(h, DDL_LOCK_MS), undone;
+
+    if (st != PGW_OK) return st;
+    st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
+    if (st == PGW_OK) st = pgw__pq_commit(h);
+    if (st == PGW_OK) return st;
+    undone = pgw__pq_rollback(h);
+    return undone == PGW_OK ? st : undone;
+}
+
+/* While a long report reads the table, whoever wants to alter it waits for that, and all others for
+ * him: so it is tried again and again, with pauses in which they get their turn. */
+static pgw_status ddl_add_columns(pgw *h, const pgw_table *t)
+{
+    const int64_t deadline = pgw__deadline_in(pgw__pq_call_ms(h));
+
+    for (;;) {
+        pgw_status st = ddl_add_columns_briefly(h, t);
+
+        if (st != PGW_ELOCKED) return st;
+        if (pgw__deadline_left_ms(deadline) < DDL_PAUSE_MS)
+            return pgw__pq_advise(h, st,
+                                  "a transaction uses the table for long: wait for its end, or set "
+                                  "a longer timeout");
+        st = pgw__pq_wait(h, DDL_PAUSE_MS, -1);
+        if (st < PGW_OK) return st;
+    }
+}
+
 static pgw_status ddl_add(pgw *h, const pgw_table *t)
 {
     static const pgw__call call = {.flags = PGW__OWNED | PGW__WRITES};
     pgw_status st = PGW_OK;
 
-    if (t->sql_columns != NULL) st = pgw__pq_text(h, "table_init_columns", t->sql_columns, &call);
+    if (t->sql_columns != NULL) st = ddl_add_columns(h, t);
     for (int i = 0; st == PGW_OK && i < 2; i++) {
         if (t->sql_index[i] == NULL) continue;
         st = pgw__pq_text(h, "table_init_index", t->sql_index[i], &call);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "name.h"
 #include "table_int.h"
 
 /* ---- claim ---- */
@@ -64,7 +65,8 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
     pgw__put_column(b, t->expires_at);
     pgw__buf_text(b, " > (SELECT pgw_at FROM pgw_now)");
     pgw__put_fragment(b, " AND (", o->where, ")");
-    pgw__buf_text(b, " FOR NO KEY UPDATE SKIP LOCKED) t ORDER BY ");
+    pgw__put_row_lock(b, t);
+    pgw__buf_text(b, " SKIP LOCKED) t ORDER BY ");
     if (o->order != NULL)
         pgw__put_fragment(b, "", o->order, "");
     else
@@ -97,8 +99,9 @@ static void lease_claim_free(pgw__buf *b, const pgw_table *t, const pgw_table_cl
         pgw__put_key_order(b, t);
     }
     lease_limit(b, limit);
-    pgw__buf_text(b, " - (SELECT pg_catalog.count(*) FROM pgw_own)"
-                     " FOR NO KEY UPDATE OF t SKIP LOCKED)");
+    pgw__buf_text(b, " - (SELECT pg_catalog.count(*) FROM pgw_own)");
+    pgw__put_row_lock(b, t);
+    pgw__buf_text(b, " OF t SKIP LOCKED)");
 }
 
 static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const pgw__rows_ctx *ctx)
@@ -140,8 +143,9 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_key_join(b, t, "c");
     pgw__buf_text(b, "\nRETURNING c.pgw_i, ");
     pgw__put_rows(b, ctx);
-    /* rows that were taken, but not written, show as one without a position */
-    pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT FROM pgw_taken c JOIN ");
+    /* rows that were taken, and none of them written, show as one without a position */
+    pgw__buf_text(b, ")\nSELECT d.* FROM (SELECT 1 FROM pgw_done UNION ALL"
+                     " SELECT 1 FROM pgw_taken c JOIN ");
     lease_as_locked(b, t, "c");
     pgw__buf_text(b, " LIMIT 1) one LEFT JOIN pgw_done d ON true ORDER BY d.pgw_i");
 }
@@ -173,6 +177,43 @@ static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
     return st;
 }
 
+/* A whole number between -limit - 1 and limit? */
+static bool lease_is_number(const char *text, uint64_t limit)
+{
+    const bool negative = *text == '-';
+    uint64_t n = 0;
+
+    text += negative;
+    if (*text == '\0') return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9' || n > UINT64_MAX / 10 - 1) return false;
+        n = 10 * n + (uint64_t)(*text - '0');
+    }
+    return n <= limit + negative;
+}
+
+/* The column need not be a text. What the server had to say would not name the argument. */
+static pgw_status lease_check_type(pgw *h, const pgw__column *column, const char *holder)
+{
+    static const struct {
+        const char *type, *allowed;
+        uint64_t limit;
+    } numbers[] = {
+        {"int2", "a number from -32768 to 32767, as its column is smallint", INT16_MAX},
+        {"int4", "a number from -2147483648 to 2147483647, as its column is integer", INT32_MAX},
+        {"int8", "a whole number, as its column is bigint", INT64_MAX}};
+
+    unsigned char bytes[16];
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (strcmp(column->type, numbers[i].type) == 0 &&
+            !lease_is_number(holder, numbers[i].limit))
+            return pgw__pq_refuse(h, "opts->holder", holder, numbers[i].allowed);
+    if (strcmp(column->type, "uuid") == 0 && pgw__uuid_parse(bytes, holder) != NULL)
+        return pgw__pq_refuse(h, "opts->holder", holder, "a uuid, as its column is one");
+    return PGW_OK;
+}
+
 static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
                                     pgw_table_claim_opts *o, const pgw_table_claim_opts *opts,
                                     char holder[PGW__HOLDER_MAX + 1])
@@ -187,6 +228,7 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->lease_ms", o->lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
     if (st == PGW_OK) st = lease_holder(h, &o->holder, o->holder, holder);
+    if (st == PGW_OK) st = lease_check_type(h, t->locked_by, o->holder);
     if (st == PGW_OK) st = pgw__table_check_values(h, o->values, o->values_count);
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     return st;
@@ -305,7 +347,8 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
     pgw__put_key_join(b, t, "a");
     pgw__buf_text(b, " WHERE a.pgw_i = a.pgw_first ORDER BY ");
     pgw__put_key_order(b, t);
-    pgw__buf_text(b, " FOR NO KEY UPDATE OF t),\npgw_done AS (UPDATE ");
+    pgw__put_row_lock(b, t);
+    pgw__buf_text(b, " OF t),\npgw_done AS (UPDATE ");
     pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
     lease_set(b, t, verb, set, first + (int)t->key_count + 1);
@@ -430,7 +473,9 @@ static void lease_overdue(pgw__buf *b, const pgw_table *t, int limit, int skip)
     lease_limit(b, limit);
     pgw__buf_text(b, " OFFSET ");
     pgw__put_param(b, skip);
-    pgw__buf_text(b, "::pg_catalog.int8 FOR NO KEY UPDATE OF t SKIP LOCKED");
+    pgw__buf_text(b, "::pg_catalog.int8");
+    pgw__put_row_lock(b, t);
+    pgw__buf_text(b, " OF t SKIP LOCKED");
 }
 
 pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int skip)

@@ -193,8 +193,9 @@ static pgw_status registry_read_owned(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
     return pgw__pq_fail(h, PGW_EPERM,
-                        "it has another owner than when it was registered: register it again if "
-                        "that one may have the reapers' rights",
+                        "it, or a partition of it, has another owner than when it was registered: "
+                        "register it again if that one may have the reapers' rights, and give "
+                        "partitions the owner of the table",
                         NULL);
 }
 
@@ -207,6 +208,24 @@ static pgw_status registry_check_owner(pgw *h, const registry_entry *e)
         .sql = PGW__SQL_TABLE_OWNED, .params = params, .read = registry_read_owned};
 
     return pgw__pq_call(h, &call);
+}
+
+/* As a statement that runs nothing of the table's: from then on the name stays with the table that
+ * it has been found to be, and its triggers with that. */
+static pgw_status registry_lock(pgw *h, const pgw_table *t)
+{
+    static const pgw__call call = {.flags = 0};
+    pgw_status st;
+    pgw__buf b;
+
+    pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
+    pgw__buf_text(&b, "LOCK TABLE ");
+    pgw__put_own(&b, t);
+    pgw__buf_text(&b, " IN ROW EXCLUSIVE MODE");
+    st = pgw__table_call(h, "table_lock", &b, &call);
+    if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0)
+        return pgw__pq_advise(h, st, "GRANT SELECT, UPDATE on the whole table to the reapers");
+    return st;
 }
 
 /* Rows that cannot be freed: a trigger or a constraint of the table raises an error. */
@@ -275,7 +294,8 @@ static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const p
     lot->refused = false;
     lot->key[0] = '\0';
     if (st != PGW_OK) return st;
-    st = registry_check_owner(h, e);
+    st = registry_lock(h, t);
+    if (st == PGW_OK) st = registry_check_owner(h, e);
     if (st == PGW_OK && lot->rows == 1) {
         st = registry_free_one(h, t, lot);
     } else if (st == PGW_OK) {

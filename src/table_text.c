@@ -40,6 +40,11 @@ void pgw__put_own(pgw__buf *b, const pgw_table *t)
     pgw__put_table(b, t);
 }
 
+void pgw__put_row_lock(pgw__buf *b, const pgw_table *t)
+{
+    pgw__buf_text(b, t->keyed_roles ? " FOR UPDATE" : " FOR NO KEY UPDATE");
+}
+
 void pgw__put_column(pgw__buf *b, const pgw__column *column)
 {
     pgw__buf_text(b, "t.");

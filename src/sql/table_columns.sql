@@ -1,11 +1,13 @@
 -- The columns of a table, in their order. With a collation, where texts that differ may be equal by it. Where NOT NULL is NOT VALID, as
--- PostgreSQL 18 has it, rows of before may hold NULL: not filled.
+-- PostgreSQL 18 has it, rows of before may hold NULL: not filled. keyed: to change it takes a lock that foreign keys to the row wait for.
 -- params: oid bigint
--- returns: name text, type_schema text, type text, collation_schema text, collation text, pg_type boolean, not_null boolean, generated boolean, readable boolean, filled boolean
+-- returns: name text, type_schema text, type text, collation_schema text, collation text, pg_type boolean, not_null boolean, generated boolean, readable boolean, filled boolean, keyed boolean
 SELECT a.attname::text, n.nspname::text, y.typname::text, m.nspname::text, c.collname::text, n.nspname = 'pg_catalog', a.attnotnull,
        a.attgenerated <> '' OR a.attidentity = 'a', has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
        a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = a.attrelid AND k.contype = 'n'
-                                       AND a.attnum = ANY (k.conkey) AND NOT k.convalidated)
+                                       AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
+       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
+                  AND a.attnum = ANY ((i.indkey::smallint[])[:i.indnkeyatts - 1]))
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
   JOIN pg_catalog.pg_namespace n ON n.oid = y.typnamespace

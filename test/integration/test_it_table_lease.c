@@ -1026,6 +1026,132 @@ void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(int articl
     pgw_rows_free(rows);
 }
 
+/* Nor does a claim overlook what it has leased, when somebody wrote to it after its snapshot. */
+TEST_CASE(1)
+TEST_CASE(2)
+void test_a_row_that_is_written_meanwhile_is_claimed_and_told(int articles_count)
+{
+    pgw_status late = PGW_AGAIN;
+    pthread_t thread;
+
+    articles(articles_count);
+    pgtemp_exec("SELECT pg_advisory_lock(7)");
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, claim_late, &late));
+    wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "
+             "database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+             1);
+    pgtemp_exec("UPDATE t SET a = 7");
+    pgtemp_exec("SELECT pg_advisory_unlock(7)");
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(late));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE locked_by = 'anna'"));
+}
+
+/* What a child row locks of its parent keeps a key from being changed: a token may be one. */
+TEST_CASE("", "1")
+TEST_CASE("UNIQUE", "2")
+void test_a_row_with_an_uncommitted_child_is_not_waited_for(const char *unique, const char *first)
+{
+    pgw_table_spec s = spec_of(by_id, 1);
+    PGconn *other = pgtemp_connect();
+    pgw_rows *rows;
+    char sql[400];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE TABLE t (id int PRIMARY KEY, locked_by text, expires_at timestamptz, token "
+             "uuid %s); INSERT INTO t SELECT generate_series(1, 2); CREATE TABLE child (t int "
+             "REFERENCES t)",
+             unique);
+    pgtemp_exec(sql);
+    must(pgw_table_open(h, &t, &s));
+    PQclear(PQexec(other, "BEGIN; INSERT INTO child VALUES (1)"));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    rows = claimed(1, "anna");
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
+    TEST_ASSERT_EQUAL_STRING(first, pgw_rows_key(rows, 0)[0]);
+    pgw_rows_free(rows);
+    PQfinish(other);
+}
+
+TEST_CASE("smallint", "32767", "32768", "a number from -32768 to 32767")
+TEST_CASE("integer", "-2147483648", "anna", "a number from -2147483648 to 2147483647")
+TEST_CASE("bigint", "9223372036854775807", "-", "a whole number")
+TEST_CASE("uuid", "3f2504e0-4f89-41d3-9a0c-0305e82c3301", "7", "a uuid")
+void test_a_holder_is_what_its_column_can_hold(const char *type, const char *good, const char *bad,
+                                               const char *allowed)
+{
+    const char *const holders[] = {bad, NULL};
+    pgw_table_spec s = spec_of(by_id, 1);
+    pgw_rows *rows;
+    char sql[256];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE TABLE t (id int PRIMARY KEY, locked_by %s, expires_at timestamptz, token "
+             "uuid); INSERT INTO t VALUES (1)",
+             type);
+    pgtemp_exec(sql);
+    must(pgw_table_open(h, &t, &s));
+    for (int i = 0; i < 2; i++) {
+        const pgw_table_claim_opts o = asking(1, holders[i]);
+
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, &rows, t, &o));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "argument `opts->holder` is "));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), allowed));
+    }
+    rows = claimed(1, good);
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
+    pgw_rows_free(rows);
+}
+
+/* As the documents say how. */
+void test_a_row_that_is_given_by_hand_is_lost_to_who_had_it(void)
+{
+    pgw_rows *mine, *theirs;
+    pgw_row_ref ref;
+
+    articles(1);
+    mine = claimed(1, "anna");
+    pgtemp_exec(
+        "UPDATE t SET locked_by = 'ben', expires_at = now() + interval '1 h', token = NULL");
+    ref = pgw_rows_ref(mine, 0);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+    theirs = claimed(1, "ben");
+    TEST_ASSERT_EQUAL(1, pgw_rows_count(theirs));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+    ref = pgw_rows_ref(theirs, 0);
+    must(pgw_table_release(h, NULL, t, &ref, 1));
+    pgw_rows_free(mine);
+    pgw_rows_free(theirs);
+}
+
+/* Whoever comes while it waits for a long report gets its turn. */
+void test_columns_are_added_without_stopping_others(void)
+{
+    pgw_table_spec s = spec_of(by_id, 1);
+    PGconn *report = pgtemp_connect(), *reader = pgtemp_connect();
+    PGresult *res;
+
+    pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY)");
+    PQclear(PQexec(report, "BEGIN; SELECT FROM t"));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(report));
+    PQclear(PQexec(reader, "SET statement_timeout = '5s'"));
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(1, PQsendQuery(reader, "DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM "
+                                             "pg_sleep(0.01); EXIT WHEN EXISTS (SELECT FROM "
+                                             "pg_locks WHERE relation = 't'::regclass AND NOT "
+                                             "granted); END LOOP; PERFORM FROM t; END $$"));
+    pgw_set_timeout(h, 8000);
+    TEST_ASSERT_EQUAL_STRING("PGW_ELOCKED", pgw_status_name(pgw_table_init(h, t)));
+    res = PQgetResult(reader);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", PQresultErrorMessage(res), "it had to wait");
+    PQclear(res);
+    TEST_ASSERT_NULL(PQgetResult(reader));
+    PQclear(PQexec(report, "COMMIT"));
+    must(pgw_table_init(h, t));
+    PQfinish(report);
+    PQfinish(reader);
+}
+
 void test_the_rows_of_killed_holders_come_back(void)
 {
     pgw_rows *rows;

@@ -570,6 +570,81 @@ void test_a_table_of_another_owner_is_left_alone_until_it_is_registered_again(vo
     pgtemp_exec("DROP OWNED BY pgw_it_mallory; DROP ROLE pgw_it_mallory");
 }
 
+static void *reap_in_thread(void *arg)
+{
+    *(pgw_status *)arg = pgw_tables_reap(h, NULL, 100);
+    return NULL;
+}
+
+#define SPY                                                                                      \
+    "CREATE TABLE canary (who text); CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS " \
+    "$$ BEGIN INSERT INTO public.canary VALUES (current_user); RETURN new; END $$;"
+
+/* Nor does it take the trust while the reaper waits for it. */
+void test_a_table_that_is_exchanged_behind_the_check_is_left_alone(void)
+{
+    PGconn *mallory = pgtemp_connect();
+    pgw_status st = PGW_AGAIN;
+    pthread_t thread;
+    PGresult *res;
+
+    tables();
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_mallory; CREATE ROLE pgw_it_mallory;" SPY);
+    res = PQexec(mallory, "BEGIN; DROP TABLE one; CREATE TABLE one (\"k 1\" int, k2 text, who text,"
+                          " until timestamptz, token uuid, PRIMARY KEY (k2, \"k 1\"));"
+                          "INSERT INTO one VALUES (1, 'x', 'anna', clock_timestamp() - interval "
+                          "'1 s', gen_random_uuid());"
+                          "CREATE TRIGGER spy BEFORE UPDATE ON one FOR EACH ROW EXECUTE FUNCTION "
+                          "spy(); ALTER TABLE one OWNER TO pgw_it_mallory");
+    TEST_ASSERT_EQUAL_STRING("", PQresultErrorMessage(res));
+    PQclear(res);
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, reap_in_thread, &st));
+    for (long long end = pgw__clock_ms() + 20000;
+         pgw__clock_ms() < end &&
+         pgtemp_number("SELECT count(*) FROM pg_locks WHERE relation = 'one'::regclass AND NOT "
+                       "granted") == 0;)
+        poll(NULL, 0, 1);
+    PQclear(PQexec(mallory, "COMMIT"));
+    pthread_join(thread, NULL);
+    must(st);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
+    must(reap_all(NULL, 100));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
+    PQfinish(mallory);
+    pgtemp_exec("DROP OWNED BY pgw_it_mallory; DROP ROLE pgw_it_mallory");
+}
+
+/* Triggers of a partition are its owner's. */
+void test_a_table_with_a_partition_of_another_owner_is_left_alone(void)
+{
+    static const char *const key[] = {"id"};
+    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+    pgw_table *t;
+    int64_t freed;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_mallory; CREATE ROLE pgw_it_mallory;" SPY
+                "CREATE TABLE p (id int PRIMARY KEY, who text, until timestamptz, token uuid) "
+                "PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p DEFAULT;"
+                "INSERT INTO p VALUES (1, 'x', clock_timestamp() - interval '1 s', "
+                "gen_random_uuid())");
+    s.table = "p", s.key = key, s.key_count = 1;
+    s.locked_by = "who", s.expires_at = "until", s.token = "token";
+    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_register(h, t));
+    pgw_table_free(t);
+    pgtemp_exec("CREATE TRIGGER spy BEFORE UPDATE ON p1 FOR EACH ROW EXECUTE FUNCTION spy();"
+                "ALTER TABLE p1 OWNER TO pgw_it_mallory");
+    must(reap_all(&freed, 100));
+    TEST_ASSERT_EQUAL_INT64(0, freed);
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error ~ 'another owner'"));
+    pgtemp_exec("ALTER TABLE p1 OWNER TO CURRENT_USER");
+    must(reap_all(&freed, 100));
+    TEST_ASSERT_EQUAL_INT64(1, freed);
+    pgtemp_exec("DROP OWNED BY pgw_it_mallory; DROP ROLE pgw_it_mallory");
+}
+
 /* Whoever registers by SQL can name anything: it is a name to us, and nothing else. */
 void test_hostile_registrations_do_nothing(void)
 {
