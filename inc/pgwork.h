@@ -162,15 +162,20 @@ typedef enum pgw_status {
  *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
  *     else if (pgw_is_bug(st)) work("tell somebody");
  *     else if (st < 0) fprintf(stderr, "%s: %s\n", pgw_status_name(st), pgw_status_text(st));
- *     if (pgw_is_lost(st)) work("release what a lock of this handle protected");
+ *     if (pgw_is_lost(st)) work("leave the job to whoever may have it");
  */
 PGW_API const char *pgw_status_name(pgw_status st);
 /** One sentence for humans. Static text. */
 PGW_API const char *pgw_status_text(pgw_status st);
-/** Not applied, and the same call may well succeed later: ECONN, ETIMEDOUT, ERETRY, ELOCKED. */
+/** Not applied, and the same call may well succeed later: ECONN, ETIMEDOUT, ERETRY, ELOCKED. Of a
+ * verb that goes in pieces, each in a transaction of its own, it is the last piece that was not:
+ * purges, pgw_redrive(), pgw_reschedule(), loads by batches and migrations say how far they came.
+ */
 PGW_API bool pgw_is_retriable(pgw_status st);
-/** What the caller held is gone, or may be: ELEASE, ECONN. With the connection go the locks of the
- * session and the open transaction, but no lease: that lasts until its time is over. */
+/** What the caller held is gone, or may be: ELEASE, ECONN. With the connection goes the open
+ * transaction, but no lease: that lasts until its time is over. Locks and permits of the session go
+ * with it, too, and that can happen with other errors (a call that was not answered in time): after
+ * any error ask pgw_lock_check() what became of a lock. */
 PGW_API bool pgw_is_lost(pgw_status st);
 /** Applied or not cannot be said: EUNKNOWN. */
 PGW_API bool pgw_is_unknown(pgw_status st);
@@ -299,12 +304,12 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
  * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
  * the library's own, whatever role and database say; `options` (of the connection string, a
- * service file or PGOPTIONS, as in libpq) may set others.
+ * service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no effect.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
- * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed.
- * PGW_ECONN: no server, also within the time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or
- * schema, or not of a version that fits.
+ * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed, or
+ * the server refuses a setting of `options` and the like. PGW_ECONN: no server, also within the
+ * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits.
  *
  *     pgw *h;
  *     if (pgw_open(&h, NULL) != PGW_OK)
@@ -562,8 +567,9 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  * A bulk enqueue without a limit in number: COPY in binary where the role is the owner of the
  * tables or a member of that role, else batches of pgw_enqueue_many(). Unique keys are not for bulk
  * (PGW_EINVAL). On an opened handle the whole load is one transaction when COPY is used, one per
- * 10,000 jobs or 8 MB otherwise. Inside a transaction it is batches, and part of that. One load at
- * a time for each handle, and no other verb until pgw_load_end(): with COPY that is PGW_EMISUSE.
+ * 10,000 jobs or 8 MB otherwise. Inside a transaction it is batches, and part of that: what has not
+ * been sent when the transaction ends is refused (PGW_EMISUSE). One load at a time for each handle,
+ * and no other verb until pgw_load_end(): with COPY that is PGW_EMISUSE.
  *
  * Caller owns the load (free with pgw_load_end). After pgw_close() its verbs return PGW_ECONN, and
  * what was not committed is gone. From here or from a later call: PGW_EPAUSED, PGW_ENOTFOUND as
@@ -583,14 +589,16 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  */
 PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
 /** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what
- * only the server finds (a number in the payload that it has no room for) spoils the load: a later
- * call tells, within 16 MB of jobs or at the end, and every call after it says the same. Which job:
+ * only the server finds (a number in the payload that it has no room for; with batches, more than
+ * the queue's max_bytes) spoils the load: a later call tells, within 16 MB of jobs or at the end,
+ * and every call after it says the same. Which job:
  * pgw_error_index(), except of a COPY. When armed PGW_EMISUSE: the job is not taken, and the load
  * goes on. */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
- * NULL) says how many jobs were added, after a failure, too. A spoiled load returns what spoiled
- * it. When armed PGW_EMISUSE (not with @p keep false): nothing more is committed. NULL is fine. */
+ * NULL) says how many jobs were added, after a failure, too; after PGW_EUNKNOWN the next 10,000 or
+ * 8 MB of them may be. A spoiled load returns what spoiled it. When armed PGW_EMISUSE (not with @p
+ * keep false): nothing more is committed. NULL is fine. */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**

@@ -200,14 +200,15 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     l->shared = mode == PGW_SHARED;
     pgw__pq_unlisten_slot(h); /* as a claim that waits would, if the lock were held */
     st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE, &l->fence, name, l->shared, timeout_ms);
-    if (st == PGW_OK) {
+    if (st == PGW_OK && pgw__pq_look(h) == PGW_OK) {
         l->epoch = pgw__pq_epoch(h);
         lock_link(l);
         *lock = l;
         return st;
     }
-    if (!lock_was_refused(h, st)) lock_settle(h, name);
-    if (st == PGW_EUNKNOWN && pgw__pq_look(h) != PGW_OK) /* if given, it went with its session */
+    if (st != PGW_OK && !lock_was_refused(h, st)) lock_settle(h, name);
+    if (st == PGW_OK || (st == PGW_EUNKNOWN && pgw__pq_look(h) != PGW_OK))
+        /* if given, it went with its session */
         st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the lock",
                           "the lock is not held: acquire it again");
     pgw__mem_free(l);

@@ -358,6 +358,13 @@ static void pq_note(pgw *h, PGresult *res)
         } else {
             op->failed = true;
             op->dead = pgw__fault_result(&op->fault, res);
+            if (op->dead && op->fault.sqlstate[0] == '\0' &&
+                PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads on, and throws it away */
+                op->dead = false;
+                pgw__fault_set(&op->fault, PGW_ENOMEM,
+                               "libpq could not keep the answer: most likely it has no memory",
+                               "ask for less at a time");
+            }
         }
     }
     PQclear(res);
@@ -407,8 +414,9 @@ bool pgw__pq_receive(pgw *h)
             pq_note(h, res);
             /* a session of ours that is dead is thrown away; the caller's is read to the end */
             if ((op->dead && !h->attached) || op->synced || copy) return true;
-        } else if (!op->piped || op->parts++ > op->prefixes) {
-            /* a pipeline ends with its sync, or with the connection */
+        } else if (!op->piped || op->parts++ > op->prefixes + 1) {
+            /* a pipeline ends with its sync, or with the connection; an error of its commit is one
+             * answer more */
             if (op->piped) op->failed = op->dead = true;
             return true;
         }
@@ -455,8 +463,8 @@ static pgw_status pq_ended_badly(pgw *h)
     if (op->dead) {
         st = op->fault.status == PGW_EPROTO ? PGW_EPROTO : PGW_ECONN;
         if (pq_open_outcome(h)) st = PGW_EUNKNOWN;
-    } else if (op->fault.status == PGW_ERETRY) {
-        st = PGW_ERETRY;
+    } else if (op->fault.status == PGW_ERETRY || op->fault.status == PGW_ENOMEM) {
+        st = op->fault.status;
     } else {
         st = pgw__status_in_session(op->fault.sqlstate, op->commits && op->sent,
                                     (op->flags & PGW__WRITES) != 0);

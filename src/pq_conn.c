@@ -409,16 +409,39 @@ bool pgw__conn_poll(pgw *h)
 
 /* ---- setting the session up: the probe, then what the greeting asks, then LISTEN ---- */
 
-enum { SETUP_PROBE, SETUP_TIMEOUT, SETUP_GREETING, SETUP_LISTEN };
+enum { SETUP_PROBE, SETUP_SETTINGS, SETUP_GREETING, SETUP_LISTEN };
+
+#define CONN_NO_TIMEOUT "pg_catalog.set_config('transaction_timeout', '0', false)"
+#define CONN_OUR_TIMES                                   \
+    "pg_catalog.set_config('DateStyle', 'ISO', false), " \
+    "pg_catalog.set_config('TimeZone', 'UTC', false)"
+
+/* PGDATESTYLE and PGTZ: libpq sends them as parameters, which come after all options. */
+static bool conn_has_other_times(const pgw *h)
+{
+    const char *style = PQparameterStatus(h->conn, "DateStyle");
+    const char *zone = PQparameterStatus(h->conn, "TimeZone");
+
+    return style == NULL || strncmp(style, "ISO", 3) != 0 || zone == NULL ||
+           strcmp(zone, "UTC") != 0;
+}
+
+/* Settings that start-up options do not make. Behind a pooler they come with each transaction. */
+static const char *conn_late_settings(const pgw *h)
+{
+    const bool timed = PQserverVersion(h->conn) >= CONN_TRANSACTION_TIMEOUT; /* older: unknown */
+
+    if (h->pooled) return NULL;
+    if (conn_has_other_times(h))
+        return timed ? "SELECT " CONN_NO_TIMEOUT ", " CONN_OUR_TIMES : "SELECT " CONN_OUR_TIMES;
+    return timed ? "SELECT " CONN_NO_TIMEOUT : NULL;
+}
 
 static const char *conn_setup_text(pgw *h)
 {
     switch (h->setup_at) {
     case SETUP_PROBE: return h->plain ? NULL : "SELECT pg_catalog.pg_backend_pid()";
-    case SETUP_TIMEOUT:
-        /* unknown to older servers, so no start-up option */
-        if (h->pooled || PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT) return NULL;
-        return "SELECT pg_catalog.set_config('transaction_timeout', '0', false)";
+    case SETUP_SETTINGS: return conn_late_settings(h);
     case SETUP_GREETING: return h->greet != NULL ? pgw__pq_statement(h, h->greeting) : NULL;
     default: return h->pooled ? NULL : h->listens[h->setup_at - SETUP_LISTEN];
     }

@@ -113,11 +113,32 @@ static void error_sqlstate_of(char sqlstate[6], const char *line, size_t n)
     sqlstate[5] = '\0';
 }
 
+/* What a session is refused for. Nothing was sent yet: what is not a mistake of the set-up is a
+ * failed connection. A name or a value that is not known is a setting's. */
+static pgw_status error_status_at_start(const char *sqlstate)
+{
+    const pgw_status st = strcmp(sqlstate, "42704") == 0
+                              ? PGW_EINVAL
+                              : pgw__status_from_sqlstate(sqlstate, false, false);
+
+    return st == PGW_EPERM || st == PGW_ESCHEMA || st == PGW_EINVAL ? st : PGW_ECONN;
+}
+
+static const char *error_hint_at_start(const char *sqlstate, pgw_status st)
+{
+    if (st == PGW_EINVAL)
+        return "the server refuses a setting of the session: see options in `dsn`, PGOPTIONS, "
+               "PGTZ, PGDATESTYLE, and `session.check_interval_ms`";
+    if (strcmp(sqlstate, "42501") == 0)
+        return "GRANT CONNECT ON DATABASE to the role; or options set what it may not";
+    if (sqlstate[0] == '\0')
+        return "check host, port, service and TLS (ssl...) in `dsn`, and that the server runs";
+    return pgw__status_hint(sqlstate);
+}
+
 static bool error_is_lasting(const char *sqlstate)
 {
-    const pgw_status st = pgw__status_from_sqlstate(sqlstate, false, false);
-
-    return st == PGW_EPERM || st == PGW_ESCHEMA;
+    return error_status_at_start(sqlstate) != PGW_ECONN;
 }
 
 /* Each attempt has a line: at one host after another, and where TLS is only preferred, without it
@@ -170,16 +191,12 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
     } else {
         error_flatten(flat, sizeof(flat), text);
     }
-    hint = pgw__status_hint(sqlstate);
-    if (sqlstate[0] == '\0')
-        hint = "check host, port, service and TLS (ssl...) in `dsn`, and that the server runs";
-    st = pgw__status_from_sqlstate(sqlstate, false, false);
+    st = error_status_at_start(sqlstate);
+    hint = error_hint_at_start(sqlstate, st);
     if (sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn)) { /* libpq itself gave up */
         hint = "the server asks for a password: put it into a file (PGPASSFILE), or into `dsn`";
         st = PGW_EPERM;
     }
-    /* nothing was sent yet: what is not a mistake of the set-up is a failed connection */
-    if (st != PGW_EPERM && st != PGW_ESCHEMA) st = PGW_ECONN;
     pgw__fault_set(f, st, flat[0] != '\0' ? flat : "cannot connect", hint);
     memcpy(f->sqlstate, sqlstate, sizeof(sqlstate));
 }

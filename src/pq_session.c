@@ -229,8 +229,10 @@ pgw_status pgw__pq_look(pgw *h)
     return PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
 }
 
-/* An open transaction is lost with it, and the next verb says so. */
+/* An open transaction is lost with it, and the next verb says so; what is under way ends. */
 void pgw__pq_drop(pgw *h)
 {
-    if (!h->attached && h->pid == getpid() && h->phase == PGW__IDLE) pgw__conn_drop(h);
+    if (h->attached || h->pid != getpid() || h->phase == PGW__COPY) return;
+    pgw__conn_drop(h);
+    if (h->phase != PGW__IDLE) pgw__pq_end(h, pgw__fault_set(&h->op.fault, PGW_ECONN, NULL, NULL));
 }

@@ -84,7 +84,8 @@ const char *pgw__ident_fault(const char *name); /* NULL, or what is wrong, as in
 void pgw__put_table(pgw__buf *b, const pgw_table *t);
 /* The table without children by inheritance, which it may have got since it was opened. */
 void pgw__put_own(pgw__buf *b, const pgw_table *t);
-/* The lock that the UPDATE behind it needs: or that would wait where SKIP LOCKED is to pass over. */
+/* The lock that the UPDATE behind it needs: or that would wait where SKIP LOCKED is to pass over.
+ */
 void pgw__put_row_lock(pgw__buf *b, const pgw_table *t);
 void pgw__put_column(pgw__buf *b, const pgw__column *column);    /* t."name" */
 void pgw__put_type(pgw__buf *b, const pgw__column *column);      /* "schema"."type" */

@@ -285,6 +285,36 @@ void test_a_large_body_goes_through(void)
         pgtemp_number("SELECT sum(body_bytes) FROM pgwork.job WHERE queue = 'large'"));
 }
 
+/* What was not sent by its end belongs to no other one. */
+void test_a_load_ends_with_the_transaction_that_it_is_part_of(void)
+{
+    static const char *const ends[] = {"ROLLBACK", "COMMIT"};
+    PGconn *conn = pgtemp_connect();
+    pgw_new job = PGW_NEW_INIT;
+    pgw_load *load;
+    int64_t added;
+    pgw *a;
+
+    ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
+    for (int i = 0; i < 2; i++) {
+        PQclear(PQexec(conn, "BEGIN"));
+        ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, "parted"), a);
+        for (int k = 0; k < 5; k++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
+        PQclear(PQexec(conn, ends[i]));
+        ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, &added), a);
+        TEST_ASSERT_EQUAL_INT64(0, added);
+    }
+    pgw_close(a);
+    PQfinish(conn);
+    ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "parted"), h);
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, NULL), h);
+    TEST_ASSERT_EQUAL_INT64(
+        0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'parted'"));
+}
+
 /* Of all that the load has taken, though it goes in by batches of ten thousand. */
 void test_which_job_the_server_refuses_of_a_load_by_batches(void)
 {

@@ -204,6 +204,20 @@ void test_R04_a_failed_connect_has_its_sqlstate(void)
     TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "dsn"));
 }
 
+/* No network is at fault, and no schema: to try again is of no use. */
+TEST_CASE("-c no_such_setting=1", "42704")
+TEST_CASE("-c work_mem=much", "22023")
+void test_R04_a_setting_that_is_refused_is_no_missing_server(const char *options,
+                                                             const char *sqlstate)
+{
+    char dsn[1200];
+
+    snprintf(dsn, sizeof(dsn), "%s options='%s'", pgtemp_dsn(), options);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, open_at(dsn, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING(sqlstate, pgw_error_sqlstate(h));
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "PGOPTIONS"));
+}
+
 /* libpq gives up by itself, without a word of the server's. */
 void test_R04_a_missing_password_is_no_missing_server(void)
 {
@@ -292,6 +306,40 @@ void test_R05_the_answer_is_believed_only_after_the_commit(void)
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM d"));
     TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
     pgtemp_exec("DROP TABLE d");
+}
+
+/* There a statement is one of several that are sent together; their commit is one answer more. */
+TEST_CASE(true)
+TEST_CASE(false)
+void test_R05_nor_before_the_commit_of_several(bool pooler)
+{
+    pgtemp_exec(
+        "CREATE TABLE d (id int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1)");
+    w = wire_open();
+    wire_act_as_pooler(w, pooler);
+    TEST_ASSERT_EQUAL(PGW_OK, open_at(wire_dsn(w), "durability", "relaxed"));
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL(PGW_EEXISTS, ask("INSERT INTO public.d VALUES (1) RETURNING 'row'",
+                                           PGW__WRITES | PGW__RELAXED, 0));
+        TEST_ASSERT_EQUAL_STRING("23505", pgw_error_sqlstate(h));
+        TEST_ASSERT_EQUAL_STRING("", text_read);
+    }
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM d"));
+    TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
+    pgtemp_exec("DROP TABLE d");
+}
+
+/* As where it has no memory for them: libpq says so in its own words, and reads on. */
+void test_R05_rows_that_libpq_cannot_keep_are_no_lost_connection(void)
+{
+    static const char two_fields[] = {'D', 0, 0, 0, 14, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0};
+
+    open_through_wire();
+    wire_at(w, 'D', 1, two_fields, sizeof(two_fields), WIRE_PASS);
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, ask("SELECT 'row'", 0, 0));
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "ask for less"));
+    TEST_ASSERT_EQUAL_STRING("1", answer("SELECT '1'"));
+    TEST_ASSERT_EQUAL_INT64(1, pgw__pq_epoch(h));
 }
 
 void test_R05_panic_at_commit_is_unknown(void)
@@ -971,6 +1019,21 @@ void test_R24_hostile_settings_change_nothing(void)
     }
     snprintf(sql, sizeof(sql), "ALTER DATABASE %s RESET ALL", name);
     pgtemp_exec(sql);
+}
+
+/* libpq sends what these say behind all options. */
+void test_R24_variables_that_libpq_reads_change_nothing(void)
+{
+    setenv("PGTZ", "Asia/Kathmandu", 1);
+    setenv("PGDATESTYLE", "German", 1);
+    open_direct();
+    unsetenv("PGTZ");
+    unsetenv("PGDATESTYLE");
+    TEST_ASSERT_EQUAL_STRING("UTC", answer("SELECT current_setting('TimeZone')"));
+    TEST_ASSERT_EQUAL_STRING("ISO",
+                             answer("SELECT split_part(current_setting('DateStyle'), ',', 1)"));
+    if (pgtemp_number("SELECT current_setting('server_version_num')") >= 170000)
+        TEST_ASSERT_EQUAL_STRING("0", answer("SELECT current_setting('transaction_timeout')"));
 }
 
 void test_R24_the_users_own_options_are_kept(void)

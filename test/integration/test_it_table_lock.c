@@ -148,6 +148,34 @@ void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_story(void)
     TEST_ASSERT_EQUAL_INT64(30, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
+static void nobody_calls(pgw *handle, pgw_status st, void *arg)
+{
+    (void)handle, (void)st, (void)arg;
+    TEST_FAIL_MESSAGE("done was called");
+}
+
+static pgw_status start_and(pgw *handle, void *arg)
+{
+    set_n(1);
+    pgw_async(handle, nobody_calls, NULL);
+    return *(bool *)arg ? pgw__pq_text(handle, "set", "UPDATE public.t SET n = n + 1",
+                                       &(pgw__call){.flags = PGW__WRITES})
+                        : PGW_ECONFLICT;
+}
+
+/* Whatever it has under way then. */
+TEST_CASE(true, "PGW_EMISUSE")
+TEST_CASE(false, "PGW_ECONFLICT")
+void test_the_callback_form_does_not_leave_an_armed_transaction_open(bool start,
+                                                                     const char *outcome)
+{
+    TEST_ASSERT_EQUAL_STRING(outcome, pgw_status_name(pgw_txn_run(h, 5, start_and, &start)));
+    TEST_ASSERT_FALSE(pgw__pq_in_txn(h));
+    must(pgw_txn_begin(h));
+    must(pgw_txn_commit(h));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(n) FROM t"));
+}
+
 void test_what_can_be_repeated_is_repeated_up_to_a_bound(void)
 {
     pgw_status told = PGW_ERETRY;
