@@ -420,11 +420,12 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  * The same verbs, in the caller's event loop. pgw_async() arms the next verb on the handle: it
  * sends and returns PGW_AGAIN instead of waiting, and @p done is called exactly once, from
  * pgw_step(), when its answer is complete and committed; out-parameters are filled by then, so they
- * must live until then. A verb that fails at once returns its error and @p done is never called. In
- * @p done the next verb may be started, or the handle closed. One verb at a time per handle. A lost
- * connection is opened again on the way: ask for descriptor and events anew after each step. When a
- * deadline passes, a step may take up to a second for the cancel. Verbs that wait or
- * take several round trips (a claim with wait_ms, transactions, loads, migrations, loops) return
+ * must live until then. A verb that fails at once returns its error and @p done is never called,
+ * nor is it when the handle is closed before. PGW_AGAIN is no error, and no success yet: look for
+ * it first. In @p done the next verb may be started, or the handle closed. One verb at a time per
+ * handle. A lost connection is opened again on the way: ask for descriptor and events anew after
+ * each step. When a deadline passes, a step may take up to a second for the cancel. Verbs that wait
+ * or take several round trips (a claim with wait_ms, transactions, loads, migrations, loops) return
  * PGW_EMISUSE when armed.
  *
  *     static void found(pgw *h, pgw_status st, void *arg)
@@ -452,7 +453,9 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
 typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
 /** Arms the next verb; @p done NULL: disarms. */
 PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
-/** The socket; may change after a reconnect; -1: none now. */
+/** The socket; -1: none now. After a reconnect it is another one, perhaps with the same number.
+ * With epoll, which forgets a socket that was closed: EPOLL_CTL_MOD after each step, and
+ * EPOLL_CTL_ADD where that says ENOENT. */
 PGW_API int pgw_fd(const pgw *h);
 /** PGW_READ | PGW_WRITE: what to wait for now; 0: nothing, or only for pgw_timeout_ms(). */
 PGW_API int pgw_events(const pgw *h);
