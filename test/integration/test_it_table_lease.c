@@ -1001,49 +1001,47 @@ static void *claim_late(void *arg)
     return NULL;
 }
 
+/* Of a table with @p n rows, to which somebody writes behind its snapshot. */
+static pgw_status claim_beside(int n, const char *writes)
+{
+    pgw_status late = PGW_AGAIN;
+    pthread_t thread;
+
+    articles(n);
+    pgtemp_exec("SELECT pg_advisory_lock(7)");
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, claim_late, &late));
+    wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "
+             "database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+             1);
+    pgtemp_exec(writes);
+    pgtemp_exec("SELECT pg_advisory_unlock(7)");
+    pthread_join(thread, NULL);
+    return late;
+}
+
 /* Its snapshot knows no row of the new key, or another one, which has moved on as well; and no
  * trigger kept it from being written. */
 TEST_CASE(1)
 TEST_CASE(2)
 void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(int articles_count)
 {
-    pgw_status late = PGW_AGAIN;
-    pthread_t thread;
+    const pgw_status late = claim_beside(
+        articles_count, "UPDATE t SET id = 3 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 1");
     pgw_rows *rows;
 
-    articles(articles_count);
-    pgtemp_exec("SELECT pg_advisory_lock(7)");
-    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, claim_late, &late));
-    wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "
-             "database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-             1);
-    pgtemp_exec("UPDATE t SET id = 3 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 1");
-    pgtemp_exec("SELECT pg_advisory_unlock(7)");
-    pthread_join(thread, NULL);
     TEST_ASSERT_EQUAL_STRING("PGW_EMPTY", pgw_status_name(late));
     rows = claimed(1, "anna");
     TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
     pgw_rows_free(rows);
 }
 
-/* Nor does a claim overlook what it has leased, when somebody wrote to it after its snapshot. */
+/* But what it has leased it tells. */
 TEST_CASE(1)
 TEST_CASE(2)
 void test_a_row_that_is_written_meanwhile_is_claimed_and_told(int articles_count)
 {
-    pgw_status late = PGW_AGAIN;
-    pthread_t thread;
-
-    articles(articles_count);
-    pgtemp_exec("SELECT pg_advisory_lock(7)");
-    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, claim_late, &late));
-    wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "
-             "database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-             1);
-    pgtemp_exec("UPDATE t SET a = 7");
-    pgtemp_exec("SELECT pg_advisory_unlock(7)");
-    pthread_join(thread, NULL);
-    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(late));
+    TEST_ASSERT_EQUAL_STRING("PGW_OK",
+                             pgw_status_name(claim_beside(articles_count, "UPDATE t SET a = 7")));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM t WHERE locked_by = 'anna'"));
 }
 
