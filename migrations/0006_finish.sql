@@ -300,7 +300,7 @@ BEGIN
         IF cardinality(tokens) IS DISTINCT FROM cardinality(ids) THEN
             tokens := pgwork._tokens(ids, tokens);
         END IF;
-        IF NOT one_pack AND outputs IS NULL THEN
+        IF one_pack IS FALSE AND outputs IS NULL THEN -- one of a pack comes first
             accepted := pgwork._finish_packs(q.id, ids, tokens);
             IF accepted IS NOT NULL THEN
                 RETURN accepted;
