@@ -34,7 +34,8 @@ kill -TERM $p
 until_true 20 heard $p
 kill -TERM $p
 wait $p
-is 'TERM twice: ends by the signal' "$? $(cat "$tmp/err")" '143 '
+is 'TERM twice: ends by the signal' $? 143
+is 'and tells what was done' "$(cat "$tmp/err")" 'pgwork: 0 returned, 0 to the dead letters, 0 brought in at their time, 0 pruned, 0 rows of tables freed'
 pgwork table unregister slow
 sql 'DROP TABLE slow; DROP FUNCTION slowly()' >/dev/null
 
