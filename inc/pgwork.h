@@ -571,8 +571,9 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  * tables or a member of that role, else batches of pgw_enqueue_many(). Unique keys are not for bulk
  * (PGW_EINVAL). On an opened handle the whole load is one transaction when COPY is used, one per
  * 10,000 jobs or 8 MB otherwise. Inside a transaction it is batches, and part of that: what has not
- * been sent when the transaction ends is refused (PGW_EMISUSE). One load at a time for each handle,
- * and no other verb until pgw_load_end(): with COPY that is PGW_EMISUSE.
+ * been sent when the transaction ends is refused (PGW_EMISUSE; on an attached handle, unless
+ * another one is open by then). One load at a time for each handle, and no other verb until
+ * pgw_load_end(): with COPY that is PGW_EMISUSE.
  *
  * Caller owns the load (free with pgw_load_end). After pgw_close() its verbs return PGW_ECONN, and
  * what was not committed is gone. From here or from a later call: PGW_EPAUSED, PGW_ENOTFOUND as

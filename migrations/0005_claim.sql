@@ -395,8 +395,17 @@ BEGIN
                 running := string_to_array(split_part(now_is::text, ':', 3), ',')::xid8[]::xid[];
             END IF;
             alone := false;
-            IF (wary OR sure) AND NOT (came OR had IS TRUE) THEN -- the reaper may not have been able to say so yet
-                -- A suspect is claimed alone: should it be the killer, it takes no others along. Who has got something passes over it.
+            IF wary AND (came OR had) THEN
+                -- A suspect is for who has got nothing yet, and nobody passes over it.
+                SELECT c.flags & 2 <> 0 INTO alone
+                  FROM unnest(marks) AS l (mark)
+                 CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j
+                                      WHERE j.queue = q.id AND j.lane = (l.mark & 31)::smallint AND j.pos > l.mark >> 5 AND j.token IS NULL
+                                      ORDER BY j.pos LIMIT 1) c
+                 LIMIT 1;
+                EXIT WHEN alone;
+            ELSIF wary OR sure THEN -- the reaper may not have been able to say so yet
+                -- It is claimed alone: should it be the killer, it takes no others along.
                 SELECT c.flags & 2 <> 0 INTO alone
                   FROM unnest(marks) AS l (mark)
                  CROSS JOIN LATERAL (SELECT j.flags FROM pgwork.live_job j

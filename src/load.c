@@ -31,7 +31,7 @@ struct pgw_load {
     int64_t added;
     size_t room; /* for payload and body */
     bool copying;
-    bool in_txn; /* it is part of a transaction that is not its own */
+    uint64_t txn; /* which one that is not its own it is part of; 0: none */
 
     /* by COPY */
     load_stream live, delayed;
@@ -211,7 +211,7 @@ static pgw_status load_flush_jobs(pgw_load *l)
     pgw_status st;
 
     if (n == 0) return PGW_OK;
-    if (l->in_txn && !pgw__pq_in_txn(l->h))
+    if (l->txn != 0 && pgw__pq_txn(l->h) != l->txn)
         return pgw__pq_reject(l->h, PGW_EMISUSE,
                               "the transaction that the load was part of is over",
                               "end the load before it: what was not sent by then is not added");
@@ -382,9 +382,9 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     l->h = h;
     l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
-    l->in_txn = pgw__pq_in_txn(h);
+    l->txn = pgw__pq_txn(h);
     if (l->queue == NULL) st = pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
-    if (st == PGW_OK && !pgw__pq_attached(h) && !l->in_txn) {
+    if (st == PGW_OK && !pgw__pq_attached(h) && l->txn == 0) {
         const load_ctx ctx = {l};
         const pgw__call way = {
             .sql = PGW__SQL_LOAD_WAY, .read = load_read_way, .ctx = &ctx, .ctx_size = sizeof(ctx)};

@@ -463,8 +463,10 @@ static pgw_status pq_ended_badly(pgw *h)
     if (op->dead) {
         st = op->fault.status == PGW_EPROTO ? PGW_EPROTO : PGW_ECONN;
         if (pq_open_outcome(h)) st = PGW_EUNKNOWN;
-    } else if (op->fault.status == PGW_ERETRY || op->fault.status == PGW_ENOMEM) {
-        st = op->fault.status;
+    } else if (op->fault.status == PGW_ERETRY) {
+        st = PGW_ERETRY;
+    } else if (op->fault.status == PGW_ENOMEM) {
+        st = pq_open_outcome(h) ? PGW_EUNKNOWN : PGW_ENOMEM;
     } else {
         st = pgw__status_in_session(op->fault.sqlstate, op->commits && op->sent,
                                     (op->flags & PGW__WRITES) != 0);

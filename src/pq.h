@@ -149,6 +149,8 @@ pgw_status pgw__pq_commit(pgw *h);
 /* Also after failures; a lost connection counts as rolled back. */
 pgw_status pgw__pq_rollback(pgw *h);
 bool pgw__pq_in_txn(const pgw *h); /* does the next statement join a transaction that is open? */
+/* Which one: 0: none. Those of attached handles are all alike. */
+uint64_t pgw__pq_txn(const pgw *h);
 
 /* COPY name FROM STDIN in binary: sql is the COPY statement. Data in any pieces. end(keep=false)
  * aborts. What the server refuses is known at the end: libpq keeps its error until then. */
@@ -203,6 +205,9 @@ bool pgw__pq_attached(const pgw *h);
 void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept));
 void *pgw__pq_kept(const pgw *h); /* NULL at first */
 bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will not wait */
+/* For an opened handle: takes that back. A call that does not wait, and is under way, is given up
+ * with its session. Was there anything? */
+bool pgw__pq_disarm(pgw *h);
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
 /* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
@@ -242,8 +247,9 @@ pgw_status pgw__pq_step(pgw *h);
 typedef struct pgw__fault {
     pgw_status status;
     char sqlstate[6];
-    bool inside;  /* a function on the server met it, not the statement itself */
-    size_t index; /* of the element that it is about; PGW_NO_INDEX: of none in particular */
+    bool inside;     /* a function on the server met it, not the statement itself */
+    bool no_session; /* met before there was one */
+    size_t index;    /* of the element that it is about; PGW_NO_INDEX: of none in particular */
     char message[PGW__MESSAGE_MAX];
     char hint[PGW__HINT_MAX];
 } pgw__fault;

@@ -25,7 +25,7 @@
     XX("statement_timeout", "0")                   \
     XX("lock_timeout", LOCK_TIMEOUT)               \
     XX("idle_in_transaction_session_timeout", "0") \
-    XX("DateStyle", "ISO")                         \
+    XX("DateStyle", "ISO,MDY")                     \
     XX("IntervalStyle", "postgres")                \
     XX("TimeZone", "UTC")                          \
     XX("extra_float_digits", "1")                  \
@@ -412,8 +412,8 @@ bool pgw__conn_poll(pgw *h)
 enum { SETUP_PROBE, SETUP_SETTINGS, SETUP_GREETING, SETUP_LISTEN };
 
 #define CONN_NO_TIMEOUT "pg_catalog.set_config('transaction_timeout', '0', false)"
-#define CONN_OUR_TIMES                                   \
-    "pg_catalog.set_config('DateStyle', 'ISO', false), " \
+#define CONN_OUR_TIMES                                       \
+    "pg_catalog.set_config('DateStyle', 'ISO,MDY', false), " \
     "pg_catalog.set_config('TimeZone', 'UTC', false)"
 
 /* PGDATESTYLE and PGTZ: libpq sends them as parameters, which come after all options. */
@@ -422,7 +422,7 @@ static bool conn_has_other_times(const pgw *h)
     const char *style = PQparameterStatus(h->conn, "DateStyle");
     const char *zone = PQparameterStatus(h->conn, "TimeZone");
 
-    return style == NULL || strncmp(style, "ISO", 3) != 0 || zone == NULL ||
+    return style == NULL || strcmp(style, "ISO, MDY") != 0 || zone == NULL ||
            strcmp(zone, "UTC") != 0;
 }
 

@@ -17,7 +17,7 @@
 void pgw__fault_clear(pgw__fault *f)
 {
     f->status = PGW_OK;
-    f->inside = false;
+    f->inside = f->no_session = false;
     f->index = PGW_NO_INDEX;
     f->sqlstate[0] = f->message[0] = f->hint[0] = '\0';
 }
@@ -25,7 +25,7 @@ void pgw__fault_clear(pgw__fault *f)
 pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint)
 {
     f->status = st;
-    f->inside = false;
+    f->inside = f->no_session = false;
     f->index = PGW_NO_INDEX;
     f->sqlstate[0] = '\0';
     pgw__text_copy(f->message, sizeof(f->message), message != NULL ? message : "");
@@ -198,6 +198,7 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
         st = PGW_EPERM;
     }
     pgw__fault_set(f, st, flat[0] != '\0' ? flat : "cannot connect", hint);
+    f->no_session = true;
     memcpy(f->sqlstate, sqlstate, sizeof(sqlstate));
 }
 
@@ -329,7 +330,8 @@ const char *pgw__pq_sqlstate(const pgw *h)
 
 pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
 {
-    return h != NULL ? pgw__status_in_loop(st, h->fault.sqlstate, h->fault.inside) : st;
+    if (h == NULL || (st == PGW_EINVAL && h->fault.no_session)) return st; /* no job is at fault */
+    return pgw__status_in_loop(st, h->fault.sqlstate, h->fault.inside);
 }
 
 const char *pgw__pq_error_statement(const pgw *h)

@@ -129,6 +129,7 @@ struct pgw {
     bool plain; /* somebody between us refused start-up options */
     bool pooled;
     bool unnamed;   /* names of statements clash: prepare no more */
+    uint64_t txns;  /* begun */
     bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
     bool dead;      /* the server said good-bye while idle */
     bool notified;  /* a notification was seen and not yet reported */

@@ -37,6 +37,7 @@ static pgw_status session_transact(pgw *h, const char *name, const char *text, p
     pgw__pq_reset(h, name);
     h->op.text = text;
     h->op.ending = ending;
+    h->txns += ending == PGW__BEGUN;
     h->op.flags = ending == PGW__COMMITTED ? PGW__WRITES : 0;
     return pgw__pq_leave(h, pgw__pq_run(h));
 }
@@ -229,10 +230,26 @@ pgw_status pgw__pq_look(pgw *h)
     return PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
 }
 
-/* An open transaction is lost with it, and the next verb says so; what is under way ends. */
+/* An open transaction is lost with it, and the next verb says so. */
 void pgw__pq_drop(pgw *h)
 {
-    if (h->attached || h->pid != getpid() || h->phase == PGW__COPY) return;
-    pgw__conn_drop(h);
-    if (h->phase != PGW__IDLE) pgw__pq_end(h, pgw__fault_set(&h->op.fault, PGW_ECONN, NULL, NULL));
+    if (!h->attached && h->pid == getpid() && h->phase == PGW__IDLE) pgw__conn_drop(h);
+}
+
+bool pgw__pq_disarm(pgw *h)
+{
+    const bool under_way = h->pid == getpid() && h->phase != PGW__IDLE && h->phase != PGW__COPY;
+
+    if (!under_way && h->armed == NULL) return false;
+    h->armed = NULL;
+    if (under_way) {
+        pgw__conn_drop(h);
+        pgw__pq_end(h, pgw__fault_set(&h->op.fault, PGW_ECONN, NULL, NULL));
+    }
+    return true;
+}
+
+uint64_t pgw__pq_txn(const pgw *h)
+{
+    return !pgw__pq_in_txn(h) ? 0 : h->attached ? 1 : h->txns;
 }

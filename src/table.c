@@ -383,7 +383,7 @@ static pgw_status table_find_roles(pgw *h, table_look *look)
         pgw_status st = table_find_role(h, t, &table_roles[r], names[r], to[r]);
 
         if (st != PGW_OK) return st;
-        t->keyed_roles = t->keyed_roles || (*to[r] != NULL && (*to[r])->keyed);
+        if (r < 3 && *to[r] != NULL && (*to[r])->keyed) t->keyed_lease = true;
         if (names[r] != NULL && *to[r] == NULL && used < sizeof(missing))
             used += (size_t)snprintf(missing + used, sizeof(missing) - used, "%s`%s` (%s)",
                                      used > 0 ? ", " : "missing: ", names[r], table_roles[r].name);

@@ -219,9 +219,10 @@ static pgw_status ddl_add_columns(pgw *h, const pgw_table *t)
 
     for (;;) {
         pgw_status st = ddl_add_columns_briefly(h, t);
+        const int64_t left_ms = pgw__deadline_left_ms(deadline); /* -1: for ever */
 
         if (st != PGW_ELOCKED) return st;
-        if (pgw__deadline_left_ms(deadline) < DDL_PAUSE_MS)
+        if (left_ms >= 0 && left_ms < DDL_PAUSE_MS)
             return pgw__pq_advise(h, st,
                                   "a transaction uses the table for long: wait for its end, or set "
                                   "a longer timeout");

@@ -52,7 +52,7 @@ struct pgw_table {
     bool partitioned;
     bool has_xmin;       /* and this role may read it: with rights on columns alone nobody may */
     bool random_version; /* a uuid, not a number */
-    bool keyed_roles;    /* a column that leases write is in a unique index */
+    bool keyed_lease;    /* a column that a lease changes hands by is in a unique index */
     bool complete;       /* no column of a role is missing */
     const char *sql;     /* what is missing, as statements */
     const char *sql_columns, *sql_index[2]; /* the same one by one; NULL: nothing to do */
@@ -84,8 +84,8 @@ const char *pgw__ident_fault(const char *name); /* NULL, or what is wrong, as in
 void pgw__put_table(pgw__buf *b, const pgw_table *t);
 /* The table without children by inheritance, which it may have got since it was opened. */
 void pgw__put_own(pgw__buf *b, const pgw_table *t);
-/* The lock that the UPDATE behind it needs: or that would wait where SKIP LOCKED is to pass over.
- */
+/* For a lease that changes hands, the lock that the UPDATE behind it needs: or that would wait
+ * where SKIP LOCKED is to pass over. */
 void pgw__put_row_lock(pgw__buf *b, const pgw_table *t);
 void pgw__put_column(pgw__buf *b, const pgw__column *column);    /* t."name" */
 void pgw__put_type(pgw__buf *b, const pgw__column *column);      /* "schema"."type" */

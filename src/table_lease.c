@@ -65,8 +65,7 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
     pgw__put_column(b, t->expires_at);
     pgw__buf_text(b, " > (SELECT pgw_at FROM pgw_now)");
     pgw__put_fragment(b, " AND (", o->where, ")");
-    pgw__put_row_lock(b, t);
-    pgw__buf_text(b, " SKIP LOCKED) t ORDER BY ");
+    pgw__buf_text(b, " FOR NO KEY UPDATE SKIP LOCKED) t ORDER BY ");
     if (o->order != NULL)
         pgw__put_fragment(b, "", o->order, "");
     else
@@ -347,8 +346,7 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
     pgw__put_key_join(b, t, "a");
     pgw__buf_text(b, " WHERE a.pgw_i = a.pgw_first ORDER BY ");
     pgw__put_key_order(b, t);
-    pgw__put_row_lock(b, t);
-    pgw__buf_text(b, " OF t),\npgw_done AS (UPDATE ");
+    pgw__buf_text(b, " FOR NO KEY UPDATE OF t),\npgw_done AS (UPDATE ");
     pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
     lease_set(b, t, verb, set, first + (int)t->key_count + 1);

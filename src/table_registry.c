@@ -224,7 +224,8 @@ static pgw_status registry_lock(pgw *h, const pgw_table *t)
     pgw__buf_text(&b, " IN ROW EXCLUSIVE MODE");
     st = pgw__table_call(h, "table_lock", &b, &call);
     if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0)
-        return pgw__pq_advise(h, st, "GRANT SELECT, UPDATE on the whole table to the reapers");
+        return pgw__pq_fail(
+            h, st, "this role may not lock it: GRANT SELECT, UPDATE, on the whole table", NULL);
     return st;
 }
 

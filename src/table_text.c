@@ -42,7 +42,7 @@ void pgw__put_own(pgw__buf *b, const pgw_table *t)
 
 void pgw__put_row_lock(pgw__buf *b, const pgw_table *t)
 {
-    pgw__buf_text(b, t->keyed_roles ? " FOR UPDATE" : " FOR NO KEY UPDATE");
+    pgw__buf_text(b, t->keyed_lease ? " FOR UPDATE" : " FOR NO KEY UPDATE");
 }
 
 void pgw__put_column(pgw__buf *b, const pgw__column *column)

@@ -30,13 +30,10 @@ static pgw_status txn_try(pgw *h, pgw_txn_fn *fn, void *arg)
 
     if (st != PGW_OK) return st;
     outcome = fn(h, arg);
-    if (outcome == PGW_AGAIN) pgw__pq_drop(h); /* what is under way ends with its session */
-    if (outcome == PGW_AGAIN || pgw__pq_armed(h)) {
-        pgw__pq_arm(h, NULL, NULL);
-        if (outcome >= PGW_OK)
-            outcome = pgw__pq_reject(h, PGW_EMISUSE, "what runs in a transaction cannot be armed",
-                                     "call pgw_txn_run() with a function that waits");
-    }
+    if (pgw__pq_disarm(h) && outcome >= PGW_OK)
+        outcome =
+            pgw__pq_reject(h, PGW_EMISUSE, "the function that ran in the transaction has armed it",
+                           "its verbs have to wait for their answers");
     if (outcome >= PGW_OK) {
         st = pgw__pq_commit(h);
         return st == PGW_OK ? outcome : st;

@@ -97,13 +97,23 @@ static void child_resets(sigset_t *set)
             sigdelset(set, kept[i]);
 }
 
+/* Not an empty file, nor a program of another machine: the shell would take its jobs for done. */
+static bool child_is_script(const char *path)
+{
+    char bytes[256];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes);
+    if (fd >= 0) close(fd);
+    return n > 0 && !memchr(bytes, '\0', (size_t)n);
+}
+
 /* A script that names no interpreter is the shell's, as execvp() has it. */
 static int child_spawn_script(const child *c, const posix_spawn_file_actions_t *files,
                               const posix_spawnattr_t *attr, pid_t *pid)
 {
     char path[PATH_MAX];
     size_t n = 0;
-    if (child_path(path, c->argv[0]) != 0) return ENOEXEC;
+    if (child_path(path, c->argv[0]) != 0 || !child_is_script(path)) return ENOEXEC;
     while (c->argv[n]) n++;
     char **argv = cli_alloc((n + 2) * sizeof *argv);
     argv[0] = (char[]){"sh"};

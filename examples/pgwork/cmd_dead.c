@@ -116,8 +116,7 @@ static int dead_redrive(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = signals_install(c)) != CLI_DONE) return code;
-    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit);
     return dead_tell(c, st, "moved", moved, 0);
 }
@@ -148,10 +147,9 @@ static int dead_purge(cli *c, int argc, char **argv)
     code = opts_which(c, all != (n > 0 || kind || older_ms >= 0),
                       "ID, -k or --older-than, or --all without these");
     if (code != CLI_DONE) return code;
-    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
     n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
-    code = cli_open(c, false);
+    code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], n ? ids : NULL, n, kind,
                                        older_ms < 0 ? 0 : older_ms);

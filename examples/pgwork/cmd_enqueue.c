@@ -43,6 +43,7 @@ typedef struct enqueue {
 /* Bytes that have been read and not looked at. */
 typedef struct source {
     int fd;
+    bool ended;
     size_t at, size;
     char bytes[65536];
 } source;
@@ -152,11 +153,12 @@ static int enqueue_fill(const enqueue *e, source *in)
                            {.fd = pgw_stop_fd(e->c->stop), .events = POLLIN}};
     ssize_t n = -1;
     do {
-        if (pgw_stop_count(e->c->stop) > 0) return 0;
+        if (in->ended || pgw_stop_count(e->c->stop) > 0) return 0;
         if (poll(fds, 2, -1) > 0 && fds[0].revents) n = read(in->fd, in->bytes, sizeof in->bytes);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN || fds[1].revents));
     in->at = 0;
     in->size = n < 0 ? 0 : (size_t)n;
+    in->ended = n == 0;
     return n < 0 ? -1 : n > 0;
 }
 
@@ -277,7 +279,7 @@ static void enqueue_summary(const enqueue *e, int64_t added)
 static int enqueue_run(enqueue *e, const args *a)
 {
     cli *c = e->c;
-    int code = cli_open(c, false);
+    int code = signals_open(c);
     if (code != CLI_DONE) return code;
     if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) return cli_fail_at(c->h);
     e->numbers = cli_alloc(ENQUEUE_LOT * sizeof *e->numbers);
@@ -421,7 +423,6 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         job->tags = tags.at;
         job->tags_count = tags.count;
         code = enqueue_check(&e, scope, policy, &a);
-        if (code == CLI_DONE) code = signals_install(c);
         if (code == CLI_DONE) code = enqueue_run(&e, &a);
         free((void *)(uintptr_t)job->body);
     }

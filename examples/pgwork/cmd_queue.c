@@ -228,8 +228,7 @@ static int queue_purge(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = signals_install(c)) != CLI_DONE) return code;
-    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if ((code = signals_open(c)) != CLI_DONE) return code;
     int64_t deleted = 0;
     pgw_status st = pgw_queue_purge(c->h, &deleted, a.at[0], state);
     return queue_tell_deleted(c, st, deleted);
@@ -253,11 +252,11 @@ static int queue_drop(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = signals_install(c)) != CLI_DONE) return code;
-    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if ((code = signals_open(c)) != CLI_DONE) return code;
     int64_t deleted = 0; /* purged here first, so that it can be told */
     pgw_status st = force ? pgw_queue_purge(c->h, &deleted, a.at[0], "all") : PGW_OK;
-    if (st >= 0) st = pgw_queue_drop(c->h, a.at[0], force);
+    if (st >= 0)
+        st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);
     return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;
 }
 

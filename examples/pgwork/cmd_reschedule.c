@@ -61,11 +61,10 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     if (o.run_at_us && o.delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }
-    if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, o.ids_count)) != CLI_DONE) return code;
     o.ids_count = cli_ids_once(ids, o.ids_count); /* or a second one were not delayed any more */
     if (o.ids_count > 0) o.ids = ids;
-    code = cli_open(c, false);
+    code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st = pgw_reschedule(c->h, &moved, a.at[0], &o);
         code = reschedule_tell(c, st, moved, o.ids_count);

@@ -84,6 +84,13 @@ int signals_install(cli *c)
     return CLI_DONE;
 }
 
+int signals_open(cli *c)
+{
+    int code = signals_install(c);
+    if (code == CLI_DONE) code = cli_open(c, false);
+    return code == CLI_DONE && pgw_stop_count(c->stop) > 0 ? signals_code() : code;
+}
+
 void signals_on_reload(pgw_reaper *r)
 {
     signals_reaper = r;

@@ -13,6 +13,10 @@
 
 /** Makes c->stop and points the signals at it. CLI_DONE or an exit code, told. */
 int signals_install(cli *c);
+/** The same, then cli_open(); a signal that comes meanwhile ends the command before it did
+ * anything.
+ */
+int signals_open(cli *c);
 /** c->stop is to go: what comes from now on is only counted. */
 void signals_forget(void);
 /** What HUP is for instead: @p r is to read its configuration again. NULL: no more. */

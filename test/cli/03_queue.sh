@@ -107,6 +107,14 @@ kill -TERM $p
 wait $p
 is 'ends by the second signal' $? 143
 is 'and tells what went' "$(cat "$tmp/err") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 'pgwork: deleted 10000 jobs 1'
+sql "CREATE OR REPLACE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN PERFORM pg_sleep(1); RETURN OLD; END \$\$"
+pgwork queue drop stone --force 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+yes 'a drop that is asked to stop' until_true 20 asleep
+kill -TERM $p
+wait $p
+is 'does not go on' "$? $(cat "$tmp/err")" '143 pgwork: deleted 1 job'
+is 'to drop the queue' "$(sql "SELECT count(*) FROM pgwork.queue WHERE name = 'stone'")" 1
 sql 'DROP FUNCTION stone() CASCADE' 2>/dev/null
 
 pgwork queue create b

@@ -145,7 +145,7 @@ is 'of jobs that are all there' "$(jobs piped)" 10001
 mkfifo "$tmp/fifo"
 pgwork enqueue halted -F -f "$tmp/fifo" >/dev/null 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
-exec 9>"$tmp/fifo"
+exec 9<>"$tmp/fifo"
 cat "$tmp/lines" >&9
 yes 'a lot of an input that goes on' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'halted'" 10000
 kill -TERM $p
@@ -155,11 +155,10 @@ exec 9>&-
 is 'and loses no more than it says' "$(jobs halted)" 10000
 (exec pgwork enqueue halted_load <"$tmp/fifo" >/dev/null 2>"$tmp/err") &
 p=$! jobs_of_ours=$!
-exec 9>"$tmp/fifo"
+exec 9<>"$tmp/fifo"
 seq 20000 >&9
 loading() { count_is "SELECT count(*) FROM pg_stat_activity WHERE query ~ E'^-- .*\\nCOPY ' AND state = 'active' AND datname = current_database()" 1; }
 yes 'a load of an input that goes on' until_true 20 loading
-kill -INT $p
 kill -TERM $p
 wait $p
 is 'a signal ends a load' "$? $(cat "$tmp/err")" '143 pgwork: nothing was enqueued'

@@ -261,6 +261,12 @@ echo 'exit $(($1 + 3))' >"$tmp/script"
 chmod +x "$tmp/script"
 code 'a script that names no interpreter is the shell'\''s' 0 env PATH="$tmp:$PATH" pgwork work script --once -- script -3
 is 'as it is for execvp' "$(state script)" 'done 1'
+: >"$tmp/script"
+pgwork enqueue script 2 >/dev/null
+refused 'an empty file is no script' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
+printf '\177ELF\001\001\001\0\0\0\0\0\0\0\0\0' >"$tmp/script"
+refused 'nor is a program of another machine' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
+is 'and the job is as it was' "$(state script)" 'done 1, ready 0'
 pgwork enqueue tty 1 >/dev/null
 timeout -k 1 20 script -qec "pgwork work tty --drain -- sh -c 'read x </dev/tty'" "$tmp/typed" >/dev/null </dev/null
 is 'who asks at the terminal is refused, not stopped' "$? $(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE queue = 'tty'")" '0 delayed 1'

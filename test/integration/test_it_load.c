@@ -310,7 +310,9 @@ void test_a_load_ends_with_the_transaction_that_it_is_part_of(void)
     ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "parted"), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
+    ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
     ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_txn_commit(h), h);
     TEST_ASSERT_EQUAL_INT64(
         0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'parted'"));
 }

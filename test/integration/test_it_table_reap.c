@@ -530,6 +530,10 @@ void test_a_reaper_without_rights_on_the_table_says_so(void)
                 "plain_reaper");
     must(reap_all(&freed, 100));
     TEST_ASSERT_EQUAL_INT64(5, freed);
+    pgtemp_exec("GRANT SELECT, UPDATE (who, until, token) ON three TO plain_reaper");
+    must(reap_all(&freed, 100));
+    TEST_ASSERT_EQUAL_INT64(
+        1, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error ~ 'on the whole'"));
     TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_unregister(h, "public", "one"));
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
     pgtemp_exec("DROP OWNED BY plain_reaper; DROP ROLE plain_reaper");

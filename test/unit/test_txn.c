@@ -47,6 +47,13 @@ static pgw_status pause_a_little(pgw *h, int64_t ms, int fd, int n)
     return note('w', waits);
 }
 
+static bool armed;
+
+static bool disarm(pgw *h, int n)
+{
+    return armed;
+}
+
 static pgw_status last_status(const pgw *h, int n)
 {
     return fake.error;
@@ -66,6 +73,8 @@ void setUp(void)
     pgw__pq_rollback_Stub(roll);
     pgw__pq_wait_Stub(pause_a_little);
     pgw__pq_error_status_Stub(last_status);
+    pgw__pq_disarm_Stub(disarm);
+    armed = false;
     seen[0] = '\0';
     begins = commits = rolls = PGW_OK, waits = PGW_EMPTY;
 }
@@ -91,26 +100,14 @@ void test_an_error_rolls_back(void)
     TEST_ASSERT_EQUAL_STRING("bfr", seen);
 }
 
-static bool armed;
-
-static bool is_armed(const pgw *h, int n)
-{
-    return armed;
-}
-static void arm(pgw *h, pgw_done_fn *done, void *arg, int n)
-{
-    armed = done != NULL;
-}
-
 /* Its commit would be one that nobody waits for. */
 void test_a_function_that_arms_the_handle_is_rolled_back(void)
 {
     armed = true;
-    pgw__pq_armed_Stub(is_armed);
-    pgw__pq_arm_Stub(arm);
     TEST_ASSERT_EQUAL(PGW_EMISUSE, run((pgw_status[]){PGW_OK}, 3));
     TEST_ASSERT_EQUAL_STRING("bfr", seen);
-    TEST_ASSERT_FALSE(armed);
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
+    TEST_ASSERT_EQUAL_STRING("bfrbfr", seen);
 }
 
 void test_an_error_has_a_story_though_no_verb_failed(void)
