@@ -171,6 +171,8 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_
     return check_fault(h, argument, story, "JSON text in UTF-8");
 }
 
+/* A field that comes later has to lie behind all that the struct had, padding at its end included:
+ * what a program that does not know the field has there is anything. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
                            const void *given)
 {
