@@ -230,6 +230,17 @@ code 'after a wait it has its permit for the whole time' 0 pgwork sem run later 
 is 'and gives it back' "$(pgwork --json sem list | sed -n 's/.*"semaphore":"later".*"taken":\([0-9]*\).*/\1/p')" 0
 pgwork sem drop later
 
+token=$(pgwork sem acquire s --ttl 1h)
+echo "BEGIN; SELECT pgwork.sema_resize('s', 2); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
+resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
+yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
+refused 'who it is, when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend s "$token"
+refused 'nor returned' 75 'resized' pgwork sem release s "$token"
+refused 'nor taken' 75 'resized' pgwork sem run -n s -- true
+sql "SELECT pg_terminate_backend(pid, 10000) $resizing" >/dev/null
+code 'then it is as before' 0 pgwork sem extend s "$token"
+code 'also to return it' 0 pgwork sem release s "$token"
+
 code 'sem resize' 0 pgwork sem resize s 1
 refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
