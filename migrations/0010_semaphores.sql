@@ -353,6 +353,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 DECLARE
     s pgwork.semaphore;
     key bigint := pgwork._turn_key(name);
+    held boolean; -- the turn, by this session. Asked of the server: a setting of ours would be undone by a ROLLBACK, and the lock not
     unseen boolean;
 BEGIN
     s := pgwork._semaphore(name);
@@ -360,12 +361,13 @@ BEGIN
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
     PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
     PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
-    IF NOT turn AND current_setting('pgwork.turn_' || s.id, true) = 'mine' THEN
-        PERFORM pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
+    held := EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared);
+    IF held AND NOT turn THEN
+        held := NOT pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
     END IF;
-    IF NOT turn OR NOT EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared) THEN
-        turn := pgwork._advisory_take(key, false, false, wait_ms);
-        IF NOT turn THEN
+    IF NOT held THEN
+        IF NOT pgwork._advisory_take(key, false, false, wait_ms) THEN
+            PERFORM pgwork._patience(NULL);
             RETURN;
         END IF;
         PERFORM set_config('lock_timeout', '0', true);
@@ -383,7 +385,7 @@ BEGIN
         PERFORM pg_advisory_unlock(key);
         patience_ms := NULL;
     END IF;
-    PERFORM pgwork._patience(patience_ms), set_config('pgwork.turn_' || s.id, CASE WHEN token IS NULL THEN 'mine' ELSE '' END, false);
+    PERFORM pgwork._patience(patience_ms);
 EXCEPTION
     WHEN lock_not_available THEN
         PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);

@@ -63,7 +63,7 @@ static void status(pgw *h, const char *name, int permits, int out, int waiting)
 
     expect(h, PGW_OK, pgw_sema_status(h, &info, name));
     TEST_ASSERT_EQUAL_INT(permits, info.permits);
-    TEST_ASSERT_EQUAL_INT(out, info.taken);
+    if (out >= 0) TEST_ASSERT_EQUAL_INT(out, info.taken);
     if (waiting >= 0) TEST_ASSERT_EQUAL_INT(waiting, info.waiting);
 }
 
@@ -1326,6 +1326,41 @@ void test_patience_is_what_the_last_call_says(void)
     pgw_close(h);
 }
 
+/* Nor is there any for who is at the head no more. */
+void test_who_goes_to_the_end_may_be_silent_as_before(void)
+{
+    static const char wait[] =
+        "SELECT next_ms FROM pgwork.sema_wait('end', 1, 60000, NULL, false, %d, false, 5000)";
+    PGconn *head = pgtemp_connect(), *next = pgtemp_connect();
+    pgw *h = it_open_bare();
+    PGresult *r;
+    char sql[120];
+
+    expect(h, PGW_OK, pgw_sema_create(h, "end", 1));
+    taken(h, "end", 1);
+    snprintf(sql, sizeof(sql), wait, 0);
+    r = PQexec(head, sql);
+    TEST_ASSERT_FALSE(PQgetisnull(r, 0, 0));
+    PQclear(r);
+    snprintf(sql, sizeof(sql), wait, 60000);
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(next, sql));
+    TEST_ASSERT_TRUE(are_waiting(h, "end", 2));
+    snprintf(sql, sizeof(sql), wait, 0);
+    r = PQexec(head, sql);
+    TEST_ASSERT_TRUE(PQgetisnull(r, 0, 0));
+    PQclear(r);
+    r = PQexec(head, "SHOW idle_session_timeout");
+    TEST_ASSERT_EQUAL_STRING("0", PQgetvalue(r, 0, 0));
+    PQclear(r);
+    r = PQgetResult(next);
+    TEST_ASSERT_FALSE(PQgetisnull(r, 0, 0));
+    PQclear(r);
+    PQfinish(next);
+    PQfinish(head);
+    expect(h, PGW_OK, pgw_sema_drop(h, "end", true));
+    pgw_close(h);
+}
+
 /* In plain SQL: who says that it is at the head of the queue has to be there. */
 void test_a_turn_that_one_does_not_have_is_not_believed(void)
 {
@@ -1375,4 +1410,41 @@ void test_a_turn_that_one_does_not_speak_of_is_not_kept(void)
     expect(h, PGW_OK, pgw_sema_drop(h, "another", true));
     pgw_close(other);
     pgw_close(h);
+}
+
+/* Nor is it when the session's settings go, the transaction of the wait, or the semaphore: the turn
+ * is the server's lock, on the name, and outlasts them all. */
+TEST_CASE("COMMIT")
+TEST_CASE("ROLLBACK")
+TEST_CASE("COMMIT; RESET ALL")
+TEST_CASE("COMMIT; SELECT pgwork.sema_drop('turn', true); SELECT pgwork.sema_create('turn', 1)")
+void test_a_turn_that_was_forgotten_is_not_kept(const char *forget)
+{
+    static const char wait[] = "SELECT count(token) FROM pgwork.sema_wait('turn', 1, 60000, NULL, "
+                               "false, 0, false, 3600000)";
+    static const char *const got[] = {"0", "1"};
+    PGconn *head = pgtemp_connect();
+    pgw *other = it_open_bare();
+    PGresult *r;
+
+    expect(other, PGW_OK, pgw_sema_create(other, "turn", 1));
+    taken(other, "turn", 1);
+    PQclear(PQexec(head, "BEGIN"));
+    for (int i = 0; i < 2; i++) {
+        r = PQexec(head, wait);
+        TEST_ASSERT_EQUAL_STRING(got[i], PQgetvalue(r, 0, 0));
+        PQclear(r);
+        if (i > 0) break;
+        r = PQexec(head, forget);
+        TEST_ASSERT_EQUAL_STRING("", PQresultErrorMessage(r));
+        PQclear(r);
+        status(other, "turn", 1, -1, 1); /* it is there yet */
+        expect(other, PGW_OK, pgw_sema_resize(other, "turn", 3));
+    }
+    status(other, "turn", 3, -1, 0);
+    taken(other, "turn", 1);
+    TEST_ASSERT_EQUAL(PQTRANS_IDLE, PQtransactionStatus(head));
+    PQfinish(head);
+    expect(other, PGW_OK, pgw_sema_drop(other, "turn", true));
+    pgw_close(other);
 }
