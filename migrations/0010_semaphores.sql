@@ -597,10 +597,11 @@ $$;
 CREATE FUNCTION pgwork.sema_holders(name text) RETURNS TABLE (number bigint, permits integer, holder text, taken_at timestamptz, until timestamptz,
     pid integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH a AS MATERIALIZED (SELECT * FROM pgwork._advisory())
     SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), min(p.until), min(p.session)
       FROM pgwork.permit p
      WHERE p.semaphore = (SELECT s.id FROM pgwork.semaphore s WHERE s.name = $1) AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-       AND (p.session IS NULL OR pgwork._grant_lives(p.number)) AND pgwork._knows_holders()
+       AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted)) AND pgwork._knows_holders()
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 

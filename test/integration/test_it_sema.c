@@ -402,6 +402,31 @@ void test_what_is_out_can_be_seen(void)
     pgw_close(h);
 }
 
+/* The server's lock table is as long as there are permits of sessions: where there are thousands,
+ * to read it for each of them takes minutes. */
+TEST_CASE("SELECT count(*) FROM pgwork.sema_holders('long')")
+TEST_CASE("SELECT taken FROM pgwork.sema_list('long')")
+void test_who_looks_reads_the_locks_once(const char *look)
+{
+    static const char reads[] = "SELECT coalesce(pg_stat_get_xact_function_calls("
+                                "'pgwork._advisory(bigint)'::regprocedure), 0)";
+    pgw *h = it_open_bare();
+    pgw_token token;
+    long long before, seen, after;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "long", 5));
+    for (int i = 0; i < 5; i++) expect(h, PGW_OK, take(h, &token, "long", 1, 0, 3600000, true));
+    pgtemp_exec("BEGIN; SET LOCAL track_functions = 'all'");
+    before = pgtemp_number(reads);
+    seen = pgtemp_number(look);
+    after = pgtemp_number(reads);
+    pgtemp_exec("COMMIT");
+    TEST_ASSERT_EQUAL_INT64(5, seen);
+    TEST_ASSERT_EQUAL_INT64(1, after - before);
+    expect(h, PGW_OK, pgw_sema_drop(h, "long", true));
+    pgw_close(h);
+}
+
 /* ---- more out than there are ---- */
 
 void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
