@@ -134,8 +134,8 @@ BEGIN
     PERFORM pgwork._gate_fault(s, 'is in use by open transactions');
 END $$;
 
--- Shared, and not at once: it is shut, or somebody waits to shut it. Mostly for a moment; but who has shut it can stay in his
--- transaction, and permits would end in silence, with those who hold them waiting here.
+-- Shared, by who takes, extends or returns permits. If it is shut, or somebody waits to shut it, that is mostly for a moment; but
+-- who has shut it can stay in his transaction, and permits would end in silence, with those who hold them waiting here.
 CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 BEGIN
@@ -144,6 +144,7 @@ EXCEPTION WHEN lock_not_available THEN
     PERFORM pgwork._gate_fault(s, 'is resized or dropped by a transaction that stays open');
 END $$;
 
+-- The same, where mostly nobody is in the way.
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
 LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN pgwork._gate_wait(s) END;
 
@@ -219,7 +220,12 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('sema.count', semaphore));
     IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
-        PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
+        BEGIN
+            PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
+            RAISE EXCEPTION 'it does';
+        EXCEPTION WHEN raise_exception THEN
+            NULL; -- nothing is locked any more: they can be extended
+        END;
     END IF;
     dead := pgwork._grants_dead(semaphore);
     SELECT (SELECT count(*) FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore AND p.nonce IS NOT NULL)
@@ -291,12 +297,13 @@ BEGIN
         token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
         until := ends;
     ELSE
-        next_ms := coalesce((SELECT greatest(1, ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000)::bigint)
-                               FROM pgwork.permit p
-                              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()), 1);
-        IF slots IS NULL THEN -- nobody tells when that transaction is through
+        SELECT ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000) INTO next_ms
+          FROM pgwork.permit p
+         WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp();
+        IF slots IS NULL OR next_ms IS NULL THEN -- a transaction that is open yet has them, and nobody tells when it is through
             next_ms := least(next_ms, 500);
         END IF;
+        next_ms := greatest(next_ms, 1);
     END IF;
 END $$;
 

@@ -499,6 +499,41 @@ void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
     pgw_close(h);
 }
 
+/* There the rows of all have to be locked, to see whether the snapshot knows them. */
+void test_nor_does_who_counts_by_a_snapshot(void)
+{
+    PGconn *open = pgtemp_connect();
+    pgw *h = it_open_bare();
+    pgw_token old[3];
+    PGresult *r;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "snapshot", 3));
+    for (int i = 0; i < 3; i++) old[i] = taken(h, "snapshot", 1);
+    expect(h, PGW_OK, pgw_sema_resize(h, "snapshot", 2));
+    PQclear(PQexec(open, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
+    PQclear(PQexec(open, "SELECT 1"));
+    expect(h, PGW_OK, pgw_sema_release(h, "snapshot", old[0]));
+    r = PQexec(open, "SELECT token FROM pgwork.sema_acquire('snapshot')");
+    TEST_ASSERT_EQUAL_STRING("40001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
+    PQclear(r);
+    PQclear(PQexec(open, "ROLLBACK"));
+    expect(h, PGW_OK, pgw_sema_release(h, "snapshot", old[1]));
+    PQclear(PQexec(open, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
+    r = PQexec(open, "SELECT token FROM pgwork.sema_acquire('snapshot')"); /* 1 of 2 is out */
+    TEST_ASSERT_EQUAL_INT(0, PQgetisnull(r, 0, 0));
+    PQclear(r);
+    refused(h, "snapshot", 1, 0);
+    pgw_set_timeout(h, 5000);
+    expect(h, PGW_OK, pgw_sema_extend(h, "snapshot", old[2], 3600000));
+    expect(h, PGW_OK, pgw_sema_release(h, "snapshot", old[2]));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "COMMIT"));
+    PQfinish(open);
+    status(h, "snapshot", 2, 1, 0);
+    expect(h, PGW_OK, pgw_sema_drop(h, "snapshot", true));
+    pgw_close(h);
+}
+
 /* An extension that is not committed yet counts, though its permit seems to be over. */
 void test_a_permit_that_is_just_being_extended_is_not_counted_as_free(void)
 {
@@ -672,6 +707,26 @@ void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void
     pgtemp_exec("DROP TABLE public.soon");
     expect(h, PGW_OK, pgw_sema_drop(h, "soon", true));
     PQfinish(open);
+    pgw_close(h);
+}
+
+/* What an open transaction has taken seems to be free, and cannot be had. */
+void test_who_is_beside_an_open_transaction_does_not_ask_all_the_time(void)
+{
+    pgw *h = it_open_bare();
+    PGconn *open = pgtemp_connect();
+
+    expect(h, PGW_OK, pgw_sema_create(h, "calm", 1));
+    PQclear(PQexec(open, "BEGIN"));
+    PQclear(PQexec(open, "SELECT pgwork.sema_acquire('calm')"));
+    TEST_ASSERT_EQUAL_INT64(500, ask(h, "SELECT next_ms FROM pgwork.sema_acquire('calm')"));
+    TEST_ASSERT_EQUAL_INT64(500, ask(h, "SELECT next_ms FROM pgwork.sema_wait('calm', 1, 60000, "
+                                        "NULL, false, 1000, false)"));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "COMMIT"));
+    PQfinish(open);
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT pgwork.sema_leave('calm')::int"));
+    expect(h, PGW_OK, pgw_sema_drop(h, "calm", true));
     pgw_close(h);
 }
 
