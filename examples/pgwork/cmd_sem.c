@@ -101,7 +101,7 @@ typedef struct sem {
     /* of run; times are on the clock that is never set */
     int64_t extend_at, asked_at;
     int64_t until; /* ours for so long, whatever becomes of the server */
-    bool asking, lost;
+    bool asking, lost, told;
 } sem;
 
 static int sem_open(sem *s)
@@ -249,13 +249,15 @@ static int sem_release(cli *c, int argc, char **argv)
 static void sem_answered(pgw *h, pgw_status st, void *arg)
 {
     sem *s = arg;
-    (void)h;
     s->asking = false;
     s->extend_at = text_tick_ms() + s->o.ttl_ms / 12;
     if (st == PGW_OK) {
         sem_count(s);
     } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
         s->lost = true;
+    } else if (st == PGW_ELOCKED && !s->told) { /* asked again; but somebody may have to commit */
+        cli_say(s->c, "%s", pgw_error_message(h));
+        s->told = true;
     }
 }
 
