@@ -2133,9 +2133,9 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  * nobody has taken it yet. So extend at a third of the ttl, and stop the work that needs the permit
  * when told PGW_ELEASE. How many there are can be changed while they are out (pgw_sema_resize);
  * what is out beyond the new number goes away as it comes back, and nothing is granted before that.
- * While somebody resizes or drops it in a transaction that stays open (in SQL), nobody can take,
- * extend or return permits: after two seconds that is PGW_ELOCKED, and the message names the
- * process. Nothing is lost by that: ask again, before the time of the permits is over.
+ * While somebody resizes or drops it in a transaction that stays open, nobody can take, extend or
+ * return permits: after two seconds that is PGW_ELOCKED, and the message names the process. Nothing
+ * is lost by that: ask again, before the time of the permits is over.
  *
  * Names as for locks: UTF-8, 1 to 255 bytes. Acquire, extend and release need an opened handle,
  * outside of a transaction (else PGW_EMISUSE); all but the `session` option works behind a pooler
@@ -2150,8 +2150,8 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  *     if (pgw_sema_drop(h, "old licences", false) == PGW_ELOCKED) puts("still in use");
  */
 PGW_API pgw_status pgw_sema_create(pgw *h, const char *name, int permits);
-/** Changes how many there are (operator). PGW_ELOCKED: transactions of others have taken or
- * returned permits and stayed open for ten seconds. */
+/** Changes how many there are (operator); in a transaction of yours, commit at once. PGW_ELOCKED:
+ * transactions of others have taken or returned permits and stayed open for ten seconds. */
 PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
 /** Removes it (operator). PGW_ELOCKED: permits are out, and @p force is false; or as for a resize.
  * Forced, their holders learn it at their next extend: PGW_ENOTFOUND. */
