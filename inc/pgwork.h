@@ -2145,6 +2145,9 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  * nobody has taken it yet. So extend at a third of the ttl, and stop the work that needs the permit
  * when told PGW_ELEASE. How many there are can be changed while they are out (pgw_sema_resize);
  * what is out beyond the new number goes away as it comes back, and nothing is granted before that.
+ * While somebody resizes or drops it in a transaction that stays open, nobody can take, extend or
+ * return permits: after two seconds that is PGW_ELOCKED, and the message names the process. Nothing
+ * is lost by that: ask again, before the time of the permits is over.
  *
  * Names as for locks: UTF-8, 1 to 255 bytes. Acquire, extend and release need an opened handle,
  * outside of a transaction (else PGW_EMISUSE); all but the `session` option works behind a pooler
@@ -2159,8 +2162,8 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  *     if (pgw_sema_drop(h, "old licences", false) == PGW_ELOCKED) puts("still in use");
  */
 PGW_API pgw_status pgw_sema_create(pgw *h, const char *name, int permits);
-/** Changes how many there are (operator). PGW_ELOCKED: transactions of others have taken or
- * returned permits and stayed open for ten seconds. */
+/** Changes how many there are (operator); in a transaction of yours, commit at once. PGW_ELOCKED:
+ * transactions of others have taken or returned permits and stayed open for ten seconds. */
 PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
 /** Removes it (operator). PGW_ELOCKED: permits are out, and @p force is false; or as for a resize.
  * Forced, their holders learn it at their next extend: PGW_ENOTFOUND. */
@@ -2189,9 +2192,9 @@ typedef struct pgw_sema_opts {
  * other's: take all of one semaphore in one call, several semaphores in one order everywhere, and
  * wait with a limit.
  *
- * PGW_ELOCKED: not enough were free, or somebody waits in front. PGW_ELIMIT: n is more than there
- * are. PGW_ECANCELED: stopped. PGW_EPOOLED: `session` needs one. PGW_EUNKNOWN: they may be out,
- * until ttl_ms is over.
+ * PGW_ELOCKED: not enough were free, or somebody waits in front, or resizes. PGW_ELIMIT: n is more
+ * than there are. PGW_ECANCELED: stopped. PGW_EPOOLED: `session` needs one. PGW_EUNKNOWN: they may
+ * be out, until ttl_ms is over.
  *
  *     pgw_token token;
  *     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
@@ -2206,12 +2209,13 @@ PGW_API pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name,
                                     const pgw_sema_opts *opts);
 /**
  * They end @p ttl_ms (100 .. 86,400,000) from now. PGW_ELEASE: their time was over, they are lost.
+ * PGW_ELOCKED: somebody resizes; they are not lost yet, ask again.
  *
  *     if (pgw_is_lost(pgw_sema_extend(h, "licences", token, 30000))) work("stop");
  */
 PGW_API pgw_status pgw_sema_extend(pgw *h, const char *name, pgw_token token, int64_t ttl_ms);
 /** PGW_ELEASE: somebody else has them by now, or nobody; what was done under them may have been one
- * too many. */
+ * too many. PGW_ELOCKED: somebody resizes; repeat it, or they come back when their time is over. */
 PGW_API pgw_status pgw_sema_release(pgw *h, const char *name, pgw_token token);
 
 typedef struct pgw_sema_info {

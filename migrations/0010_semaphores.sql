@@ -6,7 +6,8 @@
 --
 -- Four advisory locks per semaphore:
 --   gate   shared by everybody while they take, extend or return, until their transaction ends; exclusive for
---          who changes how many permits there are. So nobody works with a number that is changing.
+--          who changes how many permits there are, until his ends. So nobody works with a number that is changing.
+--          Either waits for a limited time only.
 --   count  exclusive, for grants while more permits are out than there are (after a resize down): only
 --          then the permits that are out are counted, by one at a time, who keeps it if he gets some.
 --   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
@@ -106,6 +107,47 @@ BEGIN
      WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
+-- The gate could not be had: who stands in it.
+CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'semaphore % %: process %', quote_literal(left(s.name, 80)), what,
+        (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(pgwork._lock('sema.gate', s.id)) a
+          WHERE a.granted AND a.pid <> pg_backend_pid())
+        USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity tells whose it is, pg_prepared_xacts what is prepared';
+END $$;
+
+-- Exclusive. An open transaction can hold it for long, and whoever comes while we wait has to wait behind us, so that permits
+-- would end which could not be extended: hence short waits, and pauses in which the others pass.
+CREATE FUNCTION pgwork._gate_shut(s pgwork.semaphore) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+BEGIN
+    FOR i IN 1 .. 20 LOOP
+        BEGIN
+            PERFORM pgwork._advisory_take(pgwork._lock('sema.gate', s.id), false, true, 250);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        PERFORM pg_sleep(0.25);
+    END LOOP;
+    PERFORM pgwork._gate_fault(s, 'is in use by open transactions');
+END $$;
+
+-- Shared, by who takes, extends or returns permits. If it is shut, or somebody waits to shut it, that is mostly for a moment; but
+-- who has shut it can stay in his transaction, and permits would end in silence, with those who hold them waiting here.
+CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM pgwork._gate_fault(s, 'is resized or dropped by a transaction that stays open');
+END $$;
+
+-- The same, where mostly nobody is in the way.
+CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
+LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN pgwork._gate_wait(s) END;
+
 -- Up to n free permits, those of the dead among them, locked for this transaction; not those that others are just taking.
 CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -178,7 +220,12 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('sema.count', semaphore));
     IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
-        PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
+        BEGIN
+            PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
+            RAISE EXCEPTION 'it does';
+        EXCEPTION WHEN raise_exception THEN
+            NULL; -- nothing is locked any more: they can be extended
+        END;
     END IF;
     dead := pgwork._grants_dead(semaphore);
     SELECT (SELECT count(*) FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore AND p.nonce IS NOT NULL)
@@ -250,12 +297,13 @@ BEGIN
         token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
         until := ends;
     ELSE
-        next_ms := coalesce((SELECT greatest(1, ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000)::bigint)
-                               FROM pgwork.permit p
-                              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()), 1);
-        IF slots IS NULL THEN -- nobody tells when that transaction is through
+        SELECT ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000) INTO next_ms
+          FROM pgwork.permit p
+         WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp();
+        IF slots IS NULL OR next_ms IS NULL THEN -- a transaction that is open yet has them, and nobody tells when it is through
             next_ms := least(next_ms, 500);
         END IF;
+        next_ms := greatest(next_ms, 1);
     END IF;
 END $$;
 
@@ -280,8 +328,7 @@ BEGIN
     IF pgwork._turn_held(s.name) THEN
         RETURN; -- somebody is in front
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id)), pgwork._gate_pass(s);
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
 END $$;
 
@@ -313,6 +360,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 DECLARE
     s pgwork.semaphore;
     key bigint := pgwork._turn_key(name);
+    held boolean; -- the turn, by this session. Asked of the server: a setting of ours would be undone by a ROLLBACK, and the lock not
     unseen boolean;
 BEGIN
     s := pgwork._semaphore(name);
@@ -320,17 +368,18 @@ BEGIN
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
     PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
     PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
-    IF NOT turn AND current_setting('pgwork.turn_' || s.id, true) = 'mine' THEN
-        PERFORM pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
+    held := EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared);
+    IF held AND NOT turn THEN
+        held := NOT pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
     END IF;
-    IF NOT turn OR NOT EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared) THEN
-        turn := pgwork._advisory_take(key, false, false, wait_ms);
-        IF NOT turn THEN
+    IF NOT held THEN
+        IF NOT pgwork._advisory_take(key, false, false, wait_ms) THEN
+            PERFORM pgwork._patience(NULL);
             RETURN;
         END IF;
         PERFORM set_config('lock_timeout', '0', true);
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._gate_pass(s);
     FOR i IN 0 .. 5 LOOP
         unseen := pgwork._held('sema.past', s.id);
         SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
@@ -343,7 +392,7 @@ BEGIN
         PERFORM pg_advisory_unlock(key);
         patience_ms := NULL;
     END IF;
-    PERFORM pgwork._patience(patience_ms), set_config('pgwork.turn_' || s.id, CASE WHEN token IS NULL THEN 'mine' ELSE '' END, false);
+    PERFORM pgwork._patience(patience_ms);
 EXCEPTION
     WHEN lock_not_available THEN
         PERFORM pgwork._unlock_if_held(key), pgwork._patience(NULL);
@@ -410,7 +459,7 @@ DECLARE
     ends timestamptz;
 BEGIN
     PERFORM pgwork._sema_check(1, ttl_ms, NULL);
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._gate_pass(s);
     PERFORM pgwork._semaphore_now(s.id); -- 40001 to an old snapshot
     slots := pgwork._permits_of(s.id, token); -- locked: who counts what is out counts them
     IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1] AND p.until > clock_timestamp()
@@ -451,7 +500,7 @@ DECLARE
     most integer;
     ours boolean;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._gate_pass(s);
     slots := pgwork._permits_of(s.id, token);
     IF slots IS NULL THEN
         PERFORM pgwork._grant_forget(token);
@@ -502,27 +551,6 @@ BEGIN
         RAISE EXCEPTION 'semaphore % is there, with % permits', quote_literal(left(name, 80)), s.permits
             USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
-END $$;
-
--- The gate, exclusive. An open transaction can hold it for long, and whoever comes while we wait has to wait behind us, so
--- that permits would end which could not be extended: hence short waits, and pauses in which the others pass.
-CREATE FUNCTION pgwork._gate_shut(s pgwork.semaphore) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
-DECLARE
-    gate bigint := pgwork._lock('sema.gate', s.id);
-BEGIN
-    FOR i IN 1 .. 20 LOOP
-        BEGIN
-            PERFORM pgwork._advisory_take(gate, false, true, 250);
-            RETURN;
-        EXCEPTION WHEN lock_not_available THEN
-            NULL;
-        END;
-        PERFORM pg_sleep(0.25);
-    END LOOP;
-    RAISE EXCEPTION 'semaphore % is in use by open transactions: process %', quote_literal(left(s.name, 80)),
-        (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(gate) a WHERE a.granted AND a.pid <> pg_backend_pid())
-        USING ERRCODE = 'PW006', HINT = 'repeat it when they have ended: pg_stat_activity tells whose they are, pg_prepared_xacts which are prepared';
 END $$;
 
 CREATE FUNCTION pgwork.sema_resize(name text, permits integer) RETURNS void
@@ -576,18 +604,19 @@ $$;
 CREATE FUNCTION pgwork.sema_holders(name text) RETURNS TABLE (number bigint, permits integer, holder text, taken_at timestamptz, until timestamptz,
     pid integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH a AS MATERIALIZED (SELECT * FROM pgwork._advisory())
     SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), min(p.until), min(p.session)
       FROM pgwork.permit p
      WHERE p.semaphore = (SELECT s.id FROM pgwork.semaphore s WHERE s.name = $1) AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-       AND (p.session IS NULL OR pgwork._grant_lives(p.number)) AND pgwork._knows_holders()
+       AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted)) AND pgwork._knows_holders()
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
-COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits.';
-COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does.';
+COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits. Commit at once: until then nobody can take, extend or return any, and gets PW006 after two seconds.';
+COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does, and is to be committed at once, too.';
 COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then nobody else can have them. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';

@@ -388,6 +388,7 @@ DECLARE
     s pgwork.schedule;
     began timestamptz := clock_timestamp();
     blocked boolean := false;
+    soonest integer;
 BEGIN
     fired := 0;
     FOR s IN
@@ -408,8 +409,10 @@ BEGIN
         END;
         EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '3 s';
     END LOOP;
-    -- What is due and not fired is in the hands of another scheduler: a moment will do.
-    SELECT CASE WHEN fired >= batch THEN 0 ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms
+    -- What is due and was not even found is in the hands of another scheduler, who mostly commits at once; but he can stay in his transaction.
+    soonest := CASE WHEN FOUND THEN 10 ELSE 250 END;
+    SELECT CASE WHEN fired >= batch THEN 0 WHEN m.due <= at THEN soonest
+                ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms
       FROM (SELECT min(t.next_at) AS due FROM pgwork.schedule t WHERE NOT t.paused AND t.queue IS NOT NULL) m
      WHERE m.due IS NOT NULL;
 END $$;
@@ -511,10 +514,12 @@ BEGIN
             EXIT;
         END IF;
     END LOOP;
-    -- Once a minute at least, also where there is nothing (NULL, which least() passes over): schedules come and go.
-    SELECT greatest(10, least(60000, ceil(extract(epoch FROM m.due - at) * 1000))) INTO next_ms
-      FROM (SELECT min(CASE WHEN t.slot IS NOT NULL THEN t.until ELSE least(t.asked, CASE WHEN NOT t.paused THEN t.next_at END) END) AS due
-              FROM pgwork.schedule t WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))) m;
+    -- Once a minute at least, also where there is nothing (NULL, which least() passes over): schedules come and go. What is due and
+    -- was not to be had is another node's, who mostly commits at once; but he can stay in his transaction.
+    SELECT greatest(10, least(60000, ceil(extract(epoch FROM min(CASE WHEN d.due <= at AND schedule IS NULL THEN at + interval '500 ms' ELSE d.due END) - at) * 1000)))
+      INTO next_ms
+      FROM (SELECT CASE WHEN t.slot IS NOT NULL THEN t.until ELSE least(t.asked, CASE WHEN NOT t.paused THEN t.next_at END) END AS due
+              FROM pgwork.schedule t WHERE t.queue IS NULL AND (schedules IS NULL OR t.name = ANY (schedules))) d;
 END $$;
 
 CREATE FUNCTION pgwork.cron_claim(node text, schedules text[] DEFAULT NULL, OUT schedule text, OUT slot timestamptz, OUT token uuid,
@@ -596,7 +601,7 @@ COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; whoever holds
 COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
 COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
-    'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most.';
+    'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most. Commit before the work: until then no other node can have a tick of that schedule.';
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';

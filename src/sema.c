@@ -81,6 +81,12 @@ static pgw_status sema_read_grant(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
+/* PGW_ELOCKED is an answer, or an error: a resize is in the way. */
+static bool sema_failed(const pgw *h)
+{
+    return pgw__pq_sqlstate(h)[0] != '\0';
+}
+
 static pgw_status sema_try(sema_wait *w)
 {
     const pgw_sema_opts *o = w->o;
@@ -144,15 +150,17 @@ static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
 }
 
 /* Whatever became of a wait without permits: the turn goes to the next one, at worst with the
- * session. */
+ * session. Where the statement failed, the session may yet be ended when it says nothing, as the
+ * head of the queue is: its transaction has undone that it was not to be. */
 static pgw_status sema_leave(sema_wait *w, pgw_status st)
 {
     const pgw__param params[] = {P_TEXT(w->name), P_END};
     const pgw__call call = {.sql = PGW__SQL_SEMA_LEAVE, .params = params};
+    const bool passed = st == PGW_ELOCKED && !w->turn && !sema_failed(w->h);
     pgw__story story;
 
-    if (st == PGW_OK || st == PGW_EPOOLED || (st == PGW_ELOCKED && !w->turn) ||
-        w->epoch != pgw__pq_epoch(w->h) || pgw__pq_look(w->h) != PGW_OK)
+    if (st == PGW_OK || st == PGW_EPOOLED || passed || w->epoch != pgw__pq_epoch(w->h) ||
+        pgw__pq_look(w->h) != PGW_OK)
         return st;
     pgw__pq_keep_story(w->h, &story);
     if (pgw__pq_call(w->h, &call) != PGW_OK) pgw__pq_drop(w->h);
@@ -289,7 +297,7 @@ pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name, const pg
         if (st == PGW_EPOOLED) st = sema_wait_by_polling(&w, deadline);
     }
     if (st >= PGW_OK) return st;
-    if (st == PGW_ELOCKED && pgw__pq_sqlstate(h)[0] == '\0')
+    if (st == PGW_ELOCKED && !sema_failed(h))
         pgw__pq_fail(h, st, "not enough permits are free",
                      "see `pgwork sem list`, wait longer, or give it more permits");
     return st;

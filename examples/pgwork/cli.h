@@ -22,7 +22,7 @@ enum {
     CLI_CANCEL = 7,  /* extended, but somebody cancelled the job */
     CLI_OTHER = 8,   /* anything else: an error of the server, no memory, output not written */
     CLI_LOST = 74,   /* lock and sem run: lost while the command ran, which was ended */
-    CLI_HELD = 75    /* lock, sem run and sem acquire: not obtained; no command was started */
+    CLI_HELD = 75    /* lock, sem: not obtained, no command was started; or not now */
 };
 
 #define CLI_DAY  INT64_C(86400000) /* in ms */

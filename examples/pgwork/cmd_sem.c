@@ -101,7 +101,7 @@ typedef struct sem {
     /* of run; times are on the clock that is never set */
     int64_t extend_at, asked_at;
     int64_t until; /* ours for so long, whatever becomes of the server */
-    bool asking, lost;
+    bool asking, lost, told;
 } sem;
 
 static int sem_open(sem *s)
@@ -190,6 +190,14 @@ static int sem_acquire(cli *c, int argc, char **argv)
     return pgw_sema_release(c->h, s.name, s.token) < 0 ? cli_fail_at(c->h) : code;
 }
 
+/* 1 tells that they are lost. While somebody resizes they are not. */
+static int sem_told(const cli *c, pgw_status st)
+{
+    if (st >= 0) return CLI_DONE;
+    int code = cli_fail_at(c->h);
+    return st == PGW_ELOCKED ? CLI_HELD : code;
+}
+
 static int sem_extend(cli *c, int argc, char **argv)
 {
     int64_t ttl_ms = 30000;
@@ -198,7 +206,9 @@ static int sem_extend(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "sem extend NAME TOKEN [--ttl TIME]",
-        .about = "Keeps permits longer. Exit code 1: their time was over, they are lost.",
+        .about =
+            "Keeps permits longer. Exit code 1: their time was over, they are lost; 75: not now,\n"
+            "somebody resizes the semaphore.",
         .min = 2,
         .max = 2,
         .missing = "NAME TOKEN",
@@ -209,7 +219,7 @@ static int sem_extend(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_sema_extend(c->h, a.at[0], token, ttl_ms) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    return sem_told(c, pgw_sema_extend(c->h, a.at[0], token, ttl_ms));
 }
 
 static int sem_release(cli *c, int argc, char **argv)
@@ -217,7 +227,8 @@ static int sem_release(cli *c, int argc, char **argv)
     static const opt none[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "sem release NAME TOKEN",
-        .about = "Returns permits. Exit code 1: their time was over, somebody else may have them.",
+        .about = "Returns permits. Exit code 1: their time was over, somebody else may have them;\n"
+                 "75: not now, somebody resizes the semaphore.",
         .min = 2,
         .max = 2,
         .missing = "NAME TOKEN",
@@ -228,7 +239,7 @@ static int sem_release(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_sema_release(c->h, a.at[0], token) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    return sem_told(c, pgw_sema_release(c->h, a.at[0], token));
 }
 
 /* -- run ------------------------------------------------------------------------------------ */
@@ -238,13 +249,15 @@ static int sem_release(cli *c, int argc, char **argv)
 static void sem_answered(pgw *h, pgw_status st, void *arg)
 {
     sem *s = arg;
-    (void)h;
     s->asking = false;
     s->extend_at = text_tick_ms() + s->o.ttl_ms / 12;
     if (st == PGW_OK) {
         sem_count(s);
     } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
         s->lost = true;
+    } else if (st == PGW_ELOCKED && !s->told) { /* asked again; but somebody may have to commit */
+        cli_say(s->c, "%s", pgw_error_message(h));
+        s->told = true;
     }
 }
 

@@ -87,7 +87,7 @@ static int overview(void)
         "  7  extended, but somebody cancelled the job\n"
         "  8  anything else: an error of the server, no memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
-        "  75        lock, sem run, sem acquire: not obtained\n"
+        "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now\n"
         "  126, 127  work, lock, sem run: the command cannot be started, is not there\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);

@@ -1,6 +1,7 @@
 -- How large are the tables, and how much of them is dead? Are their indexes there? And which of the users' tables could no reaper serve?
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
+WITH s AS (SELECT t.* FROM pg_stat_user_tables t)
 (
 SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THEN 2
             WHEN s.n_dead_tup > 100000 AND s.n_dead_tup > 2 * s.n_live_tup THEN 1 ELSE 0 END, 'tables',
@@ -8,10 +9,17 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
               coalesce(date_trunc('second', clock_timestamp() - greatest(s.last_vacuum, s.last_autovacuum)) || ' ago', 'never')),
        CASE WHEN s.n_dead_tup > 100000 AND s.n_dead_tup > 2 * s.n_live_tup
             THEN format('Mend what holds the vacuum horizon first, then VACUUM pgwork.%I; a table that stays large though little lives in it: SELECT pgwork.compact(0), which stops the queues for as long as it reads the file: about a second per GB in memory, five or more from disk.', s.relname) ELSE '' END
-  FROM pg_stat_user_tables s
+  FROM s
  WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.pack'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC
 )
+UNION ALL -- a lock or a permit is a row that is written each time: whoever looks for it walks over what of it is dead
+SELECT CASE WHEN s.n_dead_tup > 100000 THEN 2 ELSE 1 END, 'tables',
+       format('%s: %s live and %s dead rows, and each of these makes %s slower', s.relname, s.n_live_tup, s.n_dead_tup,
+              CASE WHEN s.relid = 'pgwork.permit'::regclass THEN 'semaphores' ELSE 'locks' END),
+       format('Mend what holds the vacuum horizon; then autovacuum does the rest within minutes, or at once VACUUM pgwork.%I.', s.relname)
+  FROM s
+ WHERE s.relid IN ('pgwork.named_lock'::regclass, 'pgwork.permit'::regclass) AND s.n_dead_tup > 10000 AND s.n_dead_tup > 10 * s.n_live_tup
 UNION ALL -- as the migrations make them; without statistics some seem to be of no use
 SELECT 2, 'indexes', format('index %s is missing: statements may read all of its table', i.name),
        format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)

@@ -149,7 +149,7 @@ refused 'no number' 2 'no number of permits' pgwork sem create s many
 refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
 yes 'and what makes one' grep -q '^hint: .*pgwork sem create' "$tmp/err"
 token=$(pgwork sem acquire s)
-code 'sem acquire --json' 0 pgwork --json sem acquire s
+code 'sem acquire --json' 0 pgwork --json sem acquire s --ttl 1h
 json 'sem acquire --json is JSON' "$tmp/out"
 refused 'all are out' 75 'not enough permits' pgwork sem acquire -n s
 refused 'all are out, after a while' 75 'not enough permits' pgwork sem run -w 100ms s -- true
@@ -229,6 +229,26 @@ pgwork sem acquire later --ttl 2s >/dev/null
 code 'after a wait it has its permit for the whole time' 0 pgwork sem run later --ttl 3s -- true
 is 'and gives it back' "$(pgwork --json sem list | sed -n 's/.*"semaphore":"later".*"taken":\([0-9]*\).*/\1/p')" 0
 pgwork sem drop later
+
+pgwork sem create open 3
+token=$(pgwork sem acquire open --ttl 1h)
+pgwork sem run open --ttl 15s -- sh -c 'until [ -e "$0" ]; do sleep 0.1; done' "$tmp/go" 2>"$tmp/told" &
+holder=$! jobs_of_ours="$jobs_of_ours $holder"
+yes 'sem run holds beside' eventually out_of open 2
+echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
+resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
+yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
+refused 'who it is, when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
+refused 'nor returned' 75 'resized' pgwork sem release open "$token"
+refused 'nor taken' 75 'resized' pgwork sem run -n open -- true
+yes 'sem run is told, too, and holds on' until_true 20 grep -q 'resized .*: process' "$tmp/told"
+sql "SELECT pg_terminate_backend(pid, 10000) $resizing" >/dev/null
+code 'then it is as before' 0 pgwork sem extend open "$token"
+: >"$tmp/go"
+wait $holder
+is 'sem run has lost nothing' $? 0
+code 'also to return it' 0 pgwork sem release open "$token"
+pgwork sem drop open
 
 code 'sem resize' 0 pgwork sem resize s 1
 refused 'sem drop while some are out' 1 'are out' pgwork sem drop s

@@ -866,6 +866,47 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0)); /* one */
 }
 
+/* In psql, say: the row is passed over, but what others see of it is due all the time. */
+void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_time(void)
+{
+    struct pg_conn *open = pgtemp_connect();
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_tick *tick;
+    int64_t next_ms = 0, fired = 0;
+    PGresult *r;
+
+    o.queue = "q";
+    create("held", yearly, NULL);
+    create("later", yearly, NULL);
+    create("job", yearly, &o);
+    OK(pgw_cron_run(h, NULL, "held"));
+    planned_from("job", "2020-01-01 UTC");
+    PQclear(PQexec(open, "BEGIN"));
+    r = PQexec(open, "SELECT schedule, fired FROM pgwork.cron_claim('me'), pgwork.cron_tick()");
+    TEST_ASSERT_EQUAL_STRING("held", PQgetvalue(r, 0, 0));
+    TEST_ASSERT_EQUAL_STRING("1", PQgetvalue(r, 0, 1));
+    PQclear(r);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n", NULL, 0));
+    TEST_ASSERT_EQUAL_INT64(500, next_ms);
+    OK(pgw_cron_tick(h, &fired, &next_ms));
+    TEST_ASSERT_EQUAL_INT64(0, fired);
+    TEST_ASSERT_EQUAL_INT64(250, next_ms);
+    TEST_ASSERT_EQUAL_STRING(/* another that comes sooner is not forgotten */
+                             "100",
+                             pgtemp_value(
+                                 "SELECT next_ms FROM pgwork._cron_claim('n', NULL, (SELECT "
+                                 "next_at - "
+                                 "interval '100 ms' FROM pgwork.schedule WHERE name = 'later'))"));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
+    PQclear(PQexec(open, "ROLLBACK"));
+    PQfinish(open);
+    tick = claimed("n");
+    TEST_ASSERT_EQUAL_STRING("held", pgw_tick_schedule(tick));
+    pgw_tick_free(tick);
+    OK(pgw_cron_tick(h, &fired, &next_ms));
+    TEST_ASSERT_EQUAL_INT64(1, fired);
+}
+
 /* The slot that a node gets whose clock shows this; it is done with it at once. */
 static const char *claimed_at(const char *instant)
 {

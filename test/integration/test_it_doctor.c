@@ -452,6 +452,29 @@ void test_a_replica_without_a_slot_holds_vacuum_back(void)
     ASSERT_HAS("hot_standby_feedback", found);
 }
 
+/* It takes a snapshot that is held for long, and very many acquisitions. */
+void test_locks_and_permits_full_of_dead_rows_are_told(void)
+{
+#define TABLE(name, live, dead)                                                                    \
+    "SELECT '" name "'::regclass AS relid, name '" name "' AS relname, " live                      \
+    " AS n_live_tup, " dead " AS n_dead_tup, NULL::timestamptz AS last_vacuum, NULL::timestamptz " \
+    "AS last_autovacuum"
+    static const char some[] = TABLE("pgwork.named_lock", "3",
+                                     "20000") " UNION ALL " TABLE("pgwork.permit", "8", "100001"),
+                      few[] = TABLE("pgwork.named_lock", "3000",
+                                    "20000") " UNION ALL " TABLE("pgwork.permit", "8", "9000");
+#undef TABLE
+    const char *found =
+        found_in(PGW__SQL_DOCTOR_TABLES, "pg_stat_user_tables", some, "%makes%slower");
+
+    ASSERT_HAS("1 pgwork.named_lock: 3 live and 20000 dead rows, and each of these makes locks",
+               found);
+    ASSERT_HAS("2 pgwork.permit: 8 live and 100001 dead rows, and each of these makes semaphores",
+               found);
+    ASSERT_HAS("vacuum horizon", found);
+    TEST_ASSERT_NULL(found_in(PGW__SQL_DOCTOR_TABLES, "pg_stat_user_tables", few, "%makes%slower"));
+}
+
 /* Its xmin is shown as it was. */
 void test_a_lost_slot_holds_nothing_back(void)
 {

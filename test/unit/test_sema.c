@@ -26,10 +26,17 @@ static struct session {
     uint64_t epoch;
     pgw_status look, wait, listen;
     bool in_txn;
+    const char *sqlstate;
+    int64_t now_us; /* a refusal takes two seconds */
     int drops, waits, unlistened;
     int64_t waited;
     char channel[80];
 } session;
+
+static int64_t the_clock(void)
+{
+    return session.now_us;
+}
 
 static uint64_t the_epoch(const pgw *h, int n)
 {
@@ -54,6 +61,11 @@ static bool the_in_txn(const pgw *h, int n)
 static const char *the_empty(const pgw *h, int n)
 {
     return "";
+}
+
+static const char *the_sqlstate(const pgw *h, int n)
+{
+    return session.sqlstate;
 }
 
 static const char *the_message(const pgw *h, int n)
@@ -89,12 +101,15 @@ void setUp(void)
 {
     fake_begin();
     memset(&session, 0, sizeof(session));
+    session.now_us = 1000000;
+    pgw__clock_source_us = the_clock;
     session.epoch = 1;
+    session.sqlstate = "";
     pgw__pq_epoch_Stub(the_epoch);
     pgw__pq_look_Stub(the_look);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
-    pgw__pq_sqlstate_Stub(the_empty);
+    pgw__pq_sqlstate_Stub(the_sqlstate);
     pgw__pq_error_message_Stub(the_message);
     pgw__pq_error_hint_Stub(the_empty);
     pgw__pq_schema_Stub(the_schema);
@@ -177,6 +192,9 @@ static void play(const pgw__call *call)
     fake.cells = s->answer;
     fake.rows = 1;
     fake.columns = s->sql == PGW__SQL_SEMA_LEAVE ? 1 : 2;
+    if (s->sql == PGW__SQL_SEMA_LEAVE) return; /* after which the story is that of before */
+    session.sqlstate = s->status == PGW_ELOCKED ? "PW006" : "";
+    if (s->status == PGW_ELOCKED) session.now_us += 2000000;
 }
 
 static pgw_status run(const step *steps, int64_t timeout_ms)
@@ -229,6 +247,33 @@ void test_a_turn_that_cannot_be_given_away_ends_with_the_session(void)
 
     TEST_ASSERT_EQUAL(PGW_EDB, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(1, session.drops);
+}
+
+/* Somebody resizes and stays in his transaction. */
+void test_who_is_refused_in_the_queue_asks_again(void)
+{
+    static const step steps[] = {{PGW__SQL_SEMA_ACQUIRE, NULL, PGW_ELOCKED, 0},
+                                 {PGW__SQL_SEMA_WAIT, our_turn, PGW_OK, 0},
+                                 {PGW__SQL_SEMA_WAIT, NULL, PGW_ELOCKED, 1},
+                                 {PGW__SQL_SEMA_WAIT, granted, PGW_OK, 0}};
+
+    session.wait = PGW_EMPTY;
+    TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
+    TEST_ASSERT_EQUAL_INT(4, at);
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, run(steps, 0));
+    TEST_ASSERT_EQUAL_INT(1, at);
+}
+
+/* What was set for the head of the queue is still set after a statement that failed. */
+void test_who_was_refused_in_the_queue_leaves_it(void)
+{
+    static const step steps[] = {{PGW__SQL_SEMA_ACQUIRE, not_yet, PGW_OK, 0},
+                                 {PGW__SQL_SEMA_WAIT, NULL, PGW_ELOCKED, 0},
+                                 {PGW__SQL_SEMA_LEAVE, yes, PGW_OK, 0}};
+
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, run(steps, 1000));
+    TEST_ASSERT_EQUAL_INT(3, at);
+    ASSERT_SAYS("the fake failed"); /* the server's words */
 }
 
 void test_behind_a_pooler_it_polls(void)
