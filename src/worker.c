@@ -266,6 +266,7 @@ static void worker_connected(pgw_worker *w)
     w->claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
     PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "connected again");
+    pgw__worker_heart_retry(w);
 }
 
 /* A call went well: a new session alone is no proof, its server may be read-only. */
@@ -611,6 +612,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->call_us = w->call_us;
     v->done_before = w->done_before;
     v->call_at = w->call_at;
+    v->heartless = w->beats.away;
     v->beat_at = w->concurrency == 0 ? w->heart_at : INT64_MAX;
     v->end_at = w->end_at;
     v->fell_short = w->fell_short;
@@ -756,6 +758,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->suspect = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
+    w->beats.away = false;
     atomic_store(&w->beats.fatal, PGW_OK);
     atomic_store(&w->stopping, 0);
 }

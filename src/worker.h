@@ -102,6 +102,7 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    bool away;          /* no session: who claimed now could extend nothing */
     int64_t failed_at;  /* the last call did, or the session was lost: ... */
     int64_t rest_until; /* ... none before, unless a lease is nearly over */
     atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
@@ -251,6 +252,7 @@ void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
 void pgw__worker_heart_wake(pgw_worker *w);
+void pgw__worker_heart_retry(pgw_worker *w); /* there is a server again: no pause is of use */
 /* Extends what is due, with the lock held (dropped while the server is asked). Returns when to come
  * back. */
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h);

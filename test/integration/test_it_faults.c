@@ -126,6 +126,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     char dsn[1200];
     pthread_t thread;
     pgw_worker *w;
+    int64_t second;
 
     only_job();
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_pair; CREATE ROLE pgw_it_pair LOGIN IN ROLE "
@@ -134,6 +135,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     set("dsn", dsn);
     set("application_name", "pair");
     set("worker.lease_ms", "3600000");
+    set("poll.max_ms", "20");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
@@ -145,10 +147,16 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
                                            "pg_stat_activity WHERE application_name = 'pair' "
                                            "AND query !~ 'jobs under a lease'"));
     await(&seen, 3); /* it asks again and again */
+    second = only_job();
+    await(&seen, 13); /* and claims nothing meanwhile */
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_EQUAL_STRING("ready", state_of(second));
+    TEST_ASSERT_EQUAL_INT(0, of_job(second, "attempt"));
     pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 2");
     await_reconnects(w, 1);
+    await(&called, 2);
     atomic_store(&let_go, 1);
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
     pgtemp_exec("DROP ROLE pgw_it_pair");
 }
 
