@@ -62,7 +62,7 @@ struct pgw_task {
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
-    bool locked;                 /* somebody has locked its row, or as good as that: it rests */
+    bool aside;                  /* that is its own, or somebody has locked its row: it rests */
     int64_t rest_ms, rest_until; /* for how long the next time; this time */
     bool told;                   /* being reported just now */
 };
@@ -164,8 +164,7 @@ struct pgw_worker {
     bool closing, heart_ends;
     pgw__crate *crates;
     pgw__list ready, done;
-    pgw__list resting; /* results whose rows somebody has locked */
-    bool one_by_one;   /* such a row was met: results go alone, so that it stops no others */
+    pgw__list resting; /* results that would hold up others */
     int done_before;   /* results when the last claim came in */
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */

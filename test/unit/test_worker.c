@@ -507,6 +507,59 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
     one_stalls(PGW_ETIMEDOUT);
 }
 
+static atomic_int given_up, next_tries;
+
+static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
+    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
+}
+
+/* A trigger of somebody's refuses one of them: it rests, and there is no pause for the others. */
+void test_a_refused_result_costs_no_others_a_pause(void)
+{
+    atomic_store(&next_tries, 0);
+    fake_jobs("q", 50, 60000);
+    fake_stalls(3, PGW_EDB, 1000000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, relent, NULL));
+    all_done_once(50);
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&next_tries));
+    /* it was found by halves */
+    TEST_ASSERT_LESS_THAN_INT(25, fake_calls(FAKE_COMPLETE));
+}
+
+/* Nor do completions wait for failures that cannot be told. */
+static pgw_verdict first_fails(pgw_task *task, void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    return pgw_job_id(pgw_task_job(task)) == 1 ? PGW_RETRY : PGW_DONE;
+}
+
+static void note_failures(void)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_FAIL));
+}
+
+void test_what_is_done_is_told_though_a_failure_cannot_be(void)
+{
+    fake_jobs("q", 10, 60000);
+    fake_fails(FAKE_FAIL, PGW_ERETRY, 3, 0);
+    fake_on_complete(note_failures);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, first_fails, NULL));
+    TEST_ASSERT_EQUAL_INT64(9, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen)); /* in the same flush */
+}
+
 /* Neither do they wait for it when it is to be told at once, since the worker is to end. */
 static pgw_verdict stop_at_ten(pgw_task *task, void *arg)
 {
@@ -524,6 +577,29 @@ void test_a_result_that_never_goes_through_is_given_up_alone(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
     TEST_ASSERT_EQUAL_INT(9, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+}
+
+static void relents_in_the_end(void)
+{
+    if (fake_calls(FAKE_COMPLETE) == 20) fake_stalls(3, PGW_OK, 0);
+}
+
+/* And each time that it is told in vain, before or after others, there is a pause. */
+void test_a_result_that_never_goes_through_is_told_with_pauses(void)
+{
+    atomic_store(&next_tries, 0);
+    fake_jobs("q", 10, 60000);
+    fake_stalls(3, PGW_ERETRY, 1000000);
+    fake_on_complete(relents_in_the_end);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    set("worker.flush_ms", "10000");
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
+    all_done_once(10);
+    /* three together; together and each alone; then it alone, until that goes well */
+    TEST_ASSERT_EQUAL_INT(3 + 11 + 7, fake_calls(FAKE_COMPLETE));
+    TEST_ASSERT_EQUAL_INT(3 + 1 + 6, atomic_load(&next_tries));
 }
 
 void test_results_wait_for_a_server_that_is_short_of_something(void)
@@ -578,15 +654,6 @@ void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_LEASED));
     TEST_ASSERT_EQUAL_INT64(10, stats.completed);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
-}
-
-static atomic_int given_up, next_tries;
-
-static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
-{
-    (void)arg, (void)level, (void)room;
-    if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
-    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
 }
 
 /* Its handlers may run for hours yet. */
@@ -773,6 +840,39 @@ void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
     TEST_ASSERT_EQUAL_INT64(1, stats.refused);
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
+}
+
+/* The first one is handed back by an operator, and comes again; both are told at once. */
+static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
+{
+    if (pgw_job_id(pgw_task_job(task)) != 1 || atomic_load(&seen) != 0) return held(task, arg);
+    atomic_store(&seen, 1);
+    atomic_fetch_add(&called, 1);
+    return PGW_DONE;
+}
+
+static void await_running(int n);
+
+void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
+{
+    pthread_t thread;
+
+    fake_jobs("q", 2, 60000);
+    set("worker.drain", "off");
+    set("worker.max_jobs", "3");
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "2");
+    set("worker.flush_ms", "10000");
+    start(all_but_the_first_are_held, &thread);
+    await(&called, 2);
+    await_running(1);
+    fake_hands_back(1);
+    await(&called, 3);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT64(2, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.refused);
 }
 
 /* The server says nothing any more: a handler that waits for its descriptor must learn in time that
