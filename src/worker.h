@@ -92,6 +92,13 @@ typedef struct pgw__hand { /* a handler thread */
     size_t held;
 } pgw__hand;
 
+/* Until when a lease is believed in that began then or later. Clocks differ in their rate: a part
+ * in 512 is more than those differ that are kept in time. */
+static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
+{
+    return since + lease_ms - lease_ms / 512;
+}
+
 #define PGW__BEATS_MAX 1000 /* leases that one beat extends */
 
 typedef struct pgw__beats {
@@ -169,6 +176,9 @@ struct pgw_worker {
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */
     int running, idle;
+    int telling;        /* results that are on their way to the server */
+    bool unfit;         /* something in `ready` has a signal, and is not to start */
+    int64_t began_at;   /* without threads: the last handler */
     pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
     int64_t hold_until; /* no claim before, for its sake */
     int owners;         /* the caller, and threads that were left behind */
@@ -207,7 +217,8 @@ pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
 void pgw__worker_release_ready(
-    pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
+    pgw_worker *w);                       /* what is not started gets the verdict PGW_RELEASE */
+void pgw__worker_sort_out(pgw_worker *w); /* takes what is not to start out of stock */
 void pgw__worker_raise(pgw_task *t, int signals);
 bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST, and counts it; false: it was already */
 void pgw__worker_drop(pgw_task *t); /* GONE */

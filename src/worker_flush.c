@@ -400,6 +400,7 @@ static void flush_settle(pgw_worker *w, size_t n)
     size_t i;
 
     pthread_mutex_lock(&w->lock);
+    w->telling = 0;
     for (i = 0; i < n; i++) {
         pgw_task *t = w->out[i];
         const pgw_status st = w->verdicts[i];
@@ -443,6 +444,7 @@ static size_t flush_take(pgw_worker *w, bool all)
             pgw__result_put_back(w, t);
         }
     }
+    w->telling = (int)n;
     pthread_mutex_unlock(&w->lock);
 
     flush_sort(w->out, n);

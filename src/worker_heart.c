@@ -329,7 +329,7 @@ static void heart_apply(pgw_worker *w)
         }
         if (st == PGW_OK || st == PGW_CANCEL) {
             t->beat_at = b->sent_at[i] + t->lease_ms / 3;
-            atomic_store(&t->safe_until, b->sent_at[i] + t->lease_ms);
+            atomic_store(&t->safe_until, pgw__lease_end(b->sent_at[i], t->lease_ms));
             if (st == PGW_CANCEL) pgw__worker_raise(t, PGW_CANCELED);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
             if (t->stage != PGW__DONE) /* of a finished job its own report will tell */
@@ -338,9 +338,11 @@ static void heart_apply(pgw_worker *w)
                 atomic_store(&t->safe_until, b->sent_at[i]);
         } else if (st == PGW_ELOCKED || heart_is_ones(st)) {
             /* somebody is finishing it, or looks: soon it is known */
-            const int64_t pause = t->lease_ms / HEART_LOCKED;
+            int64_t pause = t->lease_ms / HEART_LOCKED;
+            const int64_t left = atomic_load(&t->safe_until) - now;
 
-            t->ask_at = now + (pause > HEART_LOCKED_MS ? pause : HEART_LOCKED_MS);
+            if (pause < HEART_LOCKED_MS && HEART_LOCKED_MS <= left / 3) pause = HEART_LOCKED_MS;
+            t->ask_at = now + pause;
         }
         pgw__crate_put(w, t->crate);
     }

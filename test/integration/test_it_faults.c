@@ -385,6 +385,33 @@ void test_a_stop_does_not_wait_for_a_locked_row(int stops)
     TEST_ASSERT_EQUAL_STRING("leased", state_of(locked)); /* until a reaper sees that it is over */
 }
 
+/* The first stop waits for what runs, and so for a server that takes its time. */
+void test_a_stop_leaves_a_slow_server_its_time(void)
+{
+    pthread_t thread;
+    pgw_worker_stats s;
+    pgw_worker *w;
+
+    only_job();
+    pgtemp_exec(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM "
+        "pg_sleep(3); RETURN NEW; END';"
+        "CREATE TRIGGER slow BEFORE INSERT ON pgwork.done_job FOR EACH ROW EXECUTE FUNCTION "
+        "slow()");
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.stop_ms", "0");
+    set("worker.lease_ms", "20000");
+    w = start(until_let_go, &thread);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    atomic_store(&let_go, 1);
+    s = finish(w, thread, PGW_OK);
+    pgtemp_exec("DROP FUNCTION slow() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(1, s.completed);
+    TEST_ASSERT_EQUAL_INT64(0, s.lost);
+}
+
 /* ---- a server that is read-only for a while ---- */
 
 static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)

@@ -23,6 +23,7 @@ struct pgw_job {
     uint64_t token;
     int claim;
     int attempt, finishes, canceled, locked, stalls;
+    bool suspect;
     pgw_status stalled;
     fake_state state;
 };
@@ -171,6 +172,11 @@ void fake_takes_away(int64_t id)
     pthread_mutex_lock(&srv.lock);
     srv.jobs[id].token = ++srv.tokens;
     pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_suspects(int64_t id)
+{
+    srv.jobs[id].suspect = true;
 }
 
 void fake_hands_back(int64_t id)
@@ -557,11 +563,11 @@ int64_t pgw__batch_since_us(const pgw_batch *b)
     return b->since_us;
 }
 
-bool pgw__batch_suspect(const pgw_batch *b) /* no holder ever dies here */
+bool pgw__batch_suspect(const pgw_batch *b)
 {
-    (void)b;
-    return false;
+    return b->n == 1 && b->jobs[0].suspect;
 }
+
 int64_t pgw_job_id(const pgw_job *j)
 {
     return j->id;
