@@ -178,7 +178,7 @@ struct pgw_worker {
     int running, idle;
     int telling;        /* results that are on their way to the server */
     bool unfit;         /* something in `ready` has a signal, and is not to start */
-    int64_t began_at;   /* without threads: the last handler */
+    int64_t began_at;   /* the last handler */
     pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
     int64_t hold_until; /* no claim before, for its sake */
     int owners;         /* the caller, and threads that were left behind */

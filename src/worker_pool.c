@@ -306,11 +306,12 @@ static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 
 void pgw__worker_sort_out(pgw_worker *w)
 {
-    const int64_t now = pgw__clock_ms();
+    int64_t now;
     int left;
 
     if (!w->unfit) return;
     w->unfit = false;
+    now = pgw__clock_ms();
     for (left = w->ready.count; left > 0; left--) {
         pgw_task *t = pgw__list_pop(&w->ready);
 
@@ -339,6 +340,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
         }
         tasks[n++] = t;
     }
+    w->began_at = now;
     w->running += (int)n;
     atomic_store(&w->n.running, w->running);
     return n;
@@ -386,7 +388,6 @@ void pgw__worker_run_here(pgw_worker *w)
     size_t n;
 
     pthread_mutex_lock(&w->lock);
-    w->began_at = pgw__clock_ms();
     n = pool_take(w, tasks);
     pthread_mutex_unlock(&w->lock);
     if (n == 0) return;
