@@ -434,12 +434,12 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         PGW__LOG(&w->log, known ? PGW_DEBUG : PGW_WARN, "worker", "%s: %s", what, story);
     }
     pthread_mutex_lock(&w->lock);
-    heart_is_away(w, h != w->h && pgw__pq_look(h) != PGW_OK);
     heart_apply(w);
     if (st < 0)
         heart_failed(w, h, st, what, story);
     else
         pgw__backoff_reset(&b->trouble);
+    heart_is_away(w, h != w->h && pgw__pq_look(h) != PGW_OK);
     return pgw__clock_ms(); /* look again: time has passed */
 }
 
