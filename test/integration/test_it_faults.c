@@ -199,6 +199,33 @@ void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
     TEST_ASSERT_EQUAL_STRING("delayed", state_of(id));
 }
 
+/* Nor does anything wait for it while the worker works on: a pause would be of a minute. */
+void test_a_report_that_is_refused_costs_nobody_a_pause(void)
+{
+    pgw_worker_stats s;
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    enqueue(20);
+    deny("INSERT ON pgwork.done_job", "NEW.id", only_job(), "P0001");
+    set("worker.drain", "off");
+    set("worker.prefetch", "50");
+    set("worker.lease_ms", "60000");
+    set("reconnect.base_ms", "60000");
+    set("reconnect.cap_ms", "60000");
+    w = start(noop, &thread);
+    for (i = 0; i < PATIENCE_MS / 20 && jobs_in("done") < 20; i++) nap(10);
+    only_job(); /* and the next claim goes on */
+    for (; i < PATIENCE_MS / 20 && jobs_in("done") < 21; i++) nap(10);
+    s.completed = jobs_in("done");
+    pgtemp_exec("DROP FUNCTION deny() CASCADE");
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(21, s.completed);
+    s = finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(22, s.completed + s.failed);
+}
+
 static pgw_verdict when_told(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;

@@ -1203,6 +1203,32 @@ void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(voi
     end_apart(h, thread);
 }
 
+/* Whatever pause it has come to: without it nothing is claimed. */
+void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
+{
+    pthread_t thread;
+    bool away = true;
+    int i;
+
+    fake_jobs("q", 1, 3600000);
+    start(held, &thread);
+    await(&called, 1);
+    pthread_mutex_lock(&w->lock);
+    w->beats.away = true;
+    w->beats.failed_at = pgw__clock_ms();
+    w->beats.rest_until = w->heart_at = w->beats.failed_at + 600000;
+    pthread_mutex_unlock(&w->lock);
+    pgw__worker_heart_retry(w);
+    for (i = 0; i < 10000 && away; i++, nap(1)) {
+        pthread_mutex_lock(&w->lock);
+        away = w->beats.away;
+        pthread_mutex_unlock(&w->lock);
+    }
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_FALSE(away);
+}
+
 static pgw_verdict canceled(pgw_task *task, void *arg)
 {
     fake_cancels(pgw_job_id(pgw_task_job(task)));
