@@ -1224,6 +1224,7 @@ void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
         away = w->beats.away;
         pthread_mutex_unlock(&w->lock);
     }
+    pgw_stop_notify(stop);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
     TEST_ASSERT_FALSE(away);
