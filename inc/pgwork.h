@@ -988,10 +988,11 @@ PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
  *   - one thread extends leases, every third of their length, on a connection of its own. Without
  *     that no job is claimed, and it is tried for again and again, as the first one is.
  * With `worker.concurrency` 0 there are none: the calling thread calls the handler, one job at a
- * time, and extends leases between jobs only. Signals of the program are never delivered to threads
- * of the worker, which block them (but those of a fault of their own, SIGSEGV and the like): a
- * program that a handler starts inherits that, so give it a mask with posix_spawnattr_setsigmask()
- * or pthread_sigmask() before exec. doc/worker.md tells more.
+ * time; only between jobs it extends leases, and tells results. So it claims no more than it hands
+ * over at once; `worker.prefetch` is for handlers that are quick. Signals of the program are never
+ * delivered to threads of the worker, which block them (but those of a fault of their own, SIGSEGV
+ * and the like): a program that a handler starts inherits that, so give it a mask with
+ * posix_spawnattr_setsigmask() or pthread_sigmask() before exec. doc/worker.md tells more.
  *
  *     static pgw_verdict mail(pgw_task *task, void *arg)
  *     {
@@ -1062,7 +1063,9 @@ PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
 /** PGW_LOST | ..., 0: go on. Cheap: ask often, and always before a lasting effect. Any thread. */
 PGW_API int pgw_task_signals(const pgw_task *task);
 /** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first
- * call; -1: no descriptor left. With `worker.concurrency` 0 nobody is there to make it readable. */
+ * call; -1: no descriptor left. It may be late while the heartbeat's thread looks up the name of a
+ * server, or cannot reach one to cancel a call: pgw_task_signals() never is. With
+ * `worker.concurrency` 0 nobody is there to make it readable. */
 PGW_API int pgw_task_fd(pgw_task *task);
 /** The job's result, JSON text. PGW_EINVAL: no JSON, or more than `payload.max_bytes`. PGW_ENOMEM.
  * If the server refuses it all the same, the job has failed (`the result was refused`) and is
@@ -1098,15 +1101,15 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_LOST before
  * anybody else can have its job, by the monotonic clock, even when the whole process was frozen, or
  * (on Linux) the machine was suspended; but not when the server's clock is set forward, which ends
- * leases early. A job whose lease was lost before it began is dropped without a word; one that was
- * cancelled before it began is handed back, which ends it. A handler that ignores PGW_TIMEOUT for
- * `worker.stop_ms` loses its lease. A late verdict is sent to the server all the same: the token
- * decides. One that the server answers with an error three times is told as a failure; if it does
- * not take that either, the lease is left to end.
+ * leases early, or its rate differs by more than a part in 512 from that here. A job whose lease
+ * was lost before it began is dropped without a word; one that was cancelled before it began is
+ * handed back, which ends it. A handler that ignores PGW_TIMEOUT for `worker.stop_ms` loses its
+ * lease. A late verdict is sent to the server all the same: the token decides. One that the server
+ * answers with an error is told again apart from others, after some seconds; the third time it is
+ * told as a failure, and if the server does not take that either, the lease is left to end.
  *
  * A queue need not be there before its first job. Of one that is not, the log warns once, when the
- * worker goes to sleep for the first time (without `notify`, or behind a pooler, it does not): its
- * name may be wrong.
+ * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
@@ -1132,7 +1135,8 @@ typedef struct pgw_worker_stats {
     int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by verdict */
     int64_t settled;                                    /* by their handlers (PGW_SETTLED) */
     int64_t refused; /* results that came too late: another claim has the job, or it is gone */
-    int64_t lost;    /* leases that ran out, or were taken away, before there was a result */
+    int64_t lost;    /* leases that ran out, or were taken away, before there was a result; and
+                      * results given up: the server did not take them before it was to end */
     int64_t claims, empty_claims, reconnects;
     int64_t running; /* with a handler right now */
 } pgw_worker_stats;

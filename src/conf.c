@@ -99,7 +99,7 @@ static const conf_row conf_rows[] = {
 
     INT_ROW("worker.concurrency", 0, 1024, "4",
         "handlers at once; 0: one, in the thread that runs the worker"),
-    INT_ROW("worker.prefetch", 0, 10000, "0", "jobs claimed ahead; 0: twice what the handlers take at once"),
+    INT_ROW("worker.prefetch", 0, 10000, "0", "jobs claimed ahead; 0: twice what the handlers take at once, or once without threads"),
     INT_ROW("worker.batch", 1, 1000, "1", "jobs given to a batch handler at once"),
     INT_OR_0_ROW("worker.lease_ms", 100, CONF_DAY, "0",
         "lease of claimed jobs; 0: as the queue says"),

@@ -38,7 +38,8 @@ static void worker_read_conf(pgw_worker *w)
     w->concurrency = (int)pgw__conf_int(c, "worker.concurrency");
     w->batch = w->batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
     w->prefetch = (int)pgw__conf_int(c, "worker.prefetch");
-    if (w->prefetch == 0) w->prefetch = 2 * w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    /* with a thread for all, nobody extends what would wait for a handler */
+    if (w->prefetch == 0) w->prefetch = w->batch * (w->concurrency > 0 ? 2 * w->concurrency : 1);
     w->flush_jobs = (int)pgw__conf_int(c, "worker.flush_jobs");
     w->flush_ms = pgw__conf_int(c, "worker.flush_ms");
     w->lease_ms = pgw__conf_int(c, "worker.lease_ms");
@@ -266,6 +267,7 @@ static void worker_connected(pgw_worker *w)
     w->claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
     PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "connected again");
+    pgw__worker_heart_retry(w);
 }
 
 /* A call went well: a new session alone is no proof, its server may be read-only. */
@@ -583,9 +585,9 @@ static void worker_heed_stop(pgw_worker *w)
         pgw__pq_heed_stop(w->h);
     else
         pgw_set_stop(w->h, NULL);
-    pgw__worker_limit_calls(w, w->stop_ms);
     atomic_store(&w->stopping, stops);
     if (stops < 2) return;
+    pgw__worker_limit_calls(w, w->stop_ms);
     w->end_at = pgw__clock_ms() + w->stop_ms;
     pthread_mutex_lock(&w->lock);
     for (c = w->crates; c != NULL; c = c->next)
@@ -603,6 +605,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     pthread_mutex_lock(&w->lock);
     v->now = pgw__clock_ms();
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
+    pgw__worker_sort_out(w);
     w->hurries = w->stops > 0 || v->left <= 0 || (w->drain && w->found_none);
     if (w->stops < 2 || v->now < w->end_at) pgw__result_resume(w, v->now, w->hurries);
     v->n = pgw__worker_count(w);
@@ -611,6 +614,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->call_us = w->call_us;
     v->done_before = w->done_before;
     v->call_at = w->call_at;
+    v->heartless = w->beats.away;
     v->beat_at = w->concurrency == 0 ? w->heart_at : INT64_MAX;
     v->end_at = w->end_at;
     v->fell_short = w->fell_short;
@@ -756,6 +760,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->suspect = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
+    w->beats.away = false;
     atomic_store(&w->beats.fatal, PGW_OK);
     atomic_store(&w->stopping, 0);
 }

@@ -62,7 +62,7 @@ struct pgw_task {
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
-    bool locked;                 /* somebody has locked its row, or as good as that: it rests */
+    bool aside;                  /* that is its own, or somebody has locked its row: it rests */
     int64_t rest_ms, rest_until; /* for how long the next time; this time */
     bool told;                   /* being reported just now */
 };
@@ -92,6 +92,13 @@ typedef struct pgw__hand { /* a handler thread */
     size_t held;
 } pgw__hand;
 
+/* Until when a lease is believed in that began then or later. Clocks differ in their rate: a part
+ * in 512 is more than those differ that are kept in time. */
+static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
+{
+    return since + lease_ms - lease_ms / 512;
+}
+
 #define PGW__BEATS_MAX 1000 /* leases that one beat extends */
 
 typedef struct pgw__beats {
@@ -102,6 +109,7 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    bool away;          /* no session: who claimed now could extend nothing */
     int64_t failed_at;  /* the last call did, or the session was lost: ... */
     int64_t rest_until; /* ... none before, unless a lease is nearly over */
     atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
@@ -163,12 +171,14 @@ struct pgw_worker {
     bool closing, heart_ends;
     pgw__crate *crates;
     pgw__list ready, done;
-    pgw__list resting; /* results whose rows somebody has locked */
-    bool one_by_one;   /* such a row was met: results go alone, so that it stops no others */
+    pgw__list resting; /* results that would hold up others */
     int done_before;   /* results when the last claim came in */
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */
     int running, idle;
+    int telling;        /* results that are on their way to the server */
+    bool unfit;         /* something in `ready` has a signal, and is not to start */
+    int64_t began_at;   /* the last handler */
     pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
     int64_t hold_until; /* no claim before, for its sake */
     int owners;         /* the caller, and threads that were left behind */
@@ -207,7 +217,8 @@ pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
 void pgw__worker_release_ready(
-    pgw_worker *w); /* what is not started gets the verdict PGW_RELEASE */
+    pgw_worker *w);                       /* what is not started gets the verdict PGW_RELEASE */
+void pgw__worker_sort_out(pgw_worker *w); /* takes what is not to start out of stock */
 void pgw__worker_raise(pgw_task *t, int signals);
 bool pgw__worker_lose(pgw_task *t); /* raises PGW_LOST, and counts it; false: it was already */
 void pgw__worker_drop(pgw_task *t); /* GONE */
@@ -251,6 +262,7 @@ void pgw__worker_heart_free(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
 void pgw__worker_heart_wake(pgw_worker *w);
+void pgw__worker_heart_retry(pgw_worker *w); /* there is a server again: no pause is of use */
 /* Extends what is due, with the lock held (dropped while the server is asked). Returns when to come
  * back. */
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h);

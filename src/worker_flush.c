@@ -1,8 +1,9 @@
 /* worker_flush: results are told to the server in as few calls as their verdicts allow.
  *
  * A call whose answer was lost is simply made again: the token decides. One result that the server
- * refuses to read (an output that is no JSON, say) must not hold up the others: its group is sent
- * one by one, and the culprit is failed with the server's own words. */
+ * refuses (an output that is no JSON, a trigger of somebody's) must not hold up the others: its
+ * group is halved until it stands alone and rests, and after a few times it is failed with the
+ * server's own words. */
 #include "worker.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 #define FLUSH_MAX       10000 /* of one call */
 #define FLUSH_TRIES     3     /* of a report that the server answers with an error */
-#define FLUSH_LOCKED    3     /* rows one after another that somebody has locked */
+#define FLUSH_VAIN      3     /* rows one after another that somebody has locked, and the like */
 #define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
 
 bool pgw__worker_flush_init(pgw_worker *w)
@@ -50,7 +51,8 @@ static int flush_order_text(const char *a, const char *b)
     return strcmp(a, b);
 }
 
-/* By what one call has in common: queue, verb and its arguments. */
+/* By what one call has in common: queue, verb and its arguments. What failed before goes apart from
+ * what did not, for it may fail again. */
 static int flush_order_group(const pgw_task *a, const pgw_task *b)
 {
     int order;
@@ -58,8 +60,11 @@ static int flush_order_group(const pgw_task *a, const pgw_task *b)
     if (a->verdict != b->verdict) return a->verdict < b->verdict ? -1 : 1;
     order = flush_order_text(pgw_job_queue(a->job), pgw_job_queue(b->job));
     if (order != 0) return order;
-    if (a->verdict == PGW_DONE) return (a->output != NULL) - (b->output != NULL);
-    if (a->verdict == PGW_RELEASE) return 0;
+    if (a->verdict == PGW_DONE && (a->output == NULL) != (b->output == NULL))
+        return a->output == NULL ? -1 : 1;
+    if (a->refusals != b->refusals) return a->refusals - b->refusals;
+    if (a->stalls != b->stalls) return a->stalls - b->stalls;
+    if (a->verdict == PGW_DONE || a->verdict == PGW_RELEASE) return 0;
     if (a->delay_ms != b->delay_ms) return a->delay_ms < b->delay_ms ? -1 : 1;
     return flush_order_text(a->error, b->error);
 }
@@ -98,6 +103,50 @@ size_t pgw__worker_group(pgw_task *const *tasks, size_t n)
 
     for (i = 1; i < n && flush_order_group(tasks[0], tasks[i]) == 0; i++) continue;
     return i < n ? i : n;
+}
+
+static int flush_compare_ids(const void *x, const void *y)
+{
+    const pgw_ref *a = x, *b = y;
+
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static bool flush_ascends(const pgw_ref *refs, size_t n)
+{
+    size_t i;
+
+    for (i = 1; i < n && refs[i - 1].id < refs[i].id; i++) continue;
+    return i >= n;
+}
+
+/* Was a job of this group lost, and claimed again by this very worker, before its first result was
+ * told? */
+static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
+{
+    pgw_ref *refs = w->refs + from;
+    size_t i;
+
+    if (w->out[from]->crate == w->out[from + n - 1]->crate) return false; /* all of one claim */
+    for (i = 0; i < n; i++) refs[i] = w->out[from + i]->ref;
+    if (flush_ascends(refs, n)) return false;
+    qsort(refs, n, sizeof(*refs), flush_compare_ids);
+    return !flush_ascends(refs, n);
+}
+
+/* How many from there on are for one call, which must not name a job twice: it is told which jobs
+ * were refused, and not of which claim. */
+static size_t flush_group_size(pgw_worker *w, size_t from, size_t end)
+{
+    pgw_task **tasks = w->out + from;
+    const size_t n = pgw__worker_group(tasks, end - from);
+    size_t i, k;
+
+    if (!flush_has_twins(w, from, n)) return n;
+    for (i = 1; i < n; i++)
+        for (k = 0; k < i; k++)
+            if (tasks[k]->ref.id == tasks[i]->ref.id) return i;
+    return n;
 }
 
 /* ---- sending ---- */
@@ -147,7 +196,9 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 {
     pgw_status st = flush_hurry(w);
+    size_t i;
 
+    for (i = from; i < from + n; i++) w->refs[i] = w->out[i]->ref;
     if (st == PGW_OK) st = flush_send(w, from, n);
     if (st == PGW_EINVAL) return st; /* it may be the output's fault */
     return pgw__pq_in_loop(w->h, st);
@@ -159,11 +210,17 @@ bool pgw__worker_goes_on(pgw_status st)
            st == PGW_ERETRY || st == PGW_ELOCKED;
 }
 
+/* One of a call's results may be at fault, for which the server refuses them all. */
+static bool flush_is_ones(pgw_status st)
+{
+    return st == PGW_EINVAL || st == PGW_ELIMIT || st == PGW_EDB;
+}
+
 /* The server understood us, and will refuse the same for ever: arguments at once, anything else
  * (a damaged row, somebody's trigger) when it has done so a few times. */
 static bool flush_is_poison(const pgw_task *t, pgw_status st)
 {
-    return st == PGW_EINVAL || st == PGW_ELIMIT || (st == PGW_EDB && t->refusals >= FLUSH_TRIES);
+    return flush_is_ones(st) && (st != PGW_EDB || t->refusals + 1 >= FLUSH_TRIES);
 }
 
 /* What passes for others does not for this one, or one that was told with it: an open transaction
@@ -190,8 +247,23 @@ static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_
     return st == PGW_ENOTFOUND ? PGW_OK : st; /* the queue was dropped, and its jobs with it */
 }
 
+/* What goes wrong first in a flush is what is told of it. */
+typedef struct flush_trouble {
+    pgw_status st;
+    pgw__story story;
+} flush_trouble;
+
+static pgw_status flush_note(pgw_worker *w, flush_trouble *first, pgw_status st)
+{
+    if (st < 0 && first->st >= 0) {
+        first->st = st;
+        pgw__pq_keep_story(w->h, &first->story);
+    }
+    return st;
+}
+
 /* A result that cannot be told as it is. */
-static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
+static pgw_status flush_condemn(pgw_worker *w, size_t i)
 {
     pgw_task *t = w->out[i];
     char error[PGW__ERROR_LINE];
@@ -203,21 +275,21 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i, pgw_status st)
     t->delay_ms = -1;
     pgw__mem_free(t->error);
     t->error = pgw__mem_dup(error);
-    st = flush_call(w, i, 1);
-    if (st < 0 && flush_is_poison(t, st)) {
-        w->verdicts[i] = PGW_ENOTFOUND; /* nothing can be told about it: let its lease end */
-        return PGW_OK;
-    }
-    return flush_decided(w, st, i, 1);
+    return flush_call(w, i, 1);
 }
 
-/* One whose row somebody has locked waits for him, or that is stuck, and nothing else does. */
+/* After a call with this one alone. One that is refused, or stuck, or whose row somebody has locked
+ * is put aside, and nothing else waits for it; unless the worker is to end: then it is told again
+ * at once, with pauses. */
 static pgw_status flush_one(pgw_worker *w, size_t i, pgw_status st)
 {
-    if (st < 0 && flush_is_poison(w->out[i], st)) return flush_condemn(w, i, st);
+    pgw_task *t = w->out[i];
+
+    if (flush_is_poison(t, st)) st = flush_condemn(w, i);
+    if (flush_is_poison(t, st)) st = PGW_ENOTFOUND; /* nothing can be told: let its lease end */
     st = flush_decided(w, st, i, 1);
-    w->out[i]->locked = st == PGW_ELOCKED || (flush_is_stuck(w->out[i], st) && !w->hurries);
-    return w->out[i]->locked ? PGW_OK : st;
+    t->aside = st == PGW_ELOCKED || ((st == PGW_EDB || flush_is_stuck(t, st)) && !w->hurries);
+    return t->aside ? PGW_OK : st;
 }
 
 /* Jobs of one claim may lie in one row: they are as locked as the one before. How many. */
@@ -227,42 +299,63 @@ static size_t flush_lay_aside(pgw_worker *w, size_t from, size_t end)
 
     for (i = from; i < end; i++) {
         if (w->out[i]->ref.token.number != w->out[from - 1]->ref.token.number) break;
-        w->out[i]->locked = true;
+        w->out[i]->aside = true;
         w->verdicts[i] = PGW_ELOCKED;
     }
     return i - from;
 }
 
-static pgw_status flush_group(pgw_worker *w, size_t from, size_t n)
+/* One by one, where each failure takes its time; and no more than a few in vain: the others go
+ * after the next claim, which tells whether it is the table that is locked. */
+static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, size_t n)
 {
-    const bool alone = n == 1 || w->one_by_one;
     const size_t end = from + n;
-    pgw_status st = alone ? PGW_OK : flush_call(w, from, n);
-    pgw_status stuck = PGW_OK;
-    int locked = 0, stalled = 0;
+    pgw_status st = PGW_OK;
+    int vain = 0;
     size_t i;
 
-    if (!alone && st != PGW_ELOCKED && !flush_is_stuck(w->out[from], st) &&
-        (st >= 0 || !flush_is_poison(w->out[from], st)))
-        return flush_decided(w, st, from, n);
-    for (i = from; i < end; i++) {
-        st = flush_one(w, i, flush_call(w, i, 1));
-        if (st < 0 && flush_is_stuck(w->out[i], st) && ++stalled < FLUSH_LOCKED) {
-            stuck = st; /* it cannot rest now, and the others are told all the same */
-            continue;
-        }
-        if (st < 0) {
-            flush_fill(w, i, end - i, st);
-            return st;
-        }
-        locked = w->out[i]->locked ? locked + 1 : 0;
+    for (i = from; i < end && vain < FLUSH_VAIN && pgw__worker_goes_on(st); i++) {
+        st = flush_note(w, first, flush_one(w, i, flush_call(w, i, 1)));
+        vain = w->out[i]->aside || st < 0 ? vain + 1 : 0;
         if (w->verdicts[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
-        if (locked < FLUSH_LOCKED) continue;
-        /* the others after the next claim, which tells whether it is the table that is locked */
-        flush_fill(w, i + 1, end - i - 1, PGW_ELOCKED);
-        break;
     }
-    return stuck;
+    flush_fill(w, i, end - i, PGW_ECONN); /* not sent */
+    return st;
+}
+
+/* One call's worth, in as many as it takes. Returns what the last one failed with, if it did. */
+static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, size_t n)
+{
+    const size_t half = n / 2;
+    pgw_status st = flush_call(w, from, n);
+
+    if (n == 1) return flush_note(w, first, flush_one(w, from, st));
+    if (st == PGW_ELOCKED || flush_is_stuck(w->out[from], st)) return flush_each(w, first, from, n);
+    if (!flush_is_ones(st)) return flush_note(w, first, flush_decided(w, st, from, n));
+    st = flush_group(w, first, from, half);
+    if (pgw__worker_goes_on(st)) return flush_group(w, first, from + half, n - half);
+    flush_fill(w, from + half, n - half, PGW_ECONN); /* not sent */
+    return st;
+}
+
+/* Beside a claim, in its transaction. Whose fault it is when that fails shows when they are sent
+ * alone, and the claim after them. */
+static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n, pgw__claim *claim)
+{
+    pgw_status st;
+    size_t i;
+
+    for (i = 0; i < n; i++) w->refs[i] = w->out[i]->ref;
+    claim->sent_us = pgw__clock_us();
+    st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, n, &claim->batch, &claim->opts);
+    claim->done = st >= 0;
+    w->claims_fail = st < 0;
+    if (st >= 0 || w->verdicts[0] != PGW_EUNKNOWN) return flush_note(w, first, st);
+    st = pgw__pq_in_loop(w->h, st);
+    if (st == PGW_ELOCKED) return flush_each(w, first, 0, n);
+    if (pgw__worker_goes_on(st) || pgw__status_is_hopeless(st)) return flush_group(w, first, 0, n);
+    flush_fill(w, 0, n, st);
+    return flush_note(w, first, st);
 }
 
 /* ---- afterwards ---- */
@@ -288,23 +381,31 @@ static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st
     return w->stops > 0 && now >= atomic_load(&t->safe_until);
 }
 
+/* It is to be told again. */
+static void flush_keep(pgw_worker *w, pgw_task *t, pgw_status st, int64_t now)
+{
+    t->doubt = t->doubt || st == PGW_EUNKNOWN;
+    t->refusals += st == PGW_EDB;
+    t->stalls += st == PGW_ERETRY || st == PGW_ETIMEDOUT;
+    if (t->aside)
+        pgw__result_rest(w, t, now);
+    else
+        pgw__result_add(w, t, now);
+    t->aside = false;
+}
+
 static void flush_settle(pgw_worker *w, size_t n)
 {
     const int64_t now = pgw__clock_ms();
     size_t i;
 
     pthread_mutex_lock(&w->lock);
+    w->telling = 0;
     for (i = 0; i < n; i++) {
         pgw_task *t = w->out[i];
         const pgw_status st = w->verdicts[i];
 
         t->told = false;
-        if (t->locked && !flush_gives_up(w, t, st, now)) {
-            t->locked = false;
-            pgw__result_rest(w, t, now);
-            continue;
-        }
-        t->locked = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
             if (t->verdict != PGW_DONE && t->verdict != PGW_DEAD)
                 w->found_none = false; /* it may be claimed again */
@@ -317,10 +418,7 @@ static void flush_settle(pgw_worker *w, size_t n)
             pgw__worker_lose(t);
             pgw__worker_drop(t);
         } else {
-            t->doubt = t->doubt || st == PGW_EUNKNOWN;
-            t->refusals += st == PGW_EDB;
-            t->stalls += st == PGW_ERETRY || st == PGW_ETIMEDOUT;
-            pgw__result_add(w, t, now);
+            flush_keep(w, t, st, now);
         }
     }
     if (w->suspect != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
@@ -346,71 +444,49 @@ static size_t flush_take(pgw_worker *w, bool all)
             pgw__result_put_back(w, t);
         }
     }
+    w->telling = (int)n;
     pthread_mutex_unlock(&w->lock);
 
     flush_sort(w->out, n);
-    for (i = 0; i < n; i++) {
-        w->refs[i] = w->out[i]->ref;
-        w->outputs[i] = w->out[i]->output;
-    }
+    for (i = 0; i < n; i++) w->outputs[i] = w->out[i]->output;
     return n;
 }
 
 /* How many plain completions at the front can travel with the claim: they share its transaction.
- * One that has been refused before goes on its own way, for it would hold the claim up; and all do
- * while claims fail, which would hold them up. */
-static size_t flush_plain(const pgw_worker *w, size_t n)
+ * What has failed before would hold the claim up; and all do not while claims fail, which would
+ * hold them up. */
+static size_t flush_plain(pgw_worker *w, size_t n)
 {
-    size_t plain, i;
+    const pgw_task *t = w->out[0];
 
-    if (n == 0 || w->claims_fail || w->queues_count != 1 || w->out[0]->verdict != PGW_DONE ||
-        w->out[0]->output != NULL)
+    if (n == 0 || w->claims_fail || w->queues_count != 1 || t->verdict != PGW_DONE ||
+        t->output != NULL || t->refusals > 0 || t->stalls > 0)
         return 0;
-    plain = pgw__worker_group(w->out, n);
-    for (i = 0; i < plain; i++)
-        if (w->out[i]->refusals > 0 || w->out[i]->stalls > 0) return 0;
-    return plain;
+    return flush_group_size(w, 0, n);
 }
 
 pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
 {
     const size_t n = flush_take(w, all);
     const size_t plain = claim != NULL ? flush_plain(w, n) : 0;
-    pgw_status st = PGW_OK, first = PGW_OK;
     const int64_t least = pgw__clock_ms() + PGW__WORKER_LEAST_CALL_MS;
+    flush_trouble first = {.st = PGW_OK};
+    pgw_status st = PGW_OK;
     size_t i, size;
-    pgw__story story;
 
     w->flush_until = w->end_at > least ? w->end_at : least;
-    for (i = plain; i < n; i += size) {
-        size = pgw__worker_group(w->out + i, n - i);
-        if (pgw__worker_goes_on(st))
-            st = flush_group(w, i, size);
-        else
-            flush_fill(w, i, size, PGW_ECONN); /* not sent */
-        if (st < 0 && first >= 0) {
-            first = st;
-            pgw__pq_keep_story(w->h, &story);
-        }
+    for (i = plain; i < n && pgw__worker_goes_on(st); i += size) {
+        size = flush_group_size(w, i, n);
+        st = flush_group(w, &first, i, size);
     }
-    if (plain > 0 && first >= 0) {
-        claim->sent_us = pgw__clock_us();
-        st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, plain, &claim->batch, &claim->opts);
-        claim->done = st >= 0;
-        w->claims_fail = st < 0;
-        w->one_by_one = st == PGW_ELOCKED;
-        if (st < 0 && w->verdicts[0] == PGW_EUNKNOWN) {
-            flush_decided(w, pgw__pq_in_loop(w->h, st), 0, plain);
-            /* whose fault it was shows when they are sent alone, and the claim after them */
-            if (pgw__status_is_hopeless(w->verdicts[0])) {
-                st = PGW_ERETRY;
-                flush_fill(w, 0, plain, st);
-            }
-        }
-    } else {
+    if (i < n) flush_fill(w, i, n - i, PGW_ECONN); /* not sent */
+    if (plain > 0 && first.st >= 0)
+        st = flush_and_claim(w, &first, plain, claim);
+    else if (plain > 0 && pgw__worker_goes_on(st))
+        flush_group(w, &first, 0, plain); /* and no claim: there is trouble */
+    else
         flush_fill(w, 0, plain, PGW_ECONN);
-    }
-    if (plain == 0) w->one_by_one = false;
     flush_settle(w, n);
-    return first < 0 ? pgw__pq_tell(w->h, &story) : st;
+    if (first.st < 0) return pgw__pq_tell(w->h, &first.story);
+    return claim != NULL && claim->done ? st : PGW_OK;
 }

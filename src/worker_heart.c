@@ -49,6 +49,24 @@ void pgw__worker_heart_wake(pgw_worker *w)
     pgw__wake_poke(&w->beats.wake);
 }
 
+void pgw__worker_heart_retry(pgw_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    if (w->beats.away) {
+        w->beats.rest_until = w->heart_at = 0;
+        pgw__worker_heart_wake(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* With the lock held. What is claimed without a session is lost when its lease ends: the main loop
+ * waits until there is one again. */
+static void heart_is_away(pgw_worker *w, bool away)
+{
+    if (w->beats.away && !away) pgw__wake_poke(&w->wake);
+    w->beats.away = away;
+}
+
 /* Tells a handler what is true at `now`; *next takes the earliest time there is more to tell. Is
  * the lease still to be extended? */
 static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
@@ -311,7 +329,7 @@ static void heart_apply(pgw_worker *w)
         }
         if (st == PGW_OK || st == PGW_CANCEL) {
             t->beat_at = b->sent_at[i] + t->lease_ms / 3;
-            atomic_store(&t->safe_until, b->sent_at[i] + t->lease_ms);
+            atomic_store(&t->safe_until, pgw__lease_end(b->sent_at[i], t->lease_ms));
             if (st == PGW_CANCEL) pgw__worker_raise(t, PGW_CANCELED);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
             if (t->stage != PGW__DONE) /* of a finished job its own report will tell */
@@ -320,9 +338,11 @@ static void heart_apply(pgw_worker *w)
                 atomic_store(&t->safe_until, b->sent_at[i]);
         } else if (st == PGW_ELOCKED || heart_is_ones(st)) {
             /* somebody is finishing it, or looks: soon it is known */
-            const int64_t pause = t->lease_ms / HEART_LOCKED;
+            int64_t pause = t->lease_ms / HEART_LOCKED;
+            const int64_t left = atomic_load(&t->safe_until) - now;
 
-            t->ask_at = now + (pause > HEART_LOCKED_MS ? pause : HEART_LOCKED_MS);
+            if (pause < HEART_LOCKED_MS && HEART_LOCKED_MS <= left / 3) pause = HEART_LOCKED_MS;
+            t->ask_at = now + pause;
         }
         pgw__crate_put(w, t->crate);
     }
@@ -397,10 +417,12 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     /* A session of its own is looked for before it is needed, and by itself: that may take longer
      * than a lease, and is not to be cut short because one of many ends. */
     away = h != w->h && pgw__pq_look(h) != PGW_OK;
+    heart_is_away(w, away);
     if (b->count == 0 && !away) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
-    what = b->count > 0 ? "leases not extended" : "the heartbeat has no session";
+    what =
+        b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->verdicts[i] = PGW_ECONN;
     st = away ? heart_connect(w, h) : heart_send_all(w, h);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
@@ -417,6 +439,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         heart_failed(w, h, st, what, story);
     else
         pgw__backoff_reset(&b->trouble);
+    heart_is_away(w, h != w->h && pgw__pq_look(h) != PGW_OK);
     return pgw__clock_ms(); /* look again: time has passed */
 }
 
@@ -445,6 +468,7 @@ static void heart_sleep(pgw_worker *w)
     }
     pthread_mutex_lock(&w->lock);
     if (!lost) return;
+    heart_is_away(w, true);
     heart_rest(b, pause);
     w->heart_at = b->failed_at; /* it is to look when that will be */
 }

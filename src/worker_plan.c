@@ -37,7 +37,7 @@ static int plan_room(const pgw__worker_view *v)
 {
     const int room = v->prefetch - v->n.ready;
 
-    if (plan_is_over(v) || room <= 0 || v->now < v->n.hold_until) return 0;
+    if (plan_is_over(v) || v->heartless || room <= 0 || v->now < v->n.hold_until) return 0;
     if (v->n.ready > 0 && (v->here || room < v->prefetch - room)) return 0;
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }

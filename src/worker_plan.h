@@ -28,6 +28,7 @@ typedef struct pgw__worker_view {
     int64_t claim_at; /* no claim before: the queues are empty ... */
     bool fell_short;  /* ... after some jobs; one that travels with results may look again */
     int64_t call_at;  /* no call to the server before: the last one failed */
+    bool heartless;   /* the session that extends leases is lost: nothing is claimed */
     int64_t beat_at;  /* leases to extend between jobs; INT64_MAX: a thread sees to it */
     int64_t end_at;   /* after the second stop: wait for handlers until then */
     int stops;        /* how often a stop was asked for; a fatal error counts as one */

@@ -106,7 +106,7 @@ void pgw__result_resume(pgw_worker *w, int64_t now, bool all)
  * A job that was left by a dead worker is claimed alone (the server sees to it): should it have
  * been the killer, and kill again, no others shall be charged an attempt with it. So nothing is
  * claimed until it is finished, or has run long enough to be trusted; and it starts only when no
- * result is unreported that would die with us. */
+ * result is unreported that would die with us, but for those that rest. */
 
 static void pool_clear(pgw_worker *w, const pgw_task *t)
 {
@@ -117,7 +117,7 @@ static void pool_clear(pgw_worker *w, const pgw_task *t)
 
 bool pgw__worker_blocked(const pgw_worker *w)
 {
-    return w->suspect != NULL && w->ready.first == w->suspect && w->done.count > 0;
+    return w->suspect != NULL && w->ready.first == w->suspect && w->done.count + w->telling > 0;
 }
 
 void pgw__worker_drop(pgw_task *t)
@@ -149,7 +149,7 @@ static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t 
                                                  : lease_ms;
     t->beat_at = since + lease_ms / 3;
     /* The server started the lease after that, so by our clock it lasts at least until then. */
-    atomic_init(&t->safe_until, since + lease_ms);
+    atomic_init(&t->safe_until, pgw__lease_end(since, lease_ms));
     atomic_init(&t->tired_at, INT64_MAX);
     atomic_init(&t->signals, 0);
     t->wake = (pgw__wake)PGW__WAKE_INIT;
@@ -199,13 +199,16 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     return PGW_OK;
 }
 
-/* The first result of a crate says when all that are there by then are reported: after
- * worker.flush_ms, or before the last third of a lease that nobody extends. */
+/* The first result of a crate says when all that are there by then are reported, after
+ * worker.flush_ms; and each, that it is before the last third of a lease that nobody extends. Where
+ * the next handler would hold it up, the time of this one counts: it tells how long that may be. */
 static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
 {
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
-    const int64_t at = pgw__clock_ms() + w->flush_ms;
+    int64_t at;
 
+    if (t->crate->done > 0) return late;
+    at = (w->concurrency == 0 ? w->began_at : pgw__clock_ms()) + w->flush_ms;
     return at < late ? at : late;
 }
 
@@ -215,7 +218,7 @@ static void pool_finish(pgw_worker *w, pgw_task *t)
     pool_clear(w, t);
     pgw__wake_close(&t->wake);
     crate_settle(w, t->crate);
-    pgw__result_add(w, t, t->crate->done == 0 ? pool_due_at(w, t) : INT64_MAX);
+    pgw__result_add(w, t, pool_due_at(w, t));
 }
 
 static void pool_release(pgw_worker *w, pgw_task *t)
@@ -248,6 +251,10 @@ static bool pool_mark_lost(pgw_task *t)
 void pgw__worker_raise(pgw_task *t, int signals)
 {
     if ((atomic_fetch_or(&t->signals, signals) | signals) == 0) return;
+    if (t->stage == PGW__READY && !t->worker->unfit) { /* all handlers may be busy for long */
+        t->worker->unfit = true;
+        pgw__wake_poke(&t->worker->wake);
+    }
     if (t->wake.write_fd < 0 || t->poked) return;
     pgw__wake_poke(&t->wake);
     t->poked = true;
@@ -283,7 +290,35 @@ static void pool_stir(pgw_worker *w)
     pgw__wake_poke(&w->wake);
 }
 
-/* Jobs whose lease is over are never given to a handler: somebody else may have them. */
+/* Jobs whose lease is over are never given to a handler: somebody else may have them. One that was
+ * cancelled goes back, and the server removes it. */
+static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
+{
+    if (now >= atomic_load(&t->safe_until)) pool_mark_lost(t);
+    if (atomic_load(&t->signals) & PGW_LOST)
+        pgw__worker_drop(t);
+    else if (atomic_load(&t->signals) & PGW_CANCELED)
+        pool_release(w, t);
+    else
+        return true;
+    return false;
+}
+
+void pgw__worker_sort_out(pgw_worker *w)
+{
+    int64_t now;
+    int left;
+
+    if (!w->unfit) return;
+    w->unfit = false;
+    now = pgw__clock_ms();
+    for (left = w->ready.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->ready);
+
+        if (pool_may_start(w, t, now)) pgw__list_push(&w->ready, t);
+    }
+}
+
 static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 {
     const size_t max = w->batch_fn != NULL ? (size_t)w->batch : 1;
@@ -293,16 +328,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
     while (n < max && w->ready.first != NULL && !pgw__worker_blocked(w)) {
         pgw_task *t = pgw__list_pop(&w->ready);
 
-        if (now >= atomic_load(&t->safe_until)) pool_mark_lost(t);
-        if (atomic_load(&t->signals) & PGW_LOST) {
-            pgw__worker_drop(t);
-            continue;
-        }
-        if (atomic_load(&t->signals) &
-            PGW_CANCELED) { /* the server removes it when it comes back */
-            pool_release(w, t);
-            continue;
-        }
+        if (!pool_may_start(w, t, now)) continue;
         t->stage = PGW__RUNNING;
         if (t == w->suspect) w->hold_until = now + POOL_TRUST_MS;
         if (w->timeout_ms > 0) {
@@ -314,6 +340,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
         }
         tasks[n++] = t;
     }
+    w->began_at = now;
     w->running += (int)n;
     atomic_store(&w->n.running, w->running);
     return n;

@@ -126,6 +126,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     char dsn[1200];
     pthread_t thread;
     pgw_worker *w;
+    int64_t second;
 
     only_job();
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_pair; CREATE ROLE pgw_it_pair LOGIN IN ROLE "
@@ -134,6 +135,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     set("dsn", dsn);
     set("application_name", "pair");
     set("worker.lease_ms", "3600000");
+    set("poll.max_ms", "20");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
@@ -145,10 +147,16 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
                                            "pg_stat_activity WHERE application_name = 'pair' "
                                            "AND query !~ 'jobs under a lease'"));
     await(&seen, 3); /* it asks again and again */
+    second = only_job();
+    await(&seen, 13); /* and claims nothing meanwhile */
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
+    TEST_ASSERT_EQUAL_STRING("ready", state_of(second));
+    TEST_ASSERT_EQUAL_INT(0, of_job(second, "attempt"));
     pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 2");
     await_reconnects(w, 1);
+    await(&called, 2);
     atomic_store(&let_go, 1);
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
     pgtemp_exec("DROP ROLE pgw_it_pair");
 }
 
@@ -189,6 +197,33 @@ void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
     TEST_ASSERT_EQUAL_INT64(20, jobs_in("done"));
     TEST_ASSERT_EQUAL_INT64(1, s.failed); /* told as a failure, it waits for its retry */
     TEST_ASSERT_EQUAL_STRING("delayed", state_of(id));
+}
+
+/* Nor does anything wait for it while the worker works on: a pause would be of a minute. */
+void test_a_report_that_is_refused_costs_nobody_a_pause(void)
+{
+    pgw_worker_stats s;
+    pthread_t thread;
+    pgw_worker *w;
+    int i;
+
+    enqueue(20);
+    deny("INSERT ON pgwork.done_job", "NEW.id", only_job(), "P0001");
+    set("worker.drain", "off");
+    set("worker.prefetch", "50");
+    set("worker.lease_ms", "60000");
+    set("reconnect.base_ms", "60000");
+    set("reconnect.cap_ms", "60000");
+    w = start(noop, &thread);
+    for (i = 0; i < PATIENCE_MS / 20 && jobs_in("done") < 20; i++) nap(10);
+    only_job(); /* and the next claim goes on */
+    for (; i < PATIENCE_MS / 20 && jobs_in("done") < 21; i++) nap(10);
+    s.completed = jobs_in("done");
+    pgtemp_exec("DROP FUNCTION deny() CASCADE");
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT64(21, s.completed);
+    s = finish(w, thread, PGW_OK);
+    TEST_ASSERT_EQUAL_INT64(22, s.completed + s.failed);
 }
 
 static pgw_verdict when_told(pgw_task *task, void *arg)
@@ -375,6 +410,33 @@ void test_a_stop_does_not_wait_for_a_locked_row(int stops)
     PQclear(PQexec(other, "ROLLBACK"));
     PQfinish(other);
     TEST_ASSERT_EQUAL_STRING("leased", state_of(locked)); /* until a reaper sees that it is over */
+}
+
+/* The first stop waits for what runs, and so for a server that takes its time. */
+void test_a_stop_leaves_a_slow_server_its_time(void)
+{
+    pthread_t thread;
+    pgw_worker_stats s;
+    pgw_worker *w;
+
+    only_job();
+    pgtemp_exec(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM "
+        "pg_sleep(3); RETURN NEW; END';"
+        "CREATE TRIGGER slow BEFORE INSERT ON pgwork.done_job FOR EACH ROW EXECUTE FUNCTION "
+        "slow()");
+    atomic_store(&let_go, 0);
+    set("worker.drain", "off");
+    set("worker.stop_ms", "0");
+    set("worker.lease_ms", "20000");
+    w = start(until_let_go, &thread);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    atomic_store(&let_go, 1);
+    s = finish(w, thread, PGW_OK);
+    pgtemp_exec("DROP FUNCTION slow() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(1, s.completed);
+    TEST_ASSERT_EQUAL_INT64(0, s.lost);
 }
 
 /* ---- a server that is read-only for a while ---- */

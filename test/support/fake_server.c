@@ -23,6 +23,7 @@ struct pgw_job {
     uint64_t token;
     int claim;
     int attempt, finishes, canceled, locked, stalls;
+    bool suspect;
     pgw_status stalled;
     fake_state state;
 };
@@ -173,6 +174,20 @@ void fake_takes_away(int64_t id)
     pthread_mutex_unlock(&srv.lock);
 }
 
+void fake_suspects(int64_t id)
+{
+    srv.jobs[id].suspect = true;
+}
+
+void fake_hands_back(int64_t id)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.jobs[id].state = FAKE_READY;
+    srv.jobs[id].attempt--;
+    if (id < srv.first_ready) srv.first_ready = id;
+    pthread_mutex_unlock(&srv.lock);
+}
+
 void fake_cancels(int64_t id)
 {
     pthread_mutex_lock(&srv.lock);
@@ -287,6 +302,15 @@ static pgw_job *fake_find(const char *queue, pgw_ref ref, pgw_status *verdict)
     return *verdict == PGW_OK ? j : NULL;
 }
 
+/* What is refused is told by job, and not by claim. */
+static void fake_forgives(pgw_status *verdicts, const pgw_ref *refs, size_t n, size_t i)
+{
+    size_t k;
+
+    for (k = 0; k < n && verdicts[i] == PGW_ELEASE; k++)
+        if (refs[k].id == refs[i].id && verdicts[k] == PGW_OK) verdicts[i] = PGW_OK;
+}
+
 static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, const char *queue,
                               const pgw_ref *refs, const char *const *outputs, size_t n,
                               fake_state state, const char *error)
@@ -327,6 +351,7 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
             }
             snprintf(j->error, sizeof(j->error), "%s", error != NULL ? error : "");
         }
+        for (i = 0; i < n; i++) fake_forgives(verdicts, refs, n, i);
         for (i = 0; i < n; i++)
             if (srv.open[srv.jobs[refs[i].id].claim] > 0) break;
         srv.parts += i < n;
@@ -538,11 +563,11 @@ int64_t pgw__batch_since_us(const pgw_batch *b)
     return b->since_us;
 }
 
-bool pgw__batch_suspect(const pgw_batch *b) /* no holder ever dies here */
+bool pgw__batch_suspect(const pgw_batch *b)
 {
-    (void)b;
-    return false;
+    return b->n == 1 && b->jobs[0].suspect;
 }
+
 int64_t pgw_job_id(const pgw_job *j)
 {
     return j->id;

@@ -255,6 +255,45 @@ void test_a_counted_worker_does_as_many_as_it_was_told(void)
     TEST_ASSERT_EQUAL_INT(63, fake_count(FAKE_READY));
 }
 
+/* ---- results in the calling thread, where nobody extends a lease while a handler runs ---- */
+
+static pgw_verdict first_takes_its_time(pgw_task *task, void *arg)
+{
+    (void)arg;
+    if (pgw_job_id(pgw_task_job(task)) == 1)
+        fake_freezes_for(1000);
+    else
+        atomic_store(&seen, fake_state_of(1) == FAKE_DONE);
+    return PGW_DONE;
+}
+
+void test_what_took_its_time_is_told_before_the_next_handler_begins(void)
+{
+    fake_jobs("q", 2, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "2");
+    set("worker.flush_ms", "1000");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, first_takes_its_time, NULL));
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
+}
+
+static pgw_verdict all_before_are_done(pgw_task *task, void *arg)
+{
+    (void)arg;
+    if (fake_count(FAKE_DONE) == pgw_job_id(pgw_task_job(task)) - 1 && fake_count(FAKE_LEASED) == 1)
+        atomic_fetch_add(&seen, 1);
+    return PGW_DONE;
+}
+
+void test_unless_told_so_no_job_waits_for_the_handler_of_another(void)
+{
+    fake_jobs("q", 10, 60000);
+    set("worker.concurrency", "0");
+    set("worker.flush_ms", "10000");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, all_before_are_done, NULL));
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&seen));
+}
+
 /* ---- results of a claim ---- */
 
 static pgw_verdict first_is_held(pgw_task *task, void *arg)
@@ -292,6 +331,78 @@ void test_results_are_told_before_their_lease_ends_whatever_the_flush_time(void)
     set("worker.flush_ms", "10000");
     run_until_done(7);
     TEST_ASSERT_EQUAL_INT(8, fake_count(FAKE_DONE));
+}
+
+/* Its claim's first result waits for others, and its lease is the longer one. */
+void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
+{
+    pthread_t thread;
+    int64_t due_at = 0, late = 0;
+    int i, done = 0;
+
+    fake_jobs("q", 2, 60000);
+    fake_jobs("q", 1, 12000);
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "3");
+    set("worker.flush_ms", "10000");
+    start(first_is_held, &thread);
+    for (i = 0; i < 20000 && done < 2; i++, nap(1)) {
+        pthread_mutex_lock(&w->lock);
+        done = w->done.count + fake_count(FAKE_DONE);
+        if (w->done.count == 2) {
+            due_at = w->due_at;
+            late = atomic_load(&w->crates->tasks[2].safe_until) - 12000 / 3;
+        }
+        pthread_mutex_unlock(&w->lock);
+    }
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(2, done);
+    TEST_ASSERT_LESS_OR_EQUAL_INT64(late, due_at);
+}
+
+/* One that may have killed its last worker: what is done would die with this one. */
+static pgw_verdict beside_a_suspect(pgw_task *task, void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    switch (pgw_job_id(pgw_task_job(task))) {
+    case 1: await(&phase, 1); return PGW_DONE;
+    case 2: await(&phase, 2); return PGW_SETTLED; /* nothing of it is to be told */
+    default: atomic_store(&seen, fake_state_of(1) == FAKE_DONE ? 1 : 2); return PGW_DONE;
+    }
+}
+
+static void a_thread_looks_for_work_meanwhile(void)
+{
+    int i;
+
+    atomic_store(&phase, 2);
+    for (i = 0; i < 300 && atomic_load(&called) < 3; i++) nap(1);
+}
+
+void test_a_suspect_does_not_begin_while_results_are_on_their_way(void)
+{
+    pthread_t thread;
+    bool there = false;
+    int i;
+
+    fake_jobs("q", 3, 60000);
+    fake_suspects(3);
+    fake_on_complete(a_thread_looks_for_work_meanwhile);
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "1");
+    start(beside_a_suspect, &thread);
+    await(&called, 2);
+    for (i = 0; i < 20000 && !there; i++, nap(1)) {
+        pthread_mutex_lock(&w->lock);
+        there = w->suspect != NULL;
+        pthread_mutex_unlock(&w->lock);
+    }
+    TEST_ASSERT_TRUE(there);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
 void test_results_of_one_claim_go_in_one_call(void)
@@ -507,6 +618,59 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
     one_stalls(PGW_ETIMEDOUT);
 }
 
+static atomic_int given_up, next_tries;
+
+static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
+    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
+}
+
+/* A trigger of somebody's refuses one of them: it rests, and there is no pause for the others. */
+void test_a_refused_result_costs_no_others_a_pause(void)
+{
+    atomic_store(&next_tries, 0);
+    fake_jobs("q", 50, 60000);
+    fake_stalls(3, PGW_EDB, 1000000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, relent, NULL));
+    all_done_once(50);
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&next_tries));
+    /* it was found by halves */
+    TEST_ASSERT_LESS_THAN_INT(25, fake_calls(FAKE_COMPLETE));
+}
+
+/* Nor do completions wait for failures that cannot be told. */
+static pgw_verdict first_fails(pgw_task *task, void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&called, 1);
+    return pgw_job_id(pgw_task_job(task)) == 1 ? PGW_RETRY : PGW_DONE;
+}
+
+static void note_failures(void)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_FAIL));
+}
+
+void test_what_is_done_is_told_though_a_failure_cannot_be(void)
+{
+    fake_jobs("q", 10, 60000);
+    fake_fails(FAKE_FAIL, PGW_ERETRY, 3, 0);
+    fake_on_complete(note_failures);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, first_fails, NULL));
+    TEST_ASSERT_EQUAL_INT64(9, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen)); /* in the same flush */
+}
+
 /* Neither do they wait for it when it is to be told at once, since the worker is to end. */
 static pgw_verdict stop_at_ten(pgw_task *task, void *arg)
 {
@@ -524,6 +688,29 @@ void test_a_result_that_never_goes_through_is_given_up_alone(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
     TEST_ASSERT_EQUAL_INT(9, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
+}
+
+static void relents_in_the_end(void)
+{
+    if (fake_calls(FAKE_COMPLETE) == 20) fake_stalls(3, PGW_OK, 0);
+}
+
+/* And each time that it is told in vain, before or after others, there is a pause. */
+void test_a_result_that_never_goes_through_is_told_with_pauses(void)
+{
+    atomic_store(&next_tries, 0);
+    fake_jobs("q", 10, 60000);
+    fake_stalls(3, PGW_ERETRY, 1000000);
+    fake_on_complete(relents_in_the_end);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "10");
+    set("worker.flush_ms", "10000");
+    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
+    all_done_once(10);
+    /* three together; together and each alone; then it alone, until that goes well */
+    TEST_ASSERT_EQUAL_INT(3 + 11 + 7, fake_calls(FAKE_COMPLETE));
+    TEST_ASSERT_EQUAL_INT(3 + 1 + 6, atomic_load(&next_tries));
 }
 
 void test_results_wait_for_a_server_that_is_short_of_something(void)
@@ -578,15 +765,6 @@ void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_LEASED));
     TEST_ASSERT_EQUAL_INT64(10, stats.completed);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
-}
-
-static atomic_int given_up, next_tries;
-
-static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
-{
-    (void)arg, (void)level, (void)room;
-    if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
-    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
 }
 
 /* Its handlers may run for hours yet. */
@@ -775,6 +953,39 @@ void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
 }
 
+/* The first one is handed back by an operator, and comes again; both are told at once. */
+static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
+{
+    if (pgw_job_id(pgw_task_job(task)) != 1 || atomic_load(&seen) != 0) return held(task, arg);
+    atomic_store(&seen, 1);
+    atomic_fetch_add(&called, 1);
+    return PGW_DONE;
+}
+
+static void await_running(int n);
+
+void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
+{
+    pthread_t thread;
+
+    fake_jobs("q", 2, 60000);
+    set("worker.drain", "off");
+    set("worker.max_jobs", "3");
+    set("worker.concurrency", "2");
+    set("worker.prefetch", "2");
+    set("worker.flush_ms", "10000");
+    start(all_but_the_first_are_held, &thread);
+    await(&called, 2);
+    await_running(1);
+    fake_hands_back(1);
+    await(&called, 3);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    pgw_worker_get_stats(w, &stats);
+    TEST_ASSERT_EQUAL_INT64(2, stats.completed);
+    TEST_ASSERT_EQUAL_INT64(1, stats.refused);
+}
+
 /* The server says nothing any more: a handler that waits for its descriptor must learn in time that
  * others may have the job. */
 static pgw_verdict in_silence(pgw_task *task, void *arg)
@@ -852,6 +1063,40 @@ void test_a_job_that_is_locked_is_asked_for_again(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
 }
 
+static _Atomic int64_t still_us;
+
+static int64_t still_clock(void)
+{
+    return atomic_load(&still_us);
+}
+
+void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
+{
+    pthread_t thread;
+    int64_t safe_until, ask_at;
+    pgw_task *t;
+    pgw *h = fake_open(conf);
+
+    atomic_store(&still_us, pgw__clock_us());
+    pgw__clock_source_us = still_clock;
+    fake_jobs("q", 1, 300);
+    fake_locks(1, 1);
+    start(held, &thread);
+    await(&called, 1);
+    pthread_mutex_lock(&w->lock);
+    t = &w->crates->tasks[0];
+    safe_until = atomic_load(&t->safe_until);
+    atomic_store(&still_us, (safe_until - 200) * 1000); /* a third is over */
+    pgw__worker_beat(w, h);
+    ask_at = t->ask_at;
+    pthread_mutex_unlock(&w->lock);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    pgw_close(h);
+    TEST_ASSERT_GREATER_THAN_INT64(safe_until - 200, ask_at);
+    TEST_ASSERT_LESS_OR_EQUAL_INT64(safe_until - 100, ask_at);
+}
+
 void test_a_job_that_stays_locked_is_lost_in_the_end(void)
 {
     fake_jobs("q", 1, 900);
@@ -859,7 +1104,7 @@ void test_a_job_that_stays_locked_is_lost_in_the_end(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
     TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
-    TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND)); /* now and then */
+    TEST_ASSERT_LESS_OR_EQUAL_INT(8, fake_calls(FAKE_EXTEND)); /* now and then */
 }
 
 /* The whole call failed so, and says nothing of any job. */
@@ -869,7 +1114,7 @@ void test_a_lock_in_the_way_of_all_is_no_failure(void)
     fake_fails(FAKE_EXTEND, PGW_ELOCKED, 1000000, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
     TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
-    TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND));
+    TEST_ASSERT_LESS_OR_EQUAL_INT(8, fake_calls(FAKE_EXTEND));
 }
 
 /* A beat while the result is on its way: in the middle of the lease, and in its last third. */
@@ -958,6 +1203,33 @@ void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(voi
     end_apart(h, thread);
 }
 
+/* Whatever pause it has come to: without it nothing is claimed. */
+void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
+{
+    pthread_t thread;
+    bool away = true;
+    int i;
+
+    fake_jobs("q", 1, 3600000);
+    start(held, &thread);
+    await(&called, 1);
+    pthread_mutex_lock(&w->lock);
+    w->beats.away = true;
+    w->beats.failed_at = pgw__clock_ms();
+    w->beats.rest_until = w->heart_at = w->beats.failed_at + 600000;
+    pthread_mutex_unlock(&w->lock);
+    pgw__worker_heart_retry(w);
+    for (i = 0; i < 10000 && away; i++, nap(1)) {
+        pthread_mutex_lock(&w->lock);
+        away = w->beats.away;
+        pthread_mutex_unlock(&w->lock);
+    }
+    pgw_stop_notify(stop);
+    atomic_store(&phase, 1);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_FALSE(away);
+}
+
 static pgw_verdict canceled(pgw_task *task, void *arg)
 {
     fake_cancels(pgw_job_id(pgw_task_job(task)));
@@ -975,19 +1247,20 @@ void test_a_cancel_reaches_the_handler(void)
 void test_a_cancel_before_the_start_hands_the_job_back(void)
 {
     pthread_t thread;
-    int i, beats;
+    fake_state before;
+    int i;
 
     fake_jobs("q", 2, 3000);
     set("worker.concurrency", "1");
     start(held, &thread);
     await(&called, 1);
     fake_cancels(2);
-    beats = fake_calls(FAKE_EXTEND) + 3; /* one was under way, one says so, and that was read */
-    for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < beats; i++) nap(1);
+    for (i = 0; i < 10000 && fake_state_of(2) != FAKE_CANCELED; i++) nap(1);
+    before = fake_state_of(2); /* no handler has had time for it */
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(FAKE_CANCELED, before);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
-    TEST_ASSERT_EQUAL_INT(FAKE_CANCELED, fake_state_of(2));
 }
 
 /* The clock jumps inside the handler, as when the process was stopped and goes on: the handler may

@@ -318,6 +318,18 @@ void test_a_waiting_loop_is_stirred_for_the_report_that_the_next_job_waits_for(v
     TEST_ASSERT_TRUE(pgw__worker_plan_stirs(&v, now));
 }
 
+void test_nothing_is_claimed_that_nobody_could_extend(void)
+{
+    v.heartless = true;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    TEST_ASSERT_TRUE(next().deaf);
+    v.n.done = v.n.whole = 1; /* and what is done is told */
+    TEST_ASSERT_TRUE(next().flush);
+    v.drain = true; /* which needs a claim to end */
+    TEST_ASSERT_FALSE(next().end);
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+}
+
 void test_who_would_claim_nothing_whoever_called_is_deaf(void)
 {
     v.claim_at = v.now + 300;
