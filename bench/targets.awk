@@ -14,11 +14,12 @@ BEGIN {
     # what a run may have asked in one size or another
     if ($1 == "backlog" && match($2, /p99 of a call before [0-9]+/)) largest($2, 21, "backlog")
     if ($1 == "queues" && $3 ~ /^[0-9]+$/ && $3 > size["queues"]) size["queues"] = $3
-    if ($1 == "pin" && match($2, / of [0-9]+ s, held/)) largest($2, RSTART + 3, "pin of " $3)
-    if ($1 == "pin" && match($2, /^size after [0-9]+/)) largest($2, 11, "rest of " $3)
+    if ($1 == "pin" && match($2, / of [0-9]+ s, held: /)) largest($2, RSTART + 3, "pin of " $3 FS kind_of($2))
+    if ($1 == "pin" && match($2, /^size after [0-9]+/)) largest($2, 11, "rest of " $3 FS kind_of($2))
     if ($1 == "steady" && match($2, /, for [0-9]+ s$/)) largest($2, RSTART + 5, "steady")
     if ($1 == "claim" && match($2, /^clients [0-9]+, batch /)) clients[substr($2, 9) + 0] = 1
 }
+function kind_of(s) { return substr(s, index(s, "held: ") + 6) }
 function largest(s, at, what,   x) { x = substr(s, at + 1) + 0; if (x > size[what]) size[what] = x }
 
 function med(question, measure, who) { return median(question FS measure FS who) }
@@ -125,18 +126,18 @@ function crowd(batch, who, how,   at, bare_at, x, best) {
 }
 
 function pinned(measure, held, who) { return times("pin" FS measure held FS who, "pin" FS measure "no" FS who) }
-function pins(who, how,   seconds, rested, long, end, rest, i, held, name) {
-    seconds = size["pin of " who] + 0; rested = size["rest of " who] + 0
-    long = seconds >= 1800 ? "" : "asked for " seconds " s"
-    end = " in the last fifth of " seconds " s, held: "
-    rest = "size after " rested " s of rest, held: "
+function pins(who, how,   seconds, rested, long, end, rest, i, kind, name) {
     for (i = 1; i <= 2; i++) {
-        held = i == 1 ? "snapshot" : "writer"
+        kind = i == 1 ? "snapshot" : "writer"
+        seconds = size["pin of " who FS kind] + 0; rested = size["rest of " who FS kind] + 0
+        long = seconds >= 1800 ? "" : "asked for " seconds " s"
+        end = " in the last fifth of " seconds " s, held: "
+        rest = "size after " rested " s of rest, held: "
         name = (i == 1 ? "snapshot" : "writing transaction") " held" how ": "
-        target(name "throughput, against clean", ">=", i == 1 ? 0.95 : 0.8, pinned("throughput" end, held, who), "x", long)
-        if (i == 1) target(name "p99 of claim and complete, against clean", "<=", 1.5, pinned("p99 of claim and complete" end, held, who), "x", long)
+        target(name "throughput, against clean", ">=", i == 1 ? 0.95 : 0.8, pinned("throughput" end, kind, who), "x", long)
+        if (i == 1) target(name "p99 of claim and complete, against clean", "<=", 1.5, pinned("p99 of claim and complete" end, kind, who), "x", long)
         else target(name "its jobs claimed after its commit, within", "<=", 1000, med("pin", "its own jobs claimed after the commit, within, held for " seconds " s: writer", who), "ms", long)
-        target(name "size after " rested " s of rest, against clean", "<=", 2, pinned(rest, held, who), "x", rested >= 300 ? "" : long)
+        target(name "size after " rested " s of rest, against clean", "<=", 2, pinned(rest, kind, who), "x", rested >= 300 ? "" : long)
     }
 }
 
