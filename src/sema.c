@@ -296,6 +296,9 @@ pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name, const pg
         st = sema_wait_in_line(&w, deadline);
         if (st == PGW_EPOOLED) st = sema_wait_by_polling(&w, deadline);
     }
+    if (st == PGW_OK && o.session && pgw__pq_look(h) == PGW_ECONN)
+        return pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the permits",
+                            "they went with the session: acquire them again");
     if (st >= PGW_OK) return st;
     if (st == PGW_ELOCKED && !sema_failed(h))
         pgw__pq_fail(h, st, "not enough permits are free",

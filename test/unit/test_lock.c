@@ -278,6 +278,20 @@ void test_a_failure_with_the_session_gone_needs_no_settling(void)
     TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
 }
 
+/* As where a cancel came late, and may hit what comes next: then the session is given up. */
+void test_a_lock_that_went_with_its_session_is_not_held(void)
+{
+    pgw_lock *l;
+
+    session.look = PGW_ECONN;
+    FAKE_ROWS(granted, 1);
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+    TEST_ASSERT_NULL(l);
+    TEST_ASSERT_NULL(session.kept);
+    TEST_ASSERT_EQUAL_INT(1, fake.calls);
+    TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
+}
+
 void test_a_pooler_gets_advice(void)
 {
     pgw_lock *l;

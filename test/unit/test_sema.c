@@ -140,6 +140,20 @@ void test_a_token_comes_as_it_goes(void)
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__OWNED, fake.flags);
 }
 
+/* As where a cancel came late, and may hit what comes next: then the session is given up. */
+void test_permits_that_went_with_their_session_are_not_held(void)
+{
+    pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
+    pgw_token token;
+
+    session.look = PGW_ECONN;
+    FAKE_ROWS(granted, 2);
+    TEST_ASSERT_EQUAL(PGW_OK, take(&token, 0)); /* they last until their time is over */
+    o.session = true, o.holder = "me", o.timeout_ms = 0;
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_sema_acquire(FAKE_H, &token, "s", &o));
+    ASSERT_SAYS("the connection was lost");
+}
+
 static void see_token(const pgw__call *call)
 {
     static const unsigned char packed[16] = {0,    0,    0,    0,    0, 0,    0x40, 1,
