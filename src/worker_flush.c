@@ -18,6 +18,7 @@
 #define FLUSH_MAX       10000 /* of one call */
 #define FLUSH_TRIES     3     /* of a report that the server answers with an error */
 #define FLUSH_VAIN      3     /* rows one after another that somebody has locked, and the like */
+#define FLUSH_REFUSED   16    /* one after another: then it is none of theirs */
 #define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
 
 bool pgw__worker_flush_init(pgw_worker *w)
@@ -251,6 +252,7 @@ static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_
 typedef struct flush_trouble {
     pgw_status st;
     pgw__story story;
+    int refused; /* results, since a call of this group went well */
 } flush_trouble;
 
 static pgw_status flush_note(pgw_worker *w, flush_trouble *first, pgw_status st)
@@ -279,16 +281,19 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i)
 }
 
 /* After a call with this one alone. One that is refused, or stuck, or whose row somebody has locked
- * is put aside, and nothing else waits for it; unless the worker is to end: then it is told again
- * at once, with pauses. */
-static pgw_status flush_one(pgw_worker *w, size_t i, pgw_status st)
+ * is put aside, and nothing else waits for it; unless the worker is to end, or all are refused:
+ * then it is told again, with pauses, and nothing is claimed meanwhile. */
+static pgw_status flush_one(pgw_worker *w, flush_trouble *first, size_t i, pgw_status st)
 {
     pgw_task *t = w->out[i];
+    bool apart;
 
     if (flush_is_poison(t, st)) st = flush_condemn(w, i);
     if (flush_is_poison(t, st)) st = PGW_ENOTFOUND; /* nothing can be told: let its lease end */
     st = flush_decided(w, st, i, 1);
-    t->aside = st == PGW_ELOCKED || ((st == PGW_EDB || flush_is_stuck(t, st)) && !w->hurries);
+    first->refused = st == PGW_EDB ? first->refused + 1 : 0;
+    apart = (st == PGW_EDB && first->refused < FLUSH_REFUSED) || flush_is_stuck(t, st);
+    t->aside = st == PGW_ELOCKED || (apart && !w->hurries);
     return t->aside ? PGW_OK : st;
 }
 
@@ -315,7 +320,7 @@ static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, s
     size_t i;
 
     for (i = from; i < end && vain < FLUSH_VAIN && pgw__worker_goes_on(st); i++) {
-        st = flush_note(w, first, flush_one(w, i, flush_call(w, i, 1)));
+        st = flush_note(w, first, flush_one(w, first, i, flush_call(w, i, 1)));
         vain = w->out[i]->aside || st < 0 ? vain + 1 : 0;
         if (w->verdicts[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
     }
@@ -329,11 +334,13 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
     const size_t half = n / 2;
     pgw_status st = flush_call(w, from, n);
 
-    if (n == 1) return flush_note(w, first, flush_one(w, from, st));
+    if (n == 1) return flush_note(w, first, flush_one(w, first, from, st));
     if (st == PGW_ELOCKED || flush_is_stuck(w->out[from], st)) return flush_each(w, first, from, n);
+    if (st >= 0) first->refused = 0;
     if (!flush_is_ones(st)) return flush_note(w, first, flush_decided(w, st, from, n));
     st = flush_group(w, first, from, half);
-    if (pgw__worker_goes_on(st)) return flush_group(w, first, from + half, n - half);
+    if (pgw__worker_goes_on(st) && first->refused < FLUSH_REFUSED)
+        return flush_group(w, first, from + half, n - half);
     flush_fill(w, from + half, n - half, PGW_ECONN); /* not sent */
     return st;
 }
@@ -353,7 +360,8 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
     if (st >= 0 || w->verdicts[0] != PGW_EUNKNOWN) return flush_note(w, first, st);
     st = pgw__pq_in_loop(w->h, st);
     if (st == PGW_ELOCKED) return flush_each(w, first, 0, n);
-    if (pgw__worker_goes_on(st) || pgw__status_is_hopeless(st)) return flush_group(w, first, 0, n);
+    if (st != PGW_ETIMEDOUT && (pgw__worker_goes_on(st) || pgw__status_is_hopeless(st)))
+        return flush_group(w, first, 0, n);
     flush_fill(w, 0, n, st);
     return flush_note(w, first, st);
 }
@@ -477,6 +485,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
     w->flush_until = w->end_at > least ? w->end_at : least;
     for (i = plain; i < n && pgw__worker_goes_on(st); i += size) {
         size = flush_group_size(w, i, n);
+        first.refused = 0;
         st = flush_group(w, &first, i, size);
     }
     if (i < n) flush_fill(w, i, n - i, PGW_ECONN); /* not sent */

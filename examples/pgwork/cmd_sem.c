@@ -255,7 +255,8 @@ static void sem_answered(pgw *h, pgw_status st, void *arg)
         sem_count(s);
     } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
         s->lost = true;
-    } else if (st == PGW_ELOCKED && !s->told) { /* asked again; but somebody may have to commit */
+    } else if ((st == PGW_ELOCKED || st == PGW_ETIMEDOUT) && !s->told) {
+        /* asked again; but somebody may have to commit */
         cli_say(s->c, "%s", pgw_error_message(h));
         s->told = true;
     }

@@ -643,6 +643,30 @@ void test_a_refused_result_costs_no_others_a_pause(void)
     TEST_ASSERT_LESS_THAN_INT(25, fake_calls(FAKE_COMPLETE));
 }
 
+static int calls_before_pause;
+
+static void hear_pause(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)level, (void)room;
+    if (strstr(message, "next try in") != NULL && calls_before_pause == 0)
+        calls_before_pause = fake_calls(FAKE_COMPLETE);
+}
+
+/* But where all are refused it is not the fault of one, and there is no use in more of them. */
+void test_where_all_results_are_refused_there_is_a_pause(void)
+{
+    calls_before_pause = 0;
+    fake_jobs("q", 1000, 60000);
+    fake_fails(FAKE_COMPLETE, PGW_EDB, 40, 0);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "500");
+    pgw_conf_set_log(conf, PGW_WARN, hear_pause, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
+    all_done_once(1000);
+    TEST_ASSERT_GREATER_THAN_INT(0, calls_before_pause);
+    TEST_ASSERT_LESS_OR_EQUAL_INT(41, calls_before_pause);
+}
+
 /* Nor do completions wait for failures that cannot be told. */
 static pgw_verdict first_fails(pgw_task *task, void *arg)
 {
