@@ -147,24 +147,6 @@ static const char *conf_value(const pgw_conf *conf, const conf_row *row)
 /* ---- what a value may be ----------------------------------------------------------------------
  */
 
-/* Decimal digits with or without a minus, and nothing else; false also beyond 64 bits. */
-static bool conf_parse_int(const char *text, int64_t *v)
-{
-    bool negative = *text == '-';
-    uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0), sum = 0;
-
-    text += negative;
-    if (*text == '\0') return false;
-    for (; *text != '\0'; text++) {
-        uint64_t digit = (uint64_t)(*text - '0');
-
-        if (*text < '0' || *text > '9' || sum > (limit - digit) / 10) return false;
-        sum = sum * 10 + digit;
-    }
-    *v = negative ? (int64_t)(0 - sum) : (int64_t)sum;
-    return true;
-}
-
 static bool conf_parse_bool(const char *text, bool *v)
 {
     static const char words[][2][6] = {{"off", "on"}, {"false", "true"}, {"no", "yes"}, {"0", "1"}};
@@ -203,7 +185,7 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
     switch (row->type) {
     case CONF_TEXT: return row->fault(value, (size_t)row->max);
     case CONF_INT:
-        if (!conf_parse_int(value, &number)) return "is no whole number of 64 bits";
+        if (!pgw__int_parse(&number, value)) return "is no whole number of 64 bits";
         if ((number < row->min || number > row->max) && !(row->zero_too && number == 0))
             return "is out of range";
         snprintf(text, CONF_NUMBER_SIZE, "%" PRId64, number);
@@ -349,7 +331,7 @@ int64_t pgw__conf_int(const pgw_conf *conf, const char *name)
     int64_t v = 0;
 
     assert(row != NULL && row->type == CONF_INT);
-    (void)conf_parse_int(conf_value(conf, row), &v);
+    (void)pgw__int_parse(&v, conf_value(conf, row));
     return v;
 }
 

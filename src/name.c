@@ -97,6 +97,23 @@ const char *pgw__schema_fault(const char *text)
     return NULL;
 }
 
+bool pgw__int_parse(int64_t *out, const char *text)
+{
+    bool negative = *text == '-';
+    uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0), sum = 0;
+
+    text += negative;
+    if (*text == '\0') return false;
+    for (; *text != '\0'; text++) {
+        uint64_t digit = (uint64_t)(*text - '0');
+
+        if (*text < '0' || *text > '9' || sum > (limit - digit) / 10) return false;
+        sum = sum * 10 + digit;
+    }
+    *out = negative ? (int64_t)(0 - sum) : (int64_t)sum;
+    return true;
+}
+
 static int name_hex(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define PGW__QUEUE_MAX       200
 #define PGW__KIND_MAX        255
@@ -27,6 +28,8 @@ const char *pgw__uuid_parse(unsigned char out[16], const char *text);
 
 /* As much of the text as there is room for, cut between characters; the two may overlap. */
 void pgw__text_copy(char *to, size_t size, const char *from);
+/* Decimal digits with or without a minus, and nothing else; false also beyond 64 bits. */
+bool pgw__int_parse(int64_t *out, const char *text);
 
 /* Text that comes from anywhere, cut in the same way: what is not UTF-8 becomes '?'. */
 void pgw__text_mend(char *to, size_t size, const char *from);

@@ -176,37 +176,22 @@ static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
     return st;
 }
 
-/* A whole number between -limit - 1 and limit? */
-static bool lease_is_number(const char *text, uint64_t limit)
-{
-    const bool negative = *text == '-';
-    uint64_t n = 0;
-
-    text += negative;
-    if (*text == '\0') return false;
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9' || n > UINT64_MAX / 10 - 1) return false;
-        n = 10 * n + (uint64_t)(*text - '0');
-    }
-    return n <= limit + negative;
-}
-
 /* The column need not be a text. What the server had to say would not name the argument. */
 static pgw_status lease_check_type(pgw *h, const pgw__column *column, const char *holder)
 {
     static const struct {
         const char *type, *allowed;
-        uint64_t limit;
+        int64_t limit;
     } numbers[] = {
         {"int2", "a number from -32768 to 32767, as its column is smallint", INT16_MAX},
         {"int4", "a number from -2147483648 to 2147483647, as its column is integer", INT32_MAX},
         {"int8", "a whole number, as its column is bigint", INT64_MAX}};
-
     unsigned char bytes[16];
+    int64_t n;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (strcmp(column->type, numbers[i].type) == 0 &&
-            !lease_is_number(holder, numbers[i].limit))
+            (!pgw__int_parse(&n, holder) || n > numbers[i].limit || n < -numbers[i].limit - 1))
             return pgw__pq_refuse(h, "opts->holder", holder, numbers[i].allowed);
     if (strcmp(column->type, "uuid") == 0 && pgw__uuid_parse(bytes, holder) != NULL)
         return pgw__pq_refuse(h, "opts->holder", holder, "a uuid, as its column is one");

@@ -121,15 +121,21 @@ static bool flush_ascends(const pgw_ref *refs, size_t n)
     return i >= n;
 }
 
+static void flush_name(pgw_worker *w, size_t from, size_t n)
+{
+    size_t i;
+
+    for (i = from; i < from + n; i++) w->refs[i] = w->out[i]->ref;
+}
+
 /* Was a job of this group lost, and claimed again by this very worker, before its first result was
  * told? */
 static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
 {
     pgw_ref *refs = w->refs + from;
-    size_t i;
 
     if (w->out[from]->crate == w->out[from + n - 1]->crate) return false; /* all of one claim */
-    for (i = 0; i < n; i++) refs[i] = w->out[from + i]->ref;
+    flush_name(w, from, n);
     if (flush_ascends(refs, n)) return false;
     qsort(refs, n, sizeof(*refs), flush_compare_ids);
     return !flush_ascends(refs, n);
@@ -197,9 +203,8 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 {
     pgw_status st = flush_hurry(w);
-    size_t i;
 
-    for (i = from; i < from + n; i++) w->refs[i] = w->out[i]->ref;
+    flush_name(w, from, n);
     if (st == PGW_OK) st = flush_send(w, from, n);
     if (st == PGW_EINVAL) return st; /* it may be the output's fault */
     return pgw__pq_in_loop(w->h, st);
@@ -350,9 +355,8 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
 static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n, pgw__claim *claim)
 {
     pgw_status st;
-    size_t i;
 
-    for (i = 0; i < n; i++) w->refs[i] = w->out[i]->ref;
+    flush_name(w, 0, n);
     claim->sent_us = pgw__clock_us();
     st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, n, &claim->batch, &claim->opts);
     claim->done = st >= 0;

@@ -167,6 +167,15 @@ int cli_fail_of(const pgw *h, const char *name)
     return cli_fail_on(h, h && strstr(pgw_error_message(h), name) ? NULL : name);
 }
 
+int cli_tell_done(const cli *c, int code, const char *member, int64_t n, const char *done,
+                  const char *thing)
+{
+    if (code != CLI_DONE && n == 0) return code;
+    if (c->json) out_number(member, n);
+    cli_say(c, "%s %" PRId64 " %s%s", done, n, thing, n == 1 ? "" : "s");
+    return code;
+}
+
 int cli_finish(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
@@ -176,6 +185,11 @@ int cli_finish(int code)
 /* -- configuration -------------------------------------------------------------------------- */
 
 #define CLI_DSN_MAX 16384
+
+bool cli_is_dsn(const char *word)
+{
+    return strchr(word, '=') || strstr(word, "://");
+}
 
 /* password=secret, or postgresql://user:secret@host. */
 static bool cli_holds_password(const char *dsn)
@@ -193,8 +207,7 @@ static int cli_read_dsn(const char *path, pgw_conf *conf)
 {
     char dsn[CLI_DSN_MAX + 1];
     FILE *f = fopen(path, "r");
-    /* psql's -d takes one, perhaps with a password: not to be repeated */
-    if (!f && *path != '/' && (strchr(path, '=') || strstr(path, "://"))) {
+    if (!f && *path != '/' && cli_is_dsn(path)) { /* psql's -d takes one */
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV,
                         "--dsn-file takes the name of a file, not a connection string");
     }

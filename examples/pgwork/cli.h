@@ -97,6 +97,15 @@ int cli_ids(int64_t **ids, char *const *words, size_t n);
 /** Sorts them, and leaves each once: returns how many these are. */
 size_t cli_ids_once(int64_t *ids, size_t n);
 
+/** Of what goes in pieces, and ended with @p code: "deleted 3 jobs", or {"deleted":3} of @p member;
+ * after a failure only where it was any. Returns @p code. */
+int cli_tell_done(const cli *c, int code, const char *member, int64_t n, const char *done,
+                  const char *thing);
+
+/** Is this, where something else was expected, a connection string? It may hold a password, and is
+ * not to be repeated. */
+bool cli_is_dsn(const char *word);
+
 /** Flushes stdout. @p code, or CLI_OTHER, told, when not everything could be written. */
 int cli_finish(int code);
 

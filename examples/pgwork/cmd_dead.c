@@ -83,13 +83,12 @@ static int dead_list(cli *c, int argc, char **argv)
     return cli_finish(cli_code(st));
 }
 
-/* It goes in pieces: after a failure, too, @p n may be something. @p asked: of so many ids. */
+/* @p asked: of so many ids. */
 static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n, size_t asked)
 {
-    int code = st < 0 ? signals_failed(c, st) : n > 0 ? CLI_DONE : CLI_NOTHING;
-    if (st < 0 && n == 0) return code;
-    if (c->json) out_number(name, n);
-    cli_say(c, "%s %" PRId64 " dead letter%s", name, n, n == 1 ? "" : "s");
+    int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
+    cli_tell_done(c, code, name, n, name, "dead letter");
+    if (st >= 0 && n == 0) code = CLI_NOTHING;
     if (st >= 0 && n < (int64_t)asked) {
         code =
             cli_fail(CLI_NOTHING, "`pgwork show ID` says what became of a job",

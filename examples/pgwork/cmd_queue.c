@@ -200,14 +200,10 @@ static int queue_drain(cli *c, int argc, char **argv)
     return queue_door(c, argc, argv, &use, pgw_queue_drain);
 }
 
-/* It goes in pieces: after a failure, too, @p deleted may be something. */
 static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    if (st < 0 && deleted == 0) return code;
-    if (c->json) out_number("deleted", deleted);
-    cli_say(c, "deleted %lld job%s", (long long)deleted, deleted == 1 ? "" : "s");
-    return cli_finish(code);
+    return cli_finish(cli_tell_done(c, code, "deleted", deleted, "deleted", "job"));
 }
 
 static int queue_purge(cli *c, int argc, char **argv)

@@ -9,13 +9,10 @@
 #include "out.h"
 #include "signals.h"
 
-/* It goes in pieces: after a failure, too, @p moved may be something. */
 static int reschedule_tell(const cli *c, pgw_status st, int64_t moved, size_t asked)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    if (st < 0 && moved == 0) return code;
-    if (c->json) out_number("moved", moved);
-    cli_say(c, "rescheduled %" PRId64 " delayed job%s", moved, moved == 1 ? "" : "s");
+    cli_tell_done(c, code, "moved", moved, "rescheduled", "delayed job");
     if (st >= 0 && moved < (int64_t)asked) {
         code = cli_fail(
             CLI_NOTHING, "`pgwork show ID` says what a job is; `pgwork retry` is for dead letters",

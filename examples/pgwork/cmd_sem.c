@@ -193,9 +193,7 @@ static int sem_acquire(cli *c, int argc, char **argv)
 /* 1 tells that they are lost. While somebody resizes they are not. */
 static int sem_told(const cli *c, pgw_status st)
 {
-    if (st >= 0) return CLI_DONE;
-    int code = cli_fail_at(c->h);
-    return st == PGW_ELOCKED ? CLI_HELD : code;
+    return st >= 0 ? CLI_DONE : guard_refused(c, st, CLI_HELD);
 }
 
 static int sem_extend(cli *c, int argc, char **argv)

@@ -55,8 +55,7 @@ static const verb *find(const char *name)
 static int unknown(const char *name)
 {
     char hint[64] = "pgwork help";
-    /* psql takes one there, perhaps with a password: not to be repeated */
-    if (strchr(name, '=') || strstr(name, "://")) {
+    if (cli_is_dsn(name)) { /* psql takes one there */
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "a command is expected, not a connection string");
     }
     const char *nearest = opts_nearest(commands, name);
@@ -78,9 +77,8 @@ static int overview(void)
         "  1  nothing there, or refused, at least in part\n"
         "  2  a bad option, argument or input; over a limit\n"
         "  3  no server, or none in time: it was not applied, try again; of what goes in pieces\n"
-        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) stderr tells what is "
-        "done\n"
-        "     already\n"
+        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) stderr tells what is\n"
+        "     done already\n"
         "  4  the database or the schema is missing, or of another version\n"
         "  5  the role may not, or the server is read-only or pooled\n"
         "  6  the answer was lost: applied or not, nobody knows\n"

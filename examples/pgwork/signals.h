@@ -13,8 +13,7 @@
 
 /** Makes c->stop and points the signals at it. CLI_DONE or an exit code, told. */
 int signals_install(cli *c);
-/** The same, then cli_open(); a signal that comes meanwhile ends the command before it did
- * anything.
+/** The same, then cli_open(); a signal that comes meanwhile ends the command before it did a thing.
  */
 int signals_open(cli *c);
 /** c->stop is to go: what comes from now on is only counted. */
