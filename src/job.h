@@ -22,8 +22,9 @@ struct pgw_job {
 
 struct pgw_batch {
     size_t count;
-    int64_t since_us; /* monotonic: their leases did not begin before */
-    pgw_job jobs[];   /* then the pointers of the tags, then all bytes */
+    pgw_batch *parts[2]; /* its jobs' strings are in these, where it was made of two */
+    int64_t since_us;    /* monotonic: their leases did not begin before */
+    pgw_job jobs[];      /* then the pointers of the tags, then all bytes */
 };
 
 /* Which columns a statement returns, in their order; job_row.c knows what goes where. */
@@ -64,6 +65,9 @@ typedef enum pgw__job_column {
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
                           const pgw__job_column *columns);
 
+/* Both as one, in their order; it frees them. NULL: no memory, and they are freed. */
+pgw_batch *pgw__job_batch_join(pgw_batch *first, pgw_batch *second);
+
 /* Of a claim: from when on, by our monotonic clock, its leases may be counted. What came before it
  * at the server, such as a wait for its turn, is no part of them. */
 int64_t pgw__batch_since_us(const pgw_batch *batch);
@@ -88,5 +92,16 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
  * PGW_EPROTO. */
 pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
                             int position, int word);
+
+/* ---- job_short: small claims one upon another, without a function around them ---- */
+#define PGW__SHORT_JOBS 32 /* of one claim, done or new */
+/* A claim went by the function, and this came of it. */
+void pgw__short_note(pgw *h, const pgw_claim_opts *o, const pgw_batch *batch);
+/* False: nothing has happened, ask the function for all. True, and *st is PGW_OK: *batch is what
+ * was claimed, if anything, and done[i] of n tells whether refs[i] was accepted; ask it for what is
+ * left. flags as of a pgw__call. */
+bool pgw__short_claim(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
+                      const pgw_ref *refs, const pgw__job_refs *columns, size_t n, bool *done,
+                      unsigned flags);
 
 #endif

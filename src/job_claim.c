@@ -1,6 +1,8 @@
 /* job_claim: taking jobs, and waiting for them. */
 #include "job.h"
 
+#include <string.h>
+
 #include "ask.h"
 #include "backoff.h"
 #include "check.h"
@@ -118,6 +120,123 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     return st;
 }
 
+/* ---- one claim ---- */
+
+static pgw_status claim_by_function(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+{
+    const claim_ctx ctx = {batch, o->max, NULL, 0};
+    const pgw__param params[] = {
+        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max), P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_END,
+    };
+    pgw_status st;
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_CLAIM,
+        .params = params,
+        .read = claim_read,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES | PGW__RELAXED,
+    };
+
+    st = pgw__pq_call(h, &call);
+    pgw__short_note(h, o, *batch);
+    return st;
+}
+
+/* Done jobs, with what becomes of them. */
+typedef struct claim_done {
+    const pgw_ref *refs;
+    size_t n;
+    pgw_status *verdicts; /* or NULL */
+} claim_done;
+
+static pgw_status claim_after_complete(pgw *h, pgw_batch **batch, const pgw_claim_opts *o,
+                                       const claim_done *done, const pgw__job_refs *columns)
+{
+    const claim_ctx ctx = {batch, o->max, done->verdicts, done->n};
+    const pgw__param params[] = {
+        P_TEXT(o->queues[0]),
+        P_ARRAY(INT8, columns->ids, done->n),
+        P_ARRAY(UUID, columns->tokens, columns->tokens_count),
+        P_INT4(o->max),
+        P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
+        P_END,
+    };
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_COMPLETE_AND_CLAIM,
+        .params = params,
+        .read = claim_read_after_complete,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES,
+    };
+    const pgw_status st = pgw__pq_call(h, &call);
+
+    pgw__short_note(h, o, *batch);
+    return st;
+}
+
+/* What the short way has not finished: a job whose lease was lost, or that leaves something behind.
+ */
+static pgw_status claim_complete_rest(pgw *h, const pgw_claim_opts *o, const claim_done *all,
+                                      const bool *gone, pgw_batch **batch)
+{
+    pgw_ref refs[PGW__SHORT_JOBS];
+    pgw_status verdicts[PGW__SHORT_JOBS], st = PGW_OK;
+    claim_done rest = {refs, 0, verdicts};
+    pgw__job_refs columns = {NULL, NULL, 0};
+    size_t i, at = 0;
+
+    for (i = 0; i < all->n; i++)
+        if (!gone[i]) refs[rest.n++] = all->refs[i];
+    pgw__fill_verdicts(verdicts, rest.n, PGW_EUNKNOWN);
+    if (o->max > 0) {
+        st = pgw__job_refs_make(h, &columns, refs, rest.n);
+        if (st == PGW_OK) st = claim_after_complete(h, batch, o, &rest, &columns);
+        pgw__mem_free(columns.ids);
+    } else if (rest.n > 0) {
+        st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, rest.n);
+        if (st == PGW_ELEASE) st = PGW_OK;
+    }
+    for (i = 0; i < all->n && all->verdicts != NULL; i++)
+        all->verdicts[i] = gone[i] ? PGW_OK : verdicts[at++];
+    return st;
+}
+
+/* False: nothing has happened; else *st is the claim's. What it has in its hands it keeps, whatever
+ * becomes of the rest. */
+static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
+                        const claim_done *done, const pgw__job_refs *columns, unsigned flags)
+{
+    bool gone[PGW__SHORT_JOBS] = {false};
+    pgw_claim_opts rest = *o;
+    pgw_batch *more = NULL;
+
+    if (!pgw__short_claim(h, st, batch, o, done->refs, columns, done->n, gone, flags)) return false;
+    if (*st != PGW_OK) return true;
+    rest.max -= (int)pgw_batch_count(*batch);
+    *st = claim_complete_rest(h, &rest, done, gone, &more);
+    if (*batch == NULL) {
+        *batch = more;
+        return true;
+    }
+    if (more != NULL) *batch = pgw__job_batch_join(*batch, more);
+    *st = *batch != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    return true;
+}
+
+static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+{
+    static const claim_done nothing = {NULL, 0, NULL};
+    static const pgw__job_refs none = {NULL, NULL, 0};
+    pgw_status st;
+
+    if (claim_short(h, &st, batch, o, &nothing, &none, PGW__WRITES | PGW__RELAXED)) return st;
+    return claim_by_function(h, batch, o);
+}
+
 /* ---- waiting ----
  *
  * An idle session listens, puts its sleeping sign up, and looks once more: a job that came before
@@ -135,25 +254,6 @@ typedef struct claim_wait {
     uint64_t epoch;  /* ... in this session */
     int64_t look_ms; /* the pause before the next look for those that the sign came too late for */
 } claim_wait;
-
-static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
-{
-    const claim_ctx ctx = {batch, o->max, NULL, 0};
-    const pgw__param params[] = {
-        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max), P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_END,
-    };
-    const pgw__call call = {
-        .sql = PGW__SQL_JOB_CLAIM,
-        .params = params,
-        .read = claim_read,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-        .flags = PGW__WRITES | PGW__RELAXED,
-    };
-
-    return pgw__pq_call(h, &call);
-}
 
 static pgw_status claim_sign_call(const claim_wait *w, pgw__sql sql)
 {
@@ -196,7 +296,7 @@ static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
     w->sign = false;
     pgw__pq_keep_story(w->h, &story);
     if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
-    if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten_slot(w->h);
+    if (pgw__pq_kept(w->h, PGW__KEPT_LOCKS) != NULL) pgw__pq_unlisten_slot(w->h);
     pgw__pq_tell(w->h, &story);
     return st;
 }
@@ -281,26 +381,10 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     if (st == PGW_OK) st = pgw__job_refs_make(h, &columns, refs, n);
     if (st != PGW_OK) return st;
     {
-        const claim_ctx ctx = {batch, o.max, verdicts, n};
-        const pgw__param params[] = {
-            P_TEXT(o.queues[0]),
-            P_ARRAY(INT8, columns.ids, n),
-            P_ARRAY(UUID, columns.tokens, columns.tokens_count),
-            P_INT4(o.max),
-            P_TEXT(o.holder),
-            P_INT8_OR_NULL(o.lease_ms, o.lease_ms == 0),
-            P_END,
-        };
-        const pgw__call call = {
-            .sql = PGW__SQL_JOB_COMPLETE_AND_CLAIM,
-            .params = params,
-            .read = claim_read_after_complete,
-            .ctx = &ctx,
-            .ctx_size = sizeof(ctx),
-            .flags = PGW__WRITES,
-        };
+        const claim_done done = {refs, n, verdicts};
 
-        st = pgw__pq_call(h, &call);
+        if (!claim_short(h, &st, batch, &o, &done, &columns, PGW__WRITES))
+            st = claim_after_complete(h, batch, &o, &done, &columns);
     }
     pgw__mem_free(columns.ids);
     return st;

@@ -386,8 +386,10 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     if (l->queue == NULL) st = pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     if (st == PGW_OK && !pgw__pq_attached(h) && l->txn == 0) {
         const load_ctx ctx = {l};
-        const pgw__call way = {
-            .sql = PGW__SQL_LOAD_WAY, .read = load_read_way, .ctx = &ctx, .ctx_size = sizeof(ctx)};
+        const pgw__call way = {.sql = PGW__SQL_HANDLE_OWNER,
+                               .read = load_read_way,
+                               .ctx = &ctx,
+                               .ctx_size = sizeof(ctx)};
 
         st = pgw__pq_call(h, &way);
     }

@@ -19,6 +19,20 @@
 #define PQ_READS_MAX         16
 #define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between pq_consume()'s last two looks */
 
+/* How plans are made: so that PGW__INDEXED statements need not be planned anew while their tables
+ * grow, or as usual. */
+static const char pq_indexed[] =
+    "SELECT pg_catalog.set_config(s, 'off', false) FROM "
+    "pg_catalog.unnest('{enable_seqscan,enable_bitmapscan,"
+    "enable_hashjoin,enable_mergejoin}'::text[]) s "
+    "UNION ALL SELECT pg_catalog.set_config(s, 'on', false) FROM "
+    "pg_catalog.unnest('{enable_indexscan,enable_tidscan,enable_nestloop}'::text[]) s "
+    "UNION ALL SELECT pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)";
+static const char pq_unindexed[] =
+    "SELECT pg_catalog.set_config(s.name, s.reset_val, false) FROM pg_catalog.pg_settings s "
+    "WHERE s.name = ANY ('{enable_seqscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,"
+    "enable_indexscan,enable_tidscan,enable_nestloop,plan_cache_mode}')";
+
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
 static const char pq_unknown_hint[] =
@@ -62,7 +76,8 @@ void pgw__pq_rewind(pgw *h)
     pgw__op *op = &h->op;
 
     PQclear(op->rows);
-    op->rows = NULL;
+    PQclear(op->before_rows);
+    op->rows = op->before_rows = NULL;
     op->parts = op->prefixes = 0;
     op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
         op->unconfirmed = false;
@@ -86,7 +101,7 @@ void pgw__pq_reset(pgw *h, const char *name)
     pgw__pq_rewind(h);
     pgw__mem_free(op->owned_text);
     op->text = op->owned_text = NULL;
-    op->sql = -1;
+    op->sql = op->before = -1;
     op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
     op->ending = PGW__AUTOCOMMIT;
     op->flags = 0;
@@ -99,6 +114,7 @@ void pgw__pq_reset(pgw *h, const char *name)
     op->done_arg = h->armed_arg;
     h->armed = NULL;
     pgw__args_reset(&op->args);
+    pgw__args_reset(&op->before_args);
 }
 
 void pgw__pq_end(pgw *h, pgw_status st)
@@ -115,8 +131,10 @@ void pgw__pq_end(pgw *h, pgw_status st)
     h->phase = PGW__IDLE;
     h->want = 0;
     PQclear(op->rows);
-    op->rows = NULL;
+    PQclear(op->before_rows);
+    op->rows = op->before_rows = NULL;
     pgw__args_reset(&op->args);
+    pgw__args_reset(&op->before_args);
     /* that it is not to be had yet is what a wait for a lock or a permit hears all the time */
     PGW__LOG(h->log, st < 0 && st != PGW_ELOCKED ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s",
              h->statement, pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "",
@@ -160,9 +178,15 @@ static void pq_choose_prefixes(pgw *h)
     }
 }
 
-static void pq_statement_name(const pgw *h, char *name, size_t size)
+static void pq_statement_name(const pgw *h, int sql, char *name, size_t size)
 {
-    snprintf(name, size, "pgwork_%s_%u", pgw__sql_name((pgw__sql)h->op.sql), h->generation);
+    snprintf(name, size, "pgwork_%s_%u", pgw__sql_name((pgw__sql)sql), h->generation);
+}
+
+/* Of a pipeline: so many statements come before the one that is asked. */
+static int pq_leading(const pgw__op *op)
+{
+    return !op->piped ? 0 : op->before >= 0 ? op->prefixes + 1 : op->prefixes;
 }
 
 static bool pq_send_text(pgw *h, const char *text)
@@ -170,25 +194,29 @@ static bool pq_send_text(pgw *h, const char *text)
     return PQsendQueryParams(h->conn, text, 0, NULL, NULL, NULL, NULL, 1) != 0;
 }
 
+static bool pq_send_statement(pgw *h, int sql, const char *text, const pgw__args *a)
+{
+    char name[80];
+
+    if (!h->op.named)
+        return PQsendQueryParams(h->conn, text, a->count, a->types, a->values, a->lengths,
+                                 a->formats, 1) != 0;
+    pq_statement_name(h, sql, name, sizeof(name));
+    return PQsendQueryPrepared(h->conn, name, a->count, a->values, a->lengths, a->formats, 1) != 0;
+}
+
 /* With Sync in the same write, the statements of a pipeline are one transaction. */
 static bool pq_send_all(pgw *h)
 {
     pgw__op *op = &h->op;
-    const pgw__args *a = &op->args;
-    char name[80];
 
     if (op->simple) return PQsendQuery(h->conn, op->text) != 0;
     if (op->piped && PQenterPipelineMode(h->conn) == 0) return false;
     for (int i = 0; i < op->prefixes; i++)
         if (!pq_send_text(h, op->prefix[i])) return false;
-    if (op->named) {
-        pq_statement_name(h, name, sizeof(name));
-        if (PQsendQueryPrepared(h->conn, name, a->count, a->values, a->lengths, a->formats, 1) == 0)
-            return false;
-    } else if (PQsendQueryParams(h->conn, op->text, a->count, a->types, a->values, a->lengths,
-                                 a->formats, 1) == 0) {
+    if (op->before >= 0 && !pq_send_statement(h, op->before, op->before_text, &op->before_args))
         return false;
-    }
+    if (!pq_send_statement(h, op->sql, op->text, &op->args)) return false;
     return !op->piped || PQpipelineSync(h->conn) != 0;
 }
 
@@ -219,7 +247,8 @@ static void pq_send(pgw *h)
 
     op->sent = true;
     h->sent_us = pgw__clock_us();
-    op->piped = op->prefixes > 0; /* not before: a statement is prepared without */
+    /* not before: a statement is prepared without */
+    op->piped = op->prefixes > 0 || op->before >= 0;
     h->phase = PGW__RUN;
     h->want = PGW_READ | PGW_WRITE;
     if (!pq_send_all(h)) {
@@ -229,15 +258,33 @@ static void pq_send(pgw *h)
     }
 }
 
-static void pq_prepare(pgw *h)
+static void pq_prepare(pgw *h, int sql, const char *text, const pgw__args *a)
 {
-    pgw__op *op = &h->op;
     char name[80];
 
-    pq_statement_name(h, name, sizeof(name));
+    pq_statement_name(h, sql, name, sizeof(name));
+    h->op.preparing = sql;
     h->phase = PGW__PREPARE;
     h->want = PGW_READ | PGW_WRITE;
-    if (PQsendPrepare(h->conn, name, op->text, op->args.count, op->args.types) == 0)
+    if (PQsendPrepare(h->conn, name, text, a->count, a->types) == 0)
+        pgw__conn_failed(h, "the connection was lost while a statement was prepared");
+}
+
+/* Statements that are not ours are planned as usual: those on the user's tables. */
+static bool pq_plans_otherwise(const pgw *h)
+{
+    const pgw__op *op = &h->op;
+
+    if ((op->flags & PGW__INDEXED) != 0) return op->named && !h->indexed;
+    return h->indexed && op->sql < 0 && !op->simple;
+}
+
+static void pq_switch_plans(pgw *h)
+{
+    h->op.preparing = -1;
+    h->phase = PGW__PREPARE;
+    h->want = PGW_READ | PGW_WRITE;
+    if (!pq_send_text(h, h->indexed ? pq_unindexed : pq_indexed))
         pgw__conn_failed(h, "the connection was lost while a statement was prepared");
 }
 
@@ -263,8 +310,12 @@ void pgw__pq_launch(pgw *h)
     op->commits = txn == PQTRANS_IDLE || op->ending == PGW__COMMITTED;
     pq_choose_prefixes(h);
     op->named = op->sql >= 0 && h->prepare && !h->attached && !h->pooled && !h->unnamed;
-    if (op->named && !h->prepared[op->sql]) {
-        pq_prepare(h);
+    if (pq_plans_otherwise(h)) {
+        pq_switch_plans(h);
+    } else if (op->named && op->before >= 0 && !h->prepared[op->before]) {
+        pq_prepare(h, op->before, op->before_text, &op->before_args);
+    } else if (op->named && !h->prepared[op->sql]) {
+        pq_prepare(h, op->sql, op->text, &op->args);
     } else {
         pq_send(h);
     }
@@ -313,24 +364,24 @@ pgw_status pgw__pq_begin_op(pgw *h)
 
 /* ---- receiving ---- */
 
-static void pq_keep_rows(pgw__op *op, PGresult *res)
+static void pq_keep_rows(PGresult **rows, PGresult *res)
 {
-    PQclear(op->rows);
-    op->rows = res;
+    PQclear(*rows);
+    *rows = res;
 }
 
 /* Takes the result over. */
 static void pq_note(pgw *h, PGresult *res)
 {
     pgw__op *op = &h->op;
-    bool main = op->parts == op->prefixes;
+    const bool main = op->parts == pq_leading(op);
 
     /* as a number, because newer libpqs know more results than we ask for */
     switch ((int)PQresultStatus(res)) {
     case PGRES_TUPLES_OK:
         op->answered = op->answered || main;
-        if (main) {
-            pq_keep_rows(op, res);
+        if (main || (op->before >= 0 && op->parts == op->prefixes)) {
+            pq_keep_rows(main ? &op->rows : &op->before_rows, res);
             return;
         }
         break;
@@ -414,7 +465,7 @@ bool pgw__pq_receive(pgw *h)
             pq_note(h, res);
             /* a session of ours that is dead is thrown away; the caller's is read to the end */
             if ((op->dead && !h->attached) || op->synced || copy) return true;
-        } else if (!op->piped || op->parts++ > op->prefixes + 1) {
+        } else if (!op->piped || op->parts++ > pq_leading(op) + 1) {
             /* a pipeline ends with its sync, or with the connection; an error of its commit is one
              * answer more */
             if (op->piped) op->failed = op->dead = true;
@@ -430,7 +481,9 @@ bool pgw__pq_receive(pgw *h)
 pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
 {
     bool misread = false;
-    const pgw__rows rows = {.res = h->op.rows, .misread = &misread};
+    const pgw__rows before = {.res = h->op.before_rows, .misread = &misread};
+    const pgw__rows rows = {
+        .res = h->op.rows, .before = before.res != NULL ? &before : NULL, .misread = &misread};
     pgw_done_fn *const armed = h->armed;
     void *const armed_arg = h->armed_arg;
     pgw_status st;
@@ -581,7 +634,10 @@ static void pq_prepared(pgw *h)
     } else if (op->failed) {
         pq_settle(h);
     } else {
-        h->prepared[op->sql] = true;
+        if (op->preparing >= 0)
+            h->prepared[op->preparing] = true;
+        else
+            h->indexed = !h->indexed;
         if (op->halting == PGW_OK) {
             pgw__pq_launch(h);
         } else { /* the session is at rest, and stays, unless a cancel may still come */
@@ -768,6 +824,7 @@ pgw_status pgw__pq_run(pgw *h)
 static pgw_status pq_fill(pgw *h, const pgw__call *call)
 {
     pgw__op *op = &h->op;
+    pgw__args *a = &op->args;
     pgw_status st;
     char text[128];
 
@@ -781,9 +838,13 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
     if (call->timeout_ms != 0) op->deadline = pgw__deadline_in(call->timeout_ms);
     if (op->waits && op->deadline >= 0 && op->deadline <= INT64_MAX - call->wait_ms)
         op->deadline += call->wait_ms;
-    st = pgw__args_encode(&op->args, call->params);
+    st = pgw__args_encode(a, call->params);
+    if (st == PGW_OK && call->before != NULL) {
+        a = &op->before_args;
+        st = pgw__args_encode(a, call->before->params);
+    }
     if (st == PGW_OK) return st;
-    snprintf(text, sizeof(text), "parameter %d %s", op->args.at + 1,
+    snprintf(text, sizeof(text), "parameter %d %s", a->at + 1,
              st == PGW_EINVAL ? "is outside of its type's range" : "is too large");
     return pgw__fault_set(&op->fault, st, st == PGW_ENOMEM ? NULL : text, NULL);
 }
@@ -804,6 +865,11 @@ static pgw_status pq_submit(pgw *h, const char *name, int sql, const char *text,
         op->sql = sql;
         if (sql >= 0) {
             op->text = pgw__pq_statement(h, (pgw__sql)sql);
+            if (call->before != NULL && op->text != NULL) {
+                op->before = (int)call->before->sql;
+                op->before_text = pgw__pq_statement(h, call->before->sql);
+                if (op->before_text == NULL) op->text = NULL;
+            }
         } else if (op->done != NULL) {
             op->text = op->owned_text = pgw__mem_dup(text);
         } else {

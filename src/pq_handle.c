@@ -20,6 +20,7 @@ static pgw *handle_new(const pgw_conf *conf)
     atomic_flag_clear(&h->in_use);
 #endif
     pgw__args_init(&h->op.args);
+    pgw__args_init(&h->op.before_args);
     h->pid = getpid();
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
@@ -90,10 +91,13 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
 static void handle_free(pgw *h)
 {
     if (h->gone != NULL) *h->gone = true;
-    if (h->bye != NULL) h->bye(h->kept);
+    for (int i = 0; i < (int)PGW__KEEPERS; i++)
+        if (h->bye[i] != NULL) h->bye[i](h->kept[i]);
     if (h->guest != NULL) *h->guest = NULL;
     PQclear(h->op.rows);
+    PQclear(h->op.before_rows);
     pgw__args_free(&h->op.args);
+    pgw__args_free(&h->op.before_args);
     pgw__mem_free(h->op.owned_text);
     for (int i = 0; i < (int)PGW__SQL_COUNT; i++) pgw__mem_free(h->texts[i]);
     for (int i = 0; i < PGW__HOST_LISTS; i++) pgw__mem_free(h->host_lists[i]);
@@ -237,15 +241,21 @@ bool pgw__pq_attached(const pgw *h)
     return h->attached;
 }
 
-void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept))
+bool pgw__pq_keeps_plans(const pgw *h)
 {
-    h->kept = kept;
-    h->bye = bye;
+    return h->prepare && !h->attached && h->ready && !h->pooled && !h->unnamed && !h->in_txn &&
+           h->armed == NULL;
 }
 
-void *pgw__pq_kept(const pgw *h)
+void pgw__pq_keep(pgw *h, pgw__keeper whose, void *kept, void (*bye)(void *kept))
 {
-    return h->kept;
+    h->kept[whose] = kept;
+    h->bye[whose] = bye;
+}
+
+void *pgw__pq_kept(const pgw *h, pgw__keeper whose)
+{
+    return h->kept[whose];
 }
 
 const pgw_conf *pgw__pq_conf(const pgw *h)

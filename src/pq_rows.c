@@ -19,6 +19,11 @@ static const unsigned char *rows_bytes(const pgw__rows *r, int row, int col, siz
     return (const unsigned char *)PQgetvalue(r->res, row, col);
 }
 
+const pgw__rows *pgw__rows_before(const pgw__rows *r)
+{
+    return r->before;
+}
+
 bool pgw__rows_misread(const pgw__rows *r)
 {
     return *r->misread;
