@@ -129,7 +129,6 @@ static pgw_status claim_by_function(pgw *h, pgw_batch **batch, const pgw_claim_o
         P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max), P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_END,
     };
-    pgw_status st;
     const pgw__call call = {
         .sql = PGW__SQL_JOB_CLAIM,
         .params = params,
@@ -138,8 +137,8 @@ static pgw_status claim_by_function(pgw *h, pgw_batch **batch, const pgw_claim_o
         .ctx_size = sizeof(ctx),
         .flags = PGW__WRITES | PGW__RELAXED,
     };
+    const pgw_status st = pgw__pq_call(h, &call);
 
-    st = pgw__pq_call(h, &call);
     pgw__short_note(h, o, *batch);
     return st;
 }

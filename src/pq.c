@@ -634,10 +634,12 @@ static void pq_prepared(pgw *h)
     } else if (op->failed) {
         pq_settle(h);
     } else {
-        if (op->preparing >= 0)
+        if (op->preparing >= 0) {
             h->prepared[op->preparing] = true;
-        else
+        } else {
+            h->mixed = h->indexed;
             h->indexed = !h->indexed;
+        }
         if (op->halting == PGW_OK) {
             pgw__pq_launch(h);
         } else { /* the session is at rest, and stays, unless a cancel may still come */

@@ -243,8 +243,8 @@ bool pgw__pq_attached(const pgw *h)
 
 bool pgw__pq_keeps_plans(const pgw *h)
 {
-    return h->prepare && !h->attached && h->ready && !h->pooled && !h->unnamed && !h->in_txn &&
-           h->armed == NULL;
+    return h->prepare && !h->attached && h->ready && !h->pooled && !h->unnamed && !h->mixed &&
+           !h->in_txn && h->armed == NULL;
 }
 
 void pgw__pq_keep(pgw *h, pgw__keeper whose, void *kept, void (*bye)(void *kept))

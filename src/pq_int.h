@@ -133,6 +133,7 @@ struct pgw {
     bool pooled;
     bool unnamed;   /* names of statements clash: prepare no more */
     bool indexed;   /* its plans are made for statements of PGW__INDEXED */
+    bool mixed;     /* it had to go back from that, for others: no more of it */
     uint64_t txns;  /* begun */
     bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
     bool dead;      /* the server said good-bye while idle */
