@@ -105,10 +105,10 @@ static inline int goes_on(void)
     return now_ms() < kit_counted()->until;
 }
 
-/* Rounds a second of so many clients, with a number for each, or 0 for all. */
-static inline double rate_of(const char *what, client_fn *fn, int clients, int alike)
+/* Rounds that so many clients count in that time, with a number for each, or 0 for all. */
+static inline long run_clients(const char *what, client_fn *fn, int clients, int alike,
+                               double seconds)
 {
-    const double seconds = (double)setting("BENCH_SECONDS", 3);
     long all = 0, n;
     int fds[2];
 
@@ -129,7 +129,15 @@ static inline double rate_of(const char *what, client_fn *fn, int clients, int a
     }
     close(fds[0]);
     while (wait(NULL) > 0) continue;
-    return (double)all / seconds;
+    return all;
+}
+
+/* The same a second, for BENCH_SECONDS. */
+static inline double rate_of(const char *what, client_fn *fn, int clients, int alike)
+{
+    const double seconds = (double)setting("BENCH_SECONDS", 3);
+
+    return (double)run_clients(what, fn, clients, alike, seconds) / seconds;
 }
 
 /* For qsort: the least first. */

@@ -72,17 +72,27 @@ timed() {
     ti_script=$1 ti_clients=$2 ti_how=$3 ti_n=$4
     shift 4
     rm -f "$out"/log.*
-    PGOPTIONS="$settled${also:+ $also}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
-        --log --log-prefix="$out/log" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
-    # completes what the call before has claimed
-    case $ti_script in claim.pgwork | claim.pgwork-rows | claim.pgwork-bundles | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
-    case $ti_how in
-    -T) ti_until=$(sed -n 's/^initial connection time = \([0-9.]*\) ms/\1/p' "$out/pgbench.out") && ti_until=$(calc "$ti_n - ${ti_until:-0} / 1000") ;;
-    -t) ti_until='' ;;
+    ti_until=''
+    case $ti_script in
+    claim.pgwork-lib*) # the library instead of pgbench, for the same log
+        for ti_given in "$@"; do case $ti_given in n=*) ti_batch=${ti_given#n=} ;; esac; done
+        claim "$(queue_of "$ti_script")" "$ti_clients" "$ti_batch" "$ti_how" "$ti_n" "$out/log" || return 1
+        ;;
+    *) with_pgbench "$@" || return 1 ;;
     esac
+    # completes what the call before has claimed
+    case $ti_script in claim.pgwork | claim.pgwork-lib* | claim.pgwork-rows | claim.pgwork-bundles | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
     cat "$out"/log.* | awk -v until="$ti_until" -v idle=$ti_idle -v calls="$out/calls" -v by_second="$out/by_second" -f "$here/calls.awk" >"$out/calls.rate"
     read -r calls tps <"$out/calls.rate"
     rm -f "$out"/log.*
+}
+
+# with_pgbench [arguments]: the rest of what timed() was given. Sets ti_until.
+with_pgbench() {
+    PGOPTIONS="$settled${also:+ $also}" pgbench -n -M prepared -c "$ti_clients" -j 2 "$ti_how" "$ti_n" -f "$out/$ti_script.pgbench" \
+        --log --log-prefix="$out/log" "$@" >"$out/pgbench.out" 2>"$out/pgbench.err" || { cat "$out/pgbench.err" >&2; return 1; }
+    if [ "$ti_how" = -t ]; then return; fi
+    ti_until=$(sed -n 's/^initial connection time = \([0-9.]*\) ms/\1/p' "$out/pgbench.out") && ti_until=$(calc "$ti_n - ${ti_until:-0} / 1000")
 }
 
 # bench_run CLIENTS SECONDS SCRIPT [pgbench arguments]: timed(); in a smoke run, three calls of two clients
@@ -135,6 +145,9 @@ claims_of() { sql -c "UPDATE pgwork.queue SET large_claims = $1 >= 100 OR name =
 
 # rows BATCH: the contender whose jobs do not share rows, where others do
 rows() { if [ "$1" -ge 100 ] && [ -z "$look" ]; then echo pgwork-rows; fi; }
+
+# small BATCH: the library, where its statements are others than the functions'
+small() { if [ "$1" -le 32 ]; then echo pgwork-lib; fi; }
 
 # bundled WHO BATCH: do its jobs?
 bundled() { case $1 in *-bundles) ;; pgwork | pgwork-lib | pgwork-async | pgwork-2calls) [ "$2" -ge 100 ] ;; *) false ;; esac; }

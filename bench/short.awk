@@ -6,11 +6,12 @@ $1 == "steady" && match($2, /, for [0-9]+ s$/) && substr($2, RSTART + 6) + 0 > l
 
 function figure(x) { return x == "" ? "" : x >= 10 ? sprintf("%.0f", x) : x >= 1.2 ? sprintf("%.1f", x) : sprintf("%.2f", x) }
 # row WHAT QUESTION CLIENTS WHO LEAST: for batches of LEAST and more
-function row(what, question, clients, who, least,   batch, m) {
+function row(what, question, clients, who, least,   batch, m, mine) {
     printf "| %s |", what
     for (batch = 1; batch <= 1000; batch *= 10) {
         m = question FS "clients " clients ", batch " batch (question == "steady" ? ", for " long " s" : "") FS
-        printf " %s |", batch < least ? "" : figure(times(m who, m "onetable"))
+        mine = who == "pgwork" && (m "pgwork-lib") in n ? "pgwork-lib" : who == "by SQL" ? "pgwork" : who
+        printf " %s |", batch < least || who == "by SQL" && batch > 10 ? "" : figure(times(m mine, m "onetable"))
     }
     print ""
 }
@@ -18,10 +19,14 @@ END {
     print "\n| " (all ? "jobs in a call" : "eight sessions on two cores, against the textbook queue, jobs in a call:") " | 1 | 10 | 100 | 1000 |"
     print "|---|--:|--:|--:|--:|"
     row((all ? "eight sessions, " : "") "just vacuumed", "claim", 8, "pgwork", 1)
-    if (all) row("the same, jobs that were enqueued one by one", "claim", 8, "pgwork-rows", 100)
+    if (all) {
+        row("the same, jobs that were enqueued one by one", "claim", 8, "pgwork-rows", 100)
+        row("the same, by the SQL functions, as from psql or under the least rights", "claim", 8, "by SQL", 1)
+    }
     row((all ? "eight sessions " : "") "for " long " s" (all ? "" : ",") " beside autovacuum", "steady", 8, "pgwork", 1)
     if (all) {
         row("the same, jobs that were enqueued one by one", "steady", 8, "pgwork-rows", 100)
+        row("the same, by the SQL functions", "steady", 8, "by SQL", 1)
         row("256 sessions, just vacuumed", "claim", 256, "pgwork", 1)
         row("bare `DELETE … RETURNING`, eight sessions, just vacuumed: no lease, no token, no retry", "claim", 8, "limit", 1)
     }

@@ -4,6 +4,7 @@
 BEGIN {
     FS = "\t"
     singly = "of jobs enqueued one by one" # which never share rows
+    by_sql = "by the SQL functions" # where the library sends other statements
     form = md ? "| %s | %s | %s | %s | %s |\n" : "  %-116s %-12s %-36s %-10s %s\n"
     if (md) printf form "|---|---|---|--:|---|\n", "Measure", "Target", "Figure", "Bare rows", ""
     else printf "\n" form, "targets", "", "figure", "bare rows", ""
@@ -70,16 +71,22 @@ function versus(question, batch, who, limit, text, ours,   m, a, b, note, ran_ou
     if (question == "steady" && size["steady"] < 30) note = "asked for " size["steady"] " s; " note
     target("claim and complete" text, ">=", limit, turns(question, m, ours, who), "x", note, who == "limit" ? "" : turns(question, m, "limit", who))
 }
-function claims(question, how,   b, x, best, at, tuned, row) {
+function claims(question, how,   b, x, best, at, tuned, row, way) {
     tuned = ", 8 clients" how ", against the tuned one-table queue"
     versus(question, 1000, "onetable", 3, ", batch 1000" tuned)
     versus(question, 1000, "onetable", 3, ", batch 1000, " singly tuned, "pgwork-rows")
     versus(question, 100, "onetable", 2.5, ", batch 100" tuned)
     versus(question, 100, "onetable", 2.5, ", batch 100, " singly tuned, "pgwork-rows")
-    versus(question, 10, "onetable", 2, ", batch 10" tuned)
-    versus(question, 1, "onetable", 1.5, ", batch 1" tuned)
-    if (question == "claim") versus(question, 1, "onetable-1call", 1.5, ", batch 1" tuned ", which completes and claims in one statement, as ours")
-    versus(question, 1, "limit", 0.7, ", batch 1, 8 clients" how ", against a bare DELETE RETURNING of one row")
+    for (b = 10; b >= 1; b -= 9) {
+        versus(question, b, "onetable", b == 10 ? 2 : 1.5, ", batch " b tuned, "pgwork-lib")
+        versus(question, b, "onetable", b == 10 ? 2 : 1.5, ", batch " b ", " by_sql tuned)
+    }
+    for (b = 0; b < 2; b++) {
+        row = b ? "pgwork" : "pgwork-lib"
+        way = b ? ", " by_sql : ""
+        if (question == "claim") versus(question, 1, "onetable-1call", 1.5, ", batch 1" way tuned ", which completes and claims in one statement", row)
+        versus(question, 1, "limit", 0.7, ", batch 1" way ", 8 clients" how ", against a bare DELETE RETURNING of one row", row)
+    }
     for (b = 1; b <= 1000; b *= 10) { x = med(question, by_eight(question, b), "pgwork"); if (x > best + 0) { best = x; at = b } }
     versus(question, at, "limit", 0.6, " at its best batch" (at ? " (" at ")" : "") how ", against a bare DELETE RETURNING of as many")
     versus(question, 1000, "limit", 0.6, ", batch 1000, " singly how ", against a bare DELETE RETURNING of as many", "pgwork-rows")
@@ -171,7 +178,8 @@ END {
     pins("pgwork-rows", ", " singly)
 
     for (b = 1; b <= 1000; b *= 10) {
-        crowd(b, "pgwork", "")
+        if (b < 100) crowd(b, "pgwork-lib", "")
+        crowd(b, "pgwork", b < 100 ? ", " by_sql : "")
         if (b >= 100) crowd(b, "pgwork-rows", ", " singly)
     }
     a = med("backlog", "p99 of a call before " size["backlog"] " jobs", "pgwork"); b = med("backlog", "p99 of a call before 10000 jobs", "pgwork")

@@ -737,9 +737,13 @@ PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, c
  * (opts->queues_count is 1, wait_ms 0); @p n may be 0. Returns as the claim does; look at the
  * verdicts for the rest. PGW_ENOTFOUND: no such queue. Where the claim has to wait for others (see
  * pgw_claim), the completion waits with it, but no longer than half of what the leases last. Where
- * the claim fails, the completion is undone with it: then complete alone. With PGW_ENOMEM after the
- * answer has come, both are done: verdicts tell of the completion, and what was claimed waits for
- * its leases to end.
+ * the claim fails, the completion is undone with it, and all verdicts are PGW_EUNKNOWN: then
+ * complete alone. With PGW_ENOMEM after the answer has come, both are done: verdicts tell of the
+ * completion, and what was claimed waits for its leases to end.
+ *
+ * Claims of up to 32 jobs, one upon another, by the role that owns the tables: what these leave
+ * undone takes a second trip and transaction (doc/decisions/0013-the-owners-short-way.md). Where
+ * that fails, verdicts tell of what the first one has done; so does PGW_OK, with fewer jobs.
  *
  *     const char *queue = "images";
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;

@@ -20,14 +20,16 @@
 #include "mem.h"
 #include "name.h"
 
-#define SHORT_LANES     20
-#define SHORT_SPREAD    1000  /* places from the first job that is done to the last one */
-#define SHORT_MOST_MS   1200  /* it is good for no longer, whatever the clocks say */
-#define SHORT_PATIENCE  4     /* looks in vain ... */
-#define SHORT_REST_US   50000 /* ... and then none for so long */
-#define SHORT_LOOK_LEFT 4     /* columns of job_short_look.sql: how long it is good ... */
-#define SHORT_LOOK_WAY  5     /* ... and the way: [4] who drew places up to there is through ... */
-#define SHORT_WAY_MARKS 4     /* ... and from [5] on the marks */
+#define SHORT_LANES       20
+#define SHORT_SPREAD      1000  /* places from the first job that is done to the last one */
+#define SHORT_REACH       8     /* times as far as it was to the last job ... */
+#define SHORT_REACH_LEAST 64    /* ... and so many places more */
+#define SHORT_MOST_MS     1200  /* it is good for no longer, whatever the clocks say */
+#define SHORT_PATIENCE    4     /* looks in vain ... */
+#define SHORT_REST_US     50000 /* ... and then none for so long */
+#define SHORT_LOOK_LEFT   4     /* columns of job_short_look.sql: how long it is good ... */
+#define SHORT_LOOK_WAY    5 /* ... and the way: [4] who drew places up to there is through ... */
+#define SHORT_WAY_MARKS   4 /* ... and from [5] on the marks */
 
 #define SHORT_SERVER_TIME 11 /* of job_short_claim.sql, behind the columns of the job */
 
@@ -41,6 +43,9 @@ typedef struct short_way {
     int64_t until_us; /* from here on a look is due; 0: it is */
     int64_t id, lease_ms, through, marks[SHORT_LANES];
     int max_attempts, lanes;
+    int64_t
+        reach; /* in the lane of the last job the next ones are expected within so many places */
+    int reach_lane;
     char version[16];
 } short_way;
 
@@ -102,6 +107,7 @@ static pgw_status short_read_look(pgw *h, const pgw__rows *rows, void *ctx)
     }
     /* to the end of its last ms: then the function goes the long way, which renews it */
     w->until_us = pgw__pq_sent_us(h) + (left_ms + 1) * 1000;
+    w->reach = 0;
     return PGW_OK;
 }
 
@@ -170,10 +176,11 @@ static bool short_lie_together(const pgw_ref *refs, size_t n, int64_t *first, in
     return n == 0 || (short_lane(refs[0].token) < SHORT_LANES && *last - *first < SHORT_SPREAD);
 }
 
-/* What was claimed is a fresh mark: nothing is expected before it, but by who drew places later
- * than `through`. */
-static void short_marks(const short_way *w, int64_t *marks, const pgw_ref *refs, size_t n,
-                        int64_t first)
+/* From where to where a claim looks, by lane. What was claimed is a fresh mark: nothing is expected
+ * before it, but by who drew places later than `through`. In the lane that is just worked off the
+ * next jobs are near; if they are not, the function finds them. */
+static void short_marks(const short_way *w, int64_t *marks, int64_t *tos, const pgw_ref *refs,
+                        size_t n, int64_t first)
 {
     const int64_t place = first - 1 < w->through ? first - 1 : w->through;
 
@@ -183,7 +190,20 @@ static void short_marks(const short_way *w, int64_t *marks, const pgw_ref *refs,
         marks[i] = w->marks[i];
         if (n > 0 && lane <= short_lane(refs[0].token) && marks[i] >> 5 < place)
             marks[i] = place * 32 + lane;
+        tos[i] = w->reach > 0 && lane == w->reach_lane ? (marks[i] >> 5) + w->reach : INT64_MAX;
     }
+}
+
+/* How far it was from the mark to the last job. */
+static void short_learn_reach(short_way *w, const int64_t *marks, const pgw_batch *batch)
+{
+    const pgw_token last = batch->jobs[batch->count - 1].ref.token;
+
+    for (int i = 0; i < w->lanes; i++)
+        if ((int)(marks[i] & 31) == short_lane(last)) {
+            w->reach_lane = short_lane(last);
+            w->reach = SHORT_REACH * (short_place(last) - (marks[i] >> 5)) + SHORT_REACH_LEAST;
+        }
 }
 
 /* ---- the claim ---- */
@@ -240,14 +260,13 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-static pgw_status short_claim(pgw *h, const short_way *w, pgw_batch **batch,
-                              const pgw_claim_opts *o, const pgw_ref *refs,
-                              const pgw__job_refs *columns, size_t n, int64_t first, int64_t last,
-                              bool *done, unsigned flags)
+static pgw_status short_claim(pgw *h, short_way *w, pgw_batch **batch, const pgw_claim_opts *o,
+                              const pgw_ref *refs, const pgw__job_refs *columns, size_t n,
+                              int64_t first, int64_t last, bool *done, unsigned flags)
 {
     const short_ctx ctx = {batch, w, refs, n, done};
     const uint64_t nonce = pgw__random_u64();
-    int64_t marks[SHORT_LANES];
+    int64_t marks[SHORT_LANES], tos[SHORT_LANES];
     const pgw__param fence[] = {
         P_INT4(w->id),
         P_VALUE(w->version),
@@ -264,15 +283,16 @@ static pgw_status short_claim(pgw *h, const short_way *w, pgw_batch **batch,
         P_TEXT(w->queue),
         P_VALUE(w->version),
         P_ARRAY(INT8, marks, (size_t)w->lanes),
-        P_BOOL(o->max > 1 && w->through > 0),
-        P_INT4(o->max),
+        P_ARRAY(INT8, tos, (size_t)w->lanes),
         P_BYTEA(&nonce, sizeof(nonce)),
         P_TEXT(o->holder),
         P_INT8(o->lease_ms != 0 ? o->lease_ms : w->lease_ms),
+        o->max > 1 ? (pgw__param)P_BOOL(w->through > 0) : (pgw__param)P_END,
+        P_INT4(o->max),
         P_END,
     };
     const pgw__call call = {
-        .sql = PGW__SQL_JOB_SHORT_CLAIM,
+        .sql = o->max > 1 ? PGW__SQL_JOB_SHORT_CLAIM : PGW__SQL_JOB_SHORT_CLAIM_ONE,
         .params = pick,
         .before = n > 0 ? &complete : NULL,
         .read = short_read,
@@ -280,9 +300,12 @@ static pgw_status short_claim(pgw *h, const short_way *w, pgw_batch **batch,
         .ctx_size = sizeof(ctx),
         .flags = flags | PGW__INDEXED,
     };
+    pgw_status st;
 
-    short_marks(w, marks, refs, n, first);
-    return pgw__pq_call(h, &call);
+    short_marks(w, marks, tos, refs, n, first);
+    st = pgw__pq_call(h, &call);
+    if (pgw_batch_count(*batch) > 0) short_learn_reach(w, marks, *batch);
+    return st;
 }
 
 /* After this nothing has happened, and the function can be asked. */

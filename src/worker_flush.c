@@ -350,6 +350,14 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
     return st;
 }
 
+/* Is it known of any of them what became of it, though the call has failed? */
+static bool flush_is_told(const pgw_worker *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (w->verdicts[i] != PGW_EUNKNOWN) return true;
+    return false;
+}
+
 /* Beside a claim, in its transaction. Whose fault it is when that fails shows when they are sent
  * alone, and the claim after them. */
 static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n, pgw__claim *claim)
@@ -361,7 +369,7 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
     st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, n, &claim->batch, &claim->opts);
     claim->done = st >= 0;
     w->claims_fail = st < 0;
-    if (st >= 0 || w->verdicts[0] != PGW_EUNKNOWN) return flush_note(w, first, st);
+    if (st >= 0 || flush_is_told(w, n)) return flush_note(w, first, st);
     st = pgw__pq_in_loop(w->h, st);
     if (st == PGW_ELOCKED) return flush_each(w, first, 0, n);
     if (st != PGW_ETIMEDOUT && (pgw__worker_goes_on(st) || pgw__status_is_hopeless(st)))

@@ -1,19 +1,20 @@
 -- Claims jobs on the short way of small claims (src/job_short.c), by the rights of who owns the tables: the pick of claim_batch() there, from
--- a queue that has not changed. `shared`: others' mark counts, too. What the client knows is not returned: each column costs.
--- params: queue int, name text, version xid, marks bigint[], shared bool, n int, nonce bytea, holder text, lease_ms bigint
+-- a queue that has not changed. By lane it looks from a mark up to a place, since PostgreSQL reads what is left of a page of the index even
+-- for one row; and from where others have come, if that is further. What the client knows is not returned: each column costs.
+-- params: queue int, name text, version xid, marks bigint[], tos bigint[], nonce bytea, holder text, lease_ms bigint, shared bool, n int
 -- returns: queue text, id bigint, token uuid, attempt int2, max_attempts int2, kind text, payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, server_time timestamptz
 UPDATE pgwork.live_job j
-   SET token = encode(int8send(j.pos * 32 + j.lane) || $7, 'hex')::uuid, holder = $8, attempt = j.attempt + 1,
-       lease_until = clock_timestamp() + coalesce(j.lease_ms, $9) * interval '1 ms'
+   SET token = encode(int8send(j.pos * 32 + j.lane) || $6, 'hex')::uuid, holder = $7, attempt = j.attempt + 1,
+       lease_until = clock_timestamp() + coalesce(j.lease_ms, $8) * interval '1 ms'
  WHERE j.token IS NULL
    AND j.ctid = ANY (ARRAY(SELECT p.ctid
-                             FROM (SELECT unnest($4::bigint[]) AS mark, CASE WHEN $5 THEN pgwork._mark(t.id) END AS shared
+                             FROM (SELECT unnest($4::bigint[]) AS mark, unnest($5::bigint[]) AS until,
+                                          CASE WHEN $9 THEN pgwork._mark(t.id) END AS shared
                                      FROM pgwork.queue t WHERE t.id = $1 AND t.xmin = $3) l
                             CROSS JOIN LATERAL (SELECT j.ctid FROM pgwork.live_job j
                                                  WHERE j.queue = $1 AND j.lane = (l.mark & 31)::smallint AND j.token IS NULL
                                                    AND j.pos > greatest(l.mark, CASE WHEN l.mark & 31 <= l.shared & 31 THEN l.shared END) >> 5
-                                                   AND j.flags & 10 = 0 AND j.xmax = '0'
-                                                 ORDER BY j.pos LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED) p
-                            LIMIT $6))
-RETURNING $2, j.id, j.token, j.attempt, j.max_attempts, j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until,
-          statement_timestamp()
+                                                   AND j.pos <= l.until AND j.flags & 10 = 0 AND j.xmax = '0'
+                                                 ORDER BY j.pos LIMIT $10 FOR NO KEY UPDATE SKIP LOCKED) p
+                            LIMIT $10))
+RETURNING $2, j.id, j.token, j.attempt, j.max_attempts, j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, statement_timestamp()
