@@ -194,6 +194,7 @@ typedef struct short_ctx {
     const pgw_ref *refs;
     size_t n;
     bool *done;
+    int max;
 } short_ctx;
 
 static bool short_is_before(pgw_token a, pgw_token b)
@@ -237,7 +238,10 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
     (*in->batch)->since_us = pgw__pq_sent_us(h);
     short_complete_jobs(*in->batch, in->way);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, SHORT_SERVER_TIME));
-    return PGW_OK;
+    if (count <= in->max && !pgw__rows_misread(rows)) return PGW_OK;
+    pgw_batch_free(*in->batch);
+    *in->batch = NULL;
+    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
 }
 
 static pgw_status short_claim(pgw *h, const short_way *w, pgw_batch **batch,
@@ -245,7 +249,7 @@ static pgw_status short_claim(pgw *h, const short_way *w, pgw_batch **batch,
                               const pgw__job_refs *columns, size_t n, int64_t first, int64_t last,
                               bool *done, unsigned flags)
 {
-    const short_ctx ctx = {batch, w, refs, n, done};
+    const short_ctx ctx = {batch, w, refs, n, done, o->max};
     const uint64_t nonce = pgw__random_u64();
     int64_t marks[SHORT_LANES];
     const pgw__param fence[] = {
