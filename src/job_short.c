@@ -123,7 +123,10 @@ static pgw_status short_look(pgw *h, short_way *w, const char *queue)
     }
     if (st < 0 || w->rights != SHORT_OWNED) return st < 0 ? st : PGW_EMPTY;
     st = pgw__pq_call(h, &call);
-    if (st == PGW_OK) memcpy(w->queue, queue, strlen(queue) + 1);
+    if (st == PGW_OK)
+        memcpy(w->queue, queue, strlen(queue) + 1);
+    else
+        w->until_us = 0; /* it was read, and is not to be believed */
     return st;
 }
 
