@@ -158,8 +158,8 @@ static int short_lane(pgw_token token)
     return (int)(token.number & 31);
 }
 
-/* Rows of one lane, near one another, each with a place of its own, by which the answer tells of it;
- * first and last of their places. (A pack's number has a lane that no row has.) */
+/* Rows of one lane, near one another, each with a place of its own, by which the answer tells of
+ * it; first and last of their places. (A pack's number has a lane that no row has.) */
 static bool short_lie_together(const pgw_ref *refs, size_t n, int64_t *first, int64_t *last)
 {
     *first = *last = n > 0 ? short_place(refs[0].token) : 0;
