@@ -110,6 +110,7 @@ static const pgw__rows *the_rows_before(const pgw__rows *r, int n)
 
 static int the_count(const pgw__rows *r, int n)
 {
+    TEST_ASSERT_NOT_NULL(r);
     return r == GONE ? says.gone.rows : fake_count(r, n);
 }
 
