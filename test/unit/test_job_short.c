@@ -566,6 +566,7 @@ void test_what_is_done_goes_before_on_the_same_trip(void)
     TEST_ASSERT_EQUAL_MEMORY(first, seen.tokens[0], 16);
     VERDICTS(PGW_OK, PGW_OK, PGW_OK);
     JOBS("60/0/5 61/0/5");
+    TEST_ASSERT_EQUAL_MESSAGE(PGW_OK, fake.error, "nothing is left, and nothing more is asked");
 }
 
 static void done_in(int64_t place, int lane)
@@ -1242,6 +1243,35 @@ void test_verdicts_of_the_short_way_stand_though_there_is_no_memory_for_its_jobs
     forget_batch();
     oom_end();
     WENT("function");
+}
+
+void test_without_memory_for_the_jobs_verdicts_need_not_be_asked_for(void)
+{
+    const pgw_ref refs[] = {ref(40, 1)};
+
+    hot();
+    accepts(40);
+    oom_begin();
+    oom_fail(2);
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, NULL, refs, 1, &batch, &opts));
+    TEST_ASSERT_NULL(batch);
+    oom_end();
+    WENT("done+short");
+}
+
+void test_after_less_the_way_is_good_no_more_though_the_function_could_not_be_asked(void)
+{
+    hot();
+    short_gives(1);
+    oom_begin();
+    oom_fail(2); /* after the jobs, the columns of the rest */
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2));
+    TEST_ASSERT_TRUE(oom_failed());
+    JOBS("60/0/5");
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2));
+    WENT("short function");
+    forget_batch();
+    oom_end();
 }
 
 void test_every_failed_allocation_leaves_nothing_behind(void)
