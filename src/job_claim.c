@@ -214,7 +214,11 @@ static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_cla
     pgw_batch *more = NULL;
 
     if (!pgw__short_claim(h, st, batch, o, done->refs, columns, done->n, gone, flags)) return false;
-    if (*st != PGW_OK) return true;
+    if (*st != PGW_OK) { /* without memory for the answer: both are done */
+        for (size_t i = 0; *st == PGW_ENOMEM && done->verdicts != NULL && i < done->n; i++)
+            if (gone[i]) done->verdicts[i] = PGW_OK;
+        return true;
+    }
     rest.max -= (int)pgw_batch_count(*batch);
     *st = claim_complete_rest(h, &rest, done, gone, &more);
     if (*batch == NULL) {

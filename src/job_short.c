@@ -129,7 +129,10 @@ static pgw_status short_look(pgw *h, short_way *w, const char *queue)
     }
     if (st < 0 || w->rights != SHORT_OWNED) return st < 0 ? st : PGW_EMPTY;
     st = pgw__pq_call(h, &call);
-    if (st == PGW_OK) memcpy(w->queue, queue, strlen(queue) + 1);
+    if (st == PGW_OK)
+        memcpy(w->queue, queue, strlen(queue) + 1);
+    else
+        w->until_us = 0; /* it was read, and is not to be believed */
     return st;
 }
 
@@ -161,8 +164,8 @@ static int short_lane(pgw_token token)
     return (int)(token.number & 31);
 }
 
-/* Rows of one lane, near one another; first and last of their places. (A pack's number has a lane
- * that no row has.) */
+/* Rows of one lane, near one another, each with a place of its own, by which the answer tells of
+ * it; first and last of their places. (A pack's number has a lane that no row has.) */
 static bool short_lie_together(const pgw_ref *refs, size_t n, int64_t *first, int64_t *last)
 {
     *first = *last = n > 0 ? short_place(refs[0].token) : 0;
@@ -170,6 +173,8 @@ static bool short_lie_together(const pgw_ref *refs, size_t n, int64_t *first, in
         const int64_t place = short_place(refs[i].token);
 
         if (short_lane(refs[i].token) != short_lane(refs[0].token)) return false;
+        for (size_t k = 0; k < i; k++)
+            if (short_place(refs[k].token) == place) return false;
         if (place < *first) *first = place;
         if (place > *last) *last = place;
     }
@@ -214,6 +219,7 @@ typedef struct short_ctx {
     const pgw_ref *refs;
     size_t n;
     bool *done;
+    int max;
 } short_ctx;
 
 static bool short_is_before(pgw_token a, pgw_token b)
@@ -257,14 +263,17 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
     (*in->batch)->since_us = pgw__pq_sent_us(h);
     short_complete_jobs(*in->batch, in->way);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, SHORT_SERVER_TIME));
-    return PGW_OK;
+    if (count <= in->max && !pgw__rows_misread(rows)) return PGW_OK;
+    pgw_batch_free(*in->batch);
+    *in->batch = NULL;
+    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
 }
 
 static pgw_status short_claim(pgw *h, short_way *w, pgw_batch **batch, const pgw_claim_opts *o,
                               const pgw_ref *refs, const pgw__job_refs *columns, size_t n,
                               int64_t first, int64_t last, bool *done, unsigned flags)
 {
-    const short_ctx ctx = {batch, w, refs, n, done};
+    const short_ctx ctx = {batch, w, refs, n, done, o->max};
     const uint64_t nonce = pgw__random_u64();
     int64_t marks[SHORT_LANES], tos[SHORT_LANES];
     const pgw__param fence[] = {

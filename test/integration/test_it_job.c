@@ -634,6 +634,43 @@ void test_complete_and_claim_in_one_round_trip(void)
     ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, NULL, NULL, 0, &batch, &o), h);
 }
 
+/* Whichever way claims go: the short one knows nothing of suspects, and the function is asked for
+ * the rest. */
+void test_a_suspect_never_comes_with_what_went_the_short_way(void)
+{
+    static const char *const queues[] = {"wary"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    int alone = 0;
+
+    o.queues = queues, o.queues_count = 1, o.max = 10;
+    sql("SELECT pgwork.queue_create('wary', lease_ms => 600000);"
+        "SELECT pgwork.enqueue('wary', '1', priority => 5, max_attempts => 100);"
+        "SELECT FROM pgwork.claim('{wary}', 1, 'who dies')");
+    for (int round = 0; round < 10; round++) {
+        pgw_ref refs[10];
+        size_t n = 0;
+
+        sql("UPDATE pgwork.live_job SET lease_until = now() - interval '1 s' WHERE lane >= 10 AND"
+            " queue = (SELECT id FROM pgwork.queue WHERE name = 'wary');"
+            "SELECT FROM pgwork.reap('wary');"
+            "SELECT FROM pgwork.enqueue_many('wary', array_fill('1'::jsonb, ARRAY[203]))");
+        for (bool met = false; !met;) {
+            pgw_batch *batch;
+
+            ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, NULL, refs, n, &batch, &o), h);
+            n = pgw_batch_count(batch);
+            for (size_t i = 0; i < n; i++) {
+                refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
+                met |= pgw_job_priority(pgw_batch_job(batch, i)) == 5;
+            }
+            alone += met && n == 1;
+            pgw_batch_free(batch);
+        }
+    }
+    TEST_ASSERT_EQUAL_INT(10, alone);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "wary", true), h);
+}
+
 /* ---- waiting ---- */
 
 typedef struct sender {
