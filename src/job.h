@@ -88,6 +88,14 @@ typedef struct pgw__job_refs {
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
 
+/* Jobs that are done, for a claim to complete before. */
+typedef struct pgw__done {
+    const pgw_ref *refs;
+    size_t n;
+    pgw_status *verdicts; /* or NULL */
+    pgw__job_refs columns;
+} pgw__done;
+
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
 pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
@@ -97,11 +105,16 @@ pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__r
 #define PGW__SHORT_JOBS 32 /* of one claim, done or new */
 /* A claim went by the function, and this came of it. */
 void pgw__short_note(pgw *h, const pgw_claim_opts *o, const pgw_batch *batch);
-/* False: nothing has happened, ask the function for all. True, and *st is PGW_OK: *batch is what
- * was claimed, if anything, and done[i] of n tells whether refs[i] was accepted; ask it for what is
- * left. flags as of a pgw__call. */
-bool pgw__short_claim(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
-                      const pgw_ref *refs, const pgw__job_refs *columns, size_t n, bool *done,
+/* What came of a claim on that way: */
+typedef struct pgw__short {
+    pgw_status st;
+    pgw_batch *batch;           /* what was claimed; NULL: nothing */
+    bool gone[PGW__SHORT_JOBS]; /* of the done jobs: it was accepted */
+    int more;                   /* so many more are to be asked of the function */
+} pgw__short;
+/* False: nothing has happened, ask the function for all. True: out->st, and where that is PGW_OK
+ * ask it for what is left. flags as of a pgw__call. */
+bool pgw__short_claim(pgw *h, pgw__short *out, const pgw_claim_opts *o, const pgw__done *done,
                       unsigned flags);
 
 #endif

@@ -143,21 +143,14 @@ static pgw_status claim_by_function(pgw *h, pgw_batch **batch, const pgw_claim_o
     return st;
 }
 
-/* Done jobs, with what becomes of them. */
-typedef struct claim_done {
-    const pgw_ref *refs;
-    size_t n;
-    pgw_status *verdicts; /* or NULL */
-} claim_done;
-
 static pgw_status claim_after_complete(pgw *h, pgw_batch **batch, const pgw_claim_opts *o,
-                                       const claim_done *done, const pgw__job_refs *columns)
+                                       const pgw__done *done)
 {
     const claim_ctx ctx = {batch, o->max, done->verdicts, done->n};
     const pgw__param params[] = {
         P_TEXT(o->queues[0]),
-        P_ARRAY(INT8, columns->ids, done->n),
-        P_ARRAY(UUID, columns->tokens, columns->tokens_count),
+        P_ARRAY(INT8, done->columns.ids, done->n),
+        P_ARRAY(UUID, done->columns.tokens, done->columns.tokens_count),
         P_INT4(o->max),
         P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
@@ -177,66 +170,62 @@ static pgw_status claim_after_complete(pgw *h, pgw_batch **batch, const pgw_clai
     return st;
 }
 
-/* What the short way has not finished: a job whose lease was lost, or that leaves something behind.
- */
-static pgw_status claim_complete_rest(pgw *h, const pgw_claim_opts *o, const claim_done *all,
-                                      const bool *gone, pgw_batch **batch)
+/* What the short way has left: jobs whose lease was lost, or that leave something behind, and
+ * others to claim. */
+static pgw_status claim_rest(pgw *h, pgw_batch **batch, const pgw_claim_opts *o,
+                             const pgw__done *done, const pgw__short *was)
 {
     pgw_ref refs[PGW__SHORT_JOBS];
     pgw_status verdicts[PGW__SHORT_JOBS], st = PGW_OK;
-    claim_done rest = {refs, 0, verdicts};
-    pgw__job_refs columns = {NULL, NULL, 0};
+    pgw__done rest = {.refs = refs, .verdicts = verdicts};
+    pgw_claim_opts more = *o;
     size_t i, at = 0;
 
-    for (i = 0; i < all->n; i++)
-        if (!gone[i]) refs[rest.n++] = all->refs[i];
+    for (i = 0; i < done->n; i++)
+        if (!was->gone[i]) refs[rest.n++] = done->refs[i];
     pgw__fill_verdicts(verdicts, rest.n, PGW_EUNKNOWN);
-    if (o->max > 0) {
-        st = pgw__job_refs_make(h, &columns, refs, rest.n);
-        if (st == PGW_OK) st = claim_after_complete(h, batch, o, &rest, &columns);
-        pgw__mem_free(columns.ids);
+    more.max = was->more;
+    if (more.max > 0) {
+        st = pgw__job_refs_make(h, &rest.columns, refs, rest.n);
+        if (st == PGW_OK) st = claim_after_complete(h, batch, &more, &rest);
+        pgw__mem_free(rest.columns.ids);
     } else if (rest.n > 0) {
-        st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, rest.n);
-        if (st == PGW_ELEASE) st = PGW_OK;
+        pgw_complete(h, verdicts, o->queues[0], refs, NULL, rest.n);
     }
-    for (i = 0; i < all->n && all->verdicts != NULL; i++)
-        all->verdicts[i] = gone[i] ? PGW_OK : verdicts[at++];
+    for (i = 0; i < done->n && done->verdicts != NULL; i++)
+        done->verdicts[i] = was->gone[i] ? PGW_OK : verdicts[at++];
     return st;
 }
 
 /* False: nothing has happened; else *st is the claim's. What it has in its hands it keeps, whatever
  * becomes of the rest. */
 static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
-                        const claim_done *done, const pgw__job_refs *columns, unsigned flags)
+                        const pgw__done *done, unsigned flags)
 {
-    bool gone[PGW__SHORT_JOBS] = {false};
-    pgw_claim_opts rest = *o;
+    pgw__short was;
     pgw_batch *more = NULL;
 
-    if (!pgw__short_claim(h, st, batch, o, done->refs, columns, done->n, gone, flags)) return false;
+    if (!pgw__short_claim(h, &was, o, done, flags)) return false;
+    *st = was.st;
     if (*st != PGW_OK) { /* without memory for the answer: both are done */
         for (size_t i = 0; *st == PGW_ENOMEM && done->verdicts != NULL && i < done->n; i++)
-            if (gone[i]) done->verdicts[i] = PGW_OK;
+            if (was.gone[i]) done->verdicts[i] = PGW_OK;
         return true;
     }
-    rest.max -= (int)pgw_batch_count(*batch);
-    *st = claim_complete_rest(h, &rest, done, gone, &more);
-    if (*batch == NULL) {
-        *batch = more;
-        return true;
-    }
-    if (more != NULL) *batch = pgw__job_batch_join(*batch, more);
-    *st = *batch != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    *st = claim_rest(h, &more, o, done, &was);
+    *batch = was.batch != NULL && more != NULL ? pgw__job_batch_join(was.batch, more)
+             : was.batch != NULL               ? was.batch
+                                               : more;
+    if (was.batch != NULL) *st = *batch != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     return true;
 }
 
 static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 {
-    static const claim_done nothing = {NULL, 0, NULL};
-    static const pgw__job_refs none = {NULL, NULL, 0};
+    static const pgw__done nothing = {NULL, 0, NULL, {NULL, NULL, 0}};
     pgw_status st;
 
-    if (claim_short(h, &st, batch, o, &nothing, &none, PGW__WRITES | PGW__RELAXED)) return st;
+    if (claim_short(h, &st, batch, o, &nothing, PGW__WRITES | PGW__RELAXED)) return st;
     return claim_by_function(h, batch, o);
 }
 
@@ -373,7 +362,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
-    pgw__job_refs columns;
+    pgw__done done = {.refs = refs, .n = n, .verdicts = verdicts};
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
     pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
@@ -381,14 +370,10 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "refs", refs);
-    if (st == PGW_OK) st = pgw__job_refs_make(h, &columns, refs, n);
+    if (st == PGW_OK) st = pgw__job_refs_make(h, &done.columns, refs, n);
     if (st != PGW_OK) return st;
-    {
-        const claim_done done = {refs, n, verdicts};
-
-        if (!claim_short(h, &st, batch, &o, &done, &columns, PGW__WRITES))
-            st = claim_after_complete(h, batch, &o, &done, &columns);
-    }
-    pgw__mem_free(columns.ids);
+    if (!claim_short(h, &st, batch, &o, &done, PGW__WRITES))
+        st = claim_after_complete(h, batch, &o, &done);
+    pgw__mem_free(done.columns.ids);
     return st;
 }

@@ -27,25 +27,33 @@
 #define SHORT_MOST_MS     1200  /* it is good for no longer, whatever the clocks say */
 #define SHORT_PATIENCE    4     /* looks in vain ... */
 #define SHORT_REST_US     50000 /* ... and then none for so long */
-#define SHORT_LOOK_LEFT   4     /* columns of job_short_look.sql: how long it is good ... */
-#define SHORT_LOOK_WAY    5 /* ... and the way: [4] who drew places up to there is through ... */
-#define SHORT_WAY_MARKS   4 /* ... and from [5] on the marks */
 
+/* columns of job_short_look.sql */
+enum {
+    LOOK_ID,
+    LOOK_VERSION,
+    LOOK_LEASE_MS,
+    LOOK_MAX_ATTEMPTS,
+    LOOK_LEFT_MS,
+    LOOK_WAY, /* [4]: who drew places up to there is through; from [5] on the marks */
+    LOOK_SUSPECTS
+};
+#define SHORT_WAY_MARKS   4
 #define SHORT_SERVER_TIME 11 /* of job_short_claim.sql, behind the columns of the job */
 
 typedef struct short_way {
     char queue[PGW__QUEUE_MAX + 1];
     uint64_t epoch; /* of the session that the rest is about */
     enum { SHORT_UNASKED, SHORT_OWNED, SHORT_REFUSED } rights;
+    bool suspects;    /* may wait there */
     bool filled;      /* the last claim by the function got all that it was asked for */
     int vain;         /* looks, one upon another */
     int64_t again_us; /* no look before */
     int64_t until_us; /* from here on a look is due; 0: it is */
     int64_t id, lease_ms, through, marks[SHORT_LANES];
     int max_attempts, lanes;
-    int64_t
-        reach; /* in the lane of the last job the next ones are expected within so many places */
-    int reach_lane;
+    int64_t reach;  /* the next jobs are expected within so many places ... */
+    int reach_lane; /* ... in this lane, that of the last job */
     char version[16];
 } short_way;
 
@@ -85,22 +93,22 @@ void pgw__short_note(pgw *h, const pgw_claim_opts *o, const pgw_batch *batch)
 static pgw_status short_read_look(pgw *h, const pgw__rows *rows, void *ctx)
 {
     short_way *w = *(short_way **)ctx;
-    const int64_t left_ms =
-        pgw__rows_count(rows) > 0 ? pgw__rows_int(rows, 0, SHORT_LOOK_LEFT) : -1;
+    const int64_t left_ms = pgw__rows_count(rows) > 0 ? pgw__rows_int(rows, 0, LOOK_LEFT_MS) : -1;
     pgw__items items;
     pgw__bytes item;
     const char *version;
     size_t size;
 
     if (left_ms < 0 || left_ms > SHORT_MOST_MS) return PGW_EMPTY;
-    version = pgw__rows_text(rows, 0, 1, &size);
-    w->lanes = pgw__rows_items(rows, 0, SHORT_LOOK_WAY, &items) - SHORT_WAY_MARKS;
+    version = pgw__rows_text(rows, 0, LOOK_VERSION, &size);
+    w->lanes = pgw__rows_items(rows, 0, LOOK_WAY, &items) - SHORT_WAY_MARKS;
     if (w->lanes < 1 || w->lanes > SHORT_LANES || version == NULL || size >= sizeof(w->version))
         return PGW_EMPTY;
     memcpy(w->version, version, size + 1);
-    w->id = pgw__rows_int(rows, 0, 0);
-    w->lease_ms = pgw__rows_int(rows, 0, 2);
-    w->max_attempts = (int)pgw__rows_int(rows, 0, 3);
+    w->id = pgw__rows_int(rows, 0, LOOK_ID);
+    w->lease_ms = pgw__rows_int(rows, 0, LOOK_LEASE_MS);
+    w->max_attempts = (int)pgw__rows_int(rows, 0, LOOK_MAX_ATTEMPTS);
+    w->suspects = pgw__rows_int(rows, 0, LOOK_SUSPECTS) != 0;
     for (int i = 0; pgw__items_next(&items, &item); i++) {
         if (i == SHORT_WAY_MARKS - 1) w->through = pgw__item_int(&item);
         if (i >= SHORT_WAY_MARKS) w->marks[i - SHORT_WAY_MARKS] = pgw__item_int(&item);
@@ -166,8 +174,11 @@ static int short_lane(pgw_token token)
 
 /* Rows of one lane, near one another, each with a place of its own, by which the answer tells of
  * it; first and last of their places. (A pack's number has a lane that no row has.) */
-static bool short_lie_together(const pgw_ref *refs, size_t n, int64_t *first, int64_t *last)
+static bool short_lie_together(const pgw__done *done, int64_t *first, int64_t *last)
 {
+    const pgw_ref *const refs = done->refs;
+    const size_t n = done->n;
+
     *first = *last = n > 0 ? short_place(refs[0].token) : 0;
     for (size_t i = 0; i < n; i++) {
         const int64_t place = short_place(refs[i].token);
@@ -184,8 +195,8 @@ static bool short_lie_together(const pgw_ref *refs, size_t n, int64_t *first, in
 /* From where to where a claim looks, by lane. What was claimed is a fresh mark: nothing is expected
  * before it, but by who drew places later than `through`. In the lane that is just worked off the
  * next jobs are near; if they are not, the function finds them. */
-static void short_marks(const short_way *w, int64_t *marks, int64_t *tos, const pgw_ref *refs,
-                        size_t n, int64_t first)
+static void short_marks(const short_way *w, int64_t *marks, int64_t *tos, const pgw__done *done,
+                        int64_t first)
 {
     const int64_t place = first - 1 < w->through ? first - 1 : w->through;
 
@@ -193,7 +204,7 @@ static void short_marks(const short_way *w, int64_t *marks, int64_t *tos, const 
         const int lane = (int)(w->marks[i] & 31);
 
         marks[i] = w->marks[i];
-        if (n > 0 && lane <= short_lane(refs[0].token) && marks[i] >> 5 < place)
+        if (done->n > 0 && lane <= short_lane(done->refs[0].token) && marks[i] >> 5 < place)
             marks[i] = place * 32 + lane;
         tos[i] = w->reach > 0 && lane == w->reach_lane ? (marks[i] >> 5) + w->reach : INT64_MAX;
     }
@@ -214,11 +225,9 @@ static void short_learn_reach(short_way *w, const int64_t *marks, const pgw_batc
 /* ---- the claim ---- */
 
 typedef struct short_ctx {
-    pgw_batch **batch;
+    pgw__short *out;
     const short_way *way;
-    const pgw_ref *refs;
-    size_t n;
-    bool *done;
+    const pgw__done *done;
     int max;
 } short_ctx;
 
@@ -253,37 +262,35 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
     pgw_status st;
 
     for (int row = 0; gone != NULL && row < pgw__rows_count(gone); row++)
-        for (size_t i = 0; i < in->n; i++)
-            if (short_place(in->refs[i].token) == pgw__rows_int(gone, row, 0)) in->done[i] = true;
+        for (size_t i = 0; i < in->done->n; i++)
+            if (short_place(in->done->refs[i].token) == pgw__rows_int(gone, row, 0))
+                in->out->gone[i] = true;
     if (count == 0) return PGW_OK;
-    st = pgw__job_batch(in->batch, rows, 0, count, short_columns);
-    if (st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
+    st = pgw__job_batch(&in->out->batch, rows, 0, count, short_columns);
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
-    (*in->batch)->since_us = pgw__pq_sent_us(h);
-    short_complete_jobs(*in->batch, in->way);
+    in->out->batch->since_us = pgw__pq_sent_us(h);
+    short_complete_jobs(in->out->batch, in->way);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, SHORT_SERVER_TIME));
     if (count <= in->max && !pgw__rows_misread(rows)) return PGW_OK;
-    pgw_batch_free(*in->batch);
-    *in->batch = NULL;
+    pgw_batch_free(in->out->batch);
+    in->out->batch = NULL;
     return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
 }
 
-static pgw_status short_claim(pgw *h, short_way *w, pgw_batch **batch, const pgw_claim_opts *o,
-                              const pgw_ref *refs, const pgw__job_refs *columns, size_t n,
-                              int64_t first, int64_t last, bool *done, unsigned flags)
+static pgw_status short_claim(pgw *h, short_way *w, pgw__short *out, const pgw_claim_opts *o,
+                              const pgw__done *done, int64_t first, int64_t last, unsigned flags)
 {
-    const short_ctx ctx = {batch, w, refs, n, done, o->max};
+    const short_ctx ctx = {out, w, done, o->max};
     const uint64_t nonce = pgw__random_u64();
     int64_t marks[SHORT_LANES], tos[SHORT_LANES];
     const pgw__param fence[] = {
         P_INT4(w->id),
         P_VALUE(w->version),
-        P_INT4(n > 0 ? short_lane(refs[0].token) : 0),
+        P_INT4(done->n > 0 ? short_lane(done->refs[0].token) : 0),
         P_INT8(first),
         P_INT8(last),
-        P_ARRAY(UUID, columns->tokens, n),
-        P_ARRAY(INT8, columns->ids, n),
+        P_ARRAY(UUID, done->columns.tokens, done->n),
+        P_ARRAY(INT8, done->columns.ids, done->n),
         P_END,
     };
     const pgw__call complete = {.sql = PGW__SQL_JOB_SHORT_COMPLETE, .params = fence};
@@ -303,7 +310,7 @@ static pgw_status short_claim(pgw *h, short_way *w, pgw_batch **batch, const pgw
     const pgw__call call = {
         .sql = o->max > 1 ? PGW__SQL_JOB_SHORT_CLAIM : PGW__SQL_JOB_SHORT_CLAIM_ONE,
         .params = pick,
-        .before = n > 0 ? &complete : NULL,
+        .before = done->n > 0 ? &complete : NULL,
         .read = short_read,
         .ctx = &ctx,
         .ctx_size = sizeof(ctx),
@@ -311,9 +318,9 @@ static pgw_status short_claim(pgw *h, short_way *w, pgw_batch **batch, const pgw
     };
     pgw_status st;
 
-    short_marks(w, marks, tos, refs, n, first);
+    short_marks(w, marks, tos, done, first);
     st = pgw__pq_call(h, &call);
-    if (pgw_batch_count(*batch) > 0) short_learn_reach(w, marks, *batch);
+    if (out->batch != NULL) short_learn_reach(w, marks, out->batch);
     return st;
 }
 
@@ -324,24 +331,29 @@ static bool short_is_undone(pgw_status st)
            st != PGW_ENOMEM && st != PGW_EPROTO;
 }
 
-bool pgw__short_claim(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
-                      const pgw_ref *refs, const pgw__job_refs *columns, size_t n, bool *done,
+bool pgw__short_claim(pgw *h, pgw__short *out, const pgw_claim_opts *o, const pgw__done *done,
                       unsigned flags)
 {
     int64_t first, last;
     short_way *w;
 
-    if (n > PGW__SHORT_JOBS || !short_is_small(h, o) || !short_lie_together(refs, n, &first, &last))
+    memset(out, 0, sizeof(*out));
+    if (done->n > PGW__SHORT_JOBS || !short_is_small(h, o) ||
+        !short_lie_together(done, &first, &last))
         return false;
     w = pgw__pq_kept(h, PGW__KEPT_SHORT);
     if (w == NULL) return false;
-    *st = short_begin(h, w, o->queues[0]);
-    if (*st == PGW_OK) {
-        *st = short_claim(h, w, batch, o, refs, columns, n, first, last, done, flags);
-        if (*st != PGW_OK || pgw_batch_count(*batch) < (size_t)o->max) w->until_us = 0;
+    out->st = short_begin(h, w, o->queues[0]);
+    if (out->st == PGW_OK) {
+        out->st = short_claim(h, w, out, o, done, first, last, flags);
+        out->more = o->max - (int)pgw_batch_count(out->batch);
+        if (out->st != PGW_OK || out->more > 0) w->until_us = 0;
+        /* a suspect is to come alone; who has something does not ask for more where there may be
+         * one, as within the function */
+        if (w->suspects && out->batch != NULL) out->more = 0;
     }
-    if (*st >= PGW_OK) return *st == PGW_OK;
-    if (!short_is_undone(*st)) return true;
-    if (*st != PGW_ERETRY && *st != PGW_ELOCKED) w->rights = SHORT_REFUSED;
+    if (out->st >= PGW_OK) return out->st == PGW_OK;
+    if (!short_is_undone(out->st)) return true;
+    if (out->st != PGW_ERETRY && out->st != PGW_ELOCKED) w->rights = SHORT_REFUSED;
     return false;
 }

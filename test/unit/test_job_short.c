@@ -48,6 +48,7 @@ static struct {
     int64_t sent_us;
     void *kept;
     void (*bye)(void *kept);
+    bool suspects;
 } session;
 
 /* What the last statement of a kind has carried. */
@@ -56,7 +57,7 @@ static struct {
     unsigned flags;
     int64_t id, max, lease_ms;
     char name[64], version[16], holder[16];
-    int64_t marks[20];
+    int64_t marks[20], tos[20];
     size_t marks_count;
     bool shared, lease_is_null, before;
     /* of what is done */
@@ -147,13 +148,15 @@ static void see_short(const pgw__param *p, const pgw__call *before)
     TEST_ASSERT_LESS_OR_EQUAL(20, p[3].n);
     seen.marks_count = p[3].n;
     memcpy(seen.marks, p[3].v.p, p[3].n * sizeof(seen.marks[0]));
-    seen.shared = p[4].v.b;
-    seen.max = p[5].v.i;
-    TEST_ASSERT_EQUAL(PGW__BYTEA, p[6].type);
-    TEST_ASSERT_EQUAL_MESSAGE(8, p[6].n, "half of a token");
-    see_text(seen.holder, sizeof(seen.holder), &p[7]);
-    seen.lease_ms = p[8].v.i;
-    seen.lease_is_null = p[8].null;
+    TEST_ASSERT_EQUAL(p[3].n, p[4].n);
+    memcpy(seen.tos, p[4].v.p, p[4].n * sizeof(seen.tos[0]));
+    TEST_ASSERT_EQUAL(PGW__BYTEA, p[5].type);
+    TEST_ASSERT_EQUAL_MESSAGE(8, p[5].n, "half of a token");
+    see_text(seen.holder, sizeof(seen.holder), &p[6]);
+    seen.lease_ms = p[7].v.i;
+    seen.lease_is_null = p[7].null;
+    seen.shared = p[8].type == PGW__BOOL && p[8].v.b;
+    seen.max = p[8].type == PGW__BOOL ? p[9].v.i : 1;
     seen.before = before != NULL;
     if (before == NULL) return;
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_SHORT_COMPLETE, before->sql);
@@ -178,8 +181,10 @@ static table *see_call(const pgw__call *call, const char **word)
         see_text(seen.name, sizeof(seen.name), &p[0]);
         TEST_ASSERT_EQUAL(PGW__INDEXED, call->flags);
         return *word = "look", &says.look;
+    case PGW__SQL_JOB_SHORT_CLAIM_ONE:
     case PGW__SQL_JOB_SHORT_CLAIM:
         see_short(p, call->before);
+        TEST_ASSERT_EQUAL(seen.max == 1, call->sql == PGW__SQL_JOB_SHORT_CLAIM_ONE);
         return *word = call->before != NULL ? "done+short" : "short", &says.jobs;
     case PGW__SQL_JOB_CLAIM: seen.max = p[1].v.i; return *word = "function", &says.by_function;
     case PGW__SQL_JOB_COMPLETE_AND_CLAIM:
@@ -201,7 +206,8 @@ static void on_call(const pgw__call *call)
     const size_t used = strlen(seen.log);
 
     snprintf(seen.log + used, sizeof(seen.log) - used, "%s%s", used > 0 ? " " : "", word);
-    if (call->sql != PGW__SQL_JOB_SHORT_CLAIM) TEST_ASSERT_NULL(call->before);
+    if (call->sql != PGW__SQL_JOB_SHORT_CLAIM && call->sql != PGW__SQL_JOB_SHORT_CLAIM_ONE)
+        TEST_ASSERT_NULL(call->before);
     seen.flags = call->flags;
     session.sent_us = now_us;
     fake.cells = t->cells, fake.rows = t->rows, fake.columns = t->columns;
@@ -297,11 +303,11 @@ static void accepts(int64_t place)
 
 static void looks(int64_t left_ms, const char *version, const char *way)
 {
-    const fake_cell row[] = {F_INT(7), F_TEXT(version), F_INT(30000),
-                             F_INT(5), F_INT(left_ms),  F_TAGS(way)};
+    const fake_cell row[] = {F_INT(7),       F_TEXT(version), F_INT(30000),           F_INT(5),
+                             F_INT(left_ms), F_TAGS(way),     F_INT(session.suspects)};
 
     says.look.rows = 0;
-    add_row(&says.look, row, 6);
+    add_row(&says.look, row, 7);
 }
 
 /* From here on the functions give so many jobs. */
@@ -455,6 +461,49 @@ void tearDown(void)
 }
 
 /* ---- the way ---- */
+
+void test_in_the_lane_that_is_worked_off_it_looks_as_far_as_the_next_jobs_are_expected(void)
+{
+    const int64_t anywhere[] = {INT64_MAX, INT64_MAX, INT64_MAX};
+    const int64_t near[] = {INT64_MAX, 12 + 8 * (61 - 12) + 64, INT64_MAX};
+
+    warm();
+    short_gives(2);
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2));
+    TEST_ASSERT_EQUAL_INT64_ARRAY(anywhere, seen.tos, 3);
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2));
+    TEST_ASSERT_EQUAL_INT64_ARRAY(near, seen.tos, 3);
+    functions_give(2);
+    short_gives(1);
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2)); /* they were not */
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2)); /* filled */
+    short_gives(2);
+    WENT("owner look short short short after function");
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2));
+    WENT("look short");
+    TEST_ASSERT_EQUAL_INT64_ARRAY(anywhere, seen.tos, 3);
+}
+
+void test_where_a_suspect_waits_who_has_something_asks_for_no_more(void)
+{
+    session.suspects = true;
+    looks(20, "900", WAY);
+    warm();
+    short_gives(1);
+    TEST_ASSERT_EQUAL(PGW_OK, claim(2));
+    WENT("owner look short");
+    JOBS("60/0/5");
+}
+
+void test_a_claim_of_one_has_a_statement_of_its_own(void)
+{
+    hot();
+    short_gives(1);
+    TEST_ASSERT_EQUAL(PGW_OK, claim(1));
+    WENT("short");
+    TEST_ASSERT_EQUAL(PGW__SQL_JOB_SHORT_CLAIM_ONE, fake.sql);
+    JOBS("60/0/5");
+}
 
 void test_after_a_claim_that_filled_the_hands_the_next_one_looks_and_goes_short(void)
 {
