@@ -228,7 +228,7 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
 
     for (int row = 0; gone != NULL && row < pgw__rows_count(gone); row++)
         for (size_t i = 0; i < in->n; i++)
-            if (short_place(in->refs[i].token) == pgw__rows_int(gone, row, 0)) in->done[i] = true;
+            if (in->refs[i].id == pgw__rows_int(gone, row, 0)) in->done[i] = true;
     if (count == 0) return PGW_OK;
     st = pgw__job_batch(in->batch, rows, 0, count, short_columns);
     if (st == PGW_EPROTO)
