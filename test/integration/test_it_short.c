@@ -1,0 +1,966 @@
+/* The owner's short way of small claims, by the verbs: that it is gone, that all comes out as by
+ * the function, and where it is not gone. Which way it was is read in the log. What a session knows
+ * is good for some ms; where a test needs it for longer, it is made to last. */
+#include "unity.h"
+#include "pgw_all.h"
+#include "itpgw.h"
+#include "pgtemp.h"
+#include "sqlkit.h"
+#include "wire.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+/* struct short_way */
+#define pgw__short_note  it_short_note
+#define pgw__short_claim it_short_claim
+#include "../../src/job_short.c"
+#undef pgw__short_note
+#undef pgw__short_claim
+
+enum { PATIENCE_MS = 30000, MANY = 10, LEASE_MS = 600000 };
+
+#define NOW_MS "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+/* A handle, what it has said, and what it has in its hands. */
+typedef struct session {
+    pgw *h;
+    char said[1 << 16];
+    pgw_batch *batch;
+    pgw_ref held[PGW__SHORT_JOBS * 2];
+    pgw_status verdicts[PGW__SHORT_JOBS * 2];
+    int count;
+} session;
+
+static session a, b;
+static PGconn *watch;
+static wire *between;
+
+/* ---- sessions ---- */
+
+static void hear(void *arg, pgw_level level, const char *room, const char *message)
+{
+    session *s = arg;
+    const size_t length = strlen(s->said);
+
+    (void)level;
+    if (strcmp(room, "pq") == 0)
+        snprintf(s->said + length, sizeof(s->said) - length, "%s\n", message);
+}
+
+static pgw_conf *conf_of(session *s, const char *name, const char *value)
+{
+    pgw_conf *conf = it_conf((const char *const[]){"schema.check", "off", name, value, NULL});
+
+    pgw_conf_set_log(conf, PGW_DEBUG, hear, s);
+    return conf;
+}
+
+static void open_with(session *s, const char *name, const char *value)
+{
+    pgw_conf *conf = conf_of(s, name, value);
+
+    ASSERT_ST(PGW_OK, pgw_open(&s->h, conf), s->h);
+    pgw_conf_free(conf);
+}
+
+static void close_session(session *s)
+{
+    static const session none;
+
+    pgw_batch_free(s->batch);
+    pgw_close(s->h);
+    *s = none;
+}
+
+static void drop_role(void)
+{
+    pgtemp_exec("DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'pgw_it_short') THEN"
+                " DROP OWNED BY pgw_it_short; DROP ROLE pgw_it_short; END IF; END $$");
+}
+
+void setUp(void)
+{
+    kit_begin();
+    watch = kit_open();
+    kit_do(watch, "SELECT pgwork.queue_create('q', lease_ms => %d)", LEASE_MS);
+    open_with(&a, NULL, NULL);
+}
+
+void tearDown(void)
+{
+    close_session(&a);
+    close_session(&b);
+    wire_close(between);
+    between = NULL;
+    kit_end();
+    pgtemp_exec("GRANT ALL ON ALL TABLES IN SCHEMA pgwork TO current_user;"
+                "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());"
+                " END $$");
+    drop_role();
+}
+
+/* ---- which way ---- */
+
+static bool begins(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
+
+/* What was sent since the last time, in order: "short" and "function" are claims. */
+static const char *went(session *s)
+{
+    static const struct {
+        const char *statement, *way;
+    } ways[] = {{"job_short_claim: ", "short"},
+                {"job_claim: ", "function"},
+                {"job_complete_and_claim: ", "function"},
+                {"job_complete: ", "complete"}};
+    static char text[1000];
+
+    *text = '\0';
+    for (const char *line = s->said; *line != '\0'; line += strcspn(line, "\n") + 1)
+        for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+            const size_t length = strlen(text);
+
+            if (!begins(line, ways[i].statement)) continue;
+            line += strlen(ways[i].statement);
+            snprintf(
+                text + length, sizeof(text) - length, "%s%s%s", length > 0 ? ", " : "", ways[i].way,
+                begins(line, "PGW_OK") || begins(line, "PGW_EMPTY") || begins(line, "PGW_ELEASE")
+                    ? ""
+                    : " failed");
+        }
+    *s->said = '\0';
+    return text;
+}
+
+#define WENT(s, expected) TEST_ASSERT_EQUAL_STRING(expected, went(s))
+
+static const char *nothing_short(session *s)
+{
+    const char *found = strstr(s->said, "job_short");
+
+    return found == NULL ? "" : found;
+}
+
+static short_way *knows(const session *s)
+{
+    return pgw__pq_kept(s->h, PGW__KEPT_SHORT);
+}
+
+static void make_last(session *s)
+{
+    knows(s)->until_us = pgw__clock_us() + INT64_C(3600000000);
+}
+
+/* ---- jobs ---- */
+
+static void fill_at(int priority, int n)
+{
+    kit_do(watch,
+           "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]),"
+           " priorities => '{%d}')",
+           n, priority);
+}
+
+static void fill(int n)
+{
+    fill_at(5, n);
+}
+
+static const pgw_job *job(const session *s, int i)
+{
+    return pgw_batch_job(s->batch, (size_t)i);
+}
+
+static pgw_claim_opts claim_opts(int n)
+{
+    static const char *const queues[] = {"q"};
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+
+    o.queues = queues, o.queues_count = 1, o.max = n, o.holder = "it";
+    return o;
+}
+
+static void hold(session *s, pgw_batch *batch)
+{
+    pgw_batch_free(s->batch);
+    s->batch = batch;
+    s->count = (int)pgw_batch_count(batch);
+    for (int i = 0; i < s->count; i++) s->held[i] = pgw_job_ref(job(s, i));
+}
+
+/* Completes all that it holds, and claims n. */
+static pgw_status trade(session *s, int n)
+{
+    const pgw_claim_opts o = claim_opts(n);
+    pgw_batch *batch = NULL;
+    const pgw_status st =
+        pgw_complete_and_claim(s->h, s->verdicts, s->held, (size_t)s->count, &batch, &o);
+
+    if (st >= 0) hold(s, batch);
+    return st;
+}
+
+/* Claims n more. */
+static pgw_status take(session *s, int n)
+{
+    const pgw_claim_opts o = claim_opts(n);
+    pgw_batch *batch = NULL;
+    const pgw_status st = pgw_claim(s->h, &batch, &o);
+
+    if (st >= 0) hold(s, batch);
+    return st;
+}
+
+#define TRADE(s, expected, n)                        \
+    do {                                             \
+        ASSERT_ST(PGW_OK, trade(s, n), (s)->h);      \
+        TEST_ASSERT_EQUAL_INT(expected, (s)->count); \
+    } while (0)
+
+static void check_verdicts(const session *s, int n)
+{
+    for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(s->verdicts[i]));
+}
+
+/* What its last claim by the function has left in the session is good for a second from now on. */
+static void refresh(session *s)
+{
+    kit_set_short(s->h->conn, "ARRAY[" NOW_MS " + 1100] || s[2:]");
+}
+
+/* Until it goes the short way; then it holds n jobs, and there are no others. What it knows lasts.
+ */
+static void warm(session *s, int n)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(2)) {
+        fill(n);
+        ASSERT_ST(PGW_OK, trade(s, n), s->h);
+        if (strcmp(went(s), "short") == 0 && s->count == n) {
+            make_last(s);
+            return;
+        }
+        refresh(s);
+    }
+    TEST_FAIL_MESSAGE("never");
+}
+
+static void second_session(int n)
+{
+    open_with(&b, NULL, NULL);
+    warm(&b, n);
+}
+
+static const char *token_of(const pgw_ref *ref)
+{
+    static char texts[4][PGW_TOKEN_TEXT];
+    static int next;
+
+    return pgw_token_format(ref->token, texts[next++ % 4]);
+}
+
+static void expire(const pgw_ref *ref)
+{
+    kit_do(watch,
+           "UPDATE pgwork.live_job SET lease_until = now() - interval '1 s' WHERE token = '%s'",
+           token_of(ref));
+}
+
+static void reap(int returned)
+{
+    TEST_ASSERT_EQUAL_INT64(returned, kit_number(watch, "SELECT returned FROM pgwork.reap('q')"));
+}
+
+static void check_places(int ready, int leased)
+{
+    TEST_ASSERT_EQUAL_STRING(kit_text(watch, "SELECT '%d %d 0 0 0'", ready, leased),
+                             kit_places(watch, "q"));
+}
+
+static void check_none_of(const session *s, const session *others)
+{
+    for (int i = 0; i < s->count; i++)
+        for (int j = 0; j < others->count; j++)
+            TEST_ASSERT_TRUE(s->held[i].id != others->held[j].id);
+}
+
+/* ---- one after another ---- */
+
+/* Nothing is made to last here. */
+TEST_CASE(1, true)
+TEST_CASE(10, true)
+TEST_CASE(1, false)
+TEST_CASE(10, false)
+void test_claims_one_upon_another_go_the_short_way(int n, bool trades)
+{
+    enum { ROUNDS = 20 };
+    int64_t last = 0;
+    bool short_too = false;
+    long long end = kit_ms() + PATIENCE_MS;
+
+    for (int i = 0; i < ROUNDS || !(short_too || kit_ms() > end); i++) {
+        if (i % ROUNDS == 0) fill(ROUNDS * n);
+        if (trades) {
+            TRADE(&a, n, n);
+            check_verdicts(&a, i == 0 ? 0 : n);
+        } else {
+            ASSERT_ST(PGW_OK, take(&a, n), a.h);
+            TEST_ASSERT_EQUAL_INT(n, a.count);
+        }
+        for (int k = 0; k < n; k++) {
+            TEST_ASSERT_GREATER_THAN_INT64(last, a.held[k].id);
+            TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job(&a, k)));
+            last = a.held[k].id;
+        }
+        short_too |= strcmp(went(&a), "short") == 0;
+    }
+    TEST_ASSERT_TRUE(short_too);
+    if (trades)
+        TEST_ASSERT_EQUAL_INT64(n, kit_number(watch, "SELECT count(*) FROM pgwork.live_job"
+                                                     " WHERE token IS NOT NULL"));
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_job_comes_as_it_was_sent(int n)
+{
+    static const char *const tags[] = {"plain", "with \"quotes\", commas and \\"};
+    static const char bytes[] = {0, 1, '\n', (char)0xff};
+    pgw_new plain = PGW_NEW_INIT, own;
+    size_t size;
+    int64_t id;
+
+    warm(&a, n);
+    plain.priority = 5;
+    own = plain;
+    own.payload = "{\"a\":[1,{\"b\":\"\xc3\xa9\"}]}", own.kind = "resize";
+    own.body = bytes, own.body_size = sizeof(bytes);
+    own.max_attempts = 4, own.lease_ms = 60000;
+    own.tags = tags, own.tags_count = 2;
+    ASSERT_ST(PGW_OK, pgw_enqueue(a.h, &id, "q", &own, NULL), a.h);
+    for (int i = 1; i < n; i++) ASSERT_ST(PGW_OK, pgw_enqueue(a.h, NULL, "q", &plain, NULL), a.h);
+    if (n == 1) fill(1);
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    check_verdicts(&a, n);
+    TEST_ASSERT_EQUAL_INT64(id, pgw_job_id(job(&a, 0)));
+    TEST_ASSERT_EQUAL_STRING("q", pgw_job_queue(job(&a, 0)));
+    TEST_ASSERT_EQUAL_STRING("{\"a\": [1, {\"b\": \"\xc3\xa9\"}]}", pgw_job_payload(job(&a, 0)));
+    TEST_ASSERT_EQUAL_STRING("resize", pgw_job_kind(job(&a, 0)));
+    TEST_ASSERT_EQUAL_MEMORY(bytes, pgw_job_body(job(&a, 0), &size), sizeof(bytes));
+    TEST_ASSERT_EQUAL(sizeof(bytes), size);
+    TEST_ASSERT_EQUAL(2, pgw_job_tags_count(job(&a, 0)));
+    TEST_ASSERT_EQUAL_STRING(tags[1], pgw_job_tag(job(&a, 0), 1));
+    TEST_ASSERT_EQUAL_INT(4, pgw_job_max_attempts(job(&a, 0)));
+    TEST_ASSERT_INT64_WITHIN(1000000, 60000000,
+                             pgw_job_lease_until_us(job(&a, 0)) - pgw_server_time_us(a.h));
+    if (n == 1) TRADE(&a, 1, 1);
+    for (int i = n > 1; i < n; i++) {
+        TEST_ASSERT_EQUAL_INT(10, pgw_job_max_attempts(job(&a, i)));
+        TEST_ASSERT_INT64_WITHIN(1000000, LEASE_MS * INT64_C(1000),
+                                 pgw_job_lease_until_us(job(&a, i)) - pgw_server_time_us(a.h));
+        TEST_ASSERT_EQUAL_INT(5, pgw_job_priority(job(&a, i)));
+        TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job(&a, i)));
+        TEST_ASSERT_LESS_OR_EQUAL_INT64(pgw_server_time_us(a.h), pgw_job_created_us(job(&a, i)));
+        TEST_ASSERT_NULL(pgw_job_body(job(&a, i), &size));
+        TEST_ASSERT_EQUAL(0, pgw_job_tags_count(job(&a, i)));
+        TEST_ASSERT_EQUAL_STRING("", pgw_job_kind(job(&a, i)));
+    }
+    WENT(&a, n == 1 ? "short" : "");
+    TEST_ASSERT_EQUAL_INT64(
+        n, kit_number(watch, "SELECT count(*) FROM pgwork.live_job WHERE holder = 'it' AND attempt"
+                             " = 1 AND lease_until > clock_timestamp()"));
+    for (int i = 0; i < n; i++)
+        TEST_ASSERT_EQUAL_INT64(
+            pgw_job_lease_until_us(job(&a, i)),
+            kit_number(watch,
+                       "SELECT (extract(epoch FROM lease_until) * 1000000)::bigint FROM"
+                       " pgwork.live_job WHERE token = '%s'",
+                       token_of(&a.held[i])));
+}
+
+void test_the_claims_own_lease_goes_before_the_queues(void)
+{
+    pgw_claim_opts o = claim_opts(1);
+    pgw_batch *batch;
+
+    warm(&a, 1);
+    fill(1);
+    o.lease_ms = 5000;
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(a.h, NULL, a.held, 1, &batch, &o), a.h);
+    hold(&a, batch);
+    WENT(&a, "short");
+    TEST_ASSERT_INT64_WITHIN(1000000, 5000000,
+                             pgw_job_lease_until_us(job(&a, 0)) - pgw_server_time_us(a.h));
+    check_places(0, 1);
+}
+
+void test_priorities_go_before_places(void)
+{
+    static const int sent[] = {9, 5, 0, 5, 9, 0}, come[] = {2, 5, 1, 3, 0, 4};
+    int64_t ids[6];
+
+    for (int i = 0; i < 10; i += 1) fill_at(i, 1); /* so that they are known */
+    warm(&a, 10);
+    while (trade(&a, 10) == PGW_OK) continue; /* none is left of those */
+    warm(&a, 6);
+    for (int i = 0; i < 6; i++)
+        ids[i] = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => %d)", sent[i]);
+    TRADE(&a, 6, 6);
+    WENT(&a, "short");
+    for (int i = 0; i < 6; i++) {
+        TEST_ASSERT_EQUAL_INT64(ids[come[i]], a.held[i].id);
+        TEST_ASSERT_EQUAL_INT(sent[come[i]], pgw_job_priority(job(&a, i)));
+    }
+    fill(6);
+    TRADE(&a, 6, 6); /* those were of several lanes */
+    WENT(&a, "function");
+    check_verdicts(&a, 6);
+}
+
+/* They have new places, and keep their ids. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_what_was_handed_back_comes_first_and_by_its_id(int n)
+{
+    pgw_ref back[MANY];
+
+    warm(&a, n);
+    second_session(n);
+    memcpy(back, b.held, sizeof(back));
+    ASSERT_ST(PGW_OK, pgw_release(b.h, NULL, "q", back, (size_t)n), b.h);
+    fill(n);
+    make_last(&a);
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    check_verdicts(&a, n);
+    for (int i = 0; i < n; i++) {
+        TEST_ASSERT_EQUAL_INT64(back[i].id, a.held[i].id);
+        TEST_ASSERT_TRUE((uint64_t)back[i].id != a.held[i].token.number >> 5);
+        TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job(&a, i)));
+        TEST_ASSERT_EQUAL_INT(5, pgw_job_priority(job(&a, i)));
+    }
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    check_verdicts(&a, n);
+    check_places(0, n);
+}
+
+void test_waiting_for_a_job_does_not_end_it(void)
+{
+    pgw_claim_opts o = claim_opts(1);
+    pgw_batch *batch;
+
+    warm(&a, 1);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, trade(&a, 1));
+    o.wait_ms = 50;
+    ASSERT_ST(PGW_EMPTY, pgw_claim(a.h, &batch, &o), a.h);
+    warm(&a, 1);
+    check_places(0, 1);
+}
+
+/* ---- the fence ---- */
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_stale_token_is_refused_and_the_new_holder_keeps_it(int n)
+{
+    open_with(&b, NULL, NULL);
+    warm(&a, n);
+    expire(&a.held[0]);
+    reap(1);
+    ASSERT_ST(PGW_OK, take(&b, 1), b.h);
+    TEST_ASSERT_EQUAL_INT64(a.held[0].id, b.held[0].id);
+    TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(job(&b, 0)));
+    reap(0); /* no suspects any more */
+    fill(3 * n);
+    TRADE(&a, n, n);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, a.verdicts[0]);
+    for (int i = 1; i < n; i++) TEST_ASSERT_EQUAL(PGW_OK, a.verdicts[i]);
+    check_none_of(&a, &b);
+    check_places(2 * n, n + 1);
+    ASSERT_ST(PGW_OK, pgw_extend(b.h, NULL, "q", b.held, 1, 0), b.h);
+    ASSERT_ST(PGW_OK, pgw_complete(b.h, NULL, "q", b.held, NULL, 1), b.h);
+}
+
+/* The queue is as it was: nothing but the token stands against it. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_token_of_before_is_refused_on_the_short_way(int n)
+{
+    pgw_ref before;
+
+    warm(&a, n);
+    before = a.held[0];
+    ASSERT_ST(PGW_OK, pgw_release(a.h, NULL, "q", &before, 1), a.h);
+    open_with(&b, NULL, NULL);
+    ASSERT_ST(PGW_OK, take(&b, 1), b.h);
+    TEST_ASSERT_EQUAL_INT64(before.id, b.held[0].id);
+    fill(2 * n);
+    went(&a);
+    a.held[0] = before;
+    TRADE(&a, n, n);
+    WENT(&a, "short, complete");
+    TEST_ASSERT_EQUAL(PGW_ELEASE, a.verdicts[0]);
+    for (int i = 1; i < n; i++) TEST_ASSERT_EQUAL(PGW_OK, a.verdicts[i]);
+    check_none_of(&a, &b);
+    ASSERT_ST(PGW_OK, pgw_extend(b.h, NULL, "q", b.held, 1, 0), b.h);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_what_is_completed_already_is_gone(int n)
+{
+    warm(&a, n);
+    ASSERT_ST(PGW_OK, pgw_complete(a.h, NULL, "q", a.held, NULL, 1), a.h);
+    fill(n);
+    went(&a);
+    TRADE(&a, n, n);
+    WENT(&a, "short, complete");
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, a.verdicts[0]);
+    for (int i = 1; i < n; i++) TEST_ASSERT_EQUAL(PGW_OK, a.verdicts[i]);
+    check_places(0, n);
+}
+
+/* Alone, exchanged, and beside the job that the token is of. */
+TEST_CASE(0)
+TEST_CASE(1)
+TEST_CASE(2)
+void test_an_id_with_another_jobs_token_is_refused(int how)
+{
+    const pgw_status ok = how == 2 ? PGW_OK : PGW_ELEASE;
+    pgw_ref was[3];
+
+    warm(&a, 3);
+    memcpy(was, a.held, sizeof(was));
+    a.held[1].token = was[0].token;
+    if (how == 1) a.held[0].token = was[1].token;
+    if (how == 0) {
+        a.held[0] = a.held[1];
+        a.count = 1;
+    }
+    fill(3);
+    TRADE(&a, 3, 3);
+    WENT(&a, "short, complete");
+    TEST_ASSERT_EQUAL(ok, a.verdicts[0]);
+    if (how > 0) TEST_ASSERT_EQUAL(PGW_ELEASE, a.verdicts[1]);
+    if (how > 0) TEST_ASSERT_EQUAL(PGW_OK, a.verdicts[2]);
+    ASSERT_ST(PGW_OK, pgw_extend(a.h, NULL, "q", was + 1, 1, 0), a.h);
+    check_places(0, how == 0 ? 6 : how == 1 ? 5 : 4);
+}
+
+typedef struct waiter {
+    PGconn *conn;
+    int pid;
+    const char *then;
+} waiter;
+
+/* Ends what a session waits for, when it waits. */
+static void *when_it_waits(void *arg)
+{
+    const waiter *w = arg;
+    char sql[100];
+    bool waits = false;
+
+    snprintf(sql, sizeof(sql), "SELECT cardinality(pg_blocking_pids(%d))", w->pid);
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && !waits; kit_sleep_ms(2)) {
+        PGresult *res = PQexec(w->conn, sql);
+
+        waits = PQntuples(res) == 1 && strcmp(PQgetvalue(res, 0, 0), "0") != 0;
+        PQclear(res);
+    }
+    PQclear(PQexec(w->conn, w->then));
+    PQclear(PQexec(w->conn, "COMMIT"));
+    return NULL;
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_of_two_who_complete_the_same_jobs_at_once_one_wins(int n)
+{
+    waiter w = {kit_open(), 0, "SELECT 1"};
+    pthread_t thread;
+    char ids[400] = "", tokens[400] = "";
+
+    warm(&a, n);
+    fill(n);
+    for (int i = 0; i < n; i++) {
+        snprintf(ids + strlen(ids), 24, "%s%lld", i > 0 ? "," : "", (long long)a.held[i].id);
+        snprintf(tokens + strlen(tokens), 40, "%s%s", i > 0 ? "," : "", token_of(&a.held[i]));
+    }
+    kit_do(w.conn, "BEGIN; SELECT * FROM pgwork.complete('q', '{%s}', '{%s}')", ids, tokens);
+    w.pid = PQbackendPID(a.h->conn);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, when_it_waits, &w));
+    TRADE(&a, n, n);
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    WENT(&a, "short, complete");
+    for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL(PGW_ENOTFOUND, a.verdicts[i]);
+    check_places(0, n);
+}
+
+/* ---- obeyed at once ---- */
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_pause_is_obeyed_at_once(int n)
+{
+    warm(&a, n);
+    fill(n);
+    kit_do(watch, "SELECT pgwork.queue_pause('q')");
+    ASSERT_ST(PGW_EMPTY, trade(&a, n), a.h);
+    check_verdicts(&a, n);
+    check_places(n, 0);
+    kit_do(watch, "SELECT pgwork.queue_resume('q')");
+    ASSERT_ST(PGW_OK, take(&a, n), a.h);
+    check_places(0, n);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_new_settings_are_obeyed_at_once(int n)
+{
+    warm(&a, n);
+    fill(n);
+    kit_do(watch, "SELECT pgwork.queue_set('q', lease_ms => 5000, max_attempts => 3)");
+    TRADE(&a, n, n);
+    check_verdicts(&a, n);
+    for (int i = 0; i < n; i++) {
+        TEST_ASSERT_EQUAL_INT(3, pgw_job_max_attempts(job(&a, i)));
+        TEST_ASSERT_INT64_WITHIN(1000000, 5000000,
+                                 pgw_job_lease_until_us(job(&a, i)) - pgw_server_time_us(a.h));
+    }
+    check_places(0, n);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_what_is_to_be_kept_is_kept_at_once(int n)
+{
+    int64_t id;
+
+    warm(&a, n);
+    id = a.held[0].id;
+    fill(2 * n);
+    kit_do(watch, "SELECT pgwork.queue_set('q', retention_ms => 600000)");
+    for (int i = 0; i < 2; i++) {
+        TRADE(&a, n, n);
+        check_verdicts(&a, n);
+    }
+    TEST_ASSERT_NULL(strstr(a.said, "job_short_look: PGW_OK"));
+    TEST_ASSERT_EQUAL_INT64(2 * n, kit_number(watch, "SELECT count(*) FROM pgwork.done_job"));
+    TEST_ASSERT_EQUAL_STRING(
+        "done", kit_text(watch, "SELECT state FROM pgwork.job WHERE id = %lld", (long long)id));
+}
+
+TEST_CASE(1, false)
+TEST_CASE(10, false)
+TEST_CASE(1, true)
+TEST_CASE(10, true)
+void test_the_first_job_that_is_more_urgent_comes_at_once(int n, bool known)
+{
+    int64_t id;
+
+    if (known) { /* by the queue, before it begins */
+        fill_at(2, 1);
+        ASSERT_ST(PGW_OK, take(&a, 1), a.h);
+    }
+    warm(&a, n);
+    fill(n);
+    id = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => 2)");
+    TRADE(&a, n, n);
+    check_verdicts(&a, n);
+    if (known) WENT(&a, "short");
+    TEST_ASSERT_EQUAL_INT64(id, a.held[0].id);
+    TEST_ASSERT_EQUAL_INT(2, pgw_job_priority(job(&a, 0)));
+    check_places(1, n);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_suspect_comes_alone_and_at_once(int n)
+{
+    warm(&a, n);
+    second_session(1);
+    make_last(&a);
+    expire(&b.held[0]);
+    reap(1);
+    fill(n);
+    TRADE(&a, 1, n);
+    check_verdicts(&a, n);
+    TEST_ASSERT_EQUAL_INT64(b.held[0].id, a.held[0].id);
+    TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(job(&a, 0)));
+    TEST_ASSERT_TRUE(pgw__batch_suspect(a.batch));
+    check_places(n, 1);
+}
+
+TEST_CASE(false)
+TEST_CASE(true)
+void test_a_queue_that_was_dropped_is_gone_at_once(bool renamed)
+{
+    pgw_ref was;
+
+    warm(&a, 1);
+    was = a.held[0];
+    fill(3);
+    kit_do(watch, "%s",
+           renamed ? "UPDATE pgwork.queue SET name = 'p' WHERE name = 'q'"
+                   : "SELECT pgwork.queue_drop('q', true)");
+    ASSERT_ST(PGW_ENOTFOUND, trade(&a, 1), a.h);
+    ASSERT_ST(PGW_EMPTY, take(&a, 1), a.h);
+    if (!renamed) return;
+    TEST_ASSERT_EQUAL_STRING("3 1 0 0 0", kit_places(watch, "p"));
+    ASSERT_ST(PGW_OK, pgw_complete(a.h, NULL, "p", &was, NULL, 1), a.h);
+    kit_do(watch, "UPDATE pgwork.queue SET name = 'q' WHERE name = 'p'");
+}
+
+/* And a plain claim finds nothing. */
+TEST_CASE(false)
+TEST_CASE(true)
+void test_a_queue_that_was_dropped_has_no_jobs_at_once(bool renamed)
+{
+    warm(&a, 1);
+    fill(3);
+    kit_do(watch, "%s",
+           renamed ? "UPDATE pgwork.queue SET name = 'p' WHERE name = 'q'"
+                   : "SELECT pgwork.queue_drop('q', true)");
+    ASSERT_ST(PGW_EMPTY, take(&a, 1), a.h);
+    WENT(&a, "short, function");
+    if (renamed) TEST_ASSERT_EQUAL_STRING("3 1 0 0 0", kit_places(watch, "p"));
+}
+
+TEST_CASE(false, 1)
+TEST_CASE(true, 1)
+TEST_CASE(false, 10)
+TEST_CASE(true, 10)
+void test_another_queue_of_the_same_name_is_another(bool renamed, int n)
+{
+    pgw_ref was[MANY];
+
+    warm(&a, n);
+    memcpy(was, a.held, sizeof(was));
+    fill(3);
+    kit_do(watch, "%s",
+           renamed ? "UPDATE pgwork.queue SET name = 'p' WHERE name = 'q'"
+                   : "SELECT pgwork.queue_drop('q', true)");
+    kit_do(watch, "SELECT pgwork.queue_create('q', lease_ms => 5000)");
+    fill(n);
+    TRADE(&a, n, n);
+    for (int i = 0; i < n; i++) {
+        TEST_ASSERT_EQUAL(PGW_ENOTFOUND, a.verdicts[i]);
+        TEST_ASSERT_INT64_WITHIN(1000000, 5000000,
+                                 pgw_job_lease_until_us(job(&a, i)) - pgw_server_time_us(a.h));
+    }
+    check_places(0, n);
+    warm(&a, n); /* it learns the new one */
+    if (!renamed) return;
+    TEST_ASSERT_EQUAL_STRING(kit_text(watch, "SELECT '3 %d 0 0 0'", n), kit_places(watch, "p"));
+    ASSERT_ST(PGW_OK, pgw_complete(a.h, NULL, "p", was, NULL, (size_t)n), a.h);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_the_unique_key_of_a_completed_job_is_freed(int n)
+{
+    pgw_new keyed = PGW_NEW_INIT;
+
+    keyed.key = "k", keyed.priority = 5;
+    warm(&a, n);
+    fill(n - 1);
+    ASSERT_ST(PGW_OK, pgw_enqueue(a.h, NULL, "q", &keyed, NULL), a.h);
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    ASSERT_ST(PGW_EXISTS, pgw_enqueue(a.h, NULL, "q", &keyed, NULL), a.h);
+    fill(n);
+    TRADE(&a, n, n);
+    WENT(&a, "short, complete");
+    check_verdicts(&a, n);
+    ASSERT_ST(PGW_OK, pgw_enqueue(a.h, NULL, "q", &keyed, NULL), a.h);
+    check_places(1, n);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_cancelled_job_does_not_come_and_can_be_completed(int n)
+{
+    long long id;
+
+    warm(&a, n);
+    id = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => 5)");
+    fill(n);
+    kit_do(watch, "SELECT pgwork.cancel('q', '{%lld, %lld}')", id, (long long)a.held[0].id);
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    check_verdicts(&a, n);
+    TEST_ASSERT_GREATER_THAN_INT64(id, a.held[0].id);
+    check_places(0, n);
+}
+
+/* ---- others ---- */
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_two_sessions_in_turn_never_get_the_same_job(int n)
+{
+    enum { TURNS = 40 };
+    static int64_t seen[TURNS * MANY];
+    int count = 0;
+
+    warm(&a, n);
+    second_session(n);
+    fill(TURNS * n);
+    make_last(&a);
+    for (int i = 0; i < TURNS; i++) {
+        session *s = i % 2 ? &b : &a;
+
+        TRADE(s, n, n);
+        WENT(s, "short");
+        check_verdicts(s, n);
+        for (int k = 0; k < n; k++) {
+            for (int j = 0; j < count; j++) TEST_ASSERT_TRUE(seen[j] != s->held[k].id);
+            seen[count++] = s->held[k].id;
+        }
+    }
+    check_places(0, 2 * n);
+}
+
+static void *trade_along(void *arg)
+{
+    session *s = arg;
+    int n = s->count;
+
+    for (int i = 0; i < 50; i++)
+        if (trade(s, n) != PGW_OK || s->count != n) return "not so many";
+    return NULL;
+}
+
+/* Both at once; there is more than they take. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_two_sessions_at_once_never_get_the_same_job(int n)
+{
+    pthread_t thread;
+    void *failed;
+
+    warm(&a, n);
+    second_session(n);
+    fill(150 * n);
+    make_last(&a);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, trade_along, &b));
+    failed = trade_along(&a);
+    TEST_ASSERT_NULL(failed);
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, &failed));
+    TEST_ASSERT_NULL(failed);
+    check_none_of(&a, &b);
+    check_verdicts(&a, n);
+    check_verdicts(&b, n);
+    check_places(50 * n, 2 * n);
+}
+
+/* Its place lies before those that are long claimed. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_job_that_was_committed_late_comes_soon(int n)
+{
+    PGconn *late = kit_open();
+    bool passed = false, short_too = false;
+    long long id;
+
+    warm(&a, n); /* the queue knows the priority */
+    kit_do(late, "BEGIN");
+    id = kit_number(late, "SELECT id FROM pgwork.enqueue('q', priority => 5)");
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end && !passed;) {
+        kit_set_short(a.h->conn, "NULL"); /* the marks are to be renewed */
+        kit_set_hint(a.h->conn, "ARRAY[h[1], 0] || h[3:]");
+        knows(&a)->until_us = 0;
+        warm(&a, n);
+        passed = knows(&a)->through >= id;
+    }
+    TEST_ASSERT_TRUE(passed);
+    kit_do(late, "COMMIT");
+    fill(n);
+    TRADE(&a, n, n);
+    WENT(&a, "short"); /* and does not see it */
+    check_verdicts(&a, n);
+    knows(&a)->until_us = pgw__clock_us() + 20000;
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(2)) {
+        fill(n);
+        TRADE(&a, n, n);
+        short_too |= strcmp(went(&a), "short") == 0;
+        for (int i = 0; i < n; i++)
+            if (a.held[i].id == id) {
+                TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job(&a, i)));
+                return;
+            }
+    }
+    TEST_FAIL_MESSAGE("passed over");
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_job_of_a_claim_rolled_back_comes_soon(int n)
+{
+    PGconn *other = kit_open();
+    struct took theirs;
+
+    warm(&a, n);
+    fill(n);
+    kit_do(other, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(other, "q", 1, &theirs));
+    kit_do(other, "ROLLBACK");
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(2)) {
+        fill(n);
+        TRADE(&a, n, n);
+        for (int i = 0; i < n; i++)
+            if (a.held[i].id == theirs.id) {
+                TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job(&a, i)));
+                return;
+            }
+        knows(&a)->until_us = 0; /* it does not last */
+    }
+    TEST_FAIL_MESSAGE("passed over");
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_queue_runs_dry_and_goes_on(int n)
+{
+    warm(&a, n);
+    ASSERT_ST(PGW_EMPTY, trade(&a, n), a.h);
+    check_verdicts(&a, n);
+    WENT(&a, "short, function");
+    check_places(0, 0);
+    ASSERT_ST(PGW_EMPTY, trade(&a, n), a.h);
+    ASSERT_ST(PGW_EMPTY, take(&a, n), a.h);
+    fill(n);
+    TRADE(&a, n, n);
+    fill(n - 1);
+    if (n > 1) TRADE(&a, n - 1, n);
+    check_places(0, n > 1 ? n - 1 : 1);
+    warm(&a, n);
+}
+
+/* Some by each way: all are in one batch, in their order. */
+void test_what_is_left_for_the_function_comes_with_the_rest(void)
+{
+    PGconn *other = kit_open();
+    struct took theirs[3];
+    int64_t last = 0;
+
+    warm(&a, 10);
+    fill(10);
+    kit_do(other, "BEGIN"); /* an xmax that the short way leaves alone */
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(other, "q", 3, theirs));
+    kit_do(other, "ROLLBACK");
+    TRADE(&a, 10, 10);
+    WENT(&a, "short, function");
+    check_verdicts(&a, 10);
+    for (int i = 0; i < 10; i++) {
+        TEST_ASSERT_EQUAL_STRING("1", pgw_job_payload(job(&a, i)));
+        TEST_ASSERT_EQUAL_STRING("q", pgw_job_queue(job(&a, i)));
+        last += a.held[i].id;
+    }
+    TEST_ASSERT_EQUAL_INT64(last, kit_number(watch, "SELECT sum(pos) FROM pgwork.live_job"));
+    check_places(0, 10);
+}
