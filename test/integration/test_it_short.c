@@ -94,7 +94,9 @@ void tearDown(void)
     wire_close(between);
     between = NULL;
     kit_end();
-    pgtemp_exec("GRANT ALL ON ALL TABLES IN SCHEMA pgwork TO current_user;"
+    pgtemp_exec("ALTER TABLE pgwork.live_job OWNER TO current_user;"
+                "ALTER TABLE pgwork.live_job RESET (autovacuum_enabled);"
+                "GRANT ALL ON ALL TABLES IN SCHEMA pgwork TO current_user;"
                 "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());"
                 " END $$");
     drop_role();
@@ -125,6 +127,7 @@ static const char *went(session *s)
 
             if (!begins(line, ways[i].statement)) continue;
             line += strlen(ways[i].statement);
+            if (!begins(line, "PGW_")) continue; /* said of it meanwhile */
             snprintf(
                 text + length, sizeof(text) - length, "%s%s%s", length > 0 ? ", " : "", ways[i].way,
                 begins(line, "PGW_OK") || begins(line, "PGW_EMPTY") || begins(line, "PGW_ELEASE")
@@ -228,7 +231,7 @@ static void check_verdicts(const session *s, int n)
 /* What its last claim by the function has left in the session is good for a second from now on. */
 static void refresh(session *s)
 {
-    kit_set_short(s->h->conn, "ARRAY[" NOW_MS " + 1100] || s[2:]");
+    kit_set_short(s->h->conn, "CASE WHEN s[2] > 0 THEN ARRAY[" NOW_MS " + 1100] || s[2:] END");
 }
 
 /* Until it goes the short way; then it holds n jobs, and there are no others. What it knows lasts.
@@ -549,6 +552,27 @@ void test_an_id_with_another_jobs_token_is_refused(int how)
     if (how > 0) TEST_ASSERT_EQUAL(PGW_OK, a.verdicts[2]);
     ASSERT_ST(PGW_OK, pgw_extend(a.h, NULL, "q", was + 1, 1, 0), a.h);
     check_places(0, how == 0 ? 6 : how == 1 ? 5 : 4);
+}
+
+/* Whatever the function says of it, so says the short way. */
+TEST_CASE(false)
+TEST_CASE(true)
+void test_a_job_that_is_given_twice(bool right_first)
+{
+    for (int by_function = 0; by_function < 2; by_function++) {
+        warm(&a, 3);
+        a.held[2] = a.held[0];
+        a.held[right_first ? 2 : 0].token.nonce ^= 1;
+        if (by_function) knows(&a)->until_us = 0, knows(&a)->filled = false;
+        fill(3);
+        TRADE(&a, 3, 3);
+        TEST_ASSERT_EQUAL_INT(by_function == 0, begins(went(&a), "short"));
+        check_verdicts(&a, 3);
+        TEST_ASSERT_EQUAL_INT64(
+            4, kit_number(watch, "SELECT count(*) FROM pgwork.live_job WHERE token IS NOT NULL"));
+        kit_do(watch, "DELETE FROM pgwork.live_job"); /* the one that was given by nobody */
+        a.count = 0;
+    }
 }
 
 typedef struct waiter {
@@ -963,4 +987,489 @@ void test_what_is_left_for_the_function_comes_with_the_rest(void)
     }
     TEST_ASSERT_EQUAL_INT64(last, kit_number(watch, "SELECT sum(pos) FROM pgwork.live_job"));
     check_places(0, 10);
+}
+
+/* ---- rights ---- */
+
+/* Who is a member of these roles, as the other session. */
+static void open_role(bool owner)
+{
+    char dsn[1200];
+
+    drop_role();
+    kit_do(watch, "CREATE ROLE pgw_it_short LOGIN; GRANT pgwork_worker TO pgw_it_short");
+    if (owner)
+        kit_do(watch, "DO $$ BEGIN EXECUTE format('GRANT %%I TO pgw_it_short',"
+                      " current_user); END $$");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_short", pgtemp_dsn());
+    open_with(&b, "dsn", dsn);
+}
+
+static void check_by_function(session *s, int n, int rounds)
+{
+    *s->said = '\0';
+    for (int i = 0; i < rounds; i++) {
+        const int before = s->count;
+
+        fill(n);
+        TRADE(s, n, n);
+        check_verdicts(s, before);
+    }
+    TEST_ASSERT_EQUAL_STRING("", nothing_short(s));
+    TEST_ASSERT_TRUE(begins(went(s), "function, function"));
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_worker_that_is_not_the_owner_goes_by_the_function(int n)
+{
+    open_role(false);
+    fill(n);
+    TRADE(&b, n, n);
+    fill(n);
+    TRADE(&b, n, n);
+    TEST_ASSERT_NOT_NULL(strstr(b.said, "handle_owner: PGW_OK")); /* it was considered */
+    check_by_function(&b, n, 20);
+    check_places(0, n);
+}
+
+TEST_CASE("REVOKE %I FROM pgw_it_short", 1)
+TEST_CASE("REVOKE %I FROM pgw_it_short", 10)
+TEST_CASE("ALTER TABLE pgwork.live_job OWNER TO pgwork_operator", 1)
+TEST_CASE("ALTER TABLE pgwork.live_job OWNER TO pgwork_operator", 10)
+TEST_CASE("REVOKE DELETE ON pgwork.live_job FROM %I", 1)
+TEST_CASE("REVOKE DELETE ON pgwork.live_job FROM %I", 10)
+TEST_CASE("REVOKE UPDATE ON pgwork.live_job FROM %I", 1)
+TEST_CASE("REVOKE UPDATE ON pgwork.live_job FROM %I", 10)
+TEST_CASE("REVOKE SELECT ON pgwork.queue FROM %I", 1)
+TEST_CASE("REVOKE SELECT ON pgwork.queue FROM %I", 10)
+void test_who_loses_the_rights_goes_on_by_the_function(const char *loss, int n)
+{
+    open_role(true);
+    warm(&b, n);
+    kit_do(watch, "DO $$ BEGIN EXECUTE format('%s', current_user); END $$", loss);
+    fill(n);
+    TRADE(&b, n, n);
+    WENT(&b, "short failed, function");
+    check_verdicts(&b, n);
+    check_by_function(&b, n, 10);
+    check_places(0, n);
+}
+
+/* And from a plain claim. */
+void test_who_loses_the_rights_claims_by_the_function(void)
+{
+    open_role(true);
+    warm(&b, 1);
+    kit_do(watch, "DO $$ BEGIN EXECUTE format('REVOKE %%I FROM pgw_it_short', current_user);"
+                  " END $$");
+    fill(1);
+    ASSERT_ST(PGW_OK, take(&b, 1), b.h);
+    WENT(&b, "short failed, function");
+    check_places(0, 2);
+}
+
+/* ---- where it is not gone ---- */
+
+void test_without_prepared_statements_the_function_is_asked(void)
+{
+    open_with(&b, "prepare", "never");
+    check_by_function(&b, 1, 10);
+    check_by_function(&b, 10, 10);
+    check_places(0, 10);
+}
+
+void test_on_an_attached_connection_the_function_is_asked(void)
+{
+    pgw_conf *conf = conf_of(&b, NULL, NULL);
+
+    ASSERT_ST(PGW_OK, pgw_attach(&b.h, kit_open(), conf), b.h);
+    pgw_conf_free(conf);
+    check_by_function(&b, 1, 10);
+    check_by_function(&b, 10, 10);
+    check_places(0, 10);
+}
+
+void test_behind_a_pooler_the_function_is_asked(void)
+{
+    between = wire_open();
+    wire_act_as_pooler(between, false);
+    open_with(&b, "dsn", wire_dsn(between));
+    check_by_function(&b, 1, 10);
+    check_by_function(&b, 10, 10);
+    TEST_ASSERT_TRUE(b.h->pooled);
+    check_places(0, 10);
+}
+
+static void when_done(pgw *h, pgw_status st, void *arg)
+{
+    (void)h;
+    *(pgw_status *)arg = st;
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_claim_that_does_not_wait_asks_the_function(int n)
+{
+    const pgw_claim_opts o = claim_opts(n);
+    pgw_status st = PGW_AGAIN;
+    pgw_batch *batch = NULL;
+
+    warm(&a, n);
+    fill(n);
+    pgw_async(a.h, when_done, &st);
+    ASSERT_ST(PGW_AGAIN, pgw_complete_and_claim(a.h, a.verdicts, a.held, (size_t)n, &batch, &o),
+              a.h);
+    while (st == PGW_AGAIN) {
+        struct pollfd p = {pgw_fd(a.h),
+                           (short)((pgw_events(a.h) & PGW_READ ? POLLIN : 0) |
+                                   (pgw_events(a.h) & PGW_WRITE ? POLLOUT : 0)),
+                           0};
+
+        TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p, 1, 10000));
+        pgw_step(a.h, PGW_READ | PGW_WRITE);
+    }
+    ASSERT_ST(PGW_OK, st, a.h);
+    hold(&a, batch);
+    check_verdicts(&a, n);
+    WENT(&a, "function");
+    check_places(0, n);
+    warm(&a, n); /* and the next one may go the short way */
+}
+
+static const char *settings(const session *s)
+{
+    return kit_text(s->h->conn,
+                    "SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name ~"
+                    " '^(enable_(seq|bitmap|index|tid)scan|enable_(hash|merge)join|enable_nestloop|"
+                    "plan_cache_mode)$'");
+}
+
+/* What the session has for statements that are not of pgwork. */
+TEST_CASE("begin, commit")
+TEST_CASE("begin, rollback")
+TEST_CASE("get")
+TEST_CASE("begin, get, commit")
+TEST_CASE("begin, get, rollback")
+void test_others_statements_find_the_settings_as_they_were(const char *how)
+{
+    static const char *const key[] = {"a"}, *const columns[] = {"id"};
+    pgw_table_spec spec = PGW_TABLE_SPEC_INIT;
+    const bool in_txn = begins(how, "begin"), get = strstr(how, "get") != NULL;
+    char before[400];
+    pgw_table *table;
+    pgw_rows *rows;
+
+    kit_do(watch, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %%1$I SET enable_mergejoin = off;"
+                  " ALTER DATABASE %%1$I SET enable_indexscan = off', current_database()); END $$");
+    kit_do(watch, "DROP TABLE IF EXISTS counter; CREATE TABLE counter (id text PRIMARY KEY);"
+                  " INSERT INTO counter VALUES ('a')");
+    open_with(&b, NULL, NULL);
+    spec.table = "counter", spec.key = columns, spec.key_count = 1;
+    ASSERT_ST(PGW_OK, pgw_table_open(b.h, &table, &spec), b.h);
+    snprintf(before, sizeof(before), "%s", settings(&b));
+    TEST_ASSERT_EQUAL_STRING("on on off off on on on auto", before);
+    if (b.h->mixed) TEST_FAIL_MESSAGE("already");
+    warm(&b, 3);
+    TEST_ASSERT_EQUAL_STRING("off off on off on off on force_generic_plan", settings(&b));
+    if (in_txn) ASSERT_ST(PGW_OK, pgw_txn_begin(b.h), b.h);
+    if (in_txn) TEST_ASSERT_EQUAL_STRING(before, settings(&b));
+    if (get) {
+        ASSERT_ST(PGW_OK, pgw_table_get(b.h, &rows, table, key, columns, 1), b.h);
+        pgw_rows_free(rows);
+        TEST_ASSERT_EQUAL_STRING(before, settings(&b));
+    }
+    fill(3);
+    went(&b);
+    TRADE(&b, 3, 3);
+    WENT(&b, "function");
+    check_verdicts(&b, 3);
+    TEST_ASSERT_EQUAL_STRING(before, settings(&b));
+    if (strstr(how, "commit") != NULL) ASSERT_ST(PGW_OK, pgw_txn_commit(b.h), b.h);
+    if (strstr(how, "rollback") != NULL) {
+        ASSERT_ST(PGW_OK, pgw_txn_rollback(b.h), b.h);
+        check_places(3, 3);
+        b.count = 0;
+    }
+    TEST_ASSERT_EQUAL_STRING(before, settings(&b));
+    for (int i = 0; i < 5; i++) {
+        check_by_function(&b, 3, 2);
+        refresh(&b);
+    }
+    TEST_ASSERT_EQUAL_STRING(before, settings(&b));
+    ASSERT_ST(PGW_OK, pgw_table_get(b.h, &rows, table, key, columns, 1), b.h);
+    pgw_rows_free(rows);
+    pgw_table_free(table);
+    TEST_ASSERT_EQUAL_STRING(before, settings(&b));
+}
+
+/* ---- what becomes of the session ---- */
+
+TEST_CASE("DEALLOCATE ALL", 1)
+TEST_CASE("DEALLOCATE ALL", 10)
+TEST_CASE("DISCARD ALL", 1)
+TEST_CASE("DISCARD ALL", 10)
+TEST_CASE("short_claim", 1)
+TEST_CASE("short_claim", 10)
+TEST_CASE("short_complete", 1)
+TEST_CASE("short_complete", 10)
+void test_statements_that_were_forgotten_are_prepared_anew(const char *what, int n)
+{
+    warm(&a, n);
+    if (begins(what, "short"))
+        what = kit_text(a.h->conn,
+                        "SELECT 'DEALLOCATE ' || name FROM pg_prepared_statements WHERE name ~"
+                        " '^pgwork_job_%s_[0-9]+$'",
+                        what);
+    kit_do(a.h->conn, "%s", what);
+    fill(2 * n);
+    for (int i = 0; i < 2; i++) {
+        TRADE(&a, n, n);
+        WENT(&a, "short");
+        check_verdicts(&a, n);
+    }
+    check_places(0, n);
+    ASSERT_ST(PGW_EMPTY, trade(&a, n), a.h);
+    check_verdicts(&a, n);
+    warm(&a, n);
+}
+
+static void wait_until_gone(int pid)
+{
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(2))
+        if (kit_number(watch, "SELECT count(*) FROM pg_stat_activity WHERE pid = %d", pid) == 0)
+            return;
+    TEST_FAIL_MESSAGE("still there");
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_after_the_end_of_its_session_it_goes_on(int n)
+{
+    const int pid = (warm(&a, n), PQbackendPID(a.h->conn));
+
+    kit_do(watch, "SELECT pg_terminate_backend(%d)", pid);
+    wait_until_gone(pid);
+    fill(n);
+    TRADE(&a, n, n);
+    check_verdicts(&a, n);
+    check_places(0, n);
+    went(&a);
+    fill(n);
+    TRADE(&a, n, n); /* what it knew was of the other session */
+    WENT(&a, "function");
+    warm(&a, n);
+    check_places(0, n);
+}
+
+/* Nothing was committed. */
+TEST_CASE(1, true)
+TEST_CASE(10, true)
+TEST_CASE(1, false)
+TEST_CASE(10, false)
+void test_a_call_that_ends_in_the_midst_loses_nothing(int n, bool killed)
+{
+    waiter w = {kit_open(), 0, NULL};
+    pgw_ref was[MANY];
+    pthread_t thread;
+    char kill[60];
+
+    warm(&a, n);
+    fill(n);
+    memcpy(was, a.held, sizeof(was));
+    kit_do(w.conn, "BEGIN; SELECT FROM pgwork.live_job WHERE token = '%s' FOR UPDATE",
+           token_of(&was[n - 1]));
+    w.pid = PQbackendPID(a.h->conn);
+    snprintf(kill, sizeof(kill), "SELECT pg_%s_backend(%d)", killed ? "terminate" : "cancel",
+             w.pid);
+    w.then = kill;
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, when_it_waits, &w));
+    ASSERT_ST(killed ? PGW_EUNKNOWN : PGW_ECANCELED, trade(&a, n), a.h);
+    TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    WENT(&a, "short failed");
+    for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, a.verdicts[i]);
+    if (killed) wait_until_gone(w.pid);
+    check_places(n, n);
+    ASSERT_ST(PGW_OK, pgw_extend(a.h, NULL, "q", was, (size_t)n, 0), a.h);
+    TRADE(&a, n, n); /* once more */
+    check_verdicts(&a, n);
+    check_places(0, n);
+}
+
+/* The deadline ends it: nothing was done, and nothing is tried by another way. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_deadline_that_passes_leaves_all_as_it_was(int n)
+{
+    PGconn *other = kit_open();
+
+    warm(&a, n);
+    fill(n);
+    kit_do(other, "BEGIN; SELECT FROM pgwork.live_job WHERE token = '%s' FOR UPDATE",
+           token_of(&a.held[n - 1]));
+    pgw_set_timeout(a.h, 100);
+    ASSERT_ST(PGW_ETIMEDOUT, trade(&a, n), a.h);
+    WENT(&a, "short failed");
+    check_places(n, n);
+    kit_do(other, "COMMIT");
+    pgw_set_timeout(a.h, 60000);
+    TRADE(&a, n, n);
+    check_verdicts(&a, n);
+    check_places(0, n);
+}
+
+/* The answer is lost: at its beginning; between what was completed and what is claimed; when all is
+ * committed. */
+TEST_CASE('2', 1)
+TEST_CASE('2', 10)
+TEST_CASE('C', 1)
+TEST_CASE('C', 10)
+TEST_CASE('Z', 1)
+TEST_CASE('Z', 10)
+void test_of_a_lost_answer_nothing_is_lost(int type, int n)
+{
+    pgw_ref was[MANY];
+    pgw_status st;
+    int pid;
+
+    between = wire_open();
+    open_with(&b, "dsn", wire_dsn(between));
+    warm(&b, n);
+    fill(n);
+    memcpy(was, b.held, sizeof(was));
+    pid = PQbackendPID(b.h->conn);
+    wire_at(between, (char)type, 1, NULL, 0, WIRE_CUT);
+    ASSERT_ST(PGW_EUNKNOWN, trade(&b, n), b.h);
+    TEST_ASSERT_EQUAL_INT(1, wire_orders(between));
+    TEST_ASSERT_NULL(strstr(b.said, "job_complete_and_claim: "));
+    for (int i = 0; i < n; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, b.verdicts[i]);
+    wait_until_gone(pid);
+    st = pgw_complete(b.h, b.verdicts, "q", was, NULL, (size_t)n); /* it can be repeated */
+    if (type == 'Z') TEST_ASSERT_EQUAL(PGW_ELEASE, st);
+    for (int i = 0; i < n; i++)
+        TEST_ASSERT_EQUAL(st == PGW_OK ? PGW_OK : PGW_ENOTFOUND, b.verdicts[i]);
+    b.count = 0;
+    if (st == PGW_OK) {
+        check_places(n, 0);
+        TRADE(&b, n, n);
+        return;
+    }
+    check_places(0, n); /* claimed for nobody: they come back after their leases */
+    kit_expire(watch, "q");
+    reap(n);
+    for (int i = 0; i < n; i++) {
+        TRADE(&b, 1, n); /* suspects come alone */
+        TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(job(&b, 0)));
+    }
+    ASSERT_ST(PGW_EMPTY, trade(&b, n), b.h);
+    check_places(0, 0);
+}
+
+/* ---- plans ---- */
+
+static char plans[1 << 17];
+
+static void collect(void *context, const PGresult *res)
+{
+    const size_t length = strlen(plans);
+
+    (void)context;
+    snprintf(plans + length, sizeof(plans) - length, "%s\n",
+             PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY));
+}
+
+static void fail_with(const char *what, const char *at)
+{
+    static char text[1500];
+
+    snprintf(text, sizeof(text), "%s: %.1400s", what, at);
+    TEST_FAIL_MESSAGE(text);
+}
+
+/* Wherever the index is used, its condition names the place. */
+static void check_plans(const char *with)
+{
+    static const char *const columns[] = {"queue", "lane", "pos"};
+    static const char use[] = "Index Scan using live_job_place ";
+
+    for (const char *at = plans; (at = strstr(at, use)) != NULL; at++) {
+        const char *cond = strstr(at, "Index Cond:"), *end = cond ? strchr(cond, '\n') : NULL;
+
+        if (end == NULL || cond - strchr(at, '\n') > 200) fail_with("no condition", at);
+        for (int i = 0; i < 3; i++) {
+            const char *column = strstr(cond, columns[i]);
+
+            if (column == NULL || column > end) fail_with(columns[i], at);
+        }
+    }
+    if (strstr(plans, "Seq Scan") != NULL) fail_with("all rows", plans);
+    if (strstr(plans, "Bitmap") != NULL) fail_with("a bitmap", plans);
+    if (strstr(plans, use) == NULL) fail_with(use, plans);
+    if (strstr(plans, with) == NULL) fail_with(with, plans);
+}
+
+/* The plans of both statements, in the session that has them. */
+static void check_session(session *s, int n)
+{
+    for (int claims = 0; claims < 2; claims++) {
+        make_last(s);
+        went(s);
+        *plans = '\0';
+        if (claims)
+            ASSERT_ST(PGW_OK, take(s, n), s->h);
+        else
+            TRADE(s, n, n);
+        WENT(s, "short");
+        if (!claims) check_plans("Delete on live_job");
+        check_plans("Update on live_job");
+        check_plans("Tid Scan on live_job");
+    }
+}
+
+static void open_explaining(int n)
+{
+    open_with(&b, NULL, NULL);
+    warm(&b, n);
+    kit_do(b.h->conn, "LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0;"
+                      " SET auto_explain.log_level = notice; SET client_min_messages = notice");
+    PQsetNoticeReceiver(b.h->conn, collect, NULL);
+}
+
+static void analyze(void)
+{
+    kit_do(watch, "VACUUM ANALYZE pgwork.live_job");
+}
+
+TEST_CASE("of an empty table", 1)
+TEST_CASE("of an empty table", 10)
+TEST_CASE("none", 1)
+TEST_CASE("none", 10)
+TEST_CASE("of many rows", 1)
+TEST_CASE("of many rows", 10)
+void test_each_statement_has_one_good_plan(const char *statistics, int n)
+{
+    const bool empty = begins(statistics, "of an empty");
+
+    kit_do(watch, "ALTER TABLE pgwork.live_job SET (autovacuum_enabled = off)");
+    kit_do(watch, "TRUNCATE pgwork.live_job; DELETE FROM pg_statistic WHERE starelid ="
+                  " 'pgwork.live_job'::regclass");
+    kit_do(watch, "VACUUM pgwork.live_job");
+    if (empty) analyze();
+    if (!empty) fill(60000);
+    if (begins(statistics, "of many")) analyze();
+    open_explaining(n);
+    if (empty) fill(2 * n);
+    check_session(&b, n);
+    fill(60000); /* it keeps its plans */
+    check_session(&b, n);
+    analyze(); /* or makes new ones */
+    check_session(&b, n);
+    pgw_batch_free(b.batch);
+    b.batch = NULL;
+    kit_do(watch, "DELETE FROM pgwork.live_job");
+    analyze();
+    b.count = 0;
+    fill(4 * n);
+    TRADE(&b, n, n); /* whichever way it goes, behind 120,000 that are gone */
+    check_places(3 * n, n);
 }
