@@ -205,16 +205,22 @@ static pgw_status claim_complete_rest(pgw *h, const pgw_claim_opts *o, const cla
 }
 
 /* False: nothing has happened; else *st is the claim's. What it has in its hands it keeps, whatever
- * becomes of the rest. */
+ * becomes of the rest: of that the verdicts tell. */
 static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
                         const claim_done *done, const pgw__job_refs *columns, unsigned flags)
 {
     bool gone[PGW__SHORT_JOBS] = {false};
     pgw_claim_opts rest = *o;
     pgw_batch *more = NULL;
+    pgw__story story;
 
     if (!pgw__short_claim(h, st, batch, o, done->refs, columns, done->n, gone, flags)) return false;
-    if (*st != PGW_OK) return true;
+    if (*st != PGW_OK) { /* without memory for what was claimed it is done all the same */
+        for (size_t i = 0; i < done->n && done->verdicts != NULL; i++)
+            if (gone[i]) done->verdicts[i] = PGW_OK;
+        return true;
+    }
+    pgw__pq_keep_story(h, &story);
     rest.max -= (int)pgw_batch_count(*batch);
     *st = claim_complete_rest(h, &rest, done, gone, &more);
     if (*batch == NULL) {
@@ -222,7 +228,7 @@ static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_cla
         return true;
     }
     if (more != NULL) *batch = pgw__job_batch_join(*batch, more);
-    *st = *batch != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    *st = *batch != NULL ? pgw__pq_tell(h, &story) : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     return true;
 }
 
