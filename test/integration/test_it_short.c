@@ -4,6 +4,7 @@
 #include "unity.h"
 #include "pgw_all.h"
 #include "itpgw.h"
+#include "oom.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
 #include "wire.h"
@@ -89,6 +90,7 @@ void setUp(void)
 
 void tearDown(void)
 {
+    pgw_set_allocator(NULL);
     close_session(&a);
     close_session(&b);
     wire_close(between);
@@ -987,6 +989,237 @@ void test_what_is_left_for_the_function_comes_with_the_rest(void)
     }
     TEST_ASSERT_EQUAL_INT64(last, kit_number(watch, "SELECT sum(pos) FROM pgwork.live_job"));
     check_places(0, 10);
+}
+
+/* ---- what is left to the function ---- */
+
+TEST_CASE(33, 1)
+TEST_CASE(1, 33)
+TEST_CASE(33, 33)
+void test_more_than_32_are_left_to_the_function(int done, int n)
+{
+    warm(&a, 10);
+    fill(2 * done);
+    TRADE(&a, done < 33 ? done : 32, done < 33 ? done : 32);
+    if (done == 33) { /* of these claims, for otherwise it would be a pack */
+        const pgw_ref one = a.held[0];
+
+        ASSERT_ST(PGW_OK, take(&a, 32), a.h);
+        a.held[a.count++] = one;
+    }
+    fill(n);
+    make_last(&a);
+    went(&a);
+    TRADE(&a, n, n);
+    WENT(&a, "function");
+    check_verdicts(&a, done);
+}
+
+void test_several_queues_are_left_to_the_function(void)
+{
+    static const char *const queues[] = {"q", "other"};
+    pgw_claim_opts o = claim_opts(1);
+    pgw_batch *batch;
+
+    warm(&a, 1);
+    fill(1);
+    o.queues = queues, o.queues_count = 2;
+    ASSERT_ST(PGW_OK, pgw_claim(a.h, &batch, &o), a.h);
+    pgw_batch_free(batch);
+    WENT(&a, "function");
+    check_places(0, 2);
+}
+
+/* Their places are far from one another. */
+void test_jobs_that_were_claimed_apart_are_completed_by_the_function(void)
+{
+    pgw_ref first;
+
+    warm(&a, 1);
+    first = a.held[0];
+    kit_do(watch, "SELECT nextval('pgwork.place') FROM generate_series(1, 1000)");
+    fill(2);
+    ASSERT_ST(PGW_OK, take(&a, 1), a.h);
+    WENT(&a, "short");
+    a.held[a.count++] = first;
+    TRADE(&a, 1, 2);
+    WENT(&a, "function");
+    check_verdicts(&a, 2);
+    check_places(0, 1);
+}
+
+void test_jobs_of_a_pack_are_completed_by_the_function(void)
+{
+    warm(&a, 10);
+    TEST_ASSERT_EQUAL(PGW_EMPTY, trade(&a, 10));
+    fill(50);
+    ASSERT_ST(PGW_OK, take(&a, 50), a.h);
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(watch, "SELECT count(*) FROM pgwork.pack"));
+    a.count = 10;
+    fill(10);
+    make_last(&a);
+    went(&a);
+    TRADE(&a, 10, 10);
+    WENT(&a, "function");
+    check_verdicts(&a, 10);
+    check_places(0, 50);
+}
+
+/* What bundles hold comes as it lies; of the most urgent priority only, the short way too. */
+TEST_CASE(1)
+TEST_CASE(7)
+void test_jobs_of_bundles_come_once_and_in_order(int n)
+{
+    enum { JOBS = 300 };
+    int64_t last = 0;
+    int seen = 0, shorts = 0;
+
+    kit_do(watch, "SELECT pgwork.queue_set('q', bulk => true)");
+    for (int i = 0; i < JOBS / 100; i++) fill_at(0, 100);
+    TEST_ASSERT_EQUAL_INT64(
+        JOBS / 100,
+        kit_number(watch, "SELECT count(*) FROM pgwork.live_job WHERE jobs IS NOT NULL"));
+    while (trade(&a, n) == PGW_OK) {
+        for (int i = 0; i < a.count; i++, seen++) {
+            TEST_ASSERT_GREATER_THAN_INT64(last, a.held[i].id);
+            TEST_ASSERT_EQUAL_INT(1, pgw_job_attempt(job(&a, i)));
+            last = a.held[i].id;
+        }
+        shorts += strcmp(went(&a), "short") == 0;
+        if (knows(&a)->until_us > 0) continue;
+        refresh(&a);
+        kit_set_hint(a.h->conn, "ARRAY[h[1], 0] || h[3:]"); /* to be renewed */
+    }
+    TEST_ASSERT_EQUAL_INT(JOBS, seen);
+    TEST_ASSERT_GREATER_THAN_INT(0, shorts);
+    check_places(0, 0);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_claim_that_completes_nothing(int n)
+{
+    warm(&a, n);
+    fill(2 * n);
+    a.count = 0;
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    ASSERT_ST(PGW_OK, take(&a, n), a.h);
+    WENT(&a, "short");
+    check_places(0, 3 * n);
+}
+
+void test_a_late_call_is_accepted_as_long_as_nobody_took_the_lease_away(void)
+{
+    warm(&a, 10);
+    for (int i = 0; i < 10; i++) expire(&a.held[i]);
+    fill(10);
+    TRADE(&a, 10, 10);
+    WENT(&a, "short");
+    check_verdicts(&a, 10);
+    check_places(0, 10);
+}
+
+/* Of what was refused its verdict tells, and nothing else. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_refused_completion_is_no_error_of_the_call(int n)
+{
+    const pgw_claim_opts o = claim_opts(n);
+    pgw_batch *batch;
+
+    warm(&a, n);
+    a.held[n - 1].token.nonce ^= 1;
+    fill(2 * n);
+    TRADE(&a, n, n);
+    WENT(&a, "short, complete");
+    TEST_ASSERT_EQUAL(PGW_ELEASE, a.verdicts[n - 1]);
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_message(a.h));
+    TEST_ASSERT_EQUAL_STRING("", pgw_error_hint(a.h));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_error_status(a.h));
+    TEST_ASSERT_EQUAL_STRING("job_short_claim", pgw__pq_error_statement(a.h));
+    a.held[0].token.nonce ^= 1;
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(a.h, NULL, a.held, (size_t)n, &batch, &o), a.h);
+    hold(&a, batch);
+    TEST_ASSERT_EQUAL_INT(n, a.count);
+    check_places(0, n + 2);
+}
+
+/* Where commits may be late, claims alone are. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_commits_that_do_not_wait_for_the_disk(int n)
+{
+    open_with(&b, "durability", "relaxed");
+    warm(&b, n);
+    fill(2 * n);
+    ASSERT_ST(PGW_OK, take(&b, n), b.h);
+    WENT(&b, "short");
+    TRADE(&b, n, n);
+    WENT(&b, "short");
+    check_verdicts(&b, n);
+    TEST_ASSERT_EQUAL_STRING("on", kit_text(b.h->conn, "SHOW synchronous_commit"));
+    check_places(0, 2 * n);
+}
+
+/* Verdicts tell of what is done, also when there is no memory for what was claimed. */
+void test_no_memory(void)
+{
+    int failed = 0;
+
+    close_session(&a);
+    oom_begin();
+    open_with(&b, NULL, NULL);
+    for (int nth = 1;; nth++) {
+        pgw_status st;
+
+        warm(&b, 3);
+        fill(6);
+        b.held[1].token.nonce ^= 1;
+        oom_fail(nth);
+        st = trade(&b, 6);
+        if (!oom_failed()) break;
+        oom_fail(0);
+        failed += st == PGW_ENOMEM;
+        if (st != PGW_ENOMEM) ASSERT_ST(PGW_OK, st, b.h);
+        if (st == PGW_OK) TEST_ASSERT_EQUAL_INT(6, b.count);
+        TEST_ASSERT_EQUAL_INT64(
+            st == PGW_OK || b.verdicts[0] == PGW_OK ? 7 : 3,
+            kit_number(watch, "SELECT count(*) FROM pgwork.live_job WHERE token IS NOT NULL"));
+        if (st != PGW_OK || b.verdicts[1] != PGW_ELEASE)
+            TEST_ASSERT_EQUAL(PGW_EUNKNOWN, b.verdicts[1]);
+        TEST_ASSERT_EQUAL(b.verdicts[0], b.verdicts[2]);
+        kit_do(watch, "DELETE FROM pgwork.live_job");
+        b.count = 0;
+    }
+    TEST_ASSERT_GREATER_THAN_INT(1, failed);
+    close_session(&b);
+    oom_end();
+}
+
+/* It finds what was moved meanwhile, and a call that has to wait for that. */
+TEST_CASE(1, false)
+TEST_CASE(10, false)
+TEST_CASE(1, true)
+TEST_CASE(10, true)
+void test_a_new_file_of_the_table(int n, bool waits)
+{
+    waiter w = {kit_open(), 0, "SELECT 1"};
+    pthread_t thread;
+
+    warm(&a, n);
+    fill(2 * n);
+    w.pid = PQbackendPID(a.h->conn);
+    kit_do(w.conn, "BEGIN");
+    kit_renew(w.conn, "live_job", false);
+    if (!waits) kit_do(w.conn, "COMMIT");
+    if (waits) TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, when_it_waits, &w));
+    for (int i = 0; i < 2; i++) {
+        TRADE(&a, n, n);
+        check_verdicts(&a, n);
+    }
+    if (waits) TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
+    check_places(0, n);
 }
 
 /* ---- rights ---- */
