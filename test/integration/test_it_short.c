@@ -1030,6 +1030,69 @@ void test_several_queues_are_left_to_the_function(void)
     check_places(0, 2);
 }
 
+/* What is known is of one queue; a job of another one is not taken for one of it. */
+void test_another_queue_is_asked_for_by_the_function(void)
+{
+    static const char *const queues[] = {"p"};
+    pgw_claim_opts o = claim_opts(1);
+    pgw_batch *batch;
+    pgw_ref other;
+
+    warm(&a, 1);
+    kit_do(watch, "SELECT pgwork.enqueue('p', priority => 5)");
+    o.queues = queues;
+    ASSERT_ST(PGW_OK, pgw_claim(a.h, &batch, &o), a.h);
+    WENT(&a, "function");
+    TEST_ASSERT_EQUAL_STRING("p", pgw_job_queue(pgw_batch_job(batch, 0)));
+    other = pgw_job_ref(pgw_batch_job(batch, 0));
+    pgw_batch_free(batch);
+    warm(&a, 2);
+    a.held[1] = other;
+    fill(2);
+    TRADE(&a, 2, 2);
+    WENT(&a, "short, complete");
+    TEST_ASSERT_EQUAL(PGW_OK, a.verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, a.verdicts[1]);
+    check_places(0, 3);
+    TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(watch, "p"));
+    ASSERT_ST(PGW_OK, pgw_complete(a.h, NULL, "p", &other, NULL, 1), a.h);
+}
+
+/* With all that is of the same names there. */
+void test_another_schema_has_a_short_way_of_its_own(void)
+{
+    warm(&a, 3);
+    fill(3);
+    pgtemp_exec("DROP SCHEMA IF EXISTS other_work CASCADE");
+    open_with(&b, "schema", "other_work");
+    ASSERT_ST(PGW_OK, pgw_migrate_up(b.h, NULL), b.h);
+    ASSERT_ST(PGW_OK, pgw_queue_create(b.h, "q", NULL), b.h);
+    for (long long end = kit_ms() + PATIENCE_MS; kit_ms() < end; kit_sleep_ms(2)) {
+        kit_do(watch, "SELECT count(*) FROM other_work.enqueue_many('q',"
+                      " array_fill('2'::jsonb, ARRAY[3]))");
+        TRADE(&b, 3, 3);
+        if (strcmp(went(&b), "short") == 0) break;
+        kit_do(b.h->conn,
+               "SELECT set_config(name, (ARRAY[" NOW_MS " + 1100] || s[2:])::text, false)"
+               " FROM (SELECT other_work._short('q')) n (name), LATERAL (SELECT"
+               " nullif(current_setting(name, true), '')::bigint[]) m (s)"
+               " WHERE s[2] > 0");
+    }
+    make_last(&b);
+    kit_do(watch, "SELECT count(*) FROM other_work.enqueue_many('q',"
+                  " array_fill('2'::jsonb, ARRAY[3]))");
+    TRADE(&b, 3, 3);
+    WENT(&b, "short");
+    check_verdicts(&b, 3);
+    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL_STRING("2", pgw_job_payload(job(&b, i)));
+    check_places(3, 3);
+    TRADE(&a, 3, 3);
+    WENT(&a, "short");
+    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL_STRING("1", pgw_job_payload(job(&a, i)));
+    close_session(&b);
+    pgtemp_exec("DROP SCHEMA other_work CASCADE");
+}
+
 /* Their places are far from one another. */
 void test_jobs_that_were_claimed_apart_are_completed_by_the_function(void)
 {
