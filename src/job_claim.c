@@ -198,25 +198,28 @@ static pgw_status claim_rest(pgw *h, pgw_batch **batch, const pgw_claim_opts *o,
 }
 
 /* False: nothing has happened; else *st is the claim's. What it has in its hands it keeps, whatever
- * becomes of the rest. */
+ * becomes of the rest: of that the verdicts tell. */
 static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
                         const pgw__done *done, unsigned flags)
 {
     pgw__short was;
     pgw_batch *more = NULL;
+    pgw__story story;
 
     if (!pgw__short_claim(h, &was, o, done, flags)) return false;
     *st = was.st;
-    if (*st != PGW_OK) { /* without memory for the answer: both are done */
-        for (size_t i = 0; *st == PGW_ENOMEM && done->verdicts != NULL && i < done->n; i++)
+    if (*st != PGW_OK) { /* without memory for what was claimed it is done all the same */
+        for (size_t i = 0; i < done->n && done->verdicts != NULL; i++)
             if (was.gone[i]) done->verdicts[i] = PGW_OK;
         return true;
     }
+    pgw__pq_keep_story(h, &story);
     *st = claim_rest(h, &more, o, done, &was);
     *batch = was.batch != NULL && more != NULL ? pgw__job_batch_join(was.batch, more)
              : was.batch != NULL               ? was.batch
                                                : more;
-    if (was.batch != NULL) *st = *batch != NULL ? PGW_OK : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    if (was.batch != NULL)
+        *st = *batch != NULL ? pgw__pq_tell(h, &story) : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     return true;
 }
 
