@@ -721,6 +721,31 @@ void test_a_suspect_comes_alone_and_at_once(int n)
     check_places(n, 1);
 }
 
+/* The reaper may not have been able to say so yet. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_suspect_that_the_queue_does_not_know_of_is_not_taken_along(int n)
+{
+    int seen = 0;
+    long long id;
+
+    warm(&a, n);
+    id = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => 5)");
+    fill(2 * n);
+    kit_do(watch, "UPDATE pgwork.live_job SET flags = 2 WHERE pos = %lld", id);
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    TEST_ASSERT_GREATER_THAN_INT64(id, a.held[0].id);
+    for (pgw_status st = PGW_OK; st == PGW_OK; st = trade(&a, n))
+        for (int i = 0; i < a.count; i++)
+            if (a.held[i].id == id) {
+                TEST_ASSERT_EQUAL_INT(1, a.count);
+                seen++;
+            }
+    TEST_ASSERT_EQUAL_INT(1, seen);
+    check_places(0, 0);
+}
+
 TEST_CASE(false)
 TEST_CASE(true)
 void test_a_queue_that_was_dropped_is_gone_at_once(bool renamed)
@@ -882,6 +907,31 @@ void test_two_sessions_at_once_never_get_the_same_job(int n)
     check_verdicts(&a, n);
     check_verdicts(&b, n);
     check_places(50 * n, 2 * n);
+}
+
+/* Its place was drawn when the marks had been made: these stay before it. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_job_whose_place_is_passed_before_it_is_committed_comes_next(int n)
+{
+    PGconn *late = kit_open();
+    long long id;
+
+    warm(&a, n);
+    kit_do(late, "BEGIN");
+    id = kit_number(late, "SELECT id FROM pgwork.enqueue('q', priority => 5)");
+    fill(3 * n);
+    for (int i = 0; i < 2; i++) { /* completes jobs behind it */
+        TRADE(&a, n, n);
+        WENT(&a, "short");
+        TEST_ASSERT_GREATER_THAN_INT64(id, a.held[0].id);
+    }
+    kit_do(late, "COMMIT");
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    TEST_ASSERT_EQUAL_INT64(id, a.held[0].id);
+    check_verdicts(&a, n);
+    check_places(1, n);
 }
 
 /* Its place lies before those that are long claimed. */
