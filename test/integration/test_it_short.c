@@ -668,14 +668,18 @@ void test_what_is_to_be_kept_is_kept_at_once(int n)
 
     warm(&a, n);
     id = a.held[0].id;
-    fill(2 * n);
+    fill(6 * n);
     kit_do(watch, "SELECT pgwork.queue_set('q', retention_ms => 600000)");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 6; i++) {
         TRADE(&a, n, n);
         check_verdicts(&a, n);
+        refresh(&a);
+        kit_set_hint(a.h->conn, "ARRAY[h[1], 0] || h[3:]"); /* to be renewed */
+        knows(&a)->again_us = 0;
     }
+    TEST_ASSERT_NOT_NULL(strstr(a.said, "job_short_look: PGW_EMPTY"));
     TEST_ASSERT_NULL(strstr(a.said, "job_short_look: PGW_OK"));
-    TEST_ASSERT_EQUAL_INT64(2 * n, kit_number(watch, "SELECT count(*) FROM pgwork.done_job"));
+    TEST_ASSERT_EQUAL_INT64(6 * n, kit_number(watch, "SELECT count(*) FROM pgwork.done_job"));
     TEST_ASSERT_EQUAL_STRING(
         "done", kit_text(watch, "SELECT state FROM pgwork.job WHERE id = %lld", (long long)id));
 }
@@ -700,6 +704,32 @@ void test_the_first_job_that_is_more_urgent_comes_at_once(int n, bool known)
     if (known) WENT(&a, "short");
     TEST_ASSERT_EQUAL_INT64(id, a.held[0].id);
     TEST_ASSERT_EQUAL_INT(2, pgw_job_priority(job(&a, 0)));
+    check_places(1, n);
+}
+
+/* Also when the queue has changed since the claim whose marks are to be used. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_more_urgent_job_that_came_before_the_look_is_not_passed_over(int n)
+{
+    int64_t id;
+
+    warm(&a, n);
+    knows(&a)->until_us = 0;
+    knows(&a)->filled = false;
+    kit_set_short(a.h->conn, "NULL");
+    kit_set_hint(a.h->conn, "ARRAY[h[1], 0] || h[3:]"); /* to be renewed */
+    fill(2 * n);
+    TRADE(&a, n, n);
+    WENT(&a, "function");
+    refresh(&a);
+    id = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => 2)");
+    went(&a);
+    TRADE(&a, n, n);
+    TEST_ASSERT_NOT_NULL(strstr(a.said, "job_short_look: PGW_EMPTY"));
+    WENT(&a, "function");
+    TEST_ASSERT_EQUAL_INT64(id, a.held[0].id);
+    check_verdicts(&a, n);
     check_places(1, n);
 }
 
@@ -1375,6 +1405,7 @@ void test_a_worker_that_is_not_the_owner_goes_by_the_function(int n)
     fill(n);
     TRADE(&b, n, n);
     TEST_ASSERT_NOT_NULL(strstr(b.said, "handle_owner: PGW_OK")); /* it was considered */
+    TEST_ASSERT_EQUAL_STRING("", nothing_short(&b));
     check_by_function(&b, n, 20);
     check_places(0, n);
 }
