@@ -939,6 +939,26 @@ void test_two_sessions_at_once_never_get_the_same_job(int n)
     check_places(50 * n, 2 * n);
 }
 
+TEST_CASE(1)
+TEST_CASE(10)
+void test_what_an_open_transaction_has_claimed_is_skipped(int n)
+{
+    PGconn *other = kit_open();
+    struct took theirs[3];
+
+    warm(&a, n);
+    fill(n + 3);
+    kit_do(other, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(other, "q", 3, theirs));
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    check_verdicts(&a, n);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 3; j++) TEST_ASSERT_TRUE(a.held[i].id != theirs[j].id);
+    kit_do(other, "COMMIT");
+    check_places(0, n + 3);
+}
+
 /* Its place was drawn when the marks had been made: these stay before it. */
 TEST_CASE(1)
 TEST_CASE(10)
