@@ -668,14 +668,18 @@ void test_what_is_to_be_kept_is_kept_at_once(int n)
 
     warm(&a, n);
     id = a.held[0].id;
-    fill(2 * n);
+    fill(6 * n);
     kit_do(watch, "SELECT pgwork.queue_set('q', retention_ms => 600000)");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 6; i++) {
         TRADE(&a, n, n);
         check_verdicts(&a, n);
+        refresh(&a);
+        kit_set_hint(a.h->conn, "ARRAY[h[1], 0] || h[3:]"); /* to be renewed */
+        knows(&a)->again_us = 0;
     }
+    TEST_ASSERT_NOT_NULL(strstr(a.said, "job_short_look: PGW_EMPTY"));
     TEST_ASSERT_NULL(strstr(a.said, "job_short_look: PGW_OK"));
-    TEST_ASSERT_EQUAL_INT64(2 * n, kit_number(watch, "SELECT count(*) FROM pgwork.done_job"));
+    TEST_ASSERT_EQUAL_INT64(6 * n, kit_number(watch, "SELECT count(*) FROM pgwork.done_job"));
     TEST_ASSERT_EQUAL_STRING(
         "done", kit_text(watch, "SELECT state FROM pgwork.job WHERE id = %lld", (long long)id));
 }
@@ -703,6 +707,32 @@ void test_the_first_job_that_is_more_urgent_comes_at_once(int n, bool known)
     check_places(1, n);
 }
 
+/* Also when the queue has changed since the claim whose marks are to be used. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_more_urgent_job_that_came_before_the_look_is_not_passed_over(int n)
+{
+    int64_t id;
+
+    warm(&a, n);
+    knows(&a)->until_us = 0;
+    knows(&a)->filled = false;
+    kit_set_short(a.h->conn, "NULL");
+    kit_set_hint(a.h->conn, "ARRAY[h[1], 0] || h[3:]"); /* to be renewed */
+    fill(2 * n);
+    TRADE(&a, n, n);
+    WENT(&a, "function");
+    refresh(&a);
+    id = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => 2)");
+    went(&a);
+    TRADE(&a, n, n);
+    TEST_ASSERT_NOT_NULL(strstr(a.said, "job_short_look: PGW_EMPTY"));
+    WENT(&a, "function");
+    TEST_ASSERT_EQUAL_INT64(id, a.held[0].id);
+    check_verdicts(&a, n);
+    check_places(1, n);
+}
+
 TEST_CASE(1)
 TEST_CASE(10)
 void test_a_suspect_comes_alone_and_at_once(int n)
@@ -719,6 +749,31 @@ void test_a_suspect_comes_alone_and_at_once(int n)
     TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(job(&a, 0)));
     TEST_ASSERT_TRUE(pgw__batch_suspect(a.batch));
     check_places(n, 1);
+}
+
+/* The reaper may not have been able to say so yet. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_suspect_that_the_queue_does_not_know_of_is_not_taken_along(int n)
+{
+    int seen = 0;
+    long long id;
+
+    warm(&a, n);
+    id = kit_number(watch, "SELECT id FROM pgwork.enqueue('q', priority => 5)");
+    fill(2 * n);
+    kit_do(watch, "UPDATE pgwork.live_job SET flags = 2 WHERE pos = %lld", id);
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    TEST_ASSERT_GREATER_THAN_INT64(id, a.held[0].id);
+    for (pgw_status st = PGW_OK; st == PGW_OK; st = trade(&a, n))
+        for (int i = 0; i < a.count; i++)
+            if (a.held[i].id == id) {
+                TEST_ASSERT_EQUAL_INT(1, a.count);
+                seen++;
+            }
+    TEST_ASSERT_EQUAL_INT(1, seen);
+    check_places(0, 0);
 }
 
 TEST_CASE(false)
@@ -882,6 +937,51 @@ void test_two_sessions_at_once_never_get_the_same_job(int n)
     check_verdicts(&a, n);
     check_verdicts(&b, n);
     check_places(50 * n, 2 * n);
+}
+
+TEST_CASE(1)
+TEST_CASE(10)
+void test_what_an_open_transaction_has_claimed_is_skipped(int n)
+{
+    PGconn *other = kit_open();
+    struct took theirs[3];
+
+    warm(&a, n);
+    fill(n + 3);
+    kit_do(other, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(other, "q", 3, theirs));
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    check_verdicts(&a, n);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 3; j++) TEST_ASSERT_TRUE(a.held[i].id != theirs[j].id);
+    kit_do(other, "COMMIT");
+    check_places(0, n + 3);
+}
+
+/* Its place was drawn when the marks had been made: these stay before it. */
+TEST_CASE(1)
+TEST_CASE(10)
+void test_a_job_whose_place_is_passed_before_it_is_committed_comes_next(int n)
+{
+    PGconn *late = kit_open();
+    long long id;
+
+    warm(&a, n);
+    kit_do(late, "BEGIN");
+    id = kit_number(late, "SELECT id FROM pgwork.enqueue('q', priority => 5)");
+    fill(3 * n);
+    for (int i = 0; i < 2; i++) { /* completes jobs behind it */
+        TRADE(&a, n, n);
+        WENT(&a, "short");
+        TEST_ASSERT_GREATER_THAN_INT64(id, a.held[0].id);
+    }
+    kit_do(late, "COMMIT");
+    TRADE(&a, n, n);
+    WENT(&a, "short");
+    TEST_ASSERT_EQUAL_INT64(id, a.held[0].id);
+    check_verdicts(&a, n);
+    check_places(1, n);
 }
 
 /* Its place lies before those that are long claimed. */
@@ -1325,6 +1425,7 @@ void test_a_worker_that_is_not_the_owner_goes_by_the_function(int n)
     fill(n);
     TRADE(&b, n, n);
     TEST_ASSERT_NOT_NULL(strstr(b.said, "handle_owner: PGW_OK")); /* it was considered */
+    TEST_ASSERT_EQUAL_STRING("", nothing_short(&b));
     check_by_function(&b, n, 20);
     check_places(0, n);
 }
