@@ -1,16 +1,17 @@
 #!/bin/sh
-# bench.sh [--quick | --smoke] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]:
+# bench.sh [--quick | --smoke] [--append] [--clients 'N ...'] [--batches 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]:
 # run by `./run bench` beside a private server.
 # --quick: shorter, and less (quick), with fewer contenders (look). --smoke: less, with all of them, and only sees to it that every question
 # can be asked: a few transactions each. --append: one more part of a run, beside what the last one has measured: a question after the
-# other, each with rounds as long as it needs. --clients: of claim, not all; --pins: of pin. See README.md.
+# other, each with rounds as long as it needs. --clients: of claim, not all; --batches: of claim and steady; --pins: of pin.
+# See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
 PATH="$top/build/bench:$PATH"
-seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' look='' append='' clients='' pins='' questions='' out="$top/build/results"
+seconds=5 rounds=5 rounds_asked='' steady_seconds=30 pin_seconds=300 backlog=1000000 quick='' smoke='' look='' append='' clients='' batches='' pins='' questions='' out="$top/build/results"
 there=$(find "$here/ask" -name '*.sh' -exec basename {} .sh ';' | sort | tr '\n' ' ')
-usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
+usage() { echo "bench: $1; usage: bench [--quick] [--append] [--clients 'N ...'] [--batches 'N ...'] [--seconds N] [--rounds N] [--steady SECONDS] [--pin SECONDS] [--pins 'WHO/KIND ...'] [--backlog JOBS] [QUESTION...]; questions: $there" >&2; exit 2; }
 number() { case ${1:-} in '' | *[!0-9]* | 0*) usage "a number is missing" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -18,6 +19,7 @@ while [ $# -gt 0 ]; do
     --smoke) quick=1 smoke=1 look='' seconds=1 rounds=1 steady_seconds=1 pin_seconds=1 backlog=20000 out="$top/build/results/smoke" ;;
     --append) append=1 ;;
     --clients) clients=${2:-}; shift ;;
+    --batches) batches=${2:-}; shift ;;
     --seconds) number "${2:-}"; seconds=$2; shift ;;
     --rounds) number "${2:-}"; rounds=$2 rounds_asked=$2; shift ;;
     --steady) number "${2:-}"; steady_seconds=$2; shift ;;
@@ -30,7 +32,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog reap worker client pickup pooler queues' # its 10,000 queues last
-export PATH here top out clients pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke look
+export PATH here top out clients batches pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke look
 mkdir -p "$out"
 . "$here/lib.sh"
 # shellcheck disable=SC2034  # server_cpu uses it

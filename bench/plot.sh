@@ -29,6 +29,7 @@ look() {
     esac
     case $1 in
     *2calls* | *1call* | *snapshot* | *p99) look_dash=2 ;;
+    *-lib*) look_dash=4 ;;
     *async* | *writer* | *p99.9) look_dash=3 ;;
     *) look_dash=1 ;;
     esac

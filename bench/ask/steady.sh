@@ -50,7 +50,7 @@ went_on() {
     echo "steady      $times of $steady_seconds s each, in one go; autovacuum $(sql -c 'SHOW autovacuum'), autovacuum_naptime $(naptime)$(ours || echo ', of a server that is not ours')" |
         tee -a "$out/server.txt"
     seconds=$steady_seconds
-    for n in $(if [ -n "$quick" ]; then echo 100; else echo 1 10 100 1000; fi); do
+    for n in ${batches:-$(if [ -n "$quick" ]; then echo 100; else echo 1 10 100 1000; fi)}; do
         for r in $(seq "$times"); do
             for who in pgwork $(small "$n") $(rows "$n") onetable limit; do
                 calm went_on $who "$n"
