@@ -209,17 +209,21 @@ static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_cla
     if (!pgw__short_claim(h, &was, o, done, flags)) return false;
     *st = was.st;
     if (*st != PGW_OK) { /* without memory for what was claimed it is done all the same */
-        for (size_t i = 0; i < done->n && done->verdicts != NULL; i++)
+        for (size_t i = 0; *st == PGW_ENOMEM && done->verdicts != NULL && i < done->n; i++)
             if (was.gone[i]) done->verdicts[i] = PGW_OK;
         return true;
     }
     pgw__pq_keep_story(h, &story);
     *st = claim_rest(h, &more, o, done, &was);
-    *batch = was.batch != NULL && more != NULL ? pgw__job_batch_join(was.batch, more)
-             : was.batch != NULL               ? was.batch
-                                               : more;
-    if (was.batch != NULL)
-        *st = *batch != NULL ? pgw__pq_tell(h, &story) : pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    *batch = more;
+    if (was.batch == NULL) return true;
+    *batch = more != NULL ? pgw__job_batch_join(was.batch, more) : was.batch;
+    if (*batch == NULL) {
+        *st = pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    } else {
+        pgw__pq_tell(h, &story);
+        *st = PGW_OK;
+    }
     return true;
 }
 
