@@ -39,7 +39,9 @@ enum {
     LOOK_SUSPECTS
 };
 #define SHORT_WAY_MARKS   4
-#define SHORT_SERVER_TIME 11 /* of job_short_claim.sql, behind the columns of the job */
+/* columns of job_short_claim.sql: when the lease ends, and how long it is if the job says so */
+#define SHORT_LEASE_UNTIL 10
+#define SHORT_LEASE_MS    11
 
 typedef struct short_way {
     char queue[PGW__QUEUE_MAX + 1];
@@ -229,6 +231,7 @@ typedef struct short_ctx {
     const short_way *way;
     const pgw__done *done;
     int max;
+    int64_t lease_ms;
 } short_ctx;
 
 static bool short_is_before(pgw_token a, pgw_token b)
@@ -254,23 +257,33 @@ static void short_complete_jobs(pgw_batch *batch, const short_way *w)
     }
 }
 
-static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
+static void short_read_gone(const short_ctx *in, const pgw__rows *gone)
 {
-    const short_ctx *in = ctx;
-    const pgw__rows *gone = pgw__rows_before(rows);
-    const int count = pgw__rows_count(rows);
-    pgw_status st;
-
     for (int row = 0; gone != NULL && row < pgw__rows_count(gone); row++)
         for (size_t i = 0; i < in->done->n; i++)
             if (short_place(in->done->refs[i].token) == pgw__rows_int(gone, row, 0))
                 in->out->gone[i] = true;
+}
+
+static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const short_ctx *in = ctx;
+    const int count = pgw__rows_count(rows);
+    int64_t own_ms;
+    pgw_status st;
+
+    if (in->done->n == 1)
+        in->out->gone[0] = pgw__rows_before_affected(rows) == 1;
+    else
+        short_read_gone(in, pgw__rows_before(rows));
     if (count == 0) return PGW_OK;
     st = pgw__job_batch(&in->out->batch, rows, 0, count, short_columns);
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
     in->out->batch->since_us = pgw__pq_sent_us(h);
     short_complete_jobs(in->out->batch, in->way);
-    pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, SHORT_SERVER_TIME));
+    own_ms = pgw__rows_int(rows, 0, SHORT_LEASE_MS);
+    pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, SHORT_LEASE_UNTIL) -
+                                   (own_ms > 0 ? own_ms : in->lease_ms) * 1000);
     if (count <= in->max && !pgw__rows_misread(rows)) return PGW_OK;
     pgw_batch_free(in->out->batch);
     in->out->batch = NULL;
@@ -280,20 +293,32 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
 static pgw_status short_claim(pgw *h, short_way *w, pgw__short *out, const pgw_claim_opts *o,
                               const pgw__done *done, int64_t first, int64_t last, unsigned flags)
 {
-    const short_ctx ctx = {out, w, done, o->max};
+    const int64_t lease_ms = o->lease_ms != 0 ? o->lease_ms : w->lease_ms;
+    const short_ctx ctx = {out, w, done, o->max, lease_ms};
     const uint64_t nonce = pgw__random_u64();
     int64_t marks[SHORT_LANES], tos[SHORT_LANES];
+    const int lane = done->n > 0 ? short_lane(done->refs[0].token) : 0;
     const pgw__param fence[] = {
         P_INT4(w->id),
         P_VALUE(w->version),
-        P_INT4(done->n > 0 ? short_lane(done->refs[0].token) : 0),
+        P_INT4(lane),
         P_INT8(first),
         P_INT8(last),
         P_ARRAY(UUID, done->columns.tokens, done->n),
         P_ARRAY(INT8, done->columns.ids, done->n),
         P_END,
     };
+    const pgw__param fence_of_one[] = {
+        P_INT4(w->id),
+        P_VALUE(w->version),
+        P_INT4(lane),
+        P_INT8(first),
+        P_UUID(done->n > 0 ? done->columns.tokens[0] : NULL),
+        P_INT8(done->n > 0 ? done->columns.ids[0] : 0),
+        P_END,
+    };
     const pgw__call complete = {.sql = PGW__SQL_JOB_SHORT_COMPLETE, .params = fence};
+    const pgw__call complete_one = {.sql = PGW__SQL_JOB_SHORT_COMPLETE_ONE, .params = fence_of_one};
     const pgw__param pick[] = {
         P_INT4(w->id),
         P_TEXT(w->queue),
@@ -302,7 +327,7 @@ static pgw_status short_claim(pgw *h, short_way *w, pgw__short *out, const pgw_c
         P_ARRAY(INT8, tos, (size_t)w->lanes),
         P_BYTEA(&nonce, sizeof(nonce)),
         P_TEXT(o->holder),
-        P_INT8(o->lease_ms != 0 ? o->lease_ms : w->lease_ms),
+        P_INT8(lease_ms),
         o->max > 1 ? (pgw__param)P_BOOL(w->through > 0) : (pgw__param)P_END,
         P_INT4(o->max),
         P_END,
@@ -310,7 +335,9 @@ static pgw_status short_claim(pgw *h, short_way *w, pgw__short *out, const pgw_c
     const pgw__call call = {
         .sql = o->max > 1 ? PGW__SQL_JOB_SHORT_CLAIM : PGW__SQL_JOB_SHORT_CLAIM_ONE,
         .params = pick,
-        .before = done->n > 0 ? &complete : NULL,
+        .before = done->n > 1    ? &complete
+                  : done->n == 1 ? &complete_one
+                                 : NULL,
         .read = short_read,
         .ctx = &ctx,
         .ctx_size = sizeof(ctx),

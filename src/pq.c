@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mem.h"
+#include "name.h"
 #include "status.h"
 
 #define PQ_READS_MAX         16
@@ -78,7 +79,7 @@ void pgw__pq_rewind(pgw *h)
     PQclear(op->rows);
     PQclear(op->before_rows);
     op->rows = op->before_rows = NULL;
-    op->parts = op->prefixes = 0;
+    op->parts = op->prefixes = op->before_affected = 0;
     op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
         op->unconfirmed = false;
     op->tag[0] = '\0';
@@ -370,6 +371,14 @@ static void pq_keep_rows(PGresult **rows, PGresult *res)
     *rows = res;
 }
 
+/* Of a statement that went before, and returns no rows. */
+static void pq_note_affected(pgw__op *op, PGresult *res)
+{
+    int64_t n;
+
+    op->before_affected = pgw__int_parse(&n, PQcmdTuples(res)) ? (int)n : 0;
+}
+
 /* Takes the result over. */
 static void pq_note(pgw *h, PGresult *res)
 {
@@ -388,6 +397,7 @@ static void pq_note(pgw *h, PGresult *res)
     case PGRES_COMMAND_OK:
     case PGRES_EMPTY_QUERY:
         op->answered = op->answered || main;
+        if (op->before >= 0 && op->parts == op->prefixes) pq_note_affected(op, res);
         snprintf(op->tag, sizeof(op->tag), "%s", PQcmdStatus(res));
         break;
     case PGRES_PIPELINE_SYNC: op->synced = true; break;
@@ -482,8 +492,10 @@ pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
 {
     bool misread = false;
     const pgw__rows before = {.res = h->op.before_rows, .misread = &misread};
-    const pgw__rows rows = {
-        .res = h->op.rows, .before = before.res != NULL ? &before : NULL, .misread = &misread};
+    const pgw__rows rows = {.res = h->op.rows,
+                            .before = before.res != NULL ? &before : NULL,
+                            .before_affected = h->op.before_affected,
+                            .misread = &misread};
     pgw_done_fn *const armed = h->armed;
     void *const armed_arg = h->armed_arg;
     pgw_status st;

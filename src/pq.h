@@ -91,6 +91,7 @@ void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16])
 bool pgw__rows_misread(const pgw__rows *r);
 /* Those of the statement that went before it; NULL: none did, or it returns no rows. */
 const pgw__rows *pgw__rows_before(const pgw__rows *r);
+int pgw__rows_before_affected(const pgw__rows *r); /* so many has it written */
 /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
 int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
 /* An array of any length and shape, an element at a time: returns how many there are, 0 for NULL.

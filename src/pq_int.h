@@ -90,6 +90,7 @@ typedef struct pgw__op {
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
     PGresult *rows, *before_rows;
+    int before_affected;
     char tag[16];
     bool failed; /* fault holds the first error of the server */
     pgw__fault fault;
@@ -219,6 +220,7 @@ bool pgw__fault_is_passing(const pgw__fault *f);
 struct pgw__rows {
     const PGresult *res;
     const pgw__rows *before;
+    int before_affected;
     bool *misread; /* set when the shape is not what the reader asked for */
 };
 

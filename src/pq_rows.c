@@ -24,6 +24,11 @@ const pgw__rows *pgw__rows_before(const pgw__rows *r)
     return r->before;
 }
 
+int pgw__rows_before_affected(const pgw__rows *r)
+{
+    return r->before_affected;
+}
+
 bool pgw__rows_misread(const pgw__rows *r)
 {
     return *r->misread;

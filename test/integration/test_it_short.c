@@ -1604,7 +1604,7 @@ TEST_CASE("DISCARD ALL", 1)
 TEST_CASE("DISCARD ALL", 10)
 TEST_CASE("short_claim_one", 1)
 TEST_CASE("short_claim", 10)
-TEST_CASE("short_complete", 1)
+TEST_CASE("short_complete_one", 1)
 TEST_CASE("short_complete", 10)
 void test_statements_that_were_forgotten_are_prepared_anew(const char *what, int n)
 {

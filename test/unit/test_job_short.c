@@ -109,6 +109,12 @@ static const pgw__rows *the_rows_before(const pgw__rows *r, int n)
     return seen.before && !says.mute ? GONE : NULL;
 }
 
+/* Of a single job only the number is told. */
+static int the_rows_before_affected(const pgw__rows *r, int n)
+{
+    return seen.before && !says.mute ? says.gone.rows : 0;
+}
+
 static int the_count(const pgw__rows *r, int n)
 {
     TEST_ASSERT_NOT_NULL(r);
@@ -159,7 +165,8 @@ static void see_short(const pgw__param *p, const pgw__call *before)
     seen.max = p[8].type == PGW__BOOL ? p[9].v.i : 1;
     seen.before = before != NULL;
     if (before == NULL) return;
-    TEST_ASSERT_EQUAL(PGW__SQL_JOB_SHORT_COMPLETE, before->sql);
+    TEST_ASSERT_TRUE(before->sql == PGW__SQL_JOB_SHORT_COMPLETE ||
+                     before->sql == PGW__SQL_JOB_SHORT_COMPLETE_ONE);
     TEST_ASSERT_NULL(before->before);
     fake_check_params(before);
     p = before->params;
@@ -167,8 +174,16 @@ static void see_short(const pgw__param *p, const pgw__call *before)
     see_text(seen.done_version, sizeof(seen.done_version), &p[1]);
     seen.lane = p[2].v.i;
     seen.first = p[3].v.i;
+    if (before->sql == PGW__SQL_JOB_SHORT_COMPLETE_ONE) {
+        seen.last = seen.first;
+        seen.ids_count = seen.tokens_count = 1;
+        memcpy(seen.tokens, p[4].v.p, sizeof(seen.tokens[0]));
+        seen.ids[0] = p[5].v.i;
+        return;
+    }
     seen.last = p[4].v.i;
     see_done(&p[6], &p[5]);
+    TEST_ASSERT_GREATER_THAN(1, seen.ids_count);
 }
 
 static table *see_call(const pgw__call *call, const char **word)
@@ -263,8 +278,8 @@ static void comes(int64_t place, int lane, int64_t id, int max_attempts)
                              F_TEXT("body"),
                              F_TAGS("x,yy"),
                              F_INT(100),
-                             F_INT(200),
-                             F_INT(400)};
+                             F_INT(INT64_C(30000400)),
+                             F_NULL};
 
     add_row(&says.jobs, row, 12);
 }
@@ -449,6 +464,7 @@ void setUp(void)
     pgw__pq_keep_Stub(the_keep);
     pgw__pq_kept_Stub(the_kept);
     pgw__rows_before_Stub(the_rows_before);
+    pgw__rows_before_affected_Stub(the_rows_before_affected);
     pgw__rows_count_Stub(the_count);
     pgw__rows_int_Stub(the_int);
 }
