@@ -11,7 +11,7 @@ function row(what, question, clients, who, least,   batch, m, mine) {
     for (batch = 1; batch <= 1000; batch *= 10) {
         m = question FS "clients " clients ", batch " batch (question == "steady" ? ", for " long " s" : "") FS
         mine = who == "pgwork" && (m "pgwork-lib") in n ? "pgwork-lib" : who == "by SQL" ? "pgwork" : who
-        printf " %s |", batch < least || who == "by SQL" && batch > 10 ? "" : figure(times(m mine, m "onetable"))
+        printf " %s |", (batch < least || (who == "by SQL" && batch > 10) ? "" : figure(times(m mine, m "onetable")))
     }
     print ""
 }
