@@ -1,4 +1,5 @@
--- 0001: what is stored. Private: nobody but the functions of the later files reads or writes these.
+-- 0001: what is stored. Private: nobody but the functions of the later files reads or writes these, and the library for who owns them (load_*.sql
+-- and job_short_*.sql of src/sql).
 --
 -- A job that is ready is one row of live_job. It lies at (queue, lane, pos), the only index that a claim
 -- uses. Every placement takes a fresh pos and is claimed at most once; a job that comes back (released,
