@@ -2,6 +2,7 @@
  * one transaction; everybody else, and whoever is in a transaction of his own, sends batches. */
 #include <string.h>
 
+#include "ask.h"
 #include "buf.h"
 #include "check.h"
 #include "clock.h"
@@ -268,15 +269,6 @@ typedef struct load_ctx {
     pgw_load *load;
 } load_ctx;
 
-static pgw_status load_read_way(pgw *h, const pgw__rows *rows, void *ctx)
-{
-    pgw_load *l = ((const load_ctx *)ctx)->load;
-
-    (void)h;
-    l->copying = pgw__rows_int(rows, 0, 0) != 0;
-    return PGW_OK;
-}
-
 static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
 {
     pgw_load *l = ((const load_ctx *)ctx)->load;
@@ -384,15 +376,8 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
     l->queue = pgw__mem_dup(queue);
     l->txn = pgw__pq_txn(h);
     if (l->queue == NULL) st = pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
-    if (st == PGW_OK && !pgw__pq_attached(h) && l->txn == 0) {
-        const load_ctx ctx = {l};
-        const pgw__call way = {.sql = PGW__SQL_HANDLE_OWNER,
-                               .read = load_read_way,
-                               .ctx = &ctx,
-                               .ctx_size = sizeof(ctx)};
-
-        st = pgw__pq_call(h, &way);
-    }
+    if (st == PGW_OK && !pgw__pq_attached(h) && l->txn == 0)
+        st = pgw__ask_flag(h, &l->copying, PGW__SQL_HANDLE_OWNER, NULL, 0);
     if (st == PGW_OK) st = l->copying ? load_open_copy(l) : load_open_batches(l);
     if (st == PGW_OK) {
         *load = l;
