@@ -22,17 +22,22 @@
 
 /* How plans are made: so that PGW__INDEXED statements need not be planned anew while their tables
  * grow, or as usual. */
-static const char pq_indexed[] =
-    "SELECT pg_catalog.set_config(s, 'off', false) FROM "
-    "pg_catalog.unnest('{enable_seqscan,enable_bitmapscan,"
-    "enable_hashjoin,enable_mergejoin}'::text[]) s "
-    "UNION ALL SELECT pg_catalog.set_config(s, 'on', false) FROM "
-    "pg_catalog.unnest('{enable_indexscan,enable_tidscan,enable_nestloop}'::text[]) s "
-    "UNION ALL SELECT pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)";
+#define PQ_PLANS(XX)               \
+    XX("enable_seqscan", "off")    \
+    XX("enable_bitmapscan", "off") \
+    XX("enable_hashjoin", "off")   \
+    XX("enable_mergejoin", "off")  \
+    XX("enable_indexscan", "on")   \
+    XX("enable_tidscan", "on")     \
+    XX("enable_nestloop", "on")    \
+    XX("plan_cache_mode", "force_generic_plan")
+#define PQ_AS_SETTING(name, value) ", pg_catalog.set_config('" name "', '" value "', false)"
+#define PQ_AS_NAME(name, value)    ", '" name "'"
+
+static const char pq_indexed[] = "SELECT true" PQ_PLANS(PQ_AS_SETTING);
 static const char pq_unindexed[] =
     "SELECT pg_catalog.set_config(s.name, s.reset_val, false) FROM pg_catalog.pg_settings s "
-    "WHERE s.name = ANY ('{enable_seqscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,"
-    "enable_indexscan,enable_tidscan,enable_nestloop,plan_cache_mode}')";
+    "WHERE s.name IN (''" PQ_PLANS(PQ_AS_NAME) ")";
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
