@@ -201,3 +201,11 @@ pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__r
     if (verdicts != NULL) verdicts[at - 1] = st;
     return st;
 }
+
+pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows)
+{
+    if ((*batch)->count <= (size_t)max && !pgw__rows_misread(rows)) return PGW_OK;
+    pgw_batch_free(*batch);
+    *batch = NULL;
+    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+}

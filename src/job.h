@@ -65,6 +65,10 @@ typedef enum pgw__job_column {
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,
                           const pgw__job_column *columns);
 
+/* Of a claim, when all of its rows has been read: frees it where there are more jobs than were
+ * asked for, or a value was misread. PGW_EPROTO. */
+pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
+
 /* Both as one, in their order; it frees them. NULL: no memory, and they are freed. */
 pgw_batch *pgw__job_batch_join(pgw_batch *first, pgw_batch *second);
 

@@ -66,10 +66,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
-    if ((*ctx->batch)->count <= (size_t)ctx->max && !pgw__rows_misread(rows)) return PGW_OK;
-    pgw_batch_free(*ctx->batch);
-    *ctx->batch = NULL;
-    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+    return pgw__job_hand_over(h, ctx->batch, ctx->max, rows);
 }
 
 static pgw_status claim_read(pgw *h, const pgw__rows *rows, void *ctx)

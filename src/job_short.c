@@ -284,10 +284,7 @@ static pgw_status short_read(pgw *h, const pgw__rows *rows, void *ctx)
     own_ms = pgw__rows_int(rows, 0, SHORT_LEASE_MS);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, SHORT_LEASE_UNTIL) -
                                    (own_ms > 0 ? own_ms : in->lease_ms) * 1000);
-    if (count <= in->max && !pgw__rows_misread(rows)) return PGW_OK;
-    pgw_batch_free(in->out->batch);
-    in->out->batch = NULL;
-    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+    return pgw__job_hand_over(h, &in->out->batch, in->max, rows);
 }
 
 static pgw_status short_claim(pgw *h, short_way *w, pgw__short *out, const pgw_claim_opts *o,
