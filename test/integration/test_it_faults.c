@@ -25,8 +25,6 @@ void test_a_claim_may_wait_longer_than_its_lease(void)
 {
     PGconn *conns[3];
     pgw_worker_stats s;
-    pthread_t thread;
-    pgw_worker *w;
     char sql[300];
     int i;
 
@@ -42,7 +40,7 @@ void test_a_claim_may_wait_longer_than_its_lease(void)
              "generate_series(0, 7) i",
              queue);
     PQclear(PQexec(conns[2], sql));
-    w = start(noop, &thread);
+    start(noop);
     for (i = 0; i < PATIENCE_MS && pgtemp_number("SELECT count(*) FROM pg_stat_activity WHERE "
                                                  "application_name = 'patient' AND wait_event = "
                                                  "'advisory'") == 0;
@@ -51,7 +49,7 @@ void test_a_claim_may_wait_longer_than_its_lease(void)
     nap(2500);
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&called));
     for (i = 0; i < 3; i++) PQfinish(conns[i]);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT64(0, s.lost);
     TEST_ASSERT_EQUAL_INT64(100, s.completed);
     all_done_once(100);
@@ -59,32 +57,34 @@ void test_a_claim_may_wait_longer_than_its_lease(void)
 
 /* ---- the connection that extends leases ---- */
 
-/* The heart's session is the one that has not claimed. */
-static pgw_verdict meanwhile_migrated(pgw_task *task, void *arg)
+/* Of a worker's two sessions the one that extends leases is the younger. */
+static void cut_off_the_heart(const char *application_name)
 {
-    pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '') ON CONFLICT DO NOTHING");
-    pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
-                "application_name = 'migrated' AND query !~ 'jobs under a lease'");
-    return until_signalled(task, arg);
+    char sql[300];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT count(pg_terminate_backend(pid, 10000)) FROM (SELECT pid FROM "
+             "pg_stat_activity WHERE application_name = '%s' ORDER BY backend_start DESC LIMIT 1) "
+             "s",
+             application_name);
+    TEST_ASSERT_EQUAL_INT(1, pgtemp_number(sql));
 }
 
 /* Its session is older than the schema's new version, the heart's next one is not: it must not
  * claim on, and lose all that outlasts a lease. */
 void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
 {
-    pgw_worker *w;
-
     set("worker.lease_ms", "3000");
     set("application_name", "migrated");
     only_job();
-    must(pgw_worker_new(&w, conf, queues, 1, meanwhile_migrated, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, pgw_worker_run(w, stop));
+    start(until_signalled);
+    await(&called, 1);
+    pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '')");
+    cut_off_the_heart("migrated");
+    finish(PGW_ESCHEMA);
     /* and says what to do about it */
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_worker_error(w), "999, this library"),
-                                 pgw_worker_error(w));
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_worker_error(w), "install a newer"),
-                                 pgw_worker_error(w));
-    pgw_worker_free(w);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last_words, "999, this library"), last_words);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last_words, "install a newer"), last_words);
     pgtemp_exec("DELETE FROM pgwork.migration WHERE number = 999");
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_LOST);
@@ -101,8 +101,6 @@ void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
 {
     const int64_t id = only_job();
     char dsn[1200];
-    pthread_t thread;
-    pgw_worker *w;
 
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_single; CREATE ROLE pgw_it_single LOGIN IN ROLE "
                 "pgwork_worker CONNECTION LIMIT 1");
@@ -111,12 +109,12 @@ void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
-    w = start(noop, &thread);
+    start(noop);
     await(&seen, 3);
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
     TEST_ASSERT_EQUAL_INT(0, of_job(id, "attempt"));
     pgtemp_exec("ALTER ROLE pgw_it_single CONNECTION LIMIT 2");
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).completed);
     pgtemp_exec("DROP ROLE pgw_it_single");
 }
 
@@ -124,8 +122,6 @@ void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
 void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
 {
     char dsn[1200];
-    pthread_t thread;
-    pgw_worker *w;
     int64_t second;
 
     only_job();
@@ -140,12 +136,10 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     set("reconnect.cap_ms", "50");
     pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
     atomic_store(&let_go, 0);
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 1);
     pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 1");
-    TEST_ASSERT_EQUAL_INT(1, pgtemp_number("SELECT count(pg_terminate_backend(pid, 10000)) FROM "
-                                           "pg_stat_activity WHERE application_name = 'pair' "
-                                           "AND query !~ 'jobs under a lease'"));
+    cut_off_the_heart("pair");
     await(&seen, 3); /* it asks again and again */
     second = only_job();
     await(&seen, 13); /* and claims nothing meanwhile */
@@ -153,10 +147,10 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     TEST_ASSERT_EQUAL_STRING("ready", state_of(second));
     TEST_ASSERT_EQUAL_INT(0, of_job(second, "attempt"));
     pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 2");
-    await_reconnects(w, 1);
+    await_reconnects(1);
     await(&called, 2);
     atomic_store(&let_go, 1);
-    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(2, finish(PGW_OK).completed);
     pgtemp_exec("DROP ROLE pgw_it_pair");
 }
 
@@ -203,8 +197,6 @@ void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 void test_a_report_that_is_refused_costs_nobody_a_pause(void)
 {
     pgw_worker_stats s;
-    pthread_t thread;
-    pgw_worker *w;
     int i;
 
     enqueue(20);
@@ -214,7 +206,7 @@ void test_a_report_that_is_refused_costs_nobody_a_pause(void)
     set("worker.lease_ms", "60000");
     set("reconnect.base_ms", "60000");
     set("reconnect.cap_ms", "60000");
-    w = start(noop, &thread);
+    start(noop);
     for (i = 0; i < PATIENCE_MS / 20 && jobs_in("done") < 20; i++) nap(10);
     only_job(); /* and the next claim goes on */
     for (; i < PATIENCE_MS / 20 && jobs_in("done") < 21; i++) nap(10);
@@ -222,7 +214,7 @@ void test_a_report_that_is_refused_costs_nobody_a_pause(void)
     pgtemp_exec("DROP FUNCTION deny() CASCADE");
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(21, s.completed);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT64(22, s.completed + s.failed);
 }
 
@@ -230,7 +222,7 @@ static pgw_verdict when_told(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
-    await(&seen, 1);
+    has_come(&seen, 1);
     return PGW_DONE;
 }
 
@@ -251,8 +243,6 @@ TEST_CASE("42P01")
 void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
 {
     char sql[300];
-    pthread_t thread;
-    pgw_worker *w;
     int i;
 
     enqueue(100);
@@ -262,7 +252,7 @@ void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
     set("reconnect.cap_ms", "20");
     atomic_store(&tries, 0);
     pgw_conf_set_log(conf, PGW_WARN, hear_next_try, NULL);
-    w = start(when_told, &thread);
+    start(when_told);
     await(&called, 1);
     snprintf(sql, sizeof(sql),
              "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
@@ -276,7 +266,7 @@ void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
     TEST_ASSERT_EQUAL_INT64(50, jobs_in("done"));
     await(&tries, 3); /* the claim beside the results, and two alone */
     pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
-    TEST_ASSERT_EQUAL_INT64(100, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(100, finish(PGW_OK).completed);
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&misled));
     all_done_once(100);
 }
@@ -289,20 +279,19 @@ void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char 
 {
     const int64_t bad = only_job(), good = only_job();
     pgw_worker_stats s;
-    pthread_t thread;
-    pgw_worker *w;
 
     deny("UPDATE ON pgwork.live_job",
          "CASE WHEN OLD.token = NEW.token THEN coalesce(OLD.id, OLD.pos) END", bad, sqlstate);
     atomic_store(&let_go, 0);
     set("worker.lease_ms", "6000");
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 2);
     s = (pgw_worker_stats)PGW_WORKER_STATS_INIT;
-    for (int i = 0; i < PATIENCE_MS / 10 && s.lost == 0; i++, nap(10)) pgw_worker_get_stats(w, &s);
+    for (int i = 0; i < PATIENCE_MS / 10 && s.lost == 0; i++, nap(10))
+        pgw_worker_get_stats(worker_beside, &s);
     await_beats(good, 1);
     atomic_store(&let_go, 1);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     pgtemp_exec("DROP FUNCTION deny() CASCADE");
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     TEST_ASSERT_EQUAL_STRING("done", state_of(good));
@@ -333,8 +322,6 @@ TEST_CASE(6, 4)
 void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
 {
     PGconn *other;
-    pthread_t thread;
-    pgw_worker *w;
     int i;
 
     for (i = 0; i < n; i++) only_job();
@@ -342,7 +329,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
     set("worker.drain", "off");
     set("worker.concurrency", "6");
     set("worker.prefetch", "6");
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, n);
     other = lock_first(locked);
     atomic_store(&let_go, 1);
@@ -354,7 +341,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
     PQclear(PQexec(other, "ROLLBACK"));
     PQfinish(other);
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(n + 1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(n + 1, finish(PGW_OK).completed);
     all_done_once(n + 1);
 }
 
@@ -362,8 +349,6 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
 void test_a_locked_pack_holds_no_others_up(void)
 {
     PGconn *other;
-    pthread_t thread;
-    pgw_worker *w;
     int i;
 
     enqueue(40);
@@ -371,7 +356,7 @@ void test_a_locked_pack_holds_no_others_up(void)
     set("worker.drain", "off");
     set("worker.concurrency", "40");
     set("worker.prefetch", "40");
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 40);
     other = lock_first(1);
     atomic_store(&let_go, 1);
@@ -382,7 +367,7 @@ void test_a_locked_pack_holds_no_others_up(void)
     PQclear(PQexec(other, "ROLLBACK"));
     PQfinish(other);
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(41, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(41, finish(PGW_OK).completed);
     all_done_once(41);
 }
 
@@ -393,19 +378,17 @@ void test_a_stop_does_not_wait_for_a_locked_row(int stops)
 {
     PGconn *other;
     const int64_t locked = only_job();
-    pthread_t thread;
-    pgw_worker *w;
 
     atomic_store(&let_go, 0);
     set("worker.drain", "off");
     set("worker.stop_ms", "500");
     set("worker.lease_ms", "6000");
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 1);
     other = lock_first(1);
     for (int i = 0; i < stops; i++) pgw_stop_notify(stop);
     atomic_store(&let_go, 1);
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
     PQclear(PQexec(other, "ROLLBACK"));
     PQfinish(other);
@@ -415,9 +398,7 @@ void test_a_stop_does_not_wait_for_a_locked_row(int stops)
 /* The first stop waits for what runs, and so for a server that takes its time. */
 void test_a_stop_leaves_a_slow_server_its_time(void)
 {
-    pthread_t thread;
     pgw_worker_stats s;
-    pgw_worker *w;
 
     only_job();
     pgtemp_exec(
@@ -429,11 +410,11 @@ void test_a_stop_leaves_a_slow_server_its_time(void)
     set("worker.drain", "off");
     set("worker.stop_ms", "0");
     set("worker.lease_ms", "20000");
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 1);
     pgw_stop_notify(stop);
     atomic_store(&let_go, 1);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     pgtemp_exec("DROP FUNCTION slow() CASCADE");
     TEST_ASSERT_EQUAL_INT64(1, s.completed);
     TEST_ASSERT_EQUAL_INT64(0, s.lost);
@@ -449,9 +430,6 @@ static void hear_refusal(void *arg, pgw_level level, const char *room, const cha
 
 void test_a_server_that_turns_read_only_is_outlived(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     only_job();
     atomic_store(&let_go, 0);
     set("worker.drain", "off");
@@ -461,7 +439,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     set("reconnect.cap_ms", "50");
     set("application_name", "switched");
     pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 1);
     await_sign();
     pgtemp_read_only(true);
@@ -474,7 +452,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     only_job();
     await(&called, 2);
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(2, finish(PGW_OK).completed);
     all_done_once(2);
 }
 
@@ -490,10 +468,8 @@ static pgw_verdict for_a_moment(pgw_task *task, void *arg)
 
 void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
 {
-    pthread_t worker, reaper;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
     pgw_worker_stats s;
-    pgw_worker *w;
     int i;
 
     o.max_attempts = 1000; /* a claim whose answer is lost charges one */
@@ -505,8 +481,8 @@ void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     set("application_name", "storm");
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&reaper, NULL, reap_on, NULL));
-    w = start(for_a_moment, &worker);
+    start_reaper();
+    start(for_a_moment);
     for (i = 0; i < PATIENCE_MS / 50 && jobs_in("done") < 2000; i++) {
         if (i < 100)
             pgtemp_exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
@@ -514,8 +490,8 @@ void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
         nap(50);
     }
     pgw_stop_notify(stop);
-    s = finish(w, worker, PGW_OK);
-    pthread_join(reaper, NULL);
+    s = finish(PGW_OK);
+    finish_reaper();
     TEST_ASSERT_GREATER_THAN_INT(20, i);
     TEST_ASSERT_GREATER_THAN_INT64(0, s.reconnects);
     all_done_once(2000);

@@ -274,13 +274,11 @@ void test_several_processes_share_the_work(void)
 
 void test_a_sleeping_worker_is_woken(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
     int i;
 
     set("worker.drain", "off");
     set("poll.max_ms", "3600000"); /* nobody lives to see the next look: a notification must come */
-    w = start(noop, &thread);
+    start(noop);
     await_sign();
     nap(50); /* the look after the sign */
     for (i = 1; i <= 20; i++) {
@@ -288,7 +286,7 @@ void test_a_sleeping_worker_is_woken(void)
         await(&called, i);
     }
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(20, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(20, finish(PGW_OK).completed);
     all_done_once(20);
 }
 
@@ -296,15 +294,13 @@ void test_a_sleeping_worker_is_woken(void)
 void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_found(void)
 {
     PGconn *open = pgtemp_connect();
-    pthread_t thread;
-    pgw_worker *w;
     char sql[100];
 
     set("worker.drain", "off");
     set("poll.max_ms", "3600000");
     snprintf(sql, sizeof(sql), "BEGIN; SELECT pgwork.enqueue('%s')", queue);
     PQclear(PQexec(open, sql));
-    w = start(noop, &thread);
+    start(noop);
     await_sign();
     nap(50);
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
@@ -312,29 +308,26 @@ void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_foun
     PQfinish(open);
     await(&called, 1);
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).completed);
 }
 
 void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     set("worker.drain", "off");
     set("poll.max_ms", "3600000");
     set("application_name", "sleeper");
-    w = start(noop, &thread);
+    start(noop);
     await_sign();
     nap(50);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "application_name = 'sleeper'");
     await_sign();
-    await_reconnects(w, 2); /* the session that extends leases, too */
+    await_reconnects(2); /* the session that extends leases, too */
     nap(50);
     only_job();
     await(&called, 1);
     pgw_stop_notify(stop);
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
 }
 
 static void hear_absent(void *arg, pgw_level level, const char *room, const char *message)
@@ -348,42 +341,33 @@ static void hear_absent(void *arg, pgw_level level, const char *room, const char
 }
 
 /* A worker on a queue that is not there, and has said so. */
-static pgw_worker *start_astray(pthread_t *thread)
+static void start_astray(void)
 {
-    pgw_worker *w;
-
     must(pgw_queue_drop(h, queue, false));
     pgw_conf_set_log(conf, PGW_WARN, hear_absent, NULL);
     set("worker.drain", "off");
-    w = start(noop, thread);
+    start(noop);
     await(&seen, 1);
-    return w;
 }
 
 void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     set("notify", "off");
     set("poll.min_ms", "5");
     set("poll.max_ms", "20");
-    w = start_astray(&thread);
+    start_astray();
     only_job();
     await(&called, 1);
     nap(100); /* in which it finds nothing, again and again */
     pgw_stop_notify(stop);
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
 void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     set("poll.max_ms", "50");
-    w = start_astray(&thread); /* with a sign that speaks of no queue */
+    start_astray(); /* with a sign that speaks of no queue */
     only_job();
     await(&called, 1);
     await_sign();
@@ -392,21 +376,19 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
     await(&called, 2); /* by a look; then it hangs out another one */
     await_sign();
     pgw_stop_notify(stop);
-    TEST_ASSERT_EQUAL_INT64(2, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(2, finish(PGW_OK).completed);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
 /* The sign spoke of the old one. */
 void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
     char held[200];
     int i;
 
     set("worker.drain", "off");
     set("poll.max_ms", "100");
-    w = start(noop, &thread);
+    start(noop);
     only_job();
     await(&called, 1);
     await_sign();
@@ -422,19 +404,16 @@ void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
     }
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(held));
     pgw_stop_notify(stop);
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
 }
 
 /* Who claims nothing more is not to be called in the place of others. */
 void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     set("worker.drain", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
-    w = start(until_signalled, &thread);
+    start(until_signalled);
     await_sign();
     only_job();
     await(&called, 1);
@@ -443,19 +422,16 @@ void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
     await_the_sign(false);
     TEST_ASSERT_EQUAL_INT64(1, jobs_in("leased"));
     pgw_stop_notify(stop);
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
 }
 
 void test_who_has_enough_in_stock_takes_its_sign_in(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     set("worker.drain", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
-    w = start(until_signalled, &thread);
+    start(until_signalled);
     await_sign();
     for (int i = 1; i <= 4; i++) {
         await_sign();
@@ -466,7 +442,7 @@ void test_who_has_enough_in_stock_takes_its_sign_in(void)
     await_the_sign(false);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
 }
 
 /* ---- rows that somebody has locked ---- */
@@ -482,7 +458,6 @@ static void lock_first(pgw_task *task)
         snprintf(sql, sizeof(sql), "BEGIN; SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
                  (long long)pgw_job_id(pgw_task_job(task)));
         PQclear(PQexec(locker, sql));
-        TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
     }
     atomic_fetch_add(&called, 1); /* from now on the test has the connection */
 }
@@ -504,38 +479,34 @@ static pgw_verdict locked_and_released(pgw_task *task, void *arg)
 /* It has to be seen that it is a lock, before the call is over. */
 void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     locker = pgtemp_connect();
     enqueue(5);
     set("call.timeout_ms", "1500");
     set("worker.concurrency", "0");
     set("worker.lease_ms", "60000");
     set("worker.prefetch", "5");
-    w = start(locked_and_done, &thread);
+    start(locked_and_done);
     await(&called, 5);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
     for (int i = 0; i < PATIENCE_MS && jobs_in("done") < 4; i++) nap(1);
     TEST_ASSERT_EQUAL_INT64(4, jobs_in("done"));
     PQclear(PQexec(locker, "ROLLBACK"));
-    TEST_ASSERT_EQUAL_INT64(5, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(5, finish(PGW_OK).completed);
     PQfinish(locker);
 }
 
 void test_a_draining_worker_looks_again_when_a_job_goes_back_late(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
-
     locker = pgtemp_connect();
     only_job();
     set("worker.concurrency", "0");
     set("worker.lease_ms", "60000");
-    w = start(locked_and_released, &thread);
+    start(locked_and_released);
     await(&called, 1);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
     nap(2500); /* it has looked for others, and found none */
     PQclear(PQexec(locker, "ROLLBACK"));
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).completed);
+    TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).completed);
     PQfinish(locker);
 }
 
@@ -662,13 +633,11 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
 void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
 {
     const int64_t id = only_job();
-    pthread_t thread;
-    pgw_worker *w;
     pgw_worker_stats s;
     int i;
 
     set("worker.lease_ms", "5000");
-    w = start(until_signalled, &thread);
+    start(until_signalled);
     await(&called, 1);
     for (i = 0; i < 400; i++) { /* longer than a lease */
         must(pgw_reaper_tick(h, NULL, NULL));
@@ -677,7 +646,7 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
     TEST_ASSERT_EQUAL_STRING("leased", state_of(id));
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(PGW_STOPPING, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, s.failed);
     TEST_ASSERT_EQUAL_INT64(0, s.lost);
@@ -717,8 +686,8 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
     }
     snprintf(sql, sizeof(sql), "SELECT pgwork.release('%s', '{%lld}', '{%s}')", queue,
              (long long)ref.id, pgw_token_format(ref.token, token));
-    pgtemp_exec(sql);
-    await(&called, 2);
+    PQclear(PQexec(pgtemp_conn(), sql));
+    has_come(&called, 2);
     poll(&fd, 1, PATIENCE_MS);
     atomic_fetch_or(&seen, pgw_task_signals(task));
     return PGW_DONE;
@@ -741,14 +710,13 @@ void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
 void test_a_cancel_reaches_a_running_handler(void)
 {
     const int64_t id = only_job();
-    pthread_t thread;
-    pgw_worker *w = start(until_signalled, &thread);
     pgw_status outcome;
 
+    start(until_signalled);
     await(&called, 1);
     must(pgw_cancel(h, &outcome, queue, &id, 1));
     TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcome);
-    TEST_ASSERT_EQUAL_INT64(1, finish(w, thread, PGW_OK).failed);
+    TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).failed);
     TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
 }
@@ -756,18 +724,16 @@ void test_a_cancel_reaches_a_running_handler(void)
 void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
 {
     const int64_t running = only_job(), waiting = only_job();
-    pthread_t thread;
-    pgw_worker *w;
     pgw_status outcome;
 
     set("worker.lease_ms", "6000");
     set("worker.concurrency", "1");
-    w = start(until_signalled, &thread);
+    start(until_signalled);
     await(&called, 1);
     must(pgw_cancel(h, &outcome, queue, &waiting, 1));
     await_beats(running, 2); /* the second one begins when the first is read */
     must(pgw_cancel(h, &outcome, queue, &running, 1));
-    finish(w, thread, PGW_OK);
+    finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));
 }
@@ -783,14 +749,15 @@ void test_a_timeout_is_told(void)
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
 }
 
-/* And the reaper has taken the job. */
+/* Until it is said that the reaper has taken the job. */
 static pgw_verdict until_lost(pgw_task *task, void *arg)
 {
     int i;
 
     (void)arg;
+    atomic_fetch_add(&called, 1);
     for (i = 0; i < PATIENCE_MS && !(pgw_task_signals(task) & PGW_LOST); i++) nap(1);
-    for (; i < PATIENCE_MS && jobs_in("ready") == 0; i += 10) nap(10);
+    has_come(&let_go, 1);
     return PGW_DONE;
 }
 
@@ -798,16 +765,20 @@ void test_who_ignores_the_timeout_loses_the_job(void)
 {
     const int64_t id = only_job();
     pgw_worker_stats s;
-    pthread_t reaper;
 
     short_leases();
     set("worker.job_timeout_ms", "100");
     set("worker.stop_ms", "100");
     set("worker.max_jobs", "1");
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&reaper, NULL, reap_on, NULL));
-    s = run(until_lost, PGW_OK);
+    atomic_store(&let_go, 0);
+    start_reaper();
+    start(until_lost);
+    await(&called, 1);
+    for (int i = 0; i < PATIENCE_MS / 10 && jobs_in("ready") == 0; i++) nap(10);
+    atomic_store(&let_go, 1);
+    s = finish(PGW_OK);
     pgw_stop_notify(stop);
-    pthread_join(reaper, NULL);
+    finish_reaper();
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     TEST_ASSERT_EQUAL_INT64(1, s.refused);
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
@@ -817,8 +788,6 @@ void test_who_ignores_the_timeout_loses_the_job(void)
 
 void test_a_graceful_stop_hands_back_what_was_not_started(void)
 {
-    pthread_t thread;
-    pgw_worker *w;
     pgw_worker_stats s;
     char sql[200];
     int i;
@@ -827,7 +796,7 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
     set("worker.concurrency", "2");
     set("worker.prefetch", "10");
     set("worker.lease_ms", "5000");
-    w = start(until_signalled, &thread);
+    start(until_signalled);
     await(&called, 2);
     pgw_stop_notify(stop);
     for (i = 0; i < PATIENCE_MS && jobs_in("ready") < 48; i++) nap(1);
@@ -838,7 +807,7 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
              "SELECT max(attempt) FROM pgwork.job WHERE queue = '%s' AND state = 'ready'", queue);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(sql));
     pgw_stop_notify(stop);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     TEST_ASSERT_GREATER_THAN_INT64(0, s.released);
     TEST_ASSERT_EQUAL_INT64(s.claimed, s.released + s.failed);
     TEST_ASSERT_EQUAL_INT64(50, jobs_in("ready"));
@@ -848,8 +817,6 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
 void test_the_second_stop_is_heard_while_it_connects(void)
 {
     wire *wire = wire_open();
-    pthread_t thread;
-    pgw_worker *w;
     pgw_worker_stats s;
 
     only_job();
@@ -860,7 +827,7 @@ void test_the_second_stop_is_heard_while_it_connects(void)
     set("worker.lease_ms", "60000");
     set("worker.stop_ms", "1000");
     set("application_name", "cut off");
-    w = start(until_signalled, &thread);
+    start(until_signalled);
     await(&called, 1);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "application_name = 'cut off'");
@@ -871,7 +838,7 @@ void test_the_second_stop_is_heard_while_it_connects(void)
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&seen));
     pgw_stop_notify(stop);
     await(&seen, PGW_STOPPING);
-    s = finish(w, thread, PGW_OK);
+    s = finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     wire_close(wire);
 }
@@ -879,16 +846,14 @@ void test_the_second_stop_is_heard_while_it_connects(void)
 void test_after_the_second_stop_it_waits_no_longer(void)
 {
     const int64_t id = only_job();
-    pthread_t thread;
-    pgw_worker *w;
 
     atomic_store(&let_go, 0);
     set("worker.stop_ms", "50");
-    w = start(until_let_go, &thread);
+    start(until_let_go);
     await(&called, 1);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
-    finish(w, thread, PGW_ETIMEDOUT);
+    finish(PGW_ETIMEDOUT);
     TEST_ASSERT_EQUAL_STRING("leased", state_of(id));
     reap_until(id, "ready"); /* nobody extends it any more */
     atomic_store(&let_go, 1);

@@ -1,6 +1,6 @@
-/* A test that hangs says which one it is, where it stands and what the server's sessions do, to the
- * file PGW_TEST_HANGS or to stderr, and is over. Linked into every test; counts in minutes, so that
- * no machine is too slow. */
+/* A test that hangs or crashes says which one it is, where it stands and, when it hangs, what the
+ * server's sessions do, to the file PGW_TEST_HANGS or to stderr, and is over. Linked into every
+ * test; counts in minutes, so that no machine is too slow. */
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #endif
@@ -21,8 +21,9 @@
 #define TICKS_MAX  4 /* without the next test being begun */
 #define FRAMES_MAX 40
 
-static void say_where(int fd)
+static void say_where(int fd, const char *what)
 {
+    dprintf(fd, "%s %s: %s\n", what, Unity.TestFile, Unity.CurrentTestName);
 #if __has_include(<execinfo.h>)
     void *frames[FRAMES_MAX];
 
@@ -50,13 +51,20 @@ static void say_what_the_server_does(int fd)
     waitpid(child, NULL, 0);
 }
 
+static int where_to_say(void)
+{
+    const char *path = getenv("PGW_TEST_HANGS");
+    int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0666) : -1;
+
+    return fd < 0 ? STDERR_FILENO : fd;
+}
+
 /* Nothing here is safe in a handler by the book; but the process is at its end. */
 static void look(int sig)
 {
     static UNITY_COUNTER_TYPE test;
     static int ticks;
-    const char *path = getenv("PGW_TEST_HANGS");
-    int fd = -1;
+    int fd;
 
     (void)sig;
     alarm(TICK_S);
@@ -66,13 +74,19 @@ static void look(int sig)
     }
     if (++ticks < TICKS_MAX) return;
     alarm(0);
-    if (path != NULL) fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (fd < 0) fd = STDERR_FILENO;
-    dprintf(fd, "HANGS %s: %s\n", Unity.TestFile, Unity.CurrentTestName);
-    say_where(fd);
+    fd = where_to_say();
+    say_where(fd, "HANGS");
     say_what_the_server_does(fd);
     fflush(NULL);
     abort();
+}
+
+/* What was not printed yet, too: a failed test may be why. */
+static void crash(int sig)
+{
+    say_where(where_to_say(), "CRASHES");
+    fflush(stdout);
+    raise(sig); /* as if there were no handler: it is reset */
 }
 
 /* A child that a failed test leaves behind would keep whoever reads what the tests print waiting.
@@ -90,5 +104,10 @@ __attribute__((constructor)) static void watch(void)
 
     pthread_atfork(NULL, NULL, die_with_the_parent);
     sigaction(SIGALRM, &act, NULL);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they say more */
+    act = (struct sigaction){.sa_handler = crash, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGSEGV, &act, NULL);
+    sigaction(SIGBUS, &act, NULL);
+#endif
     alarm(TICK_S);
 }

@@ -6,6 +6,7 @@
 #ifndef WORKERKIT_H
 #define WORKERKIT_H
 
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +20,7 @@ static pgw_stop *stop;
 static pgw *h;
 static char queue[32];
 static const char *queues[1];
-static atomic_int called, seen;
+static atomic_int called, seen, let_go;
 
 /* ---- around every test ---- */
 
@@ -88,8 +89,29 @@ static inline void worker_begin(void)
     must(pgw_queue_create(h, queue, &o));
 }
 
+/* A worker in a thread of its own, and a reaper in another. */
+static pgw_worker *worker_beside;
+static pthread_t worker_thread, reaper_thread;
+static bool reaper_beside;
+
+/* A test that failed has left them: they must not outlive what they use. */
+static inline void end_what_runs_beside(void)
+{
+    if (!worker_beside && !reaper_beside) return;
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    atomic_store(&let_go, 1);
+    atomic_store(&seen, INT_MAX);
+    if (worker_beside) pthread_join(worker_thread, NULL);
+    if (reaper_beside) pthread_join(reaper_thread, NULL);
+    pgw_worker_free(worker_beside);
+    worker_beside = NULL;
+    reaper_beside = false;
+}
+
 static inline void worker_end(void)
 {
+    end_what_runs_beside();
     pgw_close(h);
     pgw_stop_free(stop);
     pgw_conf_free(conf);
@@ -102,12 +124,16 @@ static inline void nap(int ms)
     poll(NULL, 0, ms);
 }
 
+/* For handlers: an assertion may fail in the test's own thread only. */
+static inline bool has_come(atomic_int *what, int value)
+{
+    for (int i = 0; i < PATIENCE_MS && atomic_load(what) < value; i++) nap(1);
+    return atomic_load(what) >= value;
+}
+
 static inline void await(atomic_int *what, int value)
 {
-    int i;
-
-    for (i = 0; i < PATIENCE_MS && atomic_load(what) < value; i++) nap(1);
-    if (atomic_load(what) < value) TEST_FAIL_MESSAGE("waited in vain");
+    if (!has_come(what, value)) TEST_FAIL_MESSAGE("waited in vain");
 }
 
 static inline void enqueue(int n)
@@ -183,6 +209,8 @@ static inline int64_t only_job(void)
 
 /* ---- a worker, in this thread or in one of its own ---- */
 
+static char last_words[512]; /* of a worker that finish() has seen end */
+
 static inline pgw_worker_stats run(pgw_handler_fn *fn, pgw_status expected)
 {
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
@@ -202,27 +230,32 @@ static inline void *run_it(void *arg)
     return (void *)(intptr_t)pgw_worker_run(arg, stop);
 }
 
-static inline pgw_worker *start(pgw_handler_fn *fn, pthread_t *thread)
+static inline void start(pgw_handler_fn *fn)
 {
     pgw_worker *w;
 
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_it, w));
-    return w;
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&worker_thread, NULL, run_it, w));
+    worker_beside = w;
 }
 
-static inline pgw_worker_stats finish(pgw_worker *w, pthread_t thread, pgw_status expected)
+/* Where it goes to its end: waits for that. */
+static inline pgw_worker_stats finish(pgw_status expected)
 {
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    pgw_worker *w = worker_beside;
     void *st;
 
-    pthread_join(thread, &st);
-    if ((pgw_status)(intptr_t)st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    pthread_join(worker_thread, &st);
+    worker_beside = NULL;
     pgw_worker_get_stats(w, &s);
+    snprintf(last_words, sizeof(last_words), "%s", pgw_worker_error(w));
     pgw_worker_free(w);
+    if ((pgw_status)(intptr_t)st != expected) TEST_FAIL_MESSAGE(last_words);
     return s;
 }
 
+/* Until the stop is notified, or the test is over. */
 static inline void *reap_on(void *arg)
 {
     pgw_reaper *r;
@@ -232,6 +265,18 @@ static inline void *reap_on(void *arg)
     pgw_reaper_run(r, stop);
     pgw_reaper_free(r);
     return NULL;
+}
+
+static inline void start_reaper(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&reaper_thread, NULL, reap_on, NULL));
+    reaper_beside = true;
+}
+
+static inline void finish_reaper(void)
+{
+    pthread_join(reaper_thread, NULL);
+    reaper_beside = false;
 }
 
 /* Waits until the sleeping sign of a worker in this database is out, or in again. */
@@ -253,15 +298,15 @@ static inline void await_sign(void)
     await_the_sign(true);
 }
 
-static inline void await_reconnects(const pgw_worker *w, int64_t n)
+static inline void await_reconnects(int64_t n)
 {
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     int i;
 
-    pgw_worker_get_stats(w, &s);
+    pgw_worker_get_stats(worker_beside, &s);
     for (i = 0; i < PATIENCE_MS && s.reconnects < n; i++) {
         nap(1);
-        pgw_worker_get_stats(w, &s);
+        pgw_worker_get_stats(worker_beside, &s);
     }
     TEST_ASSERT_EQUAL_INT64(n, s.reconnects);
 }
@@ -307,13 +352,11 @@ static inline pgw_verdict until_signalled(pgw_task *task, void *arg)
     return PGW_RETRY;
 }
 
-static atomic_int let_go;
-
 static inline pgw_verdict until_let_go(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
-    await(&let_go, 1);
+    has_come(&let_go, 1);
     return PGW_DONE;
 }
 
