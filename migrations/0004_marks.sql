@@ -16,9 +16,9 @@
 -- What sessions know from each other is in the table pgwork.survey, and in the sequence pgwork.mark.
 --   pgwork.met             the queues without a hint that were met last
 -- A session remembers 256 queues at most: each new custom setting costs the more the more there are. Only the first queue gets its hint at once;
--- another one does, or takes another's place, when it is met for the second time among some thirty that have none, and by chance (who goes
--- round more than these meets none of them again so soon): of thousands each would be forgotten before it is met again, and to learn
--- it costs as much as a claim.
+-- another one does, or takes another's place, when it is met for the second time among some thirty that have none, and once in a
+-- hundred times by chance (who goes round more than these meets none of them again so soon): of thousands each would be forgotten before it
+-- is met again, and to learn it costs as much as a claim, before PostgreSQL 16 up to three.
 CREATE FUNCTION pgwork._hint(queue integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'pgwork.hint_' || (queue & 255)::text;

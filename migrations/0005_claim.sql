@@ -416,7 +416,7 @@ BEGIN
                     wanted := 1;
                 END IF;
             END IF;
-            learns := now_ms >= hint[2] AND NOT (wrote OR wary) AND (stranger IS NOT TRUE OR random() < 0.03);
+            learns := now_ms >= hint[2] AND NOT (wrote OR wary) AND (stranger IS NOT TRUE OR random() < 0.01);
             any_bundle := false;
             opened := false;
             head_jobs := NULL;
