@@ -196,8 +196,9 @@ is 'as many as there are' "$(sql "SELECT token IS NOT NULL FROM pgwork.sema_acqu
 yes 'and no lock is left' until_true 10 count_is "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())" 0
 is 'each second was one job' "$(sql "SELECT count(*) = count(DISTINCT tags) AND count(*) = extract(epoch FROM max(e) - min(e)) + 1
       FROM (SELECT tags, substr(t, 6)::timestamptz AS e FROM pgwork.job, unnest(tags) t WHERE t LIKE 'slot=%') j")" t
-is 'and one tick of each node, in the order of their numbers' "$(sql "SELECT bool_and(fence > before AND slot = last + interval '1 s')
-      FROM (SELECT fence, slot, lag(fence) OVER w AS before, lag(slot) OVER w AS last FROM finished WINDOW w AS (PARTITION BY schedule ORDER BY slot)) f")" t
+is 'and one tick of each node, in the order of their numbers' "$(sql "SELECT format('%s: %s with %s after %s with %s', schedule, slot, fence, last, before)
+      FROM (SELECT schedule, fence, slot, lag(fence) OVER w AS before, lag(slot) OVER w AS last FROM finished WINDOW w AS (PARTITION BY schedule ORDER BY slot)) f
+     WHERE NOT (fence > before AND slot = last + interval '1 s') LIMIT 3")" ''
 is 'of no row what may never be' "$(head -n 3 "$tmp/never")" ''
 is 'each had one holder at a time, and higher numbers' "$(sql 'SELECT count(*) FROM lease_of a JOIN lease_of b ON b.id = a.id AND b.number > a.number WHERE b.since < greatest(a.since, a.until)')" 0
 is 'each was finished as often as was told' "$(sql 'SELECT sum(n) = (SELECT count(*) FROM lease_of WHERE finished) FROM leased')" t
