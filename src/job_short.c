@@ -92,9 +92,13 @@ void pgw__short_note(pgw *h, const pgw_claim_opts *o, const pgw_batch *batch)
     w->until_us = 0;
 }
 
+typedef struct short_looking {
+    short_way *way;
+} short_looking;
+
 static pgw_status short_read_look(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    short_way *w = *(short_way **)ctx;
+    short_way *w = ((const short_looking *)ctx)->way;
     const int64_t left_ms = pgw__rows_count(rows) > 0 ? pgw__rows_int(rows, 0, LOOK_LEFT_MS) : -1;
     pgw__items items;
     pgw__bytes item;
@@ -123,12 +127,13 @@ static pgw_status short_read_look(pgw *h, const pgw__rows *rows, void *ctx)
 
 static pgw_status short_look(pgw *h, short_way *w, const char *queue)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_END};
+    const short_looking ctx = {w};
+    const pgw__param params[] = {P_TEXT(w->queue), P_END};
     const pgw__call call = {.sql = PGW__SQL_JOB_SHORT_LOOK,
                             .params = params,
                             .read = short_read_look,
-                            .ctx = &w,
-                            .ctx_size = sizeof(w),
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
                             .flags = PGW__INDEXED};
     bool owner = false;
     pgw_status st = PGW_OK;
@@ -138,11 +143,9 @@ static pgw_status short_look(pgw *h, short_way *w, const char *queue)
         w->rights = owner ? SHORT_OWNED : SHORT_REFUSED;
     }
     if (st < 0 || w->rights != SHORT_OWNED) return st < 0 ? st : PGW_EMPTY;
+    memcpy(w->queue, queue, strlen(queue) + 1);
     st = pgw__pq_call(h, &call);
-    if (st == PGW_OK)
-        memcpy(w->queue, queue, strlen(queue) + 1);
-    else
-        w->until_us = 0; /* it was read, and is not to be believed */
+    if (st != PGW_OK) w->until_us = 0; /* it was read, and is not to be believed */
     return st;
 }
 
@@ -293,7 +296,7 @@ static pgw_status short_claim(pgw *h, short_way *w, pgw__short *out, const pgw_c
     const int64_t lease_ms = o->lease_ms != 0 ? o->lease_ms : w->lease_ms;
     const short_ctx ctx = {out, w, done, o->max, lease_ms};
     const uint64_t nonce = pgw__random_u64();
-    int64_t marks[SHORT_LANES], tos[SHORT_LANES];
+    int64_t marks[SHORT_LANES] = {0}, tos[SHORT_LANES];
     const int lane = done->n > 0 ? short_lane(done->refs[0].token) : 0;
     const pgw__param fence[] = {
         P_INT4(w->id),

@@ -93,7 +93,7 @@ static void flush_sort(pgw_task **tasks, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
         if (pgw__worker_order(tasks[i - 1], tasks[i]) <= 0) continue;
-        qsort(tasks, n, sizeof(*tasks), flush_compare);
+        qsort(tasks, n, sizeof(pgw_task *), flush_compare);
         return;
     }
 }

@@ -218,7 +218,7 @@ yes 'is told under -q, too' grep -q '^pgwork: result of job .* refused: .*no_poi
 sql 'ALTER TABLE pgwork.done_job DROP CONSTRAINT no_poison' >/dev/null
 
 pgwork enqueue -- -q x >/dev/null
-is 'queues that begin with a dash' "$(pgwork -q work --drain -- a -q -- sh -c 'echo "$*"' sh {queue} --)" '-q --'
+is 'queues that begin with a dash' "$(pgwork -q work --drain -- a -q -- sh -c 'echo "$*"' sh '{queue}' --)" '-q --'
 refused 'no command' 2 'which command' pgwork work a
 refused 'nothing after --' 2 'which command' pgwork work a --
 refused 'an empty command' 2 'which command' pgwork work a -- ''
