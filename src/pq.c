@@ -77,14 +77,19 @@ pgw_status pgw__pq_leave(pgw *h, pgw_status st)
 
 /* ---- the operation ---- */
 
+static void pq_forget_rows(pgw__op *op)
+{
+    PQclear(op->main.rows);
+    PQclear(op->before.rows);
+    op->main.rows = op->before.rows = NULL;
+}
+
 void pgw__pq_rewind(pgw *h)
 {
     pgw__op *op = &h->op;
 
-    PQclear(op->rows);
-    PQclear(op->before_rows);
-    op->rows = op->before_rows = NULL;
-    op->parts = op->prefixes = op->before_affected = 0;
+    pq_forget_rows(op);
+    op->parts = op->prefixes = 0;
     op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
         op->unconfirmed = false;
     op->tag[0] = '\0';
@@ -106,8 +111,8 @@ void pgw__pq_reset(pgw *h, const char *name)
     memcpy(h->statement, op->name, sizeof(h->statement));
     pgw__pq_rewind(h);
     pgw__mem_free(op->owned_text);
-    op->text = op->owned_text = NULL;
-    op->sql = op->before = -1;
+    op->main.text = op->owned_text = NULL;
+    op->main.sql = op->before.sql = -1;
     op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
     op->ending = PGW__AUTOCOMMIT;
     op->flags = 0;
@@ -119,8 +124,8 @@ void pgw__pq_reset(pgw *h, const char *name)
     op->done = h->armed;
     op->done_arg = h->armed_arg;
     h->armed = NULL;
-    pgw__args_reset(&op->args);
-    pgw__args_reset(&op->before_args);
+    pgw__args_reset(&op->main.args);
+    pgw__args_reset(&op->before.args);
 }
 
 void pgw__pq_end(pgw *h, pgw_status st)
@@ -136,11 +141,9 @@ void pgw__pq_end(pgw *h, pgw_status st)
     h->status = h->fault.status = st;
     h->phase = PGW__IDLE;
     h->want = 0;
-    PQclear(op->rows);
-    PQclear(op->before_rows);
-    op->rows = op->before_rows = NULL;
-    pgw__args_reset(&op->args);
-    pgw__args_reset(&op->before_args);
+    pq_forget_rows(op);
+    pgw__args_reset(&op->main.args);
+    pgw__args_reset(&op->before.args);
     /* that it is not to be had yet is what a wait for a lock or a permit hears all the time */
     PGW__LOG(h->log, st < 0 && st != PGW_ELOCKED ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s",
              h->statement, pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "",
@@ -173,8 +176,8 @@ static void pq_choose_prefixes(pgw *h)
 
     if (h->attached || op->simple) return;
     if (op->ending == PGW__BEGUN && h->pooled) {
-        op->prefix[op->prefixes++] = op->text;
-        op->text = h->settings;
+        op->prefix[op->prefixes++] = op->main.text;
+        op->main.text = h->settings;
     } else if (op->ending == PGW__AUTOCOMMIT && op->commits) {
         if (h->pooled) {
             op->prefix[op->prefixes++] = pgw__conn_isolation;
@@ -192,7 +195,7 @@ static void pq_statement_name(const pgw *h, int sql, char *name, size_t size)
 /* Of a pipeline: so many statements come before the one that is asked. */
 static int pq_leading(const pgw__op *op)
 {
-    return !op->piped ? 0 : op->before >= 0 ? op->prefixes + 1 : op->prefixes;
+    return !op->piped ? 0 : op->before.sql >= 0 ? op->prefixes + 1 : op->prefixes;
 }
 
 static bool pq_send_text(pgw *h, const char *text)
@@ -200,14 +203,15 @@ static bool pq_send_text(pgw *h, const char *text)
     return PQsendQueryParams(h->conn, text, 0, NULL, NULL, NULL, NULL, 1) != 0;
 }
 
-static bool pq_send_statement(pgw *h, int sql, const char *text, const pgw__args *a)
+static bool pq_send_statement(pgw *h, const pgw__stmt *s)
 {
+    const pgw__args *a = &s->args;
     char name[80];
 
     if (!h->op.named)
-        return PQsendQueryParams(h->conn, text, a->count, a->types, a->values, a->lengths,
+        return PQsendQueryParams(h->conn, s->text, a->count, a->types, a->values, a->lengths,
                                  a->formats, 1) != 0;
-    pq_statement_name(h, sql, name, sizeof(name));
+    pq_statement_name(h, s->sql, name, sizeof(name));
     return PQsendQueryPrepared(h->conn, name, a->count, a->values, a->lengths, a->formats, 1) != 0;
 }
 
@@ -216,13 +220,12 @@ static bool pq_send_all(pgw *h)
 {
     pgw__op *op = &h->op;
 
-    if (op->simple) return PQsendQuery(h->conn, op->text) != 0;
+    if (op->simple) return PQsendQuery(h->conn, op->main.text) != 0;
     if (op->piped && PQenterPipelineMode(h->conn) == 0) return false;
     for (int i = 0; i < op->prefixes; i++)
         if (!pq_send_text(h, op->prefix[i])) return false;
-    if (op->before >= 0 && !pq_send_statement(h, op->before, op->before_text, &op->before_args))
-        return false;
-    if (!pq_send_statement(h, op->sql, op->text, &op->args)) return false;
+    if (op->before.sql >= 0 && !pq_send_statement(h, &op->before)) return false;
+    if (!pq_send_statement(h, &op->main)) return false;
     return !op->piped || PQpipelineSync(h->conn) != 0;
 }
 
@@ -254,7 +257,7 @@ static void pq_send(pgw *h)
     op->sent = true;
     h->sent_us = pgw__clock_us();
     /* not before: a statement is prepared without */
-    op->piped = op->prefixes > 0 || op->before >= 0;
+    op->piped = op->prefixes > 0 || op->before.sql >= 0;
     h->phase = PGW__RUN;
     h->want = PGW_READ | PGW_WRITE;
     if (!pq_send_all(h)) {
@@ -264,15 +267,15 @@ static void pq_send(pgw *h)
     }
 }
 
-static void pq_prepare(pgw *h, int sql, const char *text, const pgw__args *a)
+static void pq_prepare(pgw *h, const pgw__stmt *s)
 {
     char name[80];
 
-    pq_statement_name(h, sql, name, sizeof(name));
-    h->op.preparing = sql;
+    pq_statement_name(h, s->sql, name, sizeof(name));
+    h->op.preparing = s->sql;
     h->phase = PGW__PREPARE;
     h->want = PGW_READ | PGW_WRITE;
-    if (PQsendPrepare(h->conn, name, text, a->count, a->types) == 0)
+    if (PQsendPrepare(h->conn, name, s->text, s->args.count, s->args.types) == 0)
         pgw__conn_failed(h, "the connection was lost while a statement was prepared");
 }
 
@@ -282,7 +285,7 @@ static bool pq_plans_otherwise(const pgw *h)
     const pgw__op *op = &h->op;
 
     if ((op->flags & PGW__INDEXED) != 0) return op->named && !h->indexed;
-    return h->indexed && op->sql < 0 && !op->simple;
+    return h->indexed && op->main.sql < 0 && !op->simple;
 }
 
 static void pq_switch_plans(pgw *h)
@@ -300,7 +303,7 @@ void pgw__pq_launch(pgw *h)
     PGTransactionStatusType txn = PQtransactionStatus(h->conn);
 
     pgw__pq_rewind(h);
-    if (op->text == NULL) {
+    if (op->main.text == NULL) {
         pgw__pq_end(h, PGW_OK);
         return;
     }
@@ -315,13 +318,13 @@ void pgw__pq_launch(pgw *h)
     }
     op->commits = txn == PQTRANS_IDLE || op->ending == PGW__COMMITTED;
     pq_choose_prefixes(h);
-    op->named = op->sql >= 0 && h->prepare && !h->attached && !h->pooled && !h->unnamed;
+    op->named = op->main.sql >= 0 && h->prepare && !h->attached && !h->pooled && !h->unnamed;
     if (pq_plans_otherwise(h)) {
         pq_switch_plans(h);
-    } else if (op->named && op->before >= 0 && !h->prepared[op->before]) {
-        pq_prepare(h, op->before, op->before_text, &op->before_args);
-    } else if (op->named && !h->prepared[op->sql]) {
-        pq_prepare(h, op->sql, op->text, &op->args);
+    } else if (op->named && op->before.sql >= 0 && !h->prepared[op->before.sql]) {
+        pq_prepare(h, &op->before);
+    } else if (op->named && !h->prepared[op->main.sql]) {
+        pq_prepare(h, &op->main);
     } else {
         pq_send(h);
     }
@@ -370,18 +373,10 @@ pgw_status pgw__pq_begin_op(pgw *h)
 
 /* ---- receiving ---- */
 
-static void pq_keep_rows(PGresult **rows, PGresult *res)
+static void pq_keep_rows(pgw__stmt *s, PGresult *res)
 {
-    PQclear(*rows);
-    *rows = res;
-}
-
-/* Of a statement that went before, and returns no rows. */
-static void pq_note_affected(pgw__op *op, PGresult *res)
-{
-    int64_t n;
-
-    op->before_affected = pgw__int_parse(&n, PQcmdTuples(res)) ? (int)n : 0;
+    PQclear(s->rows);
+    s->rows = res;
 }
 
 /* Takes the result over. */
@@ -389,21 +384,25 @@ static void pq_note(pgw *h, PGresult *res)
 {
     pgw__op *op = &h->op;
     const bool main = op->parts == pq_leading(op);
+    const bool before = op->before.sql >= 0 && op->parts == op->prefixes;
 
     /* as a number, because newer libpqs know more results than we ask for */
     switch ((int)PQresultStatus(res)) {
     case PGRES_TUPLES_OK:
         op->answered = op->answered || main;
-        if (main || (op->before >= 0 && op->parts == op->prefixes)) {
-            pq_keep_rows(main ? &op->rows : &op->before_rows, res);
+        if (main || before) {
+            pq_keep_rows(main ? &op->main : &op->before, res);
             return;
         }
         break;
     case PGRES_COMMAND_OK:
     case PGRES_EMPTY_QUERY:
         op->answered = op->answered || main;
-        if (op->before >= 0 && op->parts == op->prefixes) pq_note_affected(op, res);
         snprintf(op->tag, sizeof(op->tag), "%s", PQcmdStatus(res));
+        if (before) {
+            pq_keep_rows(&op->before, res);
+            return;
+        }
         break;
     case PGRES_PIPELINE_SYNC: op->synced = true; break;
     case PGRES_PIPELINE_ABORTED: break;
@@ -496,23 +495,21 @@ bool pgw__pq_receive(pgw *h)
 pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
 {
     bool misread = false;
-    const pgw__rows before = {.res = h->op.before_rows, .misread = &misread};
-    const pgw__rows rows = {.res = h->op.rows,
-                            .before = before.res != NULL ? &before : NULL,
-                            .before_affected = h->op.before_affected,
-                            .misread = &misread};
+    const pgw__rows before = {.res = h->op.before.rows, .misread = &misread};
+    const pgw__rows rows = {
+        .res = h->op.main.rows, .before = before.res != NULL ? &before : NULL, .misread = &misread};
     pgw_done_fn *const armed = h->armed;
     void *const armed_arg = h->armed_arg;
     pgw_status st;
 
     pgw__fault_clear(&h->fault);
-    st = h->op.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
+    st = h->op.main.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
     h->op.fault = h->fault;
     if (h->armed == NULL) { /* a failure of this verb leaves the next one armed */
         h->armed = armed;
         h->armed_arg = armed_arg;
     }
-    if (!misread && h->op.rows != NULL) return st;
+    if (!misread && h->op.main.rows != NULL) return st;
     return pgw__fault_set(
         &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
         h->op.altered != NULL
@@ -843,7 +840,7 @@ pgw_status pgw__pq_run(pgw *h)
 static pgw_status pq_fill(pgw *h, const pgw__call *call)
 {
     pgw__op *op = &h->op;
-    pgw__args *a = &op->args;
+    pgw__args *a = &op->main.args;
     pgw_status st;
     char text[128];
 
@@ -859,7 +856,7 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
         op->deadline += call->wait_ms;
     st = pgw__args_encode(a, call->params);
     if (st == PGW_OK && call->before != NULL) {
-        a = &op->before_args;
+        a = &op->before.args;
         st = pgw__args_encode(a, call->before->params);
     }
     if (st == PGW_OK) return st;
@@ -881,21 +878,21 @@ static pgw_status pq_submit(pgw *h, const char *name, int sql, const char *text,
     pgw__pq_reset(h, name);
     st = pq_fill(h, call);
     if (st == PGW_OK) {
-        op->sql = sql;
+        op->main.sql = sql;
         if (sql >= 0) {
-            op->text = pgw__pq_statement(h, (pgw__sql)sql);
-            if (call->before != NULL && op->text != NULL) {
-                op->before = (int)call->before->sql;
-                op->before_text = pgw__pq_statement(h, call->before->sql);
-                if (op->before_text == NULL) op->text = NULL;
+            op->main.text = pgw__pq_statement(h, (pgw__sql)sql);
+            if (call->before != NULL) {
+                op->before.sql = (int)call->before->sql;
+                op->before.text = pgw__pq_statement(h, call->before->sql);
             }
         } else if (op->done != NULL) {
-            op->text = op->owned_text = pgw__mem_dup(text);
+            op->main.text = op->owned_text = pgw__mem_dup(text);
         } else {
-            op->text = text;
+            op->main.text = text;
         }
-        op->simple = text != NULL && op->args.count == 0 && op->read == NULL;
-        if (op->text == NULL) st = PGW_ENOMEM;
+        op->simple = text != NULL && op->main.args.count == 0 && op->read == NULL;
+        if (op->main.text == NULL || (op->before.sql >= 0 && op->before.text == NULL))
+            st = PGW_ENOMEM;
     }
     if (st != PGW_OK) {
         pgw__pq_end(h, st);

@@ -19,8 +19,8 @@ static pgw *handle_new(const pgw_conf *conf)
 #ifndef NDEBUG
     atomic_flag_clear(&h->in_use);
 #endif
-    pgw__args_init(&h->op.args);
-    pgw__args_init(&h->op.before_args);
+    pgw__args_init(&h->op.main.args);
+    pgw__args_init(&h->op.before.args);
     h->pid = getpid();
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
@@ -94,10 +94,10 @@ static void handle_free(pgw *h)
     for (int i = 0; i < (int)PGW__KEEPERS; i++)
         if (h->bye[i] != NULL) h->bye[i](h->kept[i]);
     if (h->guest != NULL) *h->guest = NULL;
-    PQclear(h->op.rows);
-    PQclear(h->op.before_rows);
-    pgw__args_free(&h->op.args);
-    pgw__args_free(&h->op.before_args);
+    PQclear(h->op.main.rows);
+    PQclear(h->op.before.rows);
+    pgw__args_free(&h->op.main.args);
+    pgw__args_free(&h->op.before.args);
     pgw__mem_free(h->op.owned_text);
     for (int i = 0; i < (int)PGW__SQL_COUNT; i++) pgw__mem_free(h->texts[i]);
     for (int i = 0; i < PGW__HOST_LISTS; i++) pgw__mem_free(h->host_lists[i]);

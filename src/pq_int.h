@@ -50,20 +50,25 @@ typedef enum pgw__ending {
     PGW__ROLLED_BACK /* ROLLBACK */
 } pgw__ending;
 
+/* One statement, and what it returned. */
+typedef struct pgw__stmt {
+    int sql;          /* registered, -1: none */
+    const char *text; /* NULL: nothing to send */
+    pgw__args args;
+    PGresult *rows;
+} pgw__stmt;
+
 typedef struct pgw__op {
     /* what to do */
     char name[64];    /* of the statement */
-    const char *text; /* NULL: only to connect */
+    pgw__stmt main;   /* without text: only to connect */
+    pgw__stmt before; /* goes before it, in its transaction; registered, or there is none */
     char *owned_text; /* copy of a text that must outlive the call */
-    int sql;          /* registered statement, -1: none */
-    int before;       /* the one that goes before it, in its transaction; -1: none */
-    const char *before_text;
-    bool simple; /* several statements in one text, or COPY: no parameters, no rows */
-    bool copy;   /* stops in phase COPY */
+    bool simple;      /* several statements in one text, or COPY: no parameters, no rows */
+    bool copy;        /* stops in phase COPY */
     pgw__ending ending;
     unsigned flags;
     const char *altered;
-    pgw__args args, before_args;
     pgw__reader *read;
     _Alignas(max_align_t) unsigned char ctx[PGW__CTX_MAX];
     int64_t deadline;
@@ -89,8 +94,6 @@ typedef struct pgw__op {
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
-    PGresult *rows, *before_rows;
-    int before_affected;
     char tag[16];
     bool failed; /* fault holds the first error of the server */
     pgw__fault fault;
@@ -218,9 +221,8 @@ bool pgw__fault_is_passing(const pgw__fault *f);
 
 /* ---- pq_rows ---- */
 struct pgw__rows {
-    const PGresult *res;
+    PGresult *res; /* libpq's PQcmdTuples() wants it so */
     const pgw__rows *before;
-    int before_affected;
     bool *misread; /* set when the shape is not what the reader asked for */
 };
 

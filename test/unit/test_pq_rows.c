@@ -1,6 +1,7 @@
 /* Arrays of an answer, byte for byte as array_send() writes them: of any shape, and none is read
  * beyond its end. */
 #include "unity.h"
+#include "name.h"
 #include "pq_int.h"
 
 #include <string.h>
