@@ -244,7 +244,6 @@ TEST_CASE("42P01")
 void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
 {
     char sql[300];
-    int i;
 
     enqueue(100);
     set("worker.concurrency", "0");
@@ -263,8 +262,7 @@ void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
              sqlstate);
     pgtemp_exec(sql);
     atomic_store(&seen, 1);
-    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 50; i++) nap(10);
-    TEST_ASSERT_EQUAL_INT64(50, jobs_in("done"));
+    await_jobs("done", 50);
     await(&tries, 3); /* the claim beside the results, and two alone */
     pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
     TEST_ASSERT_EQUAL_INT64(100, finish(PGW_OK).completed);
@@ -335,8 +333,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
     other = lock_first(locked);
     atomic_store(&let_go, 1);
     only_job();
-    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < n - locked + 1; i++) nap(10);
-    TEST_ASSERT_EQUAL_INT64(n - locked + 1, jobs_in("done"));
+    await_jobs("done", n - locked + 1);
     TEST_ASSERT_EQUAL_INT64(locked, jobs_in("leased"));
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
     PQclear(PQexec(other, "ROLLBACK"));
@@ -350,7 +347,6 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
 void test_a_locked_pack_holds_no_others_up(void)
 {
     PGconn *other;
-    int i;
 
     enqueue(40);
     atomic_store(&let_go, 0);
@@ -362,8 +358,7 @@ void test_a_locked_pack_holds_no_others_up(void)
     other = lock_first(1);
     atomic_store(&let_go, 1);
     only_job();
-    for (i = 0; i < PATIENCE_MS / 10 && jobs_in("done") < 1; i++) nap(10);
-    TEST_ASSERT_EQUAL_INT64(1, jobs_in("done"));
+    await_jobs("done", 1);
     TEST_ASSERT_EQUAL_INT64(40, jobs_in("leased"));
     PQclear(PQexec(other, "ROLLBACK"));
     PQfinish(other);

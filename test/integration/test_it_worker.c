@@ -436,8 +436,7 @@ void test_who_has_enough_in_stock_takes_its_sign_in(void)
     for (int i = 1; i <= 4; i++) {
         await_sign();
         only_job();
-        for (int k = 0; k < PATIENCE_MS && jobs_in("leased") < i; k++) nap(1);
-        TEST_ASSERT_EQUAL_INT64(i, jobs_in("leased"));
+        await_jobs("leased", i);
     }
     await_the_sign(false);
     pgw_stop_notify(stop);
@@ -488,8 +487,7 @@ void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
     start(locked_and_done);
     await(&called, 5);
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(locker));
-    for (int i = 0; i < PATIENCE_MS && jobs_in("done") < 4; i++) nap(1);
-    TEST_ASSERT_EQUAL_INT64(4, jobs_in("done"));
+    await_jobs("done", 4);
     PQclear(PQexec(locker, "ROLLBACK"));
     TEST_ASSERT_EQUAL_INT64(5, finish(PGW_OK).completed);
     PQfinish(locker);
@@ -524,8 +522,7 @@ void test_the_jobs_of_a_killed_worker_are_done_by_another(void)
     pid = worker_process(for_ever);
     hear();
     hear(); /* both hands are busy */
-    for (i = 0; i < PATIENCE_MS && jobs_in("leased") < 6; i++) nap(1);
-    TEST_ASSERT_EQUAL_INT64(6, jobs_in("leased"));
+    await_jobs("leased", 6);
     kill(pid, SIGKILL);
     end_of(pid);
     end_leases();
@@ -774,7 +771,7 @@ void test_who_ignores_the_timeout_loses_the_job(void)
     start_reaper();
     start(until_lost);
     await(&called, 1);
-    for (int i = 0; i < PATIENCE_MS / 10 && jobs_in("ready") == 0; i++) nap(10);
+    await_jobs("ready", 1);
     atomic_store(&let_go, 1);
     s = finish(PGW_OK);
     pgw_stop_notify(stop);
@@ -790,7 +787,6 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
 {
     pgw_worker_stats s;
     char sql[200];
-    int i;
 
     enqueue(50);
     set("worker.concurrency", "2");
@@ -799,7 +795,7 @@ void test_a_graceful_stop_hands_back_what_was_not_started(void)
     start(until_signalled);
     await(&called, 2);
     pgw_stop_notify(stop);
-    for (i = 0; i < PATIENCE_MS && jobs_in("ready") < 48; i++) nap(1);
+    await_jobs("ready", 48);
     nap(5500); /* longer than the lease: those that run keep it */
     TEST_ASSERT_EQUAL_INT64(48, jobs_in("ready"));
     TEST_ASSERT_EQUAL_INT64(2, jobs_in("leased"));

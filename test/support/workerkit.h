@@ -159,6 +159,12 @@ static inline long long jobs_in(const char *state)
     return pgtemp_number(sql);
 }
 
+static inline void await_jobs(const char *state, long long n)
+{
+    for (int i = 0; i < PATIENCE_MS / 10 && jobs_in(state) < n; i++) nap(10);
+    TEST_ASSERT_EQUAL_INT64(n, jobs_in(state));
+}
+
 static inline long long of_job(int64_t id, const char *column)
 {
     char sql[200];
