@@ -21,9 +21,6 @@ const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i)
 
 void pgw_batch_free(pgw_batch *batch)
 {
-    if (batch == NULL) return;
-    pgw__mem_free(batch->parts[0]);
-    pgw__mem_free(batch->parts[1]);
     pgw__mem_free(batch);
 }
 

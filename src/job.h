@@ -22,9 +22,8 @@ struct pgw_job {
 
 struct pgw_batch {
     size_t count;
-    pgw_batch *parts[2]; /* its jobs' strings are in these, where it was made of two */
-    int64_t since_us;    /* monotonic: their leases did not begin before */
-    pgw_job jobs[];      /* then the pointers of the tags, then all bytes */
+    int64_t since_us; /* monotonic: their leases did not begin before */
+    pgw_job jobs[];   /* then the pointers of the tags, then all bytes */
 };
 
 /* Which columns a statement returns, in their order; job_row.c knows what goes where. */
@@ -69,9 +68,6 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
  * asked for, or a value was misread. PGW_EPROTO. */
 pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
 
-/* Both as one, in their order; it frees them. NULL: no memory, and they are freed. */
-pgw_batch *pgw__job_batch_join(pgw_batch *first, pgw_batch *second);
-
 /* Of a claim: from when on, by our monotonic clock, its leases may be counted. What came before it
  * at the server, such as a wait for its turn, is no part of them. */
 int64_t pgw__batch_since_us(const pgw_batch *batch);
@@ -92,33 +88,9 @@ typedef struct pgw__job_refs {
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
 
-/* Jobs that are done, for a claim to complete before. */
-typedef struct pgw__done {
-    const pgw_ref *refs;
-    size_t n;
-    pgw_status *verdicts; /* or NULL */
-    pgw__job_refs columns;
-} pgw__done;
-
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
 pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
                             int position, int word);
-
-/* ---- job_short: small claims one upon another, without a function around them ---- */
-#define PGW__SHORT_JOBS 32 /* of one claim, done or new */
-/* A claim went by the function, and this came of it. */
-void pgw__short_note(pgw *h, const pgw_claim_opts *o, const pgw_batch *batch);
-/* What came of a claim on that way: */
-typedef struct pgw__short {
-    pgw_status st;
-    pgw_batch *batch;           /* what was claimed; NULL: nothing */
-    bool gone[PGW__SHORT_JOBS]; /* of the done jobs: it was accepted */
-    int more;                   /* so many more are to be asked of the function */
-} pgw__short;
-/* False: nothing has happened, ask the function for all. True: out->st, and where that is PGW_OK
- * ask it for what is left. flags as of a pgw__call. */
-bool pgw__short_claim(pgw *h, pgw__short *out, const pgw_claim_opts *o, const pgw__done *done,
-                      unsigned flags);
 
 #endif

@@ -228,22 +228,3 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
     }
     return PGW_OK;
 }
-
-pgw_batch *pgw__job_batch_join(pgw_batch *first, pgw_batch *second)
-{
-    const size_t count = first->count + second->count;
-    pgw_batch *both = pgw__mem_alloc(sizeof(*both) + count * sizeof(pgw_job));
-
-    if (both == NULL) {
-        pgw_batch_free(first);
-        pgw_batch_free(second);
-        return NULL;
-    }
-    both->count = count;
-    both->parts[0] = first;
-    both->parts[1] = second;
-    both->since_us = first->since_us < second->since_us ? first->since_us : second->since_us;
-    memcpy(both->jobs, first->jobs, first->count * sizeof(pgw_job));
-    memcpy(both->jobs + first->count, second->jobs, second->count * sizeof(pgw_job));
-    return both;
-}

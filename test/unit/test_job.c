@@ -21,7 +21,6 @@ TEST_SOURCE_FILE("src/status.c")
 TEST_SOURCE_FILE("src/job_row.c")
 TEST_SOURCE_FILE("src/job_enqueue.c")
 TEST_SOURCE_FILE("src/job_claim.c")
-TEST_SOURCE_FILE("src/job_short.c")
 TEST_SOURCE_FILE("src/job_finish.c")
 TEST_SOURCE_FILE("src/job_look.c")
 
