@@ -59,6 +59,11 @@ const char *pgw_job_payload(const pgw_job *job)
     return job_or_none(job)->payload;
 }
 
+const char *pgw_job_meta(const pgw_job *job)
+{
+    return job_or_none(job)->meta;
+}
+
 int pgw_job_priority(const pgw_job *job)
 {
     return job_or_none(job)->priority;
@@ -109,6 +114,11 @@ const char *pgw_job_key(const pgw_job *job)
     return job_or_none(job)->key;
 }
 
+const char *pgw_job_group(const pgw_job *job)
+{
+    return job_or_none(job)->group;
+}
+
 const char *pgw_job_output(const pgw_job *job)
 {
     return job_or_none(job)->output;
@@ -117,6 +127,11 @@ const char *pgw_job_output(const pgw_job *job)
 int64_t pgw_job_run_at_us(const pgw_job *job)
 {
     return job_or_none(job)->run_at_us;
+}
+
+int64_t pgw_job_expires_us(const pgw_job *job)
+{
+    return job_or_none(job)->expires_us;
 }
 
 int64_t pgw_job_finished_us(const pgw_job *job)

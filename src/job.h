@@ -10,14 +10,14 @@
 /* Every pointer leads into the block of the batch. */
 struct pgw_job {
     pgw_ref ref;
-    const char *queue, *kind, *payload, *state, *holder, *error, *key, *output;
+    const char *queue, *kind, *payload, *meta, *state, *holder, *error, *key, *group, *output;
     const void *body;
     size_t body_size;
     const char *const *tags;
     size_t tags_count;
-    int64_t created_us, lease_until_us, run_at_us, finished_us;
+    int64_t created_us, lease_until_us, run_at_us, finished_us, expires_us;
     int priority, attempt, max_attempts;
-    int suspect; /* its last holder died */
+    int quarantined; /* its last holder died */
 };
 
 struct pgw_batch {
@@ -49,10 +49,12 @@ typedef enum pgw__job_column {
     PGW__JOB_BODY,
     PGW__JOB_BODY_BYTES,
     PGW__JOB_OUTPUT,
-    PGW__JOB_SUSPECT,
+    PGW__JOB_GROUP,
+    PGW__JOB_EXPIRES,
+    PGW__JOB_META,
+    PGW__JOB_QUARANTINED,
     /* where a row is several jobs, what each has of its own; IDS says how many */
     PGW__JOB_IDS,
-    PGW__JOB_PRIORITIES,
     PGW__JOB_KINDS,
     PGW__JOB_PAYLOADS,
     PGW__JOB_CREATEDS,
@@ -68,12 +70,12 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
  * asked for, or a value was misread. PGW_EPROTO. */
 pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
 
-/* Of a claim: from when on, by our monotonic clock, its leases may be counted. What came before it
- * at the server, such as a wait for its turn, is no part of them. */
+/* Of a claim: its leases began at this time of our monotonic clock, or later. Time that the
+ * statement waited at the server before, such as for a lock, does not count. */
 int64_t pgw__batch_since_us(const pgw_batch *batch);
 
-/* Of a claim: a job whose last holder died. The server sees to it that it comes alone. */
-bool pgw__batch_suspect(const pgw_batch *batch);
+/* Of a claim: is it a job whose last holder died? The server returns such a job alone. */
+bool pgw__batch_quarantined(const pgw_batch *batch);
 
 /* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
  * know. */

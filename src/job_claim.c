@@ -14,11 +14,11 @@
 #define CLAIM_POSITION    20
 
 static const pgw__job_column claim_columns[] = {
-    PGW__JOB_QUEUE,        PGW__JOB_ID,         PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
-    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY,   PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
-    PGW__JOB_BODY,         PGW__JOB_TAGS,       PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
-    PGW__JOB_IDS,          PGW__JOB_PRIORITIES, PGW__JOB_KINDS,   PGW__JOB_PAYLOADS,
-    PGW__JOB_CREATEDS,     PGW__JOB_SUSPECT,    PGW__JOB_END,
+    PGW__JOB_QUEUE,        PGW__JOB_ID,          PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
+    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY,    PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY,         PGW__JOB_TAGS,        PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
+    PGW__JOB_META,         PGW__JOB_QUARANTINED, PGW__JOB_IDS,     PGW__JOB_KINDS,
+    PGW__JOB_PAYLOADS,     PGW__JOB_CREATEDS,    PGW__JOB_END,
 };
 
 /* Where the answer goes. The verdicts are those of complete_and_claim. */
@@ -46,9 +46,9 @@ int64_t pgw__batch_since_us(const pgw_batch *batch)
     return batch->since_us;
 }
 
-bool pgw__batch_suspect(const pgw_batch *batch)
+bool pgw__batch_quarantined(const pgw_batch *batch)
 {
-    return batch->count == 1 && batch->jobs[0].suspect != 0;
+    return batch->count == 1 && batch->jobs[0].quarantined != 0;
 }
 
 /* The jobs of rows first .. end; a row may be several. */
@@ -111,6 +111,7 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->apart", o->apart, 0, 1);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }
@@ -121,8 +122,8 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 {
     const claim_ctx ctx = {batch, o->max, NULL, 0};
     const pgw__param params[] = {
-        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max), P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_END,
+        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max),        P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_BOOL(o->apart != 0), P_END,
     };
     const pgw__call call = {
         .sql = PGW__SQL_JOB_CLAIM,
@@ -275,6 +276,7 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *verdicts, const pgw__
         P_INT4(o->max),
         P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
+        P_BOOL(o->apart != 0),
         P_END,
     };
     const pgw__call call = {
