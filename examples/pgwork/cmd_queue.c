@@ -113,7 +113,7 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                          .ms = &q.backoff_cap_ms, .min = 0, .max = CLI_YEAR},
                         {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)",
                          .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
-                        {0, "max-bytes", "N", "payload and body of a job together (16777216)",
+                        {0, "max-bytes", "N", "payload, body and meta of a job together (16777216)",
                          .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
                         {.name = NULL}};
