@@ -18,34 +18,6 @@ void tearDown(void)
     worker_end();
 }
 
-/* ---- a claim that waits ---- */
-
-/* Its leases begin when the wait is over. */
-void test_a_claim_may_wait_longer_than_its_lease(void)
-{
-    PGconn *other = pgtemp_connect();
-    pgw_worker_stats s;
-
-    enqueue(100);
-    set("worker.prefetch", "1000");
-    set("worker.lease_ms", "1000");
-    set("application_name", "patient");
-    PQclear(PQexec(other, "BEGIN; LOCK TABLE pgwork.live_job"));
-    start(noop);
-    for (int i = 0; i < PATIENCE_MS && pgtemp_number("SELECT count(*) FROM pg_stat_activity WHERE "
-                                                     "application_name = 'patient' AND "
-                                                     "wait_event_type = 'Lock'") == 0;
-         i++)
-        nap(1);
-    nap(1500);
-    TEST_ASSERT_EQUAL_INT(0, atomic_load(&called));
-    PQfinish(other);
-    s = finish(PGW_OK);
-    TEST_ASSERT_EQUAL_INT64(0, s.lost);
-    TEST_ASSERT_EQUAL_INT64(100, s.completed);
-    all_done_once(100);
-}
-
 /* ---- the connection that extends leases ---- */
 
 /* Of a worker's two sessions the one that extends leases is the younger. */
@@ -338,7 +310,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
 }
 
 /* Jobs of one claim lie in one row, so who has locked it holds all of them. */
-void test_a_locked_pack_holds_no_others_up(void)
+void test_a_locked_row_of_many_jobs_holds_no_others_up(void)
 {
     PGconn *other;
 
