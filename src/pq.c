@@ -550,7 +550,7 @@ static bool pq_try_again(pgw *h)
 static void pq_settle(pgw *h)
 {
     pgw__op *op = &h->op;
-    bool lost, suspect;
+    bool lost, doubtful;
     pgw_status st;
 
     if (op->piped && !op->dead && PQexitPipelineMode(h->conn) == 0) op->failed = op->dead = true;
@@ -564,10 +564,10 @@ static void pq_settle(pgw *h)
     /* a read-only server is the wrong one, the next session may find the primary; a transaction
      * that nobody began must not stay; a pooler may deliver a cancel late, to the next statement,
      * and so may a server that had no time for it yet */
-    suspect = strcmp(op->fault.sqlstate, "25006") == 0 || op->adrift ||
-              (h->pooled && op->halting != PGW_OK) ||
-              (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
-    lost = op->dead || (suspect && !h->attached);
+    doubtful = strcmp(op->fault.sqlstate, "25006") == 0 || op->adrift ||
+               (h->pooled && op->halting != PGW_OK) ||
+               (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
+    lost = op->dead || (doubtful && !h->attached);
     if (lost && !h->attached) pgw__conn_drop(h);
     pgw__pq_end(h, st);
 }
