@@ -31,7 +31,7 @@ migrated() {
     sql -c "DROP DATABASE IF EXISTS $1 WITH (FORCE)" -c "CREATE DATABASE $1" 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
     in_database "$1"
     pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
-    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('rows', bulk => false), pgwork.queue_create('bundles')" >/dev/null
+    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('rows'), pgwork.queue_create('bundles')" >/dev/null
 }
 
 # A smoke run keeps one database for all questions; so does a quick run, but for the 10,000 queues, which take twice as long beside remains.
@@ -296,7 +296,7 @@ onetable_complete='DELETE FROM onetable.job WHERE id = ANY (:ids) AND token = :t
 # An answer and its commit make a claim: every statement here is a transaction of its own.
 claim_scripts() {
     # the statement that the library sends
-    lib_claim=$(sed "/^--/d; s/\$1/'q'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/" "$top/src/sql/job_complete_and_claim.sql")
+    lib_claim=$(sed "/^--/d; s/\$1/'q'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/; s/\$7/false/" "$top/src/sql/job_complete_and_claim.sql")
     # What the library holds in its memory is text here. A pack comes as one row.
     one_by_one="coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens"
     by_packs="coalesce('{' || string_agg(coalesce(btrim(ids::text, '{}'), id::text), ',') || '}', '{}') ids,

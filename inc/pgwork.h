@@ -524,24 +524,29 @@ typedef struct pgw_new {
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_PERIOD: 1 ms to a year */
+    const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
+    int64_t expires_us;       /* kept with the job, server's clock; 0: none */
+    const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
 } pgw_new;
 #define PGW_NEW_INIT \
-    {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0}
+    {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /**
  * Adds a job; it can be claimed once the transaction commits. @p id (may be NULL) takes its id.
  * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it, for the same
  * queue, adds nothing and returns PGW_REPEATED with the same id; it is remembered for a day
- * (setting `op_retention_ms`). Texts are UTF-8, without control characters but in payload and body.
+ * (setting `op_retention_ms`). Texts are UTF-8, without control characters except in payload, body
+ * and meta.
  *
  * PGW_EXISTS, PGW_REPLACED (*id is the job that has the key), PGW_EEXISTS: see pgw_key_policy.
- * PGW_ELIMIT: payload and body are over the queue's max_bytes, or the property `payload.max_bytes`.
- * PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such queue, and the setting
- * `implicit_queues` is off.
+ * PGW_ELIMIT: payload, body and meta together are over the queue's max_bytes, or the property
+ * `payload.max_bytes`. PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such queue, and the
+ * setting `implicit_queues` is off.
  *
  *     pgw_new job = PGW_NEW_INIT;
  *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
+ *     job.meta = "{\"traceparent\": \"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}";
  *     st = pgw_enqueue(h, &id, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a");
  *     if (st >= 0) printf("job %" PRId64 "\n", id);
  */
@@ -631,8 +636,9 @@ typedef struct pgw_claim_opts {
     const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
     int64_t lease_ms;    /* 100 .. 86,400,000; 0: as the queue says. A job's own goes before */
     int64_t wait_ms;     /* wait so long for a first job; 0: don't; -1: until stopped */
+    int apart;           /* 1: jobs will be finished one by one in long transactions; 0: no */
 } pgw_claim_opts;
-#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0}
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0, 0}
 /* clang-format on */
 
 /**
@@ -642,10 +648,12 @@ typedef struct pgw_claim_opts {
  * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
  * not exist: it may come. Claim outside of a transaction: its ROLLBACK undoes the claim, and with
  * wait_ms it is PGW_EMISUSE in one of an opened handle. PGW_EUNKNOWN, and PGW_ENOMEM once the
- * server has answered: jobs that were claimed come back when their leases expire. When many
- * sessions write, only a few claims for more than 32 jobs run at a time. The others wait, even with
- * wait_ms 0: usually some ms, 20 s at most; after 2 s in which all who claimed keep their
- * transactions open, a claim goes ahead without waiting further.
+ * server has answered: jobs that were claimed come back when their leases expire.
+ *
+ * The server keeps jobs that travel together in rows of up to a hundred. A call that finishes one
+ * of them locks the row until its transaction ends, and calls that finish others of the row wait.
+ * Set apart to finish jobs one by one in long transactions: each job then has a row of its own,
+ * which costs the server more.
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -735,15 +743,10 @@ PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, c
 /**
  * pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue
  * (opts->queues_count is 1, wait_ms 0); @p n may be 0. Returns as the claim does; look at the
- * verdicts for the rest. PGW_ENOTFOUND: no such queue. Where the claim has to wait for others (see
- * pgw_claim), the completion waits with it, but no longer than half of what the leases last. Where
- * the claim fails, the completion is undone with it, and all verdicts are PGW_EUNKNOWN: then
- * complete alone. With PGW_ENOMEM after the answer has come, both are done: verdicts tell of the
- * completion, and what was claimed waits for its leases to end.
- *
- * Claims of up to 32 jobs, one upon another, by the role that owns the tables: what these leave
- * undone takes a second trip and transaction (doc/decisions/0013-the-owners-short-way.md). Where
- * that fails, verdicts tell of what the first one has done; so does PGW_OK, with fewer jobs.
+ * verdicts for the rest. PGW_ENOTFOUND: no such queue. Where the claim fails, the completion is
+ * undone with it, and all verdicts are PGW_EUNKNOWN: then complete alone. With PGW_ENOMEM after the
+ * answer has come, both are done: verdicts tell of the completion, and what was claimed waits for
+ * its leases to end.
  *
  *     const char *queue = "images";
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -770,6 +773,7 @@ PGW_API void pgw_batch_free(pgw_batch *batch);
  *     printf("%" PRId64 " %s, priority %d, attempt %d of %d, %zu bytes: %.*s\n", pgw_job_id(job),
  *            pgw_job_kind(job), pgw_job_priority(job), pgw_job_attempt(job),
  *            pgw_job_max_attempts(job), size, (int)size, body != NULL ? body : "");
+ *     if (pgw_job_meta(job) != NULL) printf("meta %s\n", pgw_job_meta(job));
  *     for (size_t i = 0; i < pgw_job_tags_count(job); i++) puts(pgw_job_tag(job, i));
  *     printf("%" PRId64 " ms\n", (pgw_job_lease_until_us(job) - pgw_job_created_us(job)) / 1000);
  */
@@ -778,6 +782,7 @@ PGW_API pgw_ref pgw_job_ref(const pgw_job *job);
 PGW_API const char *pgw_job_queue(const pgw_job *job);
 PGW_API const char *pgw_job_kind(const pgw_job *job);
 PGW_API const char *pgw_job_payload(const pgw_job *job); /* JSON text */
+PGW_API const char *pgw_job_meta(const pgw_job *job);    /* JSON text, an object */
 PGW_API const void *pgw_job_body(const pgw_job *job, size_t *size);
 PGW_API int pgw_job_priority(const pgw_job *job);
 PGW_API int pgw_job_attempt(const pgw_job *job);      /* 1 at the first claim */
@@ -792,6 +797,8 @@ PGW_API const char *pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
 PGW_API const char *pgw_job_error(const pgw_job *job);
 PGW_API const char *pgw_job_key(const pgw_job *job);
+PGW_API const char *pgw_job_group(const pgw_job *job);
+PGW_API int64_t pgw_job_expires_us(const pgw_job *job); /* 0: none */
 PGW_API const char *pgw_job_output(const pgw_job *job);
 PGW_API int64_t pgw_job_run_at_us(const pgw_job *job); /* of a delayed job; else 0 */
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
@@ -830,6 +837,8 @@ typedef struct pgw_jobs_opts {
  *         printf("%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
  *                pgw_job_run_at_us(job));
  *         printf("%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
+ *         if (pgw_job_group(job) != NULL) printf("group %s ", pgw_job_group(job));
+ *         if (pgw_job_expires_us(job) != 0) printf("until %" PRId64 " ", pgw_job_expires_us(job));
  *         return printf("%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
  *     }
  *
@@ -896,13 +905,10 @@ typedef struct pgw_queue_opts {
     int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
     int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
     int max_attempts;       /* 1 .. 1000; 10 */
-    int max_bytes;          /* payload and body together, 1 .. 268,435,455; 16,777,216 */
+    int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-    int bulk;               /* where claims are of 100 and more, keep plain jobs of a
-                             * pgw_enqueue_many() of more than 32 by 100 in a row. 1 yes, as the queue
-                             * learns from its claims (set: it has just learnt it), 0 never; 1 */
 } pgw_queue_opts;           /* -1 in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1, -1}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1}
 /* clang-format on */
 /**
  * Creates, or sets what is given when it is there.
@@ -1031,7 +1037,8 @@ typedef enum pgw_verdict {
     PGW_DEAD,    /* fail: to the dead letters at once */
     PGW_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
     PGW_RELEASE, /* not started after all: back, no attempt charged */
-    PGW_SETTLED  /* the handler finished the job itself, in its own transaction */
+    PGW_SETTLED  /* the handler finished the job itself, in its own transaction; the worker claims
+                  * jobs apart from then on, see pgw_claim_opts */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
@@ -1719,7 +1726,7 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_new *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
+                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */

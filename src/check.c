@@ -284,8 +284,12 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_new *job, size_
         return pgw__pq_refuse(h, check_field(path, "body"), NULL, "a pointer to body_size bytes");
     st = pgw__check_json(h, check_field(path, "payload"), job->payload, max_bytes);
     if (st != PGW_OK) return st;
-    return check_room(h, check_field(path, "body"), job->body_size,
-                      job->payload != NULL ? max_bytes - strlen(job->payload) : max_bytes);
+    if (job->payload != NULL) max_bytes -= strlen(job->payload);
+    st = check_room(h, check_field(path, "body"), job->body_size, max_bytes);
+    if (st != PGW_OK || job->meta == NULL) return st;
+    st = pgw__check_json(h, check_field(path, "meta"), job->meta, max_bytes - job->body_size);
+    if (st != PGW_OK || job->meta[strspn(job->meta, " \t\n\r")] == '{') return st;
+    return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
 }
 
 static pgw_status check_tags(pgw *h, check_path *path, const pgw_new *job)
@@ -351,6 +355,12 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_new *mine, const void 
     st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
     if (st != PGW_OK) return st;
     st = check_tags(h, path, mine);
+    if (st != PGW_OK) return st;
+    if (mine->group != NULL) {
+        st = pgw__check_name(h, check_field(path, "group"), mine->group, PGW__GROUP_MAX);
+        if (st != PGW_OK) return st;
+    }
+    st = pgw__check_int(h, check_field(path, "expires_us"), mine->expires_us, 0, INT64_MAX);
     if (st != PGW_OK) return st;
     return check_key(h, path, mine);
 }

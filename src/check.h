@@ -13,6 +13,7 @@
 #define PGW__QUEUES_MAX    64    /* queues of one claim */
 #define PGW__TAGS_MAX      32
 #define PGW__TAG_MAX       255
+#define PGW__GROUP_MAX     255
 #define PGW__HOLDER_MAX    255
 #define PGW__ANY_NAME_MAX  255
 #define PGW__LEASE_MIN_MS  100
@@ -67,7 +68,7 @@ pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, 
                              char room[PGW__HOLDER_MAX + 1]);
 
 /* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.
- * payload and body together may have max_bytes. */
+ * payload, body and meta together may have max_bytes. */
 pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index,
                           size_t max_bytes);
 

@@ -92,7 +92,7 @@ static const conf_row conf_rows[] = {
     BOOL_ROW("notify", "on",
         "listen for new jobs; off: poll only, as behind a pooler in transaction mode"),
 
-    INT_ROW("payload.max_bytes", 1, PGW__BYTES_MAX, "16777216", "largest payload and body that is sent"),
+    INT_ROW("payload.max_bytes", 1, PGW__BYTES_MAX, "16777216", "largest payload, body and meta of a job"),
     INT_ROW("poll.min_ms", 1, CONF_HOUR, "5", "shortest wait of an idle worker"),
     INT_ROW("poll.max_ms", 1, CONF_HOUR, "500",
         "longest wait of an idle worker: how late it sees a job without a notification"),

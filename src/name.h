@@ -11,7 +11,7 @@
 #define PGW__KEY_MAX         255
 #define PGW__SCHEMA_NAME_MAX 40
 #define PGW__ERROR_MAX       8000      /* of an error's text, which is cut there */
-#define PGW__BYTES_MAX       268435455 /* of payload and body: no jsonb holds more */
+#define PGW__BYTES_MAX       268435455 /* of payload, body and meta: no jsonb holds more */
 
 /* Each returns NULL when the text is well formed, else what is wrong with it as the end of a
  * sentence: "is NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control

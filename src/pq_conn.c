@@ -534,7 +534,7 @@ void pgw__conn_drop(pgw *h)
 {
     if (h->conn != NULL && !h->attached) PQfinish(h->conn);
     h->conn = NULL;
-    h->ready = h->pooled = h->unnamed = h->indexed = h->mixed = h->dead = false;
+    h->ready = h->pooled = h->unnamed = h->dead = false;
     h->notice[0] = '\0';
     memset(h->prepared, 0, sizeof(h->prepared));
 }

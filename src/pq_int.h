@@ -37,7 +37,7 @@ typedef enum pgw__phase {
     PGW__PAUSE,   /* before the next attempt to connect */
     PGW__CONNECT, /* libpq connects */
     PGW__SETUP,   /* one statement of the session's setup is under way */
-    PGW__PREPARE, /* a statement, or how plans are made */
+    PGW__PREPARE,
     PGW__RUN,
     PGW__COPY /* between copy_begin and copy_end; nothing is awaited */
 } pgw__phase;
@@ -50,25 +50,18 @@ typedef enum pgw__ending {
     PGW__ROLLED_BACK /* ROLLBACK */
 } pgw__ending;
 
-/* One statement, and what it returned. */
-typedef struct pgw__stmt {
-    int sql;          /* registered, -1: none */
-    const char *text; /* NULL: nothing to send */
-    pgw__args args;
-    PGresult *rows;
-} pgw__stmt;
-
 typedef struct pgw__op {
     /* what to do */
     char name[64];    /* of the statement */
-    pgw__stmt main;   /* without text: only to connect */
-    pgw__stmt before; /* goes before it, in its transaction; registered, or there is none */
+    const char *text; /* NULL: only to connect */
     char *owned_text; /* copy of a text that must outlive the call */
+    int sql;          /* registered statement, -1: none */
     bool simple;      /* several statements in one text, or COPY: no parameters, no rows */
     bool copy;        /* stops in phase COPY */
     pgw__ending ending;
     unsigned flags;
     const char *altered;
+    pgw__args args;
     pgw__reader *read;
     _Alignas(max_align_t) unsigned char ctx[PGW__CTX_MAX];
     int64_t deadline;
@@ -82,8 +75,7 @@ typedef struct pgw__op {
     /* how far it is */
     const char *prefix[PGW__PREFIX_MAX];
     int prefixes;
-    int preparing; /* which of the two statements */
-    int parts;     /* statements of the pipeline that were answered */
+    int parts; /* statements of the pipeline that were answered */
     bool piped, synced;
     bool sent;          /* from here on a lost connection may mean: applied */
     bool retried;       /* prepared anew once (R23) */
@@ -94,6 +86,7 @@ typedef struct pgw__op {
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
+    PGresult *rows;
     char tag[16];
     bool failed; /* fault holds the first error of the server */
     pgw__fault fault;
@@ -136,8 +129,6 @@ struct pgw {
     bool plain; /* somebody between us refused start-up options */
     bool pooled;
     bool unnamed;   /* names of statements clash: prepare no more */
-    bool indexed;   /* its plans are made for statements of PGW__INDEXED */
-    bool mixed;     /* it had to go back from that, for others: no more of it */
     uint64_t txns;  /* begun */
     bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
     bool dead;      /* the server said good-bye while idle */
@@ -164,10 +155,10 @@ struct pgw {
     pgw__fault fault;
     char statement[64];
 
-    pgw **guest;              /* who has borrowed the handle; NULL: nobody */
-    bool alone;               /* for the guest only */
-    void *kept[PGW__KEEPERS]; /* a room's own */
-    void (*bye[PGW__KEEPERS])(void *kept);
+    pgw **guest; /* who has borrowed the handle; NULL: nobody */
+    bool alone;  /* for the guest only */
+    void *kept;  /* a room's own */
+    void (*bye)(void *kept);
 };
 
 /* ---- pq: the machine ---- */
@@ -221,8 +212,7 @@ bool pgw__fault_is_passing(const pgw__fault *f);
 
 /* ---- pq_rows ---- */
 struct pgw__rows {
-    PGresult *res; /* libpq's PQcmdTuples() wants it so */
-    const pgw__rows *before;
+    const PGresult *res;
     bool *misread; /* set when the shape is not what the reader asked for */
 };
 

@@ -462,7 +462,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
-    const bool alone = pgw__batch_suspect(claim->batch); /* whatever else is there */
+    const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
     /* A late look found what nobody called us for: perhaps the sign speaks of a queue that was
      * dropped, and made anew. */
     const bool unheard = !w->called && w->look_ms > w->poll_ms / 2;
@@ -513,6 +513,8 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     claim.opts.queues_count = w->queues_count;
     claim.opts.max = plan->claim;
     claim.opts.lease_ms = w->lease_ms;
+    /* handlers finish jobs themselves: no job is to wait for another one's transaction */
+    claim.opts.apart = atomic_load(&w->n.settled) > 0;
     if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
     if (st >= 0 && plan->claim > 0 && !claim.done) {
         claim.sent_us = pgw__clock_us();
@@ -757,7 +759,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;
-    w->suspect = NULL;
+    w->quarantined = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
     w->beats.away = false;

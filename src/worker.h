@@ -11,9 +11,9 @@
  * more than one of them sees and is not atomic; no call to the server and no handler runs under it.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
- * with the last of them. The server keeps them in one row, too, and drops it in one go when all of
- * them are finished by one call, while some of them cost a row each: so results of a crate wait for
- * the others in it, until `due_at`. */
+ * with the last of them. The server keeps them in rows of up to a hundred. A call that finishes
+ * a whole row deletes it; one that finishes a part of a row rewrites it. So results of a crate wait
+ * for the others in it, until `due_at`. */
 #ifndef PGW_WORKER_H
 #define PGW_WORKER_H
 
@@ -176,12 +176,12 @@ struct pgw_worker {
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */
     int running, idle;
-    int telling;        /* results that are on their way to the server */
-    bool unfit;         /* something in `ready` has a signal, and is not to start */
-    int64_t began_at;   /* the last handler */
-    pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
-    int64_t hold_until; /* no claim before, for its sake */
-    int owners;         /* the caller, and threads that were left behind */
+    int telling;           /* results that are on their way to the server */
+    bool unfit;            /* something in `ready` has a signal, and is not to start */
+    int64_t began_at;      /* the last handler */
+    pgw_task *quarantined; /* a job that may have killed its last worker: see worker_pool.c */
+    int64_t hold_until;    /* no claim before, for its sake */
+    int owners;            /* the caller, and threads that were left behind */
     pgw__hand *hands;
     size_t hands_count;
     pthread_t heart;

@@ -441,7 +441,7 @@ static void flush_settle(pgw_worker *w, size_t n)
             flush_keep(w, t, st, now);
         }
     }
-    if (w->suspect != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
+    if (w->quarantined != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
     pthread_mutex_unlock(&w->lock);
 }
 

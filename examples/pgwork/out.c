@@ -220,6 +220,7 @@ void out_job(const pgw_job *job, bool claimed)
     out_time(&o, "lease_until", pgw_job_lease_until_us(job));
     out_tags(&o, job);
     out_json(&o, "payload", pgw_job_payload(job));
+    out_json(&o, "meta", pgw_job_meta(job));
     if (claimed) {
         out_base64(&o, "body_base64", body, size);
     } else {
@@ -228,6 +229,8 @@ void out_job(const pgw_job *job, bool claimed)
         out_time(&o, "run_at", pgw_job_run_at_us(job));
         out_time(&o, "finished_at", pgw_job_finished_us(job));
         out_text(&o, "key", pgw_job_key(job));
+        out_text(&o, "group", pgw_job_group(job));
+        out_time(&o, "expires_at", pgw_job_expires_us(job));
         out_text(&o, "error", pgw_job_error(job));
         out_json(&o, "output", pgw_job_output(job));
     }

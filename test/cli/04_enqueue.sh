@@ -62,6 +62,7 @@ is 'says everything' "$(sql "SELECT coalesce(payload::text, '-') || ' ' || kind 
 is 'run_at with its zone' "$(sql "SELECT extract(epoch FROM run_at)::bigint FROM pgwork.job WHERE queue = 'k' AND run_at > '2100-01-01'")" 7258114800
 for bad_full in '[1]:no object' '{"frob"|1}:no such member: frob' '{"priority"|10}:0 to 9' '{"priority"|"1"}:0 to 9' \
     '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is no string' '{"run_at"|"soon"}:run_at' \
+    '{"group"|1}:group is not a string' '{"expires_at"|"soon"}:expires_at' '{"meta"|[1]}:meta is not an object' \
     '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
     echo "${bad_full%%:*}" | tr '|' ':' >"$tmp/lines"
     refused "--full with $(cat "$tmp/lines")" 2 "line 1: .*${bad_full#*:}" pgwork enqueue j -F -f "$tmp/lines"
@@ -69,6 +70,18 @@ done
 
 code 'options' 0 pgwork enqueue l x -k kind -p 3 --delay 1h -t t1 -t t2 --max-attempts 4 --lease 7s
 is 'reach the job' "$(sql "SELECT kind, priority, state, tags, max_attempts FROM pgwork.job WHERE queue = 'l'")" 'kind|3|delayed|{t1,t2}|4'
+extras() { sed -n 's/^\(group\|expires\|meta\)  *\([^ ]*\).*/\1 \2/p'; }
+code 'group, expiry and meta' 0 pgwork enqueue extra x --group ann --expires-at 2100-01-01T00:00:00Z --meta '{"t":[1]}'
+is 'show prints them' "$(pgwork show "$(cat "$tmp/out")" | extras)" 'expires 2100-01-01T00:00:00.000000Z
+group ann
+meta {"t":'
+is 'a job without them has no such lines' "$(pgwork show "$(pgwork enqueue extra y)" | extras)" ''
+echo '{"group": "bob", "expires_at": "2100-01-01T00:00:00Z", "meta": {"t": 2}}' >"$tmp/lines"
+code 'as members of --full' 0 pgwork enqueue extra -F -f "$tmp/lines" --group ann
+is 'of this line alone' "$(pgwork --json ls extra | sed -n 's/.*"meta":\([^}]*}\).*"group":\("bob"\),"expires_at":\("[^"]*"\).*/\1 \2 \3/p')" '{"t": 2} "bob" "2100-01-01T00:00:00.000000Z"'
+is 'a claim returns meta' "$(pgwork --json claim extra -n 9 | sed 's/.*"meta":\(null\|[^}]*}\).*/\1/' | tr '\n' ' ')" '{"t": [1]} null {"t": 2} '
+refused 'meta that is not an object' 2 'argument `meta` is not an object' pgwork enqueue extra x --meta '[]'
+refused 'an empty group' 2 'argument `group` is empty' pgwork enqueue extra x --group ''
 code '--run-at in the past is now' 0 pgwork enqueue l x --run-at 2001-01-01T00:00:00Z
 refused '--run-at and --delay' 2 'not both' pgwork enqueue l x --run-at 2030-01-01T00:00:00Z --delay 1s
 refused 'a priority of 10' 2 '0 to 9' pgwork enqueue l x -p 10

@@ -7,8 +7,6 @@
 #include <poll.h>
 #include <time.h>
 
-enum { PACKED = 33 }; /* so many claimed together go into a pack */
-
 static pgw *h;
 
 void setUp(void)
@@ -97,26 +95,17 @@ void test_reapers_are_seen_and_missed(void)
 void test_overdue_leases_and_delayed_jobs(void)
 {
     pgw_new later = PGW_NEW_INIT;
-    pgw_batch *pack = NULL;
 
-    it_enqueue(h, "overdue", NULL);
-    it_claim_one(h, "overdue");
-    for (int i = 0; i < PACKED; i++) it_enqueue(h, "overdue", NULL);
-    ASSERT_ST(PGW_OK, it_claim(h, &pack, "overdue", PACKED), h);
-    TEST_ASSERT_EQUAL_size_t(PACKED, pgw_batch_count(pack));
-    TEST_ASSERT_EQUAL_INT(1, pgtemp_number("SELECT count(*) FROM pgwork.pack"));
-    pgw_batch_free(pack);
+    for (int i = 0; i < 2; i++) it_enqueue(h, "overdue", NULL);
+    for (int i = 0; i < 2; i++) it_claim_one(h, "overdue");
     later.delay_ms = 100000;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "overdue", &later, NULL), h);
     ASSERT_HAS("good delayed jobs: ", visit(h)->text);
     pgtemp_exec(
-        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE token IS NOT NULL;"
-        "UPDATE pgwork.pack SET lease_until = now() - interval '10 s'");
+        "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE token IS NOT NULL");
     ASSERT_HAS("good expired leases: ", visit(h)->text);
     pgtemp_exec(
         "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL;"
-        "UPDATE pgwork.pack SET ends = now() - interval '2 min' ||"
-        " array_fill(now() + interval '1 min', ARRAY[cardinality(ids) - 1]);"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
     ASSERT_HAS("note expired leases: leases that ended long ago and were not taken back: 2,",
                visit(h)->text);

@@ -31,9 +31,7 @@ void tearDown(void)
 /* As if their time was up: whoever had these leases is dead. */
 static void end_leases(void)
 {
-    pgtemp_exec("UPDATE pgwork.live_job SET lease_until = '-infinity' WHERE token IS NOT NULL;"
-                "UPDATE pgwork.pack SET lease_until = clock_timestamp() - interval '1 s', ends = "
-                "NULL");
+    pgtemp_exec("UPDATE pgwork.live_job SET lease_until = '-infinity' WHERE token IS NOT NULL");
 }
 
 /* Reaps until a job is in the state, or fails. */

@@ -16,7 +16,6 @@
 #include "../../src/job_finish.c"
 #include "../../src/job_look.c"
 #include "../../src/job_row.c"
-#include "../../src/job_short.c"
 #include "../../src/json.c"
 #include "../../src/load.c"
 #include "../../src/lock.c"

@@ -203,6 +203,23 @@ void test_each_field_of_a_job(void)
     ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_PERIOD; job.key_period_ms = 1);
 }
 
+void test_group_expiry_and_meta_of_a_job(void)
+{
+    char payload[991];
+
+    memset(payload, '1', sizeof(payload));
+    payload[990] = '\0';
+    ACCEPTED(job.group = letters(255); job.expires_us = INT64_MAX; job.meta = " \n{}");
+    REFUSED(PGW_EINVAL, "`job.group` is empty", job.group = "");
+    REFUSED(PGW_EINVAL, "`job.group` is longer than 255 bytes", job.group = letters(256));
+    REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
+    REFUSED(PGW_EINVAL, "`job.meta` is not JSON (byte 2)", job.meta = "{");
+    REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
+    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are 5", job.payload = payload;
+            job.body = payload; job.body_size = 5; job.meta = "{\"a\":1}");
+    ACCEPTED(job.payload = payload; job.body = payload; job.body_size = 3; job.meta = "{\"a\":1}");
+}
+
 void test_a_job_among_many_is_named_by_its_index(void)
 {
     pgw_new job = PGW_NEW_INIT, mine;

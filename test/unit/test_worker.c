@@ -362,7 +362,7 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
 }
 
 /* One that may have killed its last worker: what is done would die with this one. */
-static pgw_verdict beside_a_suspect(pgw_task *task, void *arg)
+static pgw_verdict beside_a_quarantined_job(pgw_task *task, void *arg)
 {
     (void)arg;
     atomic_fetch_add(&called, 1);
@@ -381,22 +381,22 @@ static void a_thread_looks_for_work_meanwhile(void)
     for (i = 0; i < 300 && atomic_load(&called) < 3; i++) nap(1);
 }
 
-void test_a_suspect_does_not_begin_while_results_are_on_their_way(void)
+void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
 {
     pthread_t thread;
     bool there = false;
     int i;
 
     fake_jobs("q", 3, 60000);
-    fake_suspects(3);
+    fake_quarantine(3);
     fake_on_complete(a_thread_looks_for_work_meanwhile);
     set("worker.concurrency", "2");
     set("worker.prefetch", "1");
-    start(beside_a_suspect, &thread);
+    start(beside_a_quarantined_job, &thread);
     await(&called, 2);
     for (i = 0; i < 20000 && !there; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        there = w->suspect != NULL;
+        there = w->quarantined != NULL;
         pthread_mutex_unlock(&w->lock);
     }
     TEST_ASSERT_TRUE(there);
@@ -456,6 +456,22 @@ void test_each_verdict_goes_its_way(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
     TEST_ASSERT_EQUAL_INT64(1, stats.settled);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+}
+
+static pgw_verdict settles_the_second(pgw_task *task, void *arg)
+{
+    (void)arg;
+    return pgw_job_id(pgw_task_job(task)) == 2 ? PGW_SETTLED : PGW_DONE;
+}
+
+void test_jobs_are_claimed_apart_as_soon_as_a_handler_has_settled_one(void)
+{
+    fake_jobs("q", 5, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "1");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, settles_the_second, NULL));
+    TEST_ASSERT_EQUAL_INT64(4, stats.completed);
+    TEST_ASSERT_EQUAL_INT(2, fake_together());
 }
 
 static pgw_verdict with_output(pgw_task *task, void *arg)
