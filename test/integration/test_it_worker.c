@@ -388,8 +388,7 @@ void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
     must(pgw_queue_drop(h, queue, true));
     must(pgw_queue_create(h, queue, NULL));
     snprintf(held, sizeof(held),
-             "SELECT pgwork._held('sleep', id)::integer FROM pgwork.queue WHERE name = '%s'",
-             queue);
+             "SELECT pgwork._held(pgwork._waiters('%s', 272))::integer", queue);
     for (i = 2; i < 200 && pgtemp_number(held) == 0; i++) {
         only_job();
         await(&called, i); /* by a look */
