@@ -721,7 +721,7 @@ PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, con
  */
 PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                               size_t n, int64_t delay_ms);
-/** Not started: back in front of its priority, no attempt charged. */
+/** Not started: ready again, behind what waits in its priority, no attempt charged. */
 PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                                size_t n);
 /**
