@@ -316,14 +316,6 @@ BEGIN
               FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart) c) u;
 END $$;
 
-COMMENT ON TYPE pgwork.claimed IS 'What claim() returns for each job.';
-COMMENT ON TYPE pgwork.claimed_batch IS 'What claim_batch() returns for each row: one job, or several that share a token.';
-COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[], boolean) IS
-    'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an '
-    'attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as '
-    'rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token. apart: no two jobs '
-    'share a row, so that finishing one in a long transaction does not delay the others.';
-COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], uuid[], boolean) IS
-    'As claim(), but jobs that share a token come as one row, with ids, kinds, payloads and created in one order. '
-    'quarantined: its last holder died, so it comes alone. Finish them with ids and ARRAY[token].';
-COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token: grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.claim_batch IS 'As claim(), but a row per leased row: jobs that share a token come with ids, kinds, payloads.';
+COMMENT ON FUNCTION pgwork.claim IS 'Takes up to n jobs under a lease; first completes done_ids of the first queue.';

@@ -379,16 +379,8 @@ BEGIN
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
 END $$;
 
-COMMENT ON FUNCTION pgwork.extend(text, bigint[], uuid[], bigint) IS
-    'Makes leases end lease_ms from now. A row for each job: ok, cancel (extended, but its cancellation was requested), '
-    'locked (another transaction holds it just now: ask again), stale or gone.';
-COMMENT ON FUNCTION pgwork.complete(text, bigint[], uuid[], jsonb[]) IS
-    'Finishes jobs; tokens: one for each id, or one for all. Returns the refused ones only: stale (another claim has it, '
-    'or it waits) or gone. In your own transaction: roll back when a row comes.';
-COMMENT ON FUNCTION pgwork.fail(text, bigint[], uuid[], text, bigint, boolean) IS
-    'Failed: again after retry_ms (NULL: the queue''s backoff with jitter); a dead letter when its attempts are used up '
-    'or dead is true. Returns the refused.';
-COMMENT ON FUNCTION pgwork.snooze(text, bigint[], uuid[], bigint) IS
-    'Not now: again after delay_ms, no attempt charged. Returns the refused.';
-COMMENT ON FUNCTION pgwork.release(text, bigint[], uuid[]) IS
-    'Not started: ready again, behind what waits, no attempt charged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused only: stale or gone. In a transaction of yours: roll back then.';
+COMMENT ON FUNCTION pgwork.extend IS 'Makes leases end lease_ms from now. status: ok, cancel, locked, stale or gone.';
+COMMENT ON FUNCTION pgwork.fail IS 'Failed: again later, or a dead letter. Returns the refused.';
+COMMENT ON FUNCTION pgwork.snooze IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.release IS 'Not started: ready again, behind what waits, no attempt charged. Returns the refused.';
