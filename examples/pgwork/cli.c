@@ -229,7 +229,7 @@ static int cli_read_dsn(const char *path, pgw_conf *conf)
         cli_fail(0, "chmod 600", "others may read %s, and there is a password in it", path);
     }
     if (pgw_conf_set(conf, "dsn", begin) != PGW_OK) {
-        return cli_fail(CLI_USAGE, NULL, "the connection string in %s is not allowed", path);
+        return cli_fail(CLI_USAGE, NULL, "%s: %s", path, pgw_conf_error(conf));
     }
     return CLI_DONE;
 }

@@ -36,6 +36,21 @@ refused 'no server: doctor' 3 . nowhere doctor
 refused 'no server: reap --once' 3 . nowhere reap --once
 PGWORK_DSN='host=/nowhere frob=1' refused 'an option that libpq does not know' 2 . pgwork ls
 PGWORK_DSN="host=$PGHOST dbname=no_such_db" refused 'no such database' 4 'database' pgwork -X call.timeout_ms=2000 -X connect.timeout_ms=2000 ls
+yes 'in the words of the server' grep -q 'FATAL: *database "no_such_db" does not exist' "$tmp/err"
+PGWORK_DSN="host=$PGHOST user=no_such_role" refused 'a role that is not there is named' 5 'role "no_such_role" does not exist' pgwork ls
+PGWORK_DSN="host=$PGHOST dbname=no_such_db password=postgres user=postgres" refused 'a password that is also the user is no reason to say less' 4 'no_such_db' pgwork ls
+for dsn in 'postgresql://sec:pa@ss:w0rd@nowhere.invalid/jobs' 'postgresql://sec:pa/w0rd@nowhere.invalid/jobs' 'host=/nowhere password=pa w0rd' 'postgresql://sec:pa%zzw0rd@h/jobs'; do
+    PGWORK_DSN=$dsn refused 'a password that libpq takes for a host, a port or a keyword' 2 'not shown\|\.\.\.' pgwork ls
+    is 'is not shown in part' "$(grep -c 'w0rd\|"pa' "$tmp/err")" 0
+done
+PGWORK_DSN='hots=x' refused 'a keyword that libpq does not know is named' 2 'invalid connection option "hots"' pgwork ls
+yes 'with the variable it stands in' grep -q '^hint: correct the variable PGWORK_DSN: ' "$tmp/err"
+PGWORK_DSN="password='hush 1' hots=x" refused 'also behind a password in quotes' 2 '"hots"' pgwork ls
+PGWORK_DSN="host=$PGHOST sslmode=bad" refused 'a value that libpq does not know is named' 2 'sslmode.*"bad"' pgwork ls
+PGWORK_DSN="$(printf '\357\273\277host=x')" refused 'a byte order mark is named' 2 'byte order mark' pgwork ls
+printf '\377' >"$tmp/latin"
+chmod 600 "$tmp/latin"
+refused 'a file whose connection string is not UTF-8' 2 'latin: .*not UTF-8' pgwork -d "$tmp/latin" ls
 
 printf 'host=%s\nport=%s user=%s dbname=%s\n' "$PGHOST" "$PGPORT" "$PGUSER" "$PGDATABASE" >"$tmp/dsn"
 chmod 600 "$tmp/dsn"

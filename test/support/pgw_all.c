@@ -28,6 +28,7 @@
 #include "../../src/pq_cancel.c"
 #include "../../src/pq_conn.c"
 #include "../../src/pq_copy.c"
+#include "../../src/pq_dsn.c"
 #include "../../src/pq_error.c"
 #include "../../src/pq_handle.c"
 #include "../../src/pq_param.c"
