@@ -1136,7 +1136,9 @@ PGW_API const char *pgw_worker_error(const pgw_worker *w);
 typedef struct pgw_worker_stats {
     size_t struct_size;
     int64_t claimed;
-    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by verdict */
+    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by what
+                                                         * became of the job: the last failure
+                                                         * makes it dead */
     int64_t settled;                                    /* by their handlers (PGW_SETTLED) */
     int64_t refused; /* results that came too late: another claim has the job, or it is gone */
     int64_t lost;    /* leases that ran out, or were taken away, before there was a result; and

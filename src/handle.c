@@ -21,21 +21,29 @@ static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
                         version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
 }
 
-pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
+static pgw_status handle_greet(pgw **h)
 {
-    pgw_status st = pgw__pq_new(h, conf);
-
-    if (st != PGW_OK) return st;
-    pgw__pq_set_stop(*h, stop);
-    pgw__pq_limit_locks(*h, lock_ms);
     if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
         pgw__pq_greet(*h, PGW__SQL_HANDLE_VERSION, handle_check_version);
     return pgw__pq_connect_once(*h);
 }
 
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
+{
+    pgw_status st = pgw__pq_new(h, conf);
+
+    if (st != PGW_OK) return st;
+    pgw__pq_own(*h);
+    pgw__pq_set_stop(*h, stop);
+    pgw__pq_limit_locks(*h, lock_ms);
+    return handle_greet(h);
+}
+
 pgw_status pgw_open(pgw **h, const pgw_conf *conf)
 {
-    return h != NULL ? pgw__handle_open(h, conf, NULL, 0) : PGW_EINVAL;
+    pgw_status st = h != NULL ? pgw__pq_new(h, conf) : PGW_EINVAL;
+
+    return st == PGW_OK ? handle_greet(h) : st;
 }
 
 pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)

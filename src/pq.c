@@ -131,6 +131,10 @@ void pgw__pq_reset(pgw *h, const char *name)
 void pgw__pq_end(pgw *h, pgw_status st)
 {
     pgw__op *op = &h->op;
+    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
+     * there is no connection was told */
+    const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
+                      h->phase != PGW__CONNECT && h->phase != PGW__SETUP;
 
     h->fault = op->fault;
     memcpy(h->statement, op->name, sizeof(h->statement)); /* others may be refused since */
@@ -144,10 +148,8 @@ void pgw__pq_end(pgw *h, pgw_status st)
     pq_forget_rows(op);
     pgw__args_reset(&op->main.args);
     pgw__args_reset(&op->before.args);
-    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time */
-    PGW__LOG(h->log, st < 0 && st != PGW_ELOCKED ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s",
-             h->statement, pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "",
-             h->fault.sqlstate);
+    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
+             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
 }
 
 static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)

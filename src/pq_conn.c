@@ -297,6 +297,14 @@ static void conn_notice(void *arg, const PGresult *res)
     memcpy(h->notice, sqlstate, 6);
 }
 
+static void conn_tell(pgw *h)
+{
+    const char *why = h->op.fault.message;
+    const bool news = !h->owned && pgw__log_is_news(&h->told, why, pgw__clock_ms());
+
+    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "not connected: %s", why);
+}
+
 /* The attempt failed for the reason in op.fault: once more, later, or not at all. */
 static void conn_failed(pgw *h)
 {
@@ -309,7 +317,7 @@ static void conn_failed(pgw *h)
         pgw__conn_start(h);
         return;
     }
-    PGW__LOG(h->log, PGW_WARN, "pq", "not connected: %s", h->op.fault.message);
+    conn_tell(h);
     pgw__conn_drop(h);
     h->plain = false;
     if (h->in_txn) { /* in another session the statement would commit by itself */
@@ -354,7 +362,9 @@ bool pgw__conn_next_host(pgw *h)
 void pgw__conn_timed_out(pgw *h)
 {
     if (pgw__conn_next_host(h)) {
-        PGW__LOG(h->log, PGW_WARN, "pq", "a host did not answer within connect.timeout_ms");
+        pgw__fault_set(&h->op.fault, PGW_ECONN, "a host did not answer within connect.timeout_ms",
+                       NULL);
+        conn_tell(h);
         pgw__conn_start(h);
         return;
     }
@@ -464,6 +474,7 @@ void pgw__conn_setup(pgw *h)
     h->epoch++;
     h->silent_hosts = h->next_host = 0;
     pgw__backoff_reset(&h->backoff);
+    h->told = (pgw__log_told){0};
     PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
     pgw__pq_launch(h);
 }

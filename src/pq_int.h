@@ -105,6 +105,8 @@ struct pgw {
     PGconn *conn; /* NULL: not connected */
     pgw_conf *conf;
     const pgw__log *log;
+    bool owned;         /* by a loop, which tells of failures */
+    pgw__log_told told; /* of failed attempts to connect */
     const char *schema;
     int slot;                /* among sleepers: 0 .. 255 */
     uint64_t mark;           /* random: no other handle has it */

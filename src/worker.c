@@ -225,6 +225,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
     int64_t pause;
+    bool news;
 
     if (st == PGW_ECANCELED && pgw_stop_count(w->stop) > w->stops)
         return; /* the loop sees the stop by itself; else it was the server that cancelled */
@@ -238,7 +239,16 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
         PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
         return;
     }
-    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s; next try in %lld ms", story, (long long)pause);
+    news = pgw__log_is_news(&w->told, story, pgw__clock_ms());
+    PGW__LOG(&w->log, news ? PGW_WARN : PGW_DEBUG, WORKER_ROOM, "%s; next try in %lld ms", story,
+             (long long)pause);
+}
+
+/* It is over. */
+static void worker_untrouble(pgw_worker *w)
+{
+    pgw__backoff_reset(&w->trouble);
+    w->told = (pgw__log_told){0};
 }
 
 static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
@@ -273,7 +283,7 @@ static void worker_connected(pgw_worker *w)
 /* A call went well: a new session alone is no proof, its server may be read-only. */
 static void worker_well(pgw_worker *w)
 {
-    pgw__backoff_reset(&w->trouble);
+    worker_untrouble(w);
     worker_connected(w);
 }
 
@@ -716,7 +726,7 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
         const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
 
         if (st >= 0) {
-            pgw__backoff_reset(&w->trouble);
+            worker_untrouble(w);
             return PGW_OK;
         }
         worker_failed_on(w, *h, st);

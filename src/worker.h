@@ -109,6 +109,7 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    pgw__log_told told; /* of trouble */
     bool away;          /* no session: who claimed now could extend nothing */
     int64_t failed_at;  /* the last call did, or the session was lost: ... */
     int64_t rest_until; /* ... none before, unless a lease is nearly over */
@@ -154,6 +155,7 @@ struct pgw_worker {
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll, sign;
+    pgw__log_told told; /* of trouble */
     pgw_status fatal;
     char error[PGW__ERROR_LINE];
     /* what a flush sends: `room` of each */

@@ -74,6 +74,17 @@ int cli_code(pgw_status st)
     return CLI_OTHER;
 }
 
+/* What is the property `dsn` to a program has other names here. */
+static const char *cli_name_dsn(char *room, size_t size, const char *hint)
+{
+    static const char word[] = "`dsn`";
+    const char *at = strstr(hint, word);
+    if (!at) return hint;
+    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
+             at + sizeof word - 1);
+    return room;
+}
+
 /* Library and schema speak of functions; here it is a command that helps. */
 static const char *cli_translate(const char *hint)
 {
@@ -107,17 +118,6 @@ static const char *cli_translate(const char *hint)
         if (strstr(hint, hints[i].words)) return hints[i].here;
     }
     return hint;
-}
-
-/* What is the property `dsn` to a program has other names here. */
-static const char *cli_name_dsn(char *room, size_t size, const char *hint)
-{
-    static const char word[] = "`dsn`";
-    const char *at = strstr(hint, word);
-    if (!at) return hint;
-    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
-             at + sizeof word - 1);
-    return room;
 }
 
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
@@ -264,9 +264,11 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
 static void cli_log(void *arg, pgw_level level, const char *room, const char *message)
 {
     const cli *c = arg;
+    char named[2048];
     /* what a loop survives is an error, too; that of a statement is told by whoever made it */
     if (c->verbose == 0 && strcmp(room, "pq") == 0) return;
     if (c->quiet && level > PGW_WARN) return;
+    message = cli_name_dsn(named, sizeof named, message);
     if (c->verbose > 0) {
         cli_fail(0, NULL, "%s: %s", room, message);
     } else {

@@ -52,6 +52,7 @@ pgwork enqueue c x >/dev/null
 code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
 yes 'for the last time, and says so' grep -q '^pgwork: job [0-9]*, attempt 1 of 1: exit 3, to the dead letters$' "$tmp/err"
 yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
+yes 'and its summary counts it as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
 yes 'the last of which the list shows' sh -c 'pgwork dead list c | grep -q "  why$"'
