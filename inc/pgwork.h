@@ -125,7 +125,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
     XX(REPLACED, 5, "the waiting job with this unique key took the new payload")                   \
     XX(REPEATED, 6, "this operation id was applied before: its ids are returned")                  \
     XX(EINVAL, -1, "bad argument")                                                                 \
-    XX(ENOMEM, -2, "out of memory")                                                                \
+    XX(ENOMEM, -2, "out of memory, file descriptors or threads")                                   \
     XX(EMISUSE, -3, "called in a state that does not allow it")                                    \
     XX(ECONN, -4, "no connection to the server, nothing was applied")                              \
     XX(ETIMEDOUT, -5, "the deadline passed, nothing was applied")                                  \

@@ -573,7 +573,8 @@ static pgw_status pq_ended_well(pgw *h)
     }
     if (!op->answered) {
         op->dead = true;
-        return pgw__fault_set(&op->fault, PGW_EPROTO, "the server gave no answer", NULL);
+        return pgw__fault_set(&op->fault, pq_open_outcome(h) ? PGW_EUNKNOWN : PGW_EPROTO,
+                              "the server gave no answer", NULL);
     }
     if (op->ending != PGW__AUTOCOMMIT) h->in_txn = open;
     if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)

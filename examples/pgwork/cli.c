@@ -15,12 +15,20 @@
 /* -- speaking ------------------------------------------------------------------------------- */
 
 /* One line, in one piece: workers speak from many threads. What a trigger or a file says may hold
- * anything. */
+ * anything. That there is no memory can be said, too. */
 static void cli_line(const char *lead, const char *text)
 {
-    char *visible = out_visible(text);
-    fprintf(stderr, "%s: %s\n", lead, visible);
-    free(visible);
+    char line[8192], escape[TEXT_ESCAPE];
+    size_t n = strlen(text), used = (size_t)snprintf(line, sizeof line, "%s: ", lead), step;
+    for (size_t i = 0; i < n && used + TEXT_ESCAPE < sizeof line; i += step) {
+        text_escape(escape, &step, text + i, n - i);
+        const char *shown = *escape ? escape : text + i;
+        size_t size = *escape ? strlen(escape) : step;
+        memcpy(line + used, shown, size);
+        used += size;
+    }
+    line[used++] = '\n';
+    fwrite(line, 1, used, stderr);
 }
 
 int cli_fail(int code, const char *hint, const char *format, ...)
@@ -123,6 +131,10 @@ static const char *cli_translate(const char *hint)
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
 {
     char room[700];
+    if (st == PGW_ENOMEM && (!message || !*message) && (errno == EMFILE || errno == ENFILE)) {
+        message = strerror(errno);
+        hint = "raise the limit of open files: `ulimit -n`, LimitNOFILE= of systemd";
+    }
     if (!message || !*message) message = pgw_status_text(st);
     if (hint && *hint) {
         hint = cli_name_dsn(room, sizeof room, cli_translate(hint));

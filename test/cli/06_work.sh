@@ -38,6 +38,10 @@ is 'all of them are done' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 
 pgwork enqueue a big >/dev/null
 yes 'a lot of output' sh -c 'test "$(pgwork -q work a --drain -- head -c 3000000 /dev/zero | wc -c)" = 3000000'
 
+refused 'more queues than a worker serves are counted, with the limit' 2 '65 queues: a worker serves 1 to 64' pgwork work $(seq 65) -- true
+refused 'more queues than are looked at at once are counted, too' 2 '65 arguments: at most 64' pgwork stats $(seq 65)
+refused 'no file descriptors left is not called a lack of memory' 8 'Too many open files' sh -c 'ulimit -n 6; exec pgwork work a --drain -- true'
+
 fresh b
 pgwork enqueue b x >/dev/null
 code '--keep-output' 0 pgwork work b --drain -k -- printf 'a\n"b"\t\377'
@@ -237,7 +241,7 @@ pgwork queue create n --retention 1d --backoff 1h
 pgwork enqueue n -J '{"c": "no-such\ncommand"}' '{"c": "/etc/passwd"}' '{"c": "true"}' >/dev/null
 code 'commands that cannot be started, by their payload' 0 timeout -k 1 20 pgwork work n --drain -- '{c}'
 is 'have failed, and keep no other from its turn' "$(state n)" 'delayed 1, delayed 1, done 1'
-is 'with their names' "$(sql "SELECT string_agg(error, '|' ORDER BY id) FROM pgwork.job WHERE queue = 'n'")" 'cannot start no-such?command: No such file or directory|cannot start /etc/passwd: Permission denied'
+is 'with their names' "$(sql "SELECT string_agg(error, '|' ORDER BY id) FROM pgwork.job WHERE queue = 'n'")" 'cannot start no-such\x0acommand: No such file or directory|cannot start /etc/passwd: Permission denied'
 fresh n2
 pgwork enqueue n2 1 2 >/dev/null
 printf '#!/bin/sh\nrm "$0"\n' >"$tmp/gone"

@@ -193,4 +193,19 @@ pgwork doctor -q >"$tmp/out" 2>"$tmp/err"
 is 'doctor -q leaves out what is well' "$(grep -c '^ok ' "$tmp/out")" 0
 pgwork doctor -q --json >"$tmp/out" 2>"$tmp/err"
 is 'with --json, too' "$(grep -c '"grade":"good"' "$tmp/out")" 0
+
+# What is not seen but changes what is: a mark of direction, a blank without width, C1.
+rlo=$(printf '\342\200\256') zwsp=$(printf '\342\200\213') csi=$(printf '\302\233')
+unseen="rl${rlo}o${zwsp}x"
+pgwork queue create "$unseen"
+pgwork enqueue "$unseen" -J "{\"a\": \"b$rlo$csi\"}" >/dev/null
+sql "SELECT pgwork.lock_acquire('l$rlo$csi')" >/dev/null 2>&1 || :
+for words in "stats" "--json stats" "metrics --no-doctor" "ls $unseen" "--json ls $unseen" "claim $unseen --lease 100ms" \
+    "claim none$unseen" "queue list" "--json queue list" "queue depth $unseen" "doctor" "locks" "none$unseen" \
+    "ls $unseen --none$unseen" "-X holder=$unseen -X list" "enqueue $unseen -J {$rlo"; do
+    pgwork $words >"$tmp/out" 2>&1
+    is "no unseen character reaches the terminal: $(printf %s "$words" | LC_ALL=C tr -cd ' -~')" "$(test -s "$tmp/out" && LC_ALL=C grep -c "$rlo\|$zwsp\|$csi" "$tmp/out")" 0
+done
+yes 'but stands there escaped' sh -c 'pgwork stats | grep -qF "rl\u202eo\u200bx"'
+is 'and is the same to a program' "$(pgwork --json queue list | sed -n 's/.*"queue":"\(rl[^"]*\)".*/"\1"/p; s/.*"name":"\(rl[^"]*\)".*/"\1"/p' | sed "s/.*/SELECT ('&'::jsonb #>> '{}') = U\&'rl\\\\202eo\\\\200bx'/" | psql -XAtq)" t
 exit 0
