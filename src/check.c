@@ -156,9 +156,9 @@ static pgw_status check_room(pgw *h, const char *argument, size_t size, size_t r
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t room)
 {
-    char story[96];
+    char story[128];
     const char *fault;
-    size_t at;
+    size_t at, line, column;
     pgw_status st;
 
     if (h == NULL) return PGW_EINVAL;
@@ -167,7 +167,8 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_
     if (st != PGW_OK) return st;
     fault = pgw__json_fault(json, room, &at);
     if (fault == NULL) return PGW_OK;
-    snprintf(story, sizeof(story), "%s (byte %zu)", fault, at + 1);
+    pgw__text_where(json, at, &line, &column);
+    snprintf(story, sizeof(story), "%s (line %zu, column %zu)", fault, line, column);
     return check_fault(h, argument, story, "JSON text in UTF-8");
 }
 

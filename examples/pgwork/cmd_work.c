@@ -241,12 +241,15 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
 {
     work *w = arg;
     const pgw_job *job = pgw_task_job(task);
-    char why[160];
+    char why[300];
+    bool ours = false;
     size_t body_size;
     const char *payload = pgw_job_payload(job), *body = pgw_job_body(job, &body_size);
     if (w->broken) return PGW_RELEASE;
-    char **filled = w->literal ? NULL : template_fill(w->command, job, why, sizeof why);
-    if (!w->literal && !filled) return work_failed(w, task, PGW_DEAD, why, NULL);
+    char **filled = w->literal ? NULL : template_fill(w->command, job, &ours, why, sizeof why);
+    if (!w->literal && !filled) {
+        return work_failed(w, task, ours ? PGW_RETRY : PGW_DEAD, why, NULL);
+    }
     child ch = {.argv = filled ? filled : w->command,
                 .envp = work_environment(job),
                 .input = w->body ? body : payload,

@@ -227,6 +227,23 @@ const char *text_escape(char buf[TEXT_ESCAPE], size_t *step, const char *s, size
     return buf;
 }
 
+char *text_where(char buf[TEXT_WHERE], const char *s, size_t n, size_t at)
+{
+    size_t line = 1, column = 1, step;
+    for (size_t i = 0; i < at; i += step) {
+        step = text_utf8_char((const unsigned char *)s + i, n - i);
+        if (step == 0) step = 1;
+        column++;
+        if (s[i] == '\n') line++, column = 1;
+    }
+    if (memchr(s, '\n', n)) {
+        snprintf(buf, TEXT_WHERE, "line %zu, column %zu", line, column);
+    } else {
+        snprintf(buf, TEXT_WHERE, "column %zu", column);
+    }
+    return buf;
+}
+
 int64_t text_now_us(void)
 {
     struct timespec t;

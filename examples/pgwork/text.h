@@ -39,6 +39,11 @@ const char *text_escape(char buf[TEXT_ESCAPE], size_t *step, const char *s, size
  * NUL. */
 uint32_t text_unseen(size_t *step, const char *s, size_t n);
 
+#define TEXT_WHERE 64
+/** Where @p at stands: "column 5", or "line 2, column 5" of what has several lines, counted from 1
+ * and in characters. Returns @p buf. */
+char *text_where(char buf[TEXT_WHERE], const char *s, size_t n, size_t at);
+
 /** Microseconds since 1970 by this machine's clock. */
 int64_t text_now_us(void);
 /** Milliseconds of the clock that is never set. */

@@ -60,6 +60,11 @@ yes 'and its summary counts it as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
 yes 'the last of which the list shows' sh -c 'pgwork dead list c | grep -q "  why$"'
+fresh deep --max-attempts 2
+sql "SELECT pgwork.enqueue('deep', ('{\"file\": \"x\", \"a\": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb)" >/dev/null
+code 'a payload that is nested deeper than we read' 0 pgwork work deep --drain -- echo '{file}'
+is 'fails with the limit as the reason, and is no dead letter at its first attempt' "$(state deep | sed s/ready/delayed/) $(error deep | sed 's/ at column.*//')" \
+    'delayed 1 {file} cannot be filled in, the payload is nested deeper than 1000 levels'
 fresh d
 pgwork enqueue d x >/dev/null
 code 'exit 65' 0 pgwork work d --drain -- sh -c 'exit 65'

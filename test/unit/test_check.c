@@ -173,8 +173,12 @@ void test_each_field_of_a_job(void)
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
     REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8", job.payload = "\"\xc3\"");
-    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (byte 4): allowed is JSON",
+    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (line 1, column 4): allowed is JSON",
             job.payload = "[1,]");
+    REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8 (line 1, column 8)",
+            job.payload = "{\"a\": \"\xff\"}");
+    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (line 2, column 5)",
+            job.payload = "{\n\"\u00e9\" 1}");
     REFUSED(PGW_EINVAL, "u0000", job.payload = "\"\\u0000\"");
     REFUSED(PGW_EINVAL, "`job.body` is NULL", job.body_size = 1);
     REFUSED(PGW_EINVAL, "`job.priority` is -1: allowed is 0 .. 9", job.priority = -1);
