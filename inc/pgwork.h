@@ -1150,7 +1150,7 @@ typedef struct pgw_worker_stats {
     {                                                                   \
         sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
-/** A snapshot. Any thread. */
+/** A snapshot. Any thread. A struct_size that is not set leaves it as it is. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /** Handlers that are still busy keep what they need; the last one that returns frees it. */
 PGW_API void pgw_worker_free(pgw_worker *w);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "clock.h"
 #include "conf.h"
 #include "handle.h"
@@ -194,12 +195,9 @@ void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
 
 void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
-    pgw_worker_stats s;
-    size_t size;
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
-    if (w == NULL || stats == NULL) return;
-    size = stats->struct_size;
-    memset(&s, 0, sizeof(s));
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return;
     s.claimed = atomic_load(&w->n.claimed);
     s.completed = atomic_load(&w->n.completed);
     s.failed = atomic_load(&w->n.failed);
@@ -213,8 +211,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     s.empty_claims = atomic_load(&w->n.empty_claims);
     s.reconnects = atomic_load(&w->n.reconnects);
     s.running = atomic_load(&w->n.running);
-    s.struct_size = size;
-    memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s)); /* the caller's header may be older */
+    pgw__fill(stats, &s, sizeof(s));
 }
 
 /* ---- trouble ---- */

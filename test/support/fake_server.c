@@ -584,6 +584,11 @@ int pgw_job_attempt(const pgw_job *j)
 {
     return j->attempt;
 }
+int pgw_job_max_attempts(const pgw_job *j)
+{
+    (void)j;
+    return 1000; /* none of these jobs dies of its attempts */
+}
 int64_t pgw_job_lease_until_us(const pgw_job *j)
 {
     return j->lease_until_us;
