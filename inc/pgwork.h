@@ -300,7 +300,7 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * Opens a connection of its own. @p conf is copied; NULL means defaults: property `dsn` or, when
  * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
  * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms` for each host. Checks
- * the schema's version unless `schema.check` is off. Lost connections are opened again by the next
+ * the schema's version and checksums unless `schema.check` is off. Lost connections are opened again by the next
  * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
  * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
  * the library's own, whatever role and database say; `options` (of the connection string, a
@@ -309,7 +309,8 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
  * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed, or
  * the server refuses a setting of `options` and the like. PGW_ECONN: no server, also within the
- * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits.
+ * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits, or
+ * migrated from other texts than this library has.
  *
  *     pgw *h;
  *     if (pgw_open(&h, NULL) != PGW_OK)

@@ -6,13 +6,10 @@
 #include "check.h"
 #include "pq.h"
 
-/* Library and schema are released apart from each other, so each new session is asked. */
-static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
+static pgw_status handle_check_version(pgw *h, int64_t version)
 {
-    int64_t version = pgw__rows_int(rows, 0, 0);
     char text[160], migrate[100];
 
-    (void)ctx;
     if (version >= PGW__SCHEMA_MIN && version <= PGW__SCHEMA_MAX) return PGW_OK;
     snprintf(migrate, sizeof(migrate), "run `pgwork --schema %s migrate up`", pgw__pq_schema(h));
     snprintf(text, sizeof(text), "schema `%s` is of version %lld, this library works with %d to %d",
@@ -21,10 +18,26 @@ static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
                         version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
 }
 
+/* Library and schema are released apart from each other, so each new session is asked. */
+static pgw_status handle_check(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const pgw_status st = handle_check_version(h, pgw__rows_int(rows, 0, 0));
+    const char *applied = pgw__rows_text(rows, 0, 1, NULL);
+    const int changed = applied != NULL ? pgw__sql_differs(applied) : 0;
+    char text[160];
+
+    (void)ctx;
+    if (st != PGW_OK || changed == 0) return st;
+    snprintf(text, sizeof(text),
+             "migration %d of schema `%s` was applied from another text than this library has",
+             changed, pgw__pq_schema(h));
+    return pgw__pq_fail(h, PGW_ESCHEMA, text, PGW__SQL_DIFFERS);
+}
+
 static pgw_status handle_greet(pgw **h)
 {
     if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
-        pgw__pq_greet(*h, PGW__SQL_HANDLE_VERSION, handle_check_version);
+        pgw__pq_greet(*h, PGW__SQL_HANDLE_GREETING, handle_check);
     return pgw__pq_connect_once(*h);
 }
 

@@ -85,6 +85,17 @@ is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
 sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
+sql "UPDATE pgw_other.migration SET checksum = '0123456789abcdef' WHERE number = 5"
+sql "CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker, pgwork_producer" 2>/dev/null
+for role in postgres pgw_cli_worker; do
+    for words in 'work q --drain -- true' 'enqueue q x' 'claim q' 'reap --once' 'lock l -- true' 'sem acquire s'; do
+        PGWORK_DSN="host=$PGHOST port=$PGPORT user=$role dbname=$PGDATABASE" \
+            refused "a schema of another text is refused: $words, by $role" 4 'migration 5 of schema .pgw_other. was applied from another text' pgwork --schema pgw_other $words
+    done
+done
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" pgwork --schema pgw_other doctor >"$tmp/out" 2>"$tmp/err"
+yes 'and the doctor says so to everybody' grep -q '^BAD *schema version *migration 5 ' "$tmp/out"
+sql "DROP OWNED BY pgw_cli_worker; DROP ROLE pgw_cli_worker"
 sql "UPDATE pgw_other.migration SET number = number + 1000 WHERE number = (SELECT max(number) FROM pgw_other.migration)" 
 refused 'a schema newer than the library' 4 . pgwork --schema pgw_other ls
 refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other work q --once -- true

@@ -169,6 +169,17 @@ is 'stats --watch can be interrupted' $? 143
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
 is 'doctor finds that no reaper runs' "$? $(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" '1 1'
 json 'doctor --json is JSON' "$tmp/out"
+pgwork -q reap --once
+pgwork enqueue late x >/dev/null
+pgwork claim late >/dev/null
+sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.beat SET at = now() - interval '40 s'"
+code 'a lease that nobody takes back is bad at once' 1 pgwork doctor
+yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/out"
+pgwork queue drop late --force
+sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_plain dbname=$PGDATABASE" pgwork doctor >"$tmp/out" 2>"$tmp/err"
+is 'a plain worker is told what the doctor may not look at' "$(grep -c '^note .*not checked: needs pgwork_operator' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '4 0'
+sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.beat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
