@@ -300,17 +300,18 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * Opens a connection of its own. @p conf is copied; NULL means defaults: property `dsn` or, when
  * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
  * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms` for each host. Checks
- * the schema's version and checksums unless `schema.check` is off. Lost connections are opened again by the next
- * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
- * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
- * the library's own, whatever role and database say; `options` (of the connection string, a
- * service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no effect.
+ * the schema's version and checksums unless `schema.check` is off. Lost connections are opened
+ * again by the next call, with jittered backoff inside that call's deadline; names are looked up by
+ * libpq, which may take longer (hostaddr in the connection string avoids it). Settings that the SQL
+ * depends on are the library's own, whatever role and database say; `options` (of the connection
+ * string, a service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no
+ * effect.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
  * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed, or
  * the server refuses a setting of `options` and the like. PGW_ECONN: no server, also within the
- * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits, or
- * migrated from other texts than this library has.
+ * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits,
+ * or migrated from other texts than this library has.
  *
  *     pgw *h;
  *     if (pgw_open(&h, NULL) != PGW_OK)
@@ -983,6 +984,20 @@ typedef struct pgw_queue_info {
  */
 PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
+/**
+ * The same of one queue. PGW_EMPTY: there is none of that name, and @p fn is not called.
+ *
+ *     static int shut(const pgw_queue_info *q, void *arg)
+ *     {
+ *         *(bool *)arg = q->paused;
+ *         return 0;
+ *     }
+ *
+ *     bool paused = false;
+ *     if (pgw_queue_look(h, "mail", 1, shut, &paused) == PGW_OK && paused) puts("paused");
+ */
+PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                                  int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -1114,7 +1129,9 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * told as a failure, and if the server does not take that either, the lease is left to end.
  *
  * A queue need not be there before its first job. Of one that is not, the log warns once, when the
- * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong.
+ * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong. The
+ * log also warns once of a queue that is paused or has delayed jobs only, when a claim finds
+ * nothing and the role has the rights of pgwork_operator.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers

@@ -102,7 +102,7 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
         w->hands_count = i + 1;
     }
     return w->hands != NULL && pgw__worker_flush_init(w) && pgw__worker_heart_init(w) &&
-           pgw__wake_open(&w->wake);
+           pgw__worker_why_init(w, n) && pgw__wake_open(&w->wake);
 }
 
 static bool worker_queues_ok(const char *const *queues, size_t n)
@@ -161,6 +161,7 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->queues);
     pgw__worker_flush_free(w);
     pgw__worker_heart_free(w);
+    pgw__worker_why_free(w);
     pgw__wake_close(&w->wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);
@@ -424,7 +425,7 @@ static void worker_await_call(pgw_worker *w)
     w->claim_at = pgw__clock_ms() + pgw__backoff_grow_ms(&w->look_ms, w->poll_ms - jitter);
 }
 
-static void worker_found_none(pgw_worker *w)
+static void worker_rest(pgw_worker *w)
 {
     int64_t now;
 
@@ -449,6 +450,12 @@ static void worker_found_none(pgw_worker *w)
     if (!w->drain && w->deaf_until > now) worker_ask_absent(w);
     if (!w->drain && w->deaf_until > now && w->deaf_until < w->claim_at)
         w->claim_at = w->deaf_until; /* before the sign it has to look */
+}
+
+static void worker_found_none(pgw_worker *w)
+{
+    worker_rest(w);
+    if (!w->down && (!w->drain || w->taken == 0)) pgw__worker_tell_why(w);
 }
 
 /* Did a job come from a queue that none came from before? It may be younger than our sign. */
@@ -761,6 +768,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = w->told_absent = false;
+    memset(w->why, 0, w->queues_count);
+    w->why_at = 0;
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;

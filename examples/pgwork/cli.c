@@ -378,6 +378,26 @@ void cli_look_for(cli *c, const char *name)
         cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
 }
 
+static int cli_judge(const pgw_queue_info *q, void *arg)
+{
+    const pgw_depth *d = q->depth;
+    const char **why = arg;
+    if (q->paused) {
+        *why = "is paused: `pgwork queue resume` opens it again";
+    } else if (d->delayed > 0 && d->ready + d->leased == 0) {
+        *why = "has delayed jobs only: none can be claimed before its time";
+    }
+    return 0;
+}
+
+void cli_say_why(cli *c, const char *name)
+{
+    const char *why = NULL;
+    pgw_status st = pgw_queue_look(c->h, name, 1, cli_judge, &why);
+    if (st != PGW_OK) cli_look_for(c, name);
+    if (why) cli_say(c, "queue \"%s\" %s", name, why);
+}
+
 void cli_go_on(const cli *c, int count, int limit, int64_t last)
 {
     if (count == limit) cli_say(c, "there may be more: go on with --after %" PRId64, last);

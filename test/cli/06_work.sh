@@ -60,6 +60,28 @@ yes 'and its summary counts it as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
 yes 'the last of which the list shows' sh -c 'pgwork dead list c | grep -q "  why$"'
+fresh shut
+pgwork enqueue shut x >/dev/null
+pgwork queue pause shut
+code 'a claim from a paused queue' 1 pgwork claim shut
+yes 'says that it is paused' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
+is 'so does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }') $(pgwork --json stats shut | grep -c '"state":"paused"')" 'paused 1'
+pgwork -q work shut -- true 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+yes 'a worker of a paused queue says so' until_true 20 grep -q 'queue "shut" is paused' "$tmp/err"
+kill -TERM $p
+wait $p
+is 'once' "$(grep -c 'is paused' "$tmp/err")" 1
+code 'one that ends when nothing can be claimed, too' 0 pgwork work shut --drain -- true
+yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
+pgwork queue resume shut
+is 'stats tells that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
+pgwork -q queue purge shut
+pgwork enqueue shut --delay 1h x >/dev/null
+code 'a claim where all jobs are delayed' 1 pgwork claim shut
+yes 'says so' grep -q '^pgwork: queue "shut" has delayed jobs only' "$tmp/err"
+is 'as does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" delayed
+
 fresh deep --max-attempts 2
 sql "SELECT pgwork.enqueue('deep', ('{\"file\": \"x\", \"a\": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb)" >/dev/null
 code 'a payload that is nested deeper than we read' 0 pgwork work deep --drain -- echo '{file}'

@@ -58,3 +58,4 @@
 #include "../../src/worker_heart.c"
 #include "../../src/worker_plan.c"
 #include "../../src/worker_pool.c"
+#include "../../src/worker_why.c"

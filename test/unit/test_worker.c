@@ -26,6 +26,7 @@
 #include "worker_plan.h"
 
 TEST_SOURCE_FILE("src/worker_pool.c")
+TEST_SOURCE_FILE("src/worker_why.c")
 TEST_SOURCE_FILE("src/worker_flush.c")
 TEST_SOURCE_FILE("src/worker_heart.c")
 
