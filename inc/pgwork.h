@@ -1544,6 +1544,11 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * there is no such row. PGW_EINVAL: a column that is not there, is generated, or has a role.
  * PGW_EEXISTS: a unique key of the table.
  *
+ * Where triggers AFTER UPDATE of the table may write the row again, @p next is what they leave: it
+ * is read in the same transaction. It is "" where that cannot be, and nobody knows it: one of them
+ * is deferred to the commit, the call is armed, or the connection is attached and no transaction is
+ * open. Read the row again then.
+ *
  * With the role `version` the version is that column, which must be changed by every writer. A
  * number counts up, and at the end of its type begins again at the other end: a version fits again
  * after 2^16 writes of a smallint, 2^32 of an integer. After a failover to an asynchronous standby

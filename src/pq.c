@@ -41,6 +41,11 @@ static const char pq_unindexed[] =
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
+/* Of a statement on a user's table. */
+static const char pq_denied_hint[] =
+    "GRANT the role what it lacks on this table; where a policy "
+    "(row security) refuses the row, see "
+    "the table's policies; for a function of pgwork's grant pgwork_worker";
 static const char pq_unknown_hint[] =
     "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
     "operation id; look first what became of others";
@@ -545,6 +550,8 @@ static pgw_status pq_ended_badly(pgw *h)
                      "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
+        if (op->altered != NULL && strcmp(op->fault.sqlstate, "42501") == 0)
+            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", pq_denied_hint);
         if (op->altered != NULL &&
             (st == PGW_ESCHEMA ||
              (st == PGW_EDB && strncmp(op->fault.sqlstate, "42", 2) == 0))) /* not our SQL */

@@ -52,8 +52,10 @@ static int table_open(cli *c, pgw_table **t, description *d, const char *name)
     d->spec.key_count = d->key.count;
     if (d->no_lease) d->spec.locked_by = d->spec.expires_at = d->spec.token = NULL;
     int code = cli_open(c, false);
+    pgw_status st = code == CLI_DONE ? pgw_table_open(c->h, t, &d->spec) : PGW_OK;
+    free(d->key.at); /* the table has its own */
+    d->key = (wordlist){0};
     if (code != CLI_DONE) return code;
-    pgw_status st = pgw_table_open(c->h, t, &d->spec);
     return st == PGW_OK || (st == PGW_ESCHEMA && *t) ? CLI_DONE : cli_fail_at(c->h);
 }
 
