@@ -176,4 +176,27 @@ END
 is 'the time of a line replaces a default, either way' "$(sql "SELECT string_agg(CASE WHEN run_at = '2030-01-01Z' THEN 'then' WHEN state = 'ready' THEN 'now' ELSE 'later' END, ' ' ORDER BY id) FROM pgwork.job WHERE queue = 'when'")" 'then now later'
 echo '{"run_at": "2030-01-01T00:00:00Z", "delay_ms": 1}' >"$tmp/lines"
 refused 'but one of both' 2 'not both' pgwork enqueue when -F -f "$tmp/lines"
+
+# A lack of memory, at each of the last allocations: behind the commit nobody may say that nothing was enqueued.
+if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then
+    pgwork queue create scarce
+    pgwork queue create scarcer
+    seq 3 >"$tmp/three"
+    starve() { # starve LAST QUEUE WORDS...: with the last so many
+        last=$1 queue=$2
+        shift
+        LD_PRELOAD=$tmp/oom.so OOM_COUNT=1 pgwork enqueue "$@" >/dev/null 2>"$tmp/err"
+        n=$(tail -n 1 "$tmp/err")
+        i=$((n - last))
+        while [ $i -lt "$n" ]; do
+            i=$((i + 1))
+            before=$(jobs "$queue") code=0
+            LD_PRELOAD=$tmp/oom.so OOM_AT=$i pgwork enqueue "$@" >/dev/null 2>"$tmp/err" || code=$?
+            if [ $code != 0 ] && [ $code != 6 ] && [ "$(jobs "$queue")" != "$before" ]; then echo "$i: $code $(cat "$tmp/err")"; fi
+            if [ $code = 6 ] && grep -q 'nothing was' "$tmp/err"; then echo "$i: $(cat "$tmp/err")"; fi
+        done
+    }
+    is 'without memory behind the commit the outcome is unknown, or told' "$(starve 16 scarce scarce a b c)" ''
+    is 'also of a load' "$(starve 4 scarcer scarcer -f "$tmp/three")" ''
+fi
 exit 0
