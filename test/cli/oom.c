@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: the OOM_AT-th allocation of the process fails; with OOM_COUNT their number is told
- * on stderr at its end. */
+/* For LD_PRELOAD: the OOM_AT-th allocation of the process fails; with OOM_COUNT their number is
+ * told on stderr at its end. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
