@@ -1136,7 +1136,7 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told
- * in the log (PGW_WARN) and made again, after pauses up to `reconnect.cap_ms`; while one job makes
+ * in the log (PGW_WARN, once and then once a minute) and made again, after pauses up to `reconnect.cap_ms`; while one job makes
  * claims fail, none behind it is claimed, also of the worker's other queues (doc/operations.md,
  * "Claims fail"). Returns an error only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM,
  * PGW_EINVAL, PGW_ENOMEM (also: no thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of
