@@ -1136,11 +1136,11 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told
- * in the log (PGW_WARN, once and then once a minute) and made again, after pauses up to `reconnect.cap_ms`; while one job makes
- * claims fail, none behind it is claimed, also of the worker's other queues (doc/operations.md,
- * "Claims fail"). Returns an error only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM,
- * PGW_EINVAL, PGW_ENOMEM (also: no thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of
- * the last run are still busy).
+ * in the log (PGW_WARN, once and then once a minute) and made again, after pauses up to
+ * `reconnect.cap_ms`; while one job makes claims fail, none behind it is claimed, also of the
+ * worker's other queues (doc/operations.md, "Claims fail"). Returns an error only when there is no
+ * point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no thread can be
+ * started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
 /** @p fn is called once in each run, from the thread of pgw_worker_run(), when the first claim was
@@ -1547,7 +1547,7 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * Where triggers AFTER UPDATE of the table may write the row again, @p next is what they leave: it
  * is read in the same transaction. It is "" where that cannot be, and nobody knows it: one of them
  * is deferred to the commit, the call is armed, or the connection is attached and no transaction is
- * open. Read the row again then.
+ * open. Read the row again then. The version of a claimed row is that before such triggers.
  *
  * With the role `version` the version is that column, which must be changed by every writer. A
  * number counts up, and at the end of its type begins again at the other end: a version fits again
