@@ -232,7 +232,7 @@ BEGIN
             IF i = 1 AND NOT alone AND hint[6] >= 0 AND wanted / size <= 32 THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
-                starts := ARRAY[CASE passed & 31 WHEN 1 THEN passed >> 5 ELSE hint[6] END];
+                starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1] THEN passed >> 5 END)];
                 stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size / 8)];
             ELSE
                 SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
