@@ -386,7 +386,7 @@ BEGIN
             t.prune_ms := least(pgwork._ms(began), 3000);
         END IF;
     END IF;
-    IF mine AND t IS DISTINCT FROM prev THEN
+    IF mine AND (t.version > prev.version OR began > prev.at + interval '2 s') THEN
         t.version := prev.version + 1;
         t.at := began;
         INSERT INTO pgwork.reaper_tick SELECT t.*;
