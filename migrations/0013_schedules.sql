@@ -221,7 +221,7 @@ BEGIN
     IF queue IS NOT NULL THEN
         PERFORM pgwork._check_queue_name(queue);
     END IF;
-    PERFORM pgwork._check_new(NULL, NULL, kind, priority, max_attempts, lease_ms, tags, key);
+    PERFORM pgwork._check_new(NULL, NULL, kind, priority, max_attempts, lease_ms, tags, key, NULL, NULL, NULL, NULL);
     PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'up to 30: a tick adds two');
     PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
     PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1 .. 1000');
