@@ -410,7 +410,7 @@ BEGIN
             PERFORM pg_advisory_xact_lock(pgwork._lock('replace', q.id));
         END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
-        FOR one IN SELECT u.i, u.job, u.job.key FROM (SELECT i, jobs[i] AS job FROM generate_series(1, n) i) u
+        FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_series(1, n) i) u
                     ORDER BY (u.job).key, u.i LOOP
             IF one.key IS NOT NULL THEN
                 SELECT k.id, k.outcome INTO taken

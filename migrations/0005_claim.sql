@@ -283,8 +283,8 @@ BEGIN
             EXIT WHEN wanted = 0;
             CONTINUE WHEN i = 1 AND lanes = '{1}'; -- now all ranges
             size := pgwork._cut(m, CASE WHEN apart THEN 1 ELSE wanted END, CASE WHEN apart THEN 1 ELSE n END);
+            EXIT WHEN size IS NULL AND wanted < n;
             alone := size IS NULL; -- nothing else is ready
-            EXIT WHEN alone AND wanted < n;
             size := coalesce(size, 1);
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
