@@ -226,7 +226,7 @@ BEGIN
     FOR s IN SELECT * FROM (VALUES ('ready', 'live_job'), ('delayed', 'delayed_job'), ('dead', 'dead_job'),
                                    ('done', 'done_job')) v (name, place) LOOP
         CONTINUE WHEN state NOT IN ('all', s.name);
-        SELECT 0 AS last INTO went;
+        SELECT 0::bigint AS last INTO went;
         LOOP -- fewer rows than asked for: others may have been changed just now, and lie behind
             SELECT * INTO went FROM pgwork._purge(q.id, s.place, went.last, least(wanted, 10000), before);
             gone := gone + went.n_jobs;
