@@ -212,7 +212,7 @@ BEGIN
         mine := ARRAY(SELECT k.id FROM pgwork._jobs(j) k WHERE k.id = ANY (r.named));
         CONTINUE WHEN mine = '{}';
         IF cardinality(mine) < j.n THEN
-            PERFORM pgwork._split_off(j, mine);
+            j.id := pgwork._split_off(j, mine);
         END IF;
         UPDATE pgwork.live_job t
            SET lease_until = now_is + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
@@ -239,19 +239,26 @@ BEGIN
     END IF;
 END $$;
 
--- Leaves only these jobs in a leased row, and puts the others into a copy of it.
-CREATE FUNCTION pgwork._split_off(j pgwork.live_job, mine bigint[]) RETURNS void
+-- Leaves only these jobs in a leased row, and puts the others into a copy of it. Each gets the first of its ids, by
+-- which the two are told apart. Returns that of the row of these jobs.
+CREATE FUNCTION pgwork._split_off(j pgwork.live_job, mine bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     rest pgwork.live_job := j;
+    first bigint;
 BEGIN
     rest.gone_ids := j.gone_ids || mine;
     rest.n := j.n - cardinality(mine);
     SELECT min(k.id), max(k.id) INTO rest.id, rest.last_id FROM pgwork._jobs(rest) k;
-    UPDATE pgwork.live_job r SET n = cardinality(mine), gone_ids = j.gone_ids || ARRAY(SELECT k.id FROM pgwork._jobs(rest) k)
-     WHERE r.queue = j.queue AND r.lane = j.lane AND r.pos = j.pos AND r.token = j.token AND r.id = j.id;
+    UPDATE pgwork.live_job r
+       SET n = cardinality(mine), gone_ids = j.gone_ids || ARRAY(SELECT k.id FROM pgwork._jobs(rest) k),
+           id = m.low, last_id = m.high
+      FROM (SELECT min(u) AS low, max(u) AS high FROM unnest(mine) u) m
+     WHERE r.queue = j.queue AND r.lane = j.lane AND r.pos = j.pos AND r.token = j.token AND r.id = j.id
+    RETURNING r.id INTO first;
     INSERT INTO pgwork.live_job SELECT rest.*;
+    RETURN first;
 END $$;
 
 -- Exponential backoff with full jitter.
