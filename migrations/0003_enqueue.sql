@@ -95,16 +95,13 @@ END $$;
 -- When a job becomes ready; NULL: now.
 CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    most CONSTANT bigint := 315360000000;
 BEGIN
     IF run_at IS NOT NULL AND delay_ms IS NOT NULL THEN
         PERFORM pgwork._refuse('delay_ms', delay_ms::text, 'nothing together with run_at', i);
     END IF;
-    PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND most, 'delay_ms', delay_ms::text,
+    PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)', i),
-            pgwork._refuse_unless(coalesce(isfinite(run_at) AND run_at <= pgwork._now() + most * interval '1 ms', true),
-                                  'run_at', run_at::text, 'a time up to ten years from now', i);
+            pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
