@@ -29,8 +29,9 @@
 --
 -- What it costs: a few index probes per queue and tick, ten ticks a second while something moves. A claim reads its
 -- queue's ranges with one probe; its session remembers for 200 ms where its last claim began.
--- Limits: without a reaper the marks stand still. Then nothing is missed, but claims slow down while vacuum is held
--- back. At REPEATABLE READ and above there is no tick.
+-- Limits: without a reaper the marks stand still. Then claims slow down while vacuum is held back, and late commits of
+-- transactions that were slow at the last tick wait until a reaper comes. At REPEATABLE READ and above there is no tick.
+-- A savepoint that was released is not in pg_locks: the mark waits before rows that were claimed in it.
 
 -- The newest entry of a queue. Without one, its ranges are all lanes: first those that are not quarantined.
 CREATE FUNCTION pgwork._mark(queue integer) RETURNS pgwork.mark

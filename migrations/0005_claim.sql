@@ -229,7 +229,7 @@ BEGIN
         FOR i IN 1 .. 20 LOOP
             got := 0;
             size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
-            IF i = 1 AND NOT alone AND hint[6] >= 0 AND wanted / size <= 32 THEN
+            IF i = 1 AND NOT alone AND hint[6] >= 0 AND (wanted / size <= 32 OR apart) THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1] THEN passed >> 5 END)];
@@ -242,7 +242,7 @@ BEGIN
                 starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted / size > 32 AND NOT alone THEN
+            IF wanted / size > 32 AND NOT alone AND NOT apart THEN
                 FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);

@@ -414,7 +414,8 @@ BEGIN
 END $$;
 
 -- Gives live_job a new file without its dead tuples. Everybody else waits meanwhile. CLUSTER keeps what an older
--- snapshot can still see, and then frees nothing: so it refuses while there is one.
+-- snapshot can still see, and then frees nothing: so it refuses while there is one. (Sessions that wait for its lock
+-- have looked at nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
@@ -424,8 +425,10 @@ BEGIN
     LOCK TABLE pgwork.live_job IN ACCESS EXCLUSIVE MODE;
     SELECT string_agg(o.who, ', ') INTO older
       FROM (SELECT 'process ' || a.pid AS who FROM pg_stat_activity a
-             WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
-               AND a.datname = current_database()
+             WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.datname = current_database()
+               AND a.pid <> pg_backend_pid()
+               AND a.pid NOT IN (SELECT l.pid FROM pg_locks l WHERE l.relation = 'pgwork.live_job'::regclass
+                                                               AND NOT l.granted AND l.pid IS NOT NULL)
              UNION ALL
             SELECT 'prepared transaction ' || quote_literal(p.gid) FROM pg_prepared_xacts p
              WHERE p.database = current_database()

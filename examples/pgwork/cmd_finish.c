@@ -278,7 +278,7 @@ int cmd_release(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("release", ""),
         .about =
-            "Hands claimed jobs back unstarted, in front of their priority; no attempt is charged.",
+            "Hands claimed jobs back unstarted, behind what waits; no attempt is charged.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
