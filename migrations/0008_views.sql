@@ -27,7 +27,8 @@ SELECT q.name, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.k
 -- A page of the view, in the order of the ids; or one job by its id. Each place where jobs lie gives at_most of them,
 -- in the order of an index, so that nothing before the page or far behind it is read. In one statement: a job that
 -- just moves from one place to another could be missed otherwise.
--- Batch rows overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to there.
+-- Rows that have ids overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to
+-- there, and single jobs at their first positions up to there.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF pgwork.live_job
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -54,9 +55,10 @@ BEGIN
                      WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
                        AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
      UNION ALL
-    SELECT j.* FROM generate_series(0, 19) l
+    SELECT j.* FROM last CROSS JOIN generate_series(0, 19) l
      CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= high AND j.id IS NULL
+                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= last.id
+                            AND j.id IS NULL
                             AND coalesce((j.token IS NULL) = (state = 'ready'), true)
                             AND coalesce(j.kind = _live_page.kind, true)
                           ORDER BY j.pos LIMIT at_most) j;
