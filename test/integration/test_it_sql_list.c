@@ -121,12 +121,12 @@ void test_the_pages_of_a_list_are_all_of_it(void)
                     " ARRAY(SELECT id FROM seen ORDER BY id)) FROM unnest('{1,2,29,5000}'::int[])"
                     " n"));
     TEST_ASSERT_NULL(kit_text(
-        a,
-        "SELECT concat_ws(' ', q, s, k) FROM unnest('{NULL,batches,leased,rows,empty,none}'::text[]) q,"
-        " unnest('{NULL,ready,leased,delayed,dead,done,cancelled}'::text[]) s,"
-        " unnest('{NULL,\"\",k0,k1,none}'::text[]) k WHERE pg_temp.walk(q, s, k, 7) <>"
-        " ARRAY(SELECT id FROM seen WHERE queue = coalesce(q, queue) AND state = coalesce(s,"
-        " state) AND kind = coalesce(k, kind) ORDER BY id)"));
+        a, "SELECT concat_ws(' ', q, s, k) FROM "
+           "unnest('{NULL,batches,leased,rows,empty,none}'::text[]) q,"
+           " unnest('{NULL,ready,leased,delayed,dead,done,cancelled}'::text[]) s,"
+           " unnest('{NULL,\"\",k0,k1,none}'::text[]) k WHERE pg_temp.walk(q, s, k, 7) <>"
+           " ARRAY(SELECT id FROM seen WHERE queue = coalesce(q, queue) AND state = coalesce(s,"
+           " state) AND kind = coalesce(k, kind) ORDER BY id)"));
 }
 
 /* So many blocks are read for what is listed. */
