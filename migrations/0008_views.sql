@@ -1,13 +1,18 @@
 -- 0008: what humans look at.
 
--- One job: job_list(queue, id => ...) finds it by an index. The view opens all rows of a queue.
+-- One job: job_list(queue, id => ...) finds it by an index. The view opens all rows of a queue. It calls no private
+-- functions: whoever reads a view needs the right to call what is in it.
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state,
-       k.kind, pgwork._priority(j.lane) AS priority, j.attempt AS attempt,
+       k.kind, CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt AS attempt,
        coalesce(j.max_attempts, q.max_attempts) AS max_attempts, j.holder, j.lease_until,
        NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at, j.error, j.key, j.tags, k.payload,
        octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta
-  FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue CROSS JOIN LATERAL pgwork._jobs(j) k
+  FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue
+ CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
+                           coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
+         AS k (id, kind, payload, created_at)
+ WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids)
 UNION ALL
 SELECT q.name, j.id, 'delayed', j.kind, j.priority::integer, j.attempt,
        coalesce(j.max_attempts, q.max_attempts), NULL, NULL, j.run_at, j.created_at, NULL, j.error, j.key,
