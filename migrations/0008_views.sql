@@ -25,20 +25,31 @@ CREATE FUNCTION pgwork._live_job(j pgwork.live_job) RETURNS SETOF pgwork._other_
       FROM pgwork._jobs(j) k
 $$;
 
--- job_list(queue, id => ...) finds one job by an index. The view opens all rows of a queue.
+-- job_list(queue, id => ...) finds one job by an index. The view opens all rows of a queue. It calls no private
+-- functions: a role that reads a view needs the right to call what is in it.
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
        CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload, j.body_bytes,
        j.output, j.grp, j.expires_at, j.meta
   FROM pgwork.queue q
-  JOIN (SELECT k.* FROM pgwork.live_job l CROSS JOIN LATERAL pgwork._live_job(l) k
+  JOIN (SELECT j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
+               CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts,
+               j.holder, j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at,
+               j.error, j.key, j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp,
+               j.expires_at, j.meta
+          FROM pgwork.live_job j
+         CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
+                                   coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
+                 AS k (id, kind, payload, created_at)
+         WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids)
          UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
 -- A page of the view, in the order of the ids; or one job by its id. Each place where jobs lie gives at_most of them,
 -- in the order of an index, so that nothing before the page or far behind it is read. In one statement: a job that
 -- just moves from one place to another could be missed otherwise.
--- Batch rows overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to there.
+-- Rows that have ids overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to
+-- there, and single jobs at their first positions up to there.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF pgwork.live_job
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -65,9 +76,10 @@ BEGIN
                      WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
                        AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
      UNION ALL
-    SELECT j.* FROM generate_series(0, 19) l
+    SELECT j.* FROM last CROSS JOIN generate_series(0, 19) l
      CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= high AND j.id IS NULL
+                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= last.id
+                            AND j.id IS NULL
                             AND coalesce((j.token IS NULL) = (state = 'ready'), true)
                             AND coalesce(j.kind = _live_page.kind, true)
                           ORDER BY j.pos LIMIT at_most) j;

@@ -461,8 +461,9 @@ void test_a_position_is_drawn_by_a_transaction_that_has_its_id(void)
     };
 
     kit_do(a, "SELECT pgwork.queue_create('q')");
-    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
-              " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.position')");
+    kit_do(a,
+           "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
+           " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.position')");
     TEST_ASSERT_EQUAL_STRING("22012", kit_state(a, "INSERT INTO pgwork.live_job DEFAULT VALUES"));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         PGconn *c = kit_open();

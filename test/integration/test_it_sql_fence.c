@@ -38,8 +38,10 @@ static void check_refused(const struct took *stale, const char *status)
     for (int i = 0; i < VERBS; i++)
         TEST_ASSERT_EQUAL_STRING_MESSAGE(status, kit_say(a, verbs[i].name, stale, verbs[i].more),
                                          verbs[i].name);
-    if (before) TEST_ASSERT_EQUAL_STRING(before, kit_text(a, all));
-    else TEST_ASSERT_NULL(kit_text(a, all));
+    if (before)
+        TEST_ASSERT_EQUAL_STRING(before, kit_text(a, all));
+    else
+        TEST_ASSERT_NULL(kit_text(a, all));
 }
 
 static void take(const char *queue, struct took *out)
@@ -326,8 +328,9 @@ static void one_outcome(PGconn *conn, int i, void *ctx)
 
         snprintf(queue, sizeof(queue), "q%d", round);
         if (i == 0) {
-            kit_do(conn, "SELECT pgwork.queue_create('%s', retention_ms => 3600000,"
-                         " backoff_ms => 3600000), pgwork.enqueue('%s', max_attempts => %d)",
+            kit_do(conn,
+                   "SELECT pgwork.queue_create('%s', retention_ms => 3600000,"
+                   " backoff_ms => 3600000), pgwork.enqueue('%s', max_attempts => %d)",
                    queue, queue, 1 + round % 2);
             kit_claim(conn, queue, 1, &o->job);
             kit_expire(conn, queue);
