@@ -303,10 +303,8 @@ void kit_expire(PGconn *conn, const char *queue)
 {
     kit_do(conn,
            "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s'"
-           " WHERE token IS NOT NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s');"
-           "UPDATE pgwork.pack SET lease_until = clock_timestamp() - interval '1 s', ends = NULL"
-           " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
-           queue, queue);
+           " WHERE token IS NOT NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
+           queue);
 }
 
 void kit_set_hint(PGconn *conn, const char *value)
