@@ -146,10 +146,10 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     if (f->fail.dead && f->fail.retry_ms >= 0) {
         return cli_fail(CLI_USAGE, NULL, "%s: --retry or --dead, not both", c->command);
     }
-    const char *why;
+    char why[JSON_WHY];
     json v;
-    if (f->output && !json_read(&v, f->output, strlen(f->output), &why)) {
-        return cli_fail(CLI_USAGE, NULL, "%s: --output is no JSON: %s", c->command, why);
+    if (f->output && !json_read(&v, f->output, strlen(f->output), why)) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --output is %s", c->command, why);
     }
     code = refs_collect(c, &r, &a);
     if (code == CLI_DONE && r.count == 0) {
