@@ -177,6 +177,7 @@ CREATE TABLE pgwork.mark (
     floors      bigint[] NOT NULL,    -- by lane: no row at all lies up to here
     froms       bigint[] NOT NULL,    -- for `slow`: marks and floors as they were since these ticks ...
     lows        bigint[] NOT NULL,    -- ... fifty numbers each
+    back        bigint[] NOT NULL,    -- where a look back between these and the marks of now has come to
     PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
