@@ -173,6 +173,11 @@ SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_m
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
+CREATE VIEW pgwork.last_tick AS
+SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position
+  FROM pgwork.position s
+  LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
+
 CREATE VIEW pgwork.stuck_jobs AS
 SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
   FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
@@ -190,4 +195,6 @@ COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, del
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is the cheap way.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
+COMMENT ON VIEW pgwork.last_tick IS
+    'When a reaper last looked at the low-water marks, the last position drawn then (issued), and the last one of now.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';
