@@ -693,3 +693,156 @@ void test_without_a_reaper_late_jobs_are_claimed(void)
     kit_do(c, "COMMIT");
     TEST_ASSERT_EQUAL_INT(303, drain());
 }
+
+/* -- at random --------------------------------------------------------------------------------- */
+
+enum { PRODUCERS = 4, CLAIMERS = 8, RACERS = PRODUCERS + CLAIMERS + 2 };
+
+struct storm {
+    long long end;
+    bool reaper;
+    struct claimer hands[CLAIMERS];
+};
+
+static int dice(unsigned *seed, int n)
+{
+    return (int)((unsigned)rand_r(seed) % (unsigned)n);
+}
+
+static void send_some(PGconn *conn, unsigned *seed)
+{
+    int n = dice(seed, 3) ? 1 + dice(seed, 20) : 1 + dice(seed, 1000);
+
+    if (dice(seed, 4) == 0)
+        kit_do(conn,
+               "INSERT INTO sent SELECT (pgwork.enqueue('q', priority => 2 * (i & 1))).id"
+               " FROM generate_series(1, %d) i",
+               1 + dice(seed, 40));
+    else
+        kit_do(
+            conn,
+            "INSERT INTO sent SELECT id FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, "
+            "ARRAY[%d]), bodies =>"
+            " CASE WHEN %d = 0 THEN ARRAY(SELECT CASE WHEN i %% 30 = 0 THEN '\\x00'::bytea END FROM"
+            " generate_series(1, %d) i) END)",
+            n, dice(seed, 4), n);
+}
+
+static void produce(PGconn *conn, unsigned *seed)
+{
+    if (dice(seed, 3)) {
+        send_some(conn, seed);
+        kit_sleep_ms(dice(seed, 30));
+        return;
+    }
+    kit_do(conn, dice(seed, 2) ? "BEGIN; SELECT pg_current_xact_id()" : "BEGIN");
+    for (int i = dice(seed, 3); i >= 0; i--) {
+        kit_do(conn, "SAVEPOINT s");
+        send_some(conn, seed);
+        kit_sleep_ms(dice(seed, 300));
+        kit_do(conn, dice(seed, 3) ? "RELEASE s" : "ROLLBACK TO s");
+    }
+    kit_sleep_ms(dice(seed, 3) ? 0 : dice(seed, 2000));
+    kit_do(conn, dice(seed, 4) ? "COMMIT" : "ROLLBACK");
+}
+
+/* Claims, and notes what came in the same transaction. */
+static void take_some(struct claimer *one)
+{
+    PGresult *res = kit_rows(one->conn,
+                             "WITH c AS MATERIALIZED (SELECT * FROM pgwork.claim('{q}', %d, "
+                             "'storm', 3600000, '%s', '%s')),"
+                             " i AS (INSERT INTO came SELECT id FROM c WHERE attempt > 0)"
+                             " SELECT coalesce(array_agg(id), '{}'), coalesce(array_agg(token), "
+                             "'{}') FROM c WHERE attempt > 0",
+                             one->n, one->ids, one->tokens);
+
+    snprintf(one->ids, sizeof(one->ids), "%s", PQgetvalue(res, 0, 0));
+    snprintf(one->tokens, sizeof(one->tokens), "%s", PQgetvalue(res, 0, 1));
+    PQclear(res);
+}
+
+static void consume(struct claimer *one, unsigned *seed)
+{
+    static const int sizes[] = {1, 7, 33, 100, 1000};
+    bool back = dice(seed, 2);
+
+    if (dice(seed, 20) == 0) one->n = sizes[dice(seed, 5)];
+    if (dice(seed, 12)) {
+        take_some(one);
+        return;
+    }
+    start(one, one->conn, one->n); /* what it holds stays leased */
+    kit_do(one->conn, dice(seed, 2) ? "BEGIN; SELECT pgwork.enqueue('other')" : "BEGIN");
+    for (int i = dice(seed, 3); i >= 0; i--) {
+        kit_do(one->conn, "SAVEPOINT s");
+        take_some(one);
+        start(one, one->conn, one->n);
+        kit_sleep_ms(dice(seed, 200));
+        kit_do(one->conn, dice(seed, 3) ? "RELEASE s" : "ROLLBACK TO s");
+    }
+    kit_sleep_ms(dice(seed, 3) ? 0 : dice(seed, 1000));
+    kit_do(one->conn, back ? "ROLLBACK" : "COMMIT");
+}
+
+static void blow(PGconn *conn, int i, void *ctx)
+{
+    struct storm *s = ctx;
+    struct claimer *mine =
+        i >= PRODUCERS && i < PRODUCERS + CLAIMERS ? &s->hands[i - PRODUCERS] : NULL;
+    unsigned seed = (unsigned)(kit_ms() * 31 + i);
+
+    if (mine) start(mine, conn, i % 2 ? 1 : 33);
+    while (kit_ms() < s->end) {
+        if (i < PRODUCERS)
+            produce(conn, &seed);
+        else if (mine)
+            consume(mine, &seed);
+        else if (i == RACERS - 1 && s->reaper)
+            kit_do(conn, "SELECT pgwork.maintain()");
+        else
+            kit_do(conn, "BEGIN; INSERT INTO elsewhere VALUES (1); SELECT pg_sleep(0.2); COMMIT");
+        if (!mine) kit_sleep_ms(dice(&seed, 60));
+    }
+}
+
+/* Whatever was committed came once, and nothing else; what did not in the storm does right after
+ * it. */
+static void survive(int ms, bool reaper_too)
+{
+    static struct storm s;
+    static struct claimer last;
+
+    kit_do(a, "DROP TABLE IF EXISTS sent, came; CREATE TABLE sent (id bigint); CREATE TABLE came "
+              "(id bigint);"
+              "CREATE TABLE IF NOT EXISTS elsewhere (x integer)");
+    s.end = kit_ms() + ms;
+    s.reaper = reaper_too;
+    kit_race(RACERS, blow, &s);
+    if (reaper_too) ticks(3);
+    start(&last, a, 1000);
+    do take_some(&last);
+    while (strcmp(last.ids, "{}") != 0);
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM (TABLE sent EXCEPT TABLE came) lost"));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(a, "SELECT count(*) FROM (TABLE came EXCEPT TABLE sent) phantoms"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) - count(DISTINCT id) FROM came"));
+    TEST_ASSERT_GREATER_THAN_INT64(100, kit_number(a, "SELECT count(*) FROM sent"));
+}
+
+void test_a_storm_of_late_transactions_loses_no_job(void)
+{
+    survive(5000, true);
+}
+
+void test_a_storm_without_low_water_marks_loses_no_job(void)
+{
+    kit_do(a, "SELECT pgwork.setting('low_water_marks', 'off')");
+    survive(1500, true);
+}
+
+void test_a_storm_without_a_reaper_loses_no_job(void)
+{
+    survive(1500, false);
+}
