@@ -831,9 +831,12 @@ static void survive(int ms, bool reaper_too)
     TEST_ASSERT_GREATER_THAN_INT64(100, kit_number(a, "SELECT count(*) FROM sent"));
 }
 
+/* PGW_SOAK_SECONDS: for so long. */
 void test_a_storm_of_late_transactions_loses_no_job(void)
 {
-    survive(5000, true);
+    const char *seconds = getenv("PGW_SOAK_SECONDS");
+
+    survive(seconds ? 1000 * atoi(seconds) : 5000, true);
 }
 
 void test_a_storm_without_low_water_marks_loses_no_job(void)
