@@ -193,7 +193,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     now_ms CONSTANT bigint := date_part('epoch', clock_timestamp()) * 1000;
     stamp CONSTANT text := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20);
-    passed CONSTANT bigint := pgwork.token_number(done_tokens[1]);
+    passed bigint := pgwork.token_number(done_tokens[1]);
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
@@ -221,6 +221,7 @@ BEGIN
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
+            passed := NULL; -- jobs may have become ready in front of what was claimed
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 AND n <= 32 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
@@ -242,7 +243,7 @@ BEGIN
                 starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted / size > 32 AND NOT alone AND NOT apart THEN
+            IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
                 FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);
