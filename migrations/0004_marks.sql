@@ -153,6 +153,7 @@ CREATE FUNCTION pgwork._tick_queue(queue integer, t pgwork.reaper_tick, prev_iss
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
+    began CONSTANT timestamptz := clock_timestamp();
     was CONSTANT pgwork.mark := pgwork._mark(queue);
     m pgwork.mark := was;
     before bigint[]; -- its marks and floors then
@@ -163,8 +164,9 @@ BEGIN
         m.floors := before[21:50];
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
-    IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20 THEN
-        RETURN false; -- an idle queue
+    IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
+       AND clock_timestamp() < began + interval '1 ms' THEN
+        RETURN false; -- an idle queue; that took no time, so it has not left many dead tuples either
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
                                 WHERE j.queue = _tick_queue.queue AND j.lane = (l.i - 1)::smallint
