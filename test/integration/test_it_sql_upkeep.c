@@ -1117,6 +1117,7 @@ void test_claims_refuse_what_is_out_of_range(void)
         {"holder|NULL", "'{q}', 1, NULL"},
         {"holder|''|1 to 255 bytes", "'{q}', 1, ''"},
         {"holder|255", "'{q}', 1, repeat('h', 256)"},
+        {"holder|control characters", "'{q}', 1, E'h\\n'"},
         {"lease_ms|99", "'{q}', 1, 'w', 99"},
         {"lease_ms|86400001", "'{q}', 1, 'w', 86400001"},
         {"queues|NULL", "NULL, 1, 'w'"},
@@ -1270,6 +1271,21 @@ void test_who_has_his_hands_full_wakes_the_next(void)
     kit_sleep_ms(30);
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 2, jobs)); /* room for more: there is none */
     TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
+}
+
+/* A worker waits by the name of its queue. */
+void test_a_worker_waits_on_for_a_queue_that_is_dropped_and_made_anew(void)
+{
+    static const char locks[] =
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %d";
+
+    kit_do(a, "SELECT pgwork.queue_create('q')");
+    kit_do(a, "LISTEN pgwork_wake_pgwork; SELECT pgwork.idle('{q}')");
+    kit_do(b, "SELECT pgwork.queue_drop('q'), pgwork.queue_create('q')");
+    kit_put(b, "q");
+    TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork q", heard(a, 1));
+    kit_do(a, "SELECT pgwork.awake('{q}')");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, locks, PQbackendPID(a)));
 }
 
 /* Locks of a session outlive an error, and jobs would be told to who does not listen. */
