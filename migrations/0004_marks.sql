@@ -159,6 +159,7 @@ RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
+    began CONSTANT timestamptz := clock_timestamp();
     was CONSTANT pgwork.mark := pgwork._mark(queue);
     m pgwork.mark := was;
     before bigint[]; -- where the look back begins ...
@@ -178,8 +179,8 @@ BEGIN
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
     IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
-       AND m.back = was.back THEN
-        RETURN false; -- an idle queue
+       AND m.back = was.back AND clock_timestamp() < began + interval '1 ms' THEN
+        RETURN false; -- an idle queue; that took no time, so it has not left many dead tuples either
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
                                 WHERE j.queue = _tick_queue.queue AND j.lane = (l.i - 1)::smallint

@@ -146,7 +146,7 @@ BEGIN
                                   '1 to 255 bytes without control characters'),
             pgwork._refuse_unless(coalesce(lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text,
                                   '100 .. 86400000'),
-            pgwork._refuse_unless(cardinality(queues) > 0, 'queues', queues::text, 'names of queues');
+            pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
 -- What a session remembers of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
@@ -208,7 +208,8 @@ DECLARE
     r record;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
-        AND cardinality(queues) > 0 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000) IS NOT TRUE THEN
+        AND cardinality(queues) BETWEEN 1 AND 64
+        AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000) IS NOT TRUE THEN
         PERFORM pgwork._check_claim(queues, n, holder, lease_ms);
     END IF;
     IF done_ids <> '{}' OR done_tokens <> '{}' THEN
@@ -290,7 +291,8 @@ BEGIN
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;
-    IF wanted = 0 AND pgwork._held(pgwork._waiters(its_name, 272)) THEN -- there may be more than we were woken up for
+    -- There may be more than we were woken up for.
+    IF (wanted = 0 OR alone AND got > 0) AND pgwork._held(pgwork._waiters(its_name, 272)) THEN
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = its_name AND t.notify;
     END IF;
 END $$;
