@@ -1,27 +1,27 @@
 -- 0008: what humans look at.
 
--- Jobs that are not live, by their queue's number.
+-- Jobs that are not live, by their queue's number. `finished` lets a plan leave out the done ones.
 CREATE VIEW pgwork._other_job AS
 SELECT j.queue, j.id, 'delayed' AS state, j.kind, j.priority::integer AS priority, j.attempt, j.max_attempts,
        NULL::text AS holder, NULL::timestamptz AS lease_until, j.run_at, j.created_at, NULL::timestamptz AS finished_at,
        j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output,
-       j.grp, j.expires_at, j.meta
+       j.grp, j.expires_at, j.meta, false AS finished
   FROM pgwork.delayed_job j
 UNION ALL
 SELECT j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL, j.created_at,
-       j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta
+       j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta, false
   FROM pgwork.dead_job j
 UNION ALL
 SELECT j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer, j.attempt,
        NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL, j.output,
-       NULL, NULL, NULL
+       NULL, NULL, NULL, true
   FROM pgwork.done_job j;
 
 -- The jobs of a live row, in the same form. (The planner inlines it.)
 CREATE FUNCTION pgwork._live_job(j pgwork.live_job) RETURNS SETOF pgwork._other_job LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END, k.kind, pgwork._priority(j.lane),
            j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz, k.created_at, NULL::timestamptz,
-           j.error, j.key, j.tags, k.payload, octet_length(j.body), NULL::jsonb, j.grp, j.expires_at, j.meta
+           j.error, j.key, j.tags, k.payload, octet_length(j.body), NULL::jsonb, j.grp, j.expires_at, j.meta, false
       FROM pgwork._jobs(j) k
 $$;
 
@@ -29,7 +29,7 @@ $$;
 -- functions: a role that reads a view needs the right to call what is in it.
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
-       CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
+       CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload, j.body_bytes,
        j.output, j.grp, j.expires_at, j.meta
   FROM pgwork.queue q
@@ -37,7 +37,7 @@ SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
                CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts,
                j.holder, j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at,
                j.error, j.key, j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp,
-               j.expires_at, j.meta
+               j.expires_at, j.meta, false AS finished
           FROM pgwork.live_job j
          CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                                    coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
@@ -105,7 +105,7 @@ BEGIN
     high := coalesce(job_list.id, 9223372036854775807);
     RETURN QUERY
     SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
-           CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END,
+           CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
            j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload,
            j.body_bytes, j.output, j.grp, j.expires_at, j.meta
       FROM (SELECT * FROM pgwork.queue q WHERE job_list.queue IS NULL OR q.name = job_list.queue) q
@@ -115,6 +115,7 @@ BEGIN
          UNION ALL
         (SELECT * FROM pgwork._other_job j
           WHERE j.queue = q.id AND j.id > low AND j.id <= high AND (any_state OR j.state = job_list.state)
+            AND (any_state OR j.finished = (job_list.state IN ('done', 'cancelled')))
             AND (job_list.kind IS NULL OR j.kind = job_list.kind)
           ORDER BY j.id LIMIT at_most)) j
      WHERE j.id > low AND j.id <= high AND (job_list.kind IS NULL OR j.kind = job_list.kind)
@@ -172,6 +173,11 @@ SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_m
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
+CREATE VIEW pgwork.last_tick AS
+SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position
+  FROM pgwork.position s
+  LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
+
 CREATE VIEW pgwork.stuck_jobs AS
 SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
   FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
@@ -189,4 +195,6 @@ COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, del
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is the cheap way.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
+COMMENT ON VIEW pgwork.last_tick IS
+    'When a reaper last looked at the low-water marks, the last position drawn then (issued), and the last one of now.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';

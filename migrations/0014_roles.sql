@@ -71,7 +71,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
         IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

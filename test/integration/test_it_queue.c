@@ -157,9 +157,11 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     pgw_stop *stop;
     int64_t n;
 
-    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[15000])),"
-                " pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[8000]), delays_ms => "
-                "'{60000}')");
+    /* jobs with tags do not share a row */
+    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n]), tags => "
+                "'{\"{a}\"}') FROM unnest('{10000,5000}'::int[]) n;"
+                "SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[8000]), "
+                "delays_ms => '{60000}')");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
@@ -171,7 +173,8 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "large", "all"), h);
     TEST_ASSERT_EQUAL_INT64(13000, n);
     TEST_ASSERT_EQUAL_INT64(0, still_there());
-    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[10001]))");
+    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n])) FROM "
+                "unnest('{10000,1}'::int[]) n");
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "large", true), h);
 }
 
@@ -231,7 +234,8 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.promoted);
     TEST_ASSERT_EQUAL_INT64(0, stats.died);
     TEST_ASSERT_GREATER_THAN_INT64(0, stats.ticks);
-    again = it_claim_one(h, "reaped");
+    again = it_claim_one(h, "reaped"); /* the reaped job lies in a lane of its own */
+    if (again.id != first.id) again = it_claim_one(h, "reaped");
     TEST_ASSERT_EQUAL_INT64(first.id, again.id);
     TEST_ASSERT_TRUE(again.token.number > first.token.number);
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, NULL, "reaped", &first, NULL, 1), h);
