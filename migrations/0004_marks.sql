@@ -160,7 +160,8 @@ DECLARE
 BEGIN
     IF was.version > since THEN -- rows of that transaction can lie below the marks, and below the floors
         before := pgwork._marks_at(was, since);
-        m.floors := before[21:50];
+        m.floors := ARRAY(SELECT least(f.floor, f.earlier) -- lowered for another one, perhaps, since then
+                            FROM unnest(was.floors, before[21:50]) WITH ORDINALITY f (floor, earlier, i) ORDER BY f.i);
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
     IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20 THEN

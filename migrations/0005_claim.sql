@@ -88,8 +88,8 @@ RETURN j.ids IS NULL AND j.attempt = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
 
 -- Claims many rows: those of single jobs are deleted, and inserted as one leased row for each hundred. That is half the
--- work of leasing them one by one, and of finishing them. Rows that may not be merged are leased in place.
-CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, lease_ms bigint, stamp text, holder text)
+-- work of leasing them one by one, and of finishing them. Other rows, of up to `size` jobs, are leased in place.
+CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, size integer, lease_ms bigint, stamp text, holder text)
 RETURNS SETOF pgwork.claimed_batch
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -97,7 +97,7 @@ DECLARE
     q record;
     picked record;
 BEGIN
-    SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain, array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n = 1) AS odd
+    SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain, array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n <= size) AS odd
       INTO picked
       FROM (SELECT j.*
               FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
@@ -240,7 +240,7 @@ BEGIN
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
             IF wanted / size > 32 AND NOT alone THEN
-                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, lease_ms, stamp, holder) LOOP
+                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, size, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);
                 END LOOP;
