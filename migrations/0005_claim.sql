@@ -223,7 +223,7 @@ BEGIN
         END IF;
         size := CASE WHEN apart THEN 1 ELSE hint[4] END;
         alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 LOOP
+        FOR i IN 1 .. 20 + n / 50 LOOP
             got := 0;
             size := least(size, wanted);
             IF i = 1 AND NOT alone AND hint[6] >= 0 AND wanted / size <= 32 THEN
@@ -239,7 +239,7 @@ BEGIN
                 starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted / size > 32 AND NOT alone THEN
+            IF wanted / size > 32 AND NOT alone AND NOT apart THEN
                 FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, size, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);
