@@ -125,7 +125,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
     XX(REPLACED, 5, "the waiting job with this unique key took the new payload")                   \
     XX(REPEATED, 6, "this operation id was applied before: its ids are returned")                  \
     XX(EINVAL, -1, "bad argument")                                                                 \
-    XX(ENOMEM, -2, "out of memory")                                                                \
+    XX(ENOMEM, -2, "out of memory, file descriptors or threads")                                   \
     XX(EMISUSE, -3, "called in a state that does not allow it")                                    \
     XX(ECONN, -4, "no connection to the server, nothing was applied")                              \
     XX(ETIMEDOUT, -5, "the deadline passed, nothing was applied")                                  \
@@ -300,16 +300,18 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * Opens a connection of its own. @p conf is copied; NULL means defaults: property `dsn` or, when
  * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
  * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms` for each host. Checks
- * the schema's version unless `schema.check` is off. Lost connections are opened again by the next
- * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
- * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
- * the library's own, whatever role and database say; `options` (of the connection string, a
- * service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no effect.
+ * the schema's version and checksums unless `schema.check` is off. Lost connections are opened
+ * again by the next call, with jittered backoff inside that call's deadline; names are looked up by
+ * libpq, which may take longer (hostaddr in the connection string avoids it). Settings that the SQL
+ * depends on are the library's own, whatever role and database say; `options` (of the connection
+ * string, a service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no
+ * effect.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
  * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed, or
  * the server refuses a setting of `options` and the like. PGW_ECONN: no server, also within the
- * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits.
+ * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits,
+ * or migrated from other texts than this library has.
  *
  *     pgw *h;
  *     if (pgw_open(&h, NULL) != PGW_OK)
@@ -721,7 +723,7 @@ PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, con
  */
 PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                               size_t n, int64_t delay_ms);
-/** Not started: back in front of its priority, no attempt charged. */
+/** Not started: ready again, behind what waits in its priority, no attempt charged. */
 PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                                size_t n);
 /**
@@ -988,6 +990,20 @@ typedef struct pgw_queue_info {
  */
 PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
+/**
+ * The same of one queue. PGW_EMPTY: there is none of that name, and @p fn is not called.
+ *
+ *     static int shut(const pgw_queue_info *q, void *arg)
+ *     {
+ *         *(bool *)arg = q->paused;
+ *         return 0;
+ *     }
+ *
+ *     bool paused = false;
+ *     if (pgw_queue_look(h, "mail", 1, shut, &paused) == PGW_OK && paused) puts("paused");
+ */
+PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                                  int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -1120,16 +1136,18 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * told as a failure, and if the server does not take that either, the lease is left to end.
  *
  * A queue need not be there before its first job. Of one that is not, the log warns once, when the
- * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong.
+ * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong. The
+ * log also warns once of a queue that is paused or has delayed jobs only, when a claim finds
+ * nothing and the role has the rights of pgwork_operator.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told
- * in the log (PGW_WARN) and made again, after pauses up to `reconnect.cap_ms`; while one job makes
- * claims fail, none behind it is claimed, also of the worker's other queues (doc/operations.md,
- * "Claims fail"). Returns an error only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM,
- * PGW_EINVAL, PGW_ENOMEM (also: no thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of
- * the last run are still busy).
+ * in the log (PGW_WARN, once and then once a minute) and made again, after pauses up to
+ * `reconnect.cap_ms`; while one job makes claims fail, none behind it is claimed, also of the
+ * worker's other queues (doc/operations.md, "Claims fail"). Returns an error only when there is no
+ * point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no thread can be
+ * started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
 /** @p fn is called once in each run, from the thread of pgw_worker_run(), when the first claim was
@@ -1143,7 +1161,9 @@ PGW_API const char *pgw_worker_error(const pgw_worker *w);
 typedef struct pgw_worker_stats {
     size_t struct_size;
     int64_t claimed;
-    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by verdict */
+    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by what
+                                                         * became of the job: the last failure
+                                                         * makes it dead */
     int64_t settled;                                    /* by their handlers (PGW_SETTLED) */
     int64_t refused; /* results that came too late: another claim has the job, or it is gone */
     int64_t lost;    /* leases that ran out, or were taken away, before there was a result; and
@@ -1155,7 +1175,7 @@ typedef struct pgw_worker_stats {
     {                                                                   \
         sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
-/** A snapshot. Any thread. */
+/** A snapshot. Any thread. A struct_size that is not set leaves it as it is. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /** Handlers that are still busy keep what they need; the last one that returns frees it. */
 PGW_API void pgw_worker_free(pgw_worker *w);
@@ -1530,6 +1550,11 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * being written looks the same from here: pgw_table_process() tells the difference. PGW_ENOTFOUND:
  * there is no such row. PGW_EINVAL: a column that is not there, is generated, or has a role.
  * PGW_EEXISTS: a unique key of the table.
+ *
+ * Where triggers AFTER UPDATE of the table may write the row again, @p next is what they leave: it
+ * is read in the same transaction. It is "" where that cannot be, and nobody knows it: one of them
+ * is deferred to the commit, the call is armed, or the connection is attached and no transaction is
+ * open. Read the row again then. The version of a claimed row is that before such triggers.
  *
  * With the role `version` the version is that column, which must be changed by every writer. A
  * number counts up, and at the end of its type begins again at the other end: a version fits again

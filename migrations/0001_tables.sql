@@ -177,6 +177,7 @@ CREATE TABLE pgwork.mark (
     floors      bigint[] NOT NULL,    -- by lane: no row at all lies up to here
     froms       bigint[] NOT NULL,    -- for `slow`: marks and floors as they were since these ticks ...
     lows        bigint[] NOT NULL,    -- ... fifty numbers each
+    back        bigint[] NOT NULL,    -- where a look back between these and the marks of now has come to
     PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
@@ -281,13 +282,5 @@ CREATE TABLE pgwork.stuck_job (
     PRIMARY KEY (queue, id)
 );
 
-COMMENT ON SCHEMA pgwork IS
-    'pgwork: a work queue. Use the functions; the tables are private and change without notice.';
+COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private.';
 COMMENT ON VIEW pgwork.migrations IS 'What was applied to this schema, and when.';
-COMMENT ON TABLE pgwork.live_job IS 'Jobs that are ready (token IS NULL) or leased; a row is one to a hundred jobs.';
-COMMENT ON TABLE pgwork.mark IS 'Where claims begin to look, by queue.';
-COMMENT ON TABLE pgwork.reaper_tick IS 'Which transactions the low-water marks have to wait for.';
-COMMENT ON TABLE pgwork.delayed_job IS 'Jobs that wait for their time: delayed, snoozed, or to be retried.';
-COMMENT ON TABLE pgwork.dead_job IS 'Dead letters: attempts used up, or failed for good.';
-COMMENT ON TABLE pgwork.stuck_job IS 'Jobs that a reaper could not move, and why.';
-COMMENT ON TABLE pgwork.done_job IS 'Finished and cancelled jobs of queues with a retention.';

@@ -383,20 +383,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = n))
 $$;
 
-COMMENT ON FUNCTION pgwork.queue_create(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS
-    'Makes a queue; when it is there, sets what is given.';
-COMMENT ON FUNCTION pgwork.queue_set(text, bigint, integer, bigint, bigint, bigint, integer, boolean) IS
-    'Changes settings of a queue; NULL leaves one as it is.';
-COMMENT ON FUNCTION pgwork.queue_pause(text) IS 'No claims until queue_resume(); enqueues go on.';
-COMMENT ON FUNCTION pgwork.queue_drain(text) IS 'No enqueues until queue_resume(); claims go on.';
-COMMENT ON FUNCTION pgwork.queue_resume(text) IS 'Undoes queue_pause() and queue_drain().';
-COMMENT ON FUNCTION pgwork.queue_purge(text, text, bigint, bigint) IS
-    'Deletes jobs by state (ready, delayed, dead, done, all), never leased ones; at most batch rows, of which a ready one may be many jobs; all, or those enqueued more than older_than_ms ago. Returns how many jobs.';
-COMMENT ON FUNCTION pgwork.queue_drop(text, boolean) IS
-    'Removes a queue; refuses while it has jobs unless forced. Drain it first: jobs whose transactions commit later are lost with it.';
-COMMENT ON FUNCTION pgwork.setting(text, text) IS 'Reads a setting of the schema, or sets it.';
-COMMENT ON FUNCTION pgwork.absent(text[]) IS
-    'Those of these queues that do not exist: the first job makes a queue, but a name may be wrong.';
-COMMENT ON FUNCTION pgwork.idle(text[], integer) IS
-    'Says that this session waits for jobs of these queues and listens to pgwork_wake_<schema>, with _<slot> unless that is 0; needs a session of its own. LISTEN first, claim once more afterwards. Returns those that do not exist. A job wakes up the waiters of one slot: choose any of 0 .. 255, other sessions others.';
-COMMENT ON FUNCTION pgwork.awake(text[], integer) IS 'Undoes idle() for the same queues and slot.';
+COMMENT ON FUNCTION pgwork.queue_create IS 'Makes a queue; when it is there, sets what is given.';
+COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves one as it is.';
+COMMENT ON FUNCTION pgwork.queue_pause IS 'No claims until queue_resume(); enqueues go on.';
+COMMENT ON FUNCTION pgwork.queue_drain IS 'No enqueues until queue_resume(); claims go on.';
+COMMENT ON FUNCTION pgwork.queue_resume IS 'Undoes queue_pause() and queue_drain().';
+COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns how many.';
+COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
+COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';
+COMMENT ON FUNCTION pgwork.idle IS 'Says that this session waits for jobs and listens; those of the queues that do not exist.';
+COMMENT ON FUNCTION pgwork.awake IS 'Undoes idle() for the same queues and slot.';
+COMMENT ON FUNCTION pgwork.absent IS 'Those of these queues that do not exist.';

@@ -191,24 +191,6 @@ BEGIN
     id := NULL;
 END $$;
 
--- Stores one job. False: it was due, and somebody may have to be woken up.
-CREATE FUNCTION pgwork._store(queue integer, j pgwork._new_job) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF j.due > pgwork._now() THEN
-        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags,
-                                        payload, body, grp, expires_at, meta)
-        VALUES (j.due, j.id, queue, j.priority, j.max_attempts, j.lease_ms, j.kind, j.key, j.tags,
-                j.payload, j.body, j.grp, j.expires_at, j.meta);
-        RETURN true;
-    END IF;
-    INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, key, tags,
-                                 payload, body, grp, expires_at, meta)
-    VALUES (j.id, queue, 2 * j.priority + 1, j.max_attempts, j.lease_ms, j.kind, j.key, j.tags,
-            j.payload, j.body, j.grp, j.expires_at, j.meta);
-    RETURN false;
-END $$;
-
 -- The id of a new job, in the order that 0004_marks.sql needs: transaction id, lock, position.
 CREATE FUNCTION pgwork._new_id() RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -235,7 +217,6 @@ DECLARE
     q pgwork.queue;
     before bigint[];
     new pgwork._new_job;
-    later boolean;
 BEGIN
     -- Nearly always there is nothing to look after: one statement looks, checks and puts the job. All conditions look
     -- at t, so that they are one filter. The one thing that is not null is the transaction's id.
@@ -277,8 +258,7 @@ BEGIN
         SELECT k.id, k.outcome INTO job FROM pgwork._take_key(q, new, key_scope, key_policy, key_period_ms, NULL) k;
     END IF;
     IF job.id IS NULL THEN
-        later := pgwork._store(q.id, new);
-        IF q.notify AND NOT later THEN
+        IF pgwork._store(q.id, ARRAY[new]) > 0 AND q.notify THEN
             PERFORM pgwork._wake(q.name, 1);
         END IF;
         job := (new.id, 'new');
@@ -321,72 +301,41 @@ END $$;
 CREATE FUNCTION pgwork._ith(given anyarray, i bigint) RETURNS anyelement
 LANGUAGE sql IMMUTABLE AS 'SELECT given[CASE WHEN cardinality(given) = 1 THEN 1 ELSE i END]';
 
--- Locks what is about to be replaced, so that two calls cannot deadlock. Of two that want the same keys the second
--- waits here, where it holds nothing. Then jobs are locked in the order of cancel().
-CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-#variable_conflict use_column
-DECLARE
-    wanted text[] := ARRAY(SELECT DISTINCT k FROM unnest(keys) k WHERE k IS NOT NULL);
-    ids bigint[];
-BEGIN
-    IF cardinality(wanted) > 100 THEN -- the server has no room for locks of thousands
-        PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue));
-    ELSIF cardinality(wanted) > 1 THEN
-        PERFORM pg_advisory_xact_lock_shared(pgwork._lock('replace', queue));
-        PERFORM pg_advisory_xact_lock(k.key)
-           FROM (SELECT DISTINCT pgwork._lock('replace ' || w, queue) AS key FROM unnest(wanted) w
-                  ORDER BY 1 OFFSET 0) k;
-    END IF;
-    ids := ARRAY(SELECT u.id FROM unnest(wanted) w (key)
-                  CROSS JOIN LATERAL (SELECT u.id FROM pgwork.unique_key u
-                                       WHERE u.queue = _lock_replaced.queue AND u.key = w.key OFFSET 0) u ORDER BY 1);
-    PERFORM FROM (SELECT _lock_replaced.queue AS queue, f.lane, f.pos
-                    FROM unnest(ids) i CROSS JOIN LATERAL pgwork._find(_lock_replaced.queue, i) f
-                   WHERE NOT f.leased ORDER BY f.pos, f.lane OFFSET 0) f
-     CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                          WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.token IS NULL
-                            FOR NO KEY UPDATE) j;
-    PERFORM FROM (SELECT _lock_replaced.queue AS queue, i AS id FROM unnest(ids) i OFFSET 0) u
-     CROSS JOIN LATERAL (SELECT FROM pgwork.delayed_job j
-                          WHERE j.queue = ANY (ARRAY[u.queue]) AND j.id = u.id FOR NO KEY UPDATE) j;
-END $$;
-
--- Stores jobs without keys: plain ones as batch rows, a hundred each. How many of them wait for their time.
-CREATE FUNCTION pgwork._store_many(queue integer, jobs pgwork._new_job[]) RETURNS bigint
+-- Stores new jobs: plain ones as batch rows, a hundred each, where there are several. How many are ready.
+CREATE FUNCTION pgwork._store(queue integer, jobs pgwork._new_job[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
     many CONSTANT boolean := cardinality(jobs) > 1;
-    n_delayed bigint;
+    n_ready bigint;
 BEGIN
     WITH new AS MATERIALIZED (
-        SELECT u.*, u.due > now_is AS later,
-               many AND num_nonnulls(u.body, u.max_attempts, u.lease_ms, u.tags, u.grp, u.expires_at, u.meta) = 0
-               AND coalesce(pg_column_size(u.payload), 0) <= 2000 AS plain
+        SELECT u.*, coalesce(u.due > now_is, false) AS later,
+               many AND coalesce(pg_column_size(u.payload), 0) <= 2000
+               AND num_nonnulls(u.body, u.max_attempts, u.lease_ms, u.tags, u.key, u.grp, u.expires_at, u.meta) = 0 AS plain
           FROM unnest(jobs) u
     ), d AS (
-        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, tags,
+        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags,
                                         payload, body, grp, expires_at, meta)
-        SELECT due, id, _store_many.queue, priority, max_attempts, lease_ms, kind, tags, payload, body, grp, expires_at, meta
+        SELECT due, id, _store.queue, priority, max_attempts, lease_ms, kind, key, tags, payload, body, grp, expires_at, meta
           FROM new WHERE later
     ), s AS (
-        INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, tags,
+        INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, key, tags,
                                      payload, body, grp, expires_at, meta)
-        SELECT id, _store_many.queue, 2 * priority + 1, max_attempts, lease_ms, kind, tags, payload, body, grp, expires_at, meta
-          FROM new WHERE later IS NOT TRUE AND NOT plain
+        SELECT id, _store.queue, 2 * priority + 1, max_attempts, lease_ms, kind, key, tags,
+               payload, body, grp, expires_at, meta
+          FROM new WHERE NOT later AND NOT plain
     ), b AS (
         INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, ids, kinds, payloads, created)
-        SELECT min(p.id), _store_many.queue, 2 * p.priority + 1, count(*), min(p.id), max(p.id), now_is,
+        SELECT min(p.id), _store.queue, 2 * p.priority + 1, count(*), min(p.id), max(p.id), now_is,
                array_agg(p.id), array_agg(p.kind), array_agg(p.payload), array_agg(now_is)
           FROM (SELECT *, (row_number() OVER (ORDER BY priority, id) - 1) / 100 AS part
-                  FROM new WHERE later IS NOT TRUE AND plain) p
+                  FROM new WHERE NOT later AND plain) p
          GROUP BY p.part, p.priority, p.id >> 19 ORDER BY 1
     )
-    SELECT count(*) FILTER (WHERE later) INTO n_delayed FROM new;
-    RETURN n_delayed;
+    SELECT count(*) FILTER (WHERE NOT later) INTO n_ready FROM new;
+    RETURN n_ready;
 END $$;
 
 CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] DEFAULT NULL,
@@ -452,10 +401,10 @@ BEGIN
     new_ids := ARRAY(SELECT u.id FROM unnest(jobs) u);
     outcomes := array_fill('new'::text, ARRAY[n]);
     IF keys IS NULL THEN
-        n_due := n - pgwork._store_many(q.id, jobs);
+        n_due := pgwork._store(q.id, jobs);
     ELSE
-        IF key_policy = 'replace' THEN
-            PERFORM pgwork._lock_replaced(q.id, keys);
+        IF key_policy = 'replace' THEN -- it locks what it replaces: two calls could wait for each other
+            PERFORM pg_advisory_xact_lock(pgwork._lock('replace', q.id));
         END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
         FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_series(1, n) i) u
@@ -466,8 +415,8 @@ BEGIN
                 new_ids[one.i] := coalesce(taken.id, new_ids[one.i]);
                 outcomes[one.i] := coalesce(taken.outcome, 'new');
             END IF;
-            IF outcomes[one.i] = 'new' AND NOT pgwork._store(q.id, one.job) THEN
-                n_due := n_due + 1;
+            IF outcomes[one.i] = 'new' THEN
+                n_due := n_due + pgwork._store(q.id, ARRAY[one.job]);
             END IF;
         END LOOP;
     END IF;
@@ -562,7 +511,8 @@ BEGIN
                 PERFORM pgwork._free(q.id, ARRAY[id], ARRAY[(found.gone).key]);
             END IF;
             INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
-            SELECT cancel.id, g.created_at, q.id, pgwork._priority(g.lane), g.attempt, true, g.kind, g.key, g.tags, g.payload
+            SELECT cancel.id, g.created_at, q.id, pgwork._priority(g.lane), g.attempt, true, g.kind, g.key, g.tags,
+                   g.payload
               FROM (SELECT (found.gone).*) g WHERE q.retention_ms > 0
                 ON CONFLICT DO NOTHING;
         END IF;
@@ -570,16 +520,6 @@ BEGIN
     END LOOP;
 END $$;
 
-COMMENT ON TYPE pgwork.enqueued IS 'What enqueue() and enqueue_many() return for each job.';
-COMMENT ON FUNCTION pgwork.enqueue(text, jsonb, text, bytea, integer, timestamptz, bigint, integer, bigint, text[],
-                                   text, text, text, bigint, uuid, text, timestamptz, jsonb) IS
-    'Adds a job in the caller''s transaction. outcome: new, exists or replaced (unique key taken), '
-    'repeated (op was applied before).';
-COMMENT ON FUNCTION pgwork.enqueue_many(text, jsonb[], text[], bytea[], integer[], timestamptz[], bigint[], integer[],
-                                        bigint[], text[], text[], text, text, bigint, uuid, text[], timestamptz[],
-                                        jsonb[]) IS
-    'Adds many jobs at once, all or none; a row for each in order. An array has as many elements as payloads, or 1 '
-    '(the same for all), or is NULL; an element of tags is an array literal like {a,b}.';
-COMMENT ON FUNCTION pgwork.cancel(text, bigint[]) IS
-    'Removes waiting jobs (cancelled); asks the holders of running ones to stop (requested: they learn of it at their '
-    'next extend); gone: no such job.';
+COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in the caller''s transaction. outcome: new, exists, replaced or repeated.';
+COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs at once, all or none; a row for each in order.';
+COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); gone: no such job.';

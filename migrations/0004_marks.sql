@@ -21,16 +21,18 @@
 --      only pass jobs of transactions that were writers at the last tick, and still are: the `slow` ones. Rows that a
 --      slow transaction holds (claimed, and may roll back) count as its own.
 --   5. For each slow transaction the ledger keeps the marks as they were before it was slow. When it is over, the
---      tick looks once between these and the marks of now. What is ready there is a late commit. It gets a range of
---      its own, in which claims look first; the mark stays where it is. A range ends when nothing in it is ready.
+--      next ticks look once between these and the marks of now, a million positions each. What is ready there is a
+--      late commit. It gets a range of its own, in which claims look first; the mark stays where it is. A range ends
+--      when nothing in it is ready.
 --
 -- So marks only move up. A job below a mark is in a range, or belongs to a slow transaction and lies above the marks
 -- that the ledger keeps for it.
 --
 -- What it costs: a few index probes per queue and tick, ten ticks a second while something moves. A claim reads its
 -- queue's ranges with one probe; its session remembers for 200 ms where its last claim began.
--- Limits: without a reaper the marks stand still. Then nothing is missed, but claims slow down while vacuum is held
--- back. At REPEATABLE READ and above there is no tick.
+-- Limits: without a reaper the marks stand still. Then claims slow down while vacuum is held back, and late commits of
+-- transactions that were slow at the last tick wait until a reaper comes. No tick at REPEATABLE READ and above.
+-- A savepoint that was released is not in pg_locks: the mark waits before rows that were claimed in it.
 
 -- The newest entry of a queue. Without one, its ranges are all lanes: first those that are not quarantined.
 CREATE FUNCTION pgwork._mark(queue integer) RETURNS pgwork.mark
@@ -42,7 +44,7 @@ BEGIN
     IF NOT FOUND THEN
         m := (queue, 0, '{1,3,5,7,9,11,13,15,17,19,0,2,4,6,8,10,12,14,16,18}', array_fill(0::bigint, ARRAY[20]),
               array_fill(9223372036854775807, ARRAY[20]), 10, array_fill(0::bigint, ARRAY[20]),
-              array_fill(0::bigint, ARRAY[30]), '{}', '{}');
+              array_fill(0::bigint, ARRAY[30]), '{}', '{}', '{}');
     END IF;
     RETURN m;
 END $$;
@@ -106,14 +108,15 @@ BEGIN
     SELECT p.lane, min(p.pos) - 1, max(p.until) FROM parts p GROUP BY p.lane, p.part;
 END $$;
 
--- By lane, above these floors: the first row of all.
-CREATE FUNCTION pgwork._first_rows(queue integer, floors bigint[]) RETURNS bigint[]
+-- By lane, above these floors and up to there: the first row of all.
+CREATE FUNCTION pgwork._first_rows(queue integer, floors bigint[], tops bigint[] DEFAULT NULL) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN ARRAY(SELECT (SELECT j.pos FROM pgwork.live_job j
                           WHERE j.queue = _first_rows.queue AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
+                            AND j.pos <= coalesce(f.top, 9223372036854775807)
                           ORDER BY j.pos LIMIT 1)
-                   FROM unnest(floors) WITH ORDINALITY f (floor, i) ORDER BY f.i);
+                   FROM unnest(floors, tops) WITH ORDINALITY f (floor, top, i) ORDER BY f.i);
 END $$;
 
 -- Sets the ranges of the next entry: from the new marks on; late commits as before, as far as they are still there; and
@@ -149,22 +152,31 @@ END $$;
 
 -- What a tick does for a queue; since: the oldest tick that a transaction was slow from which is over now. False:
 -- nothing has changed.
-CREATE FUNCTION pgwork._tick_queue(queue integer, t pgwork.reaper_tick, prev_issued bigint, since bigint) RETURNS boolean
+CREATE FUNCTION pgwork._tick_queue(queue integer, t pgwork.reaper_tick, prev_issued bigint, since bigint)
+RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     was CONSTANT pgwork.mark := pgwork._mark(queue);
     m pgwork.mark := was;
-    before bigint[]; -- its marks and floors then
-    rows bigint[]; -- the first of each lane
+    before bigint[]; -- where the look back begins ...
+    rows bigint[];   -- the first of each lane
 BEGIN
     IF was.version > since THEN -- rows of that transaction can lie below the marks, and below the floors
-        before := pgwork._marks_at(was, since);
-        m.floors := ARRAY(SELECT least(f.floor, f.earlier) -- lowered for another one, perhaps, since then
-                            FROM unnest(was.floors, before[21:50]) WITH ORDINALITY f (floor, earlier, i) ORDER BY f.i);
+        m.back := ARRAY(SELECT least(u.low, u.back) FROM unnest(pgwork._marks_at(was, since), was.back)
+                                                         WITH ORDINALITY u (low, back, i) ORDER BY u.i);
+    END IF;
+    IF m.back <> '{}' THEN -- a million positions a tick: it may be all that was done in an hour
+        before := m.back;
+        m.back := ARRAY(SELECT least(u.back + 1000000, u.mark) FROM unnest(before, was.marks || was.floors)
+                                                                    WITH ORDINALITY u (back, mark, i) ORDER BY u.i);
+        m.floors := ARRAY(SELECT least(f.floor, f.pos - 1)
+                            FROM unnest(m.floors, pgwork._first_rows(queue, before[21:50], m.back[21:50]))
+                                 WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
-    IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20 THEN
+    IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
+       AND m.back = was.back THEN
         RETURN false; -- an idle queue
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
@@ -175,8 +187,12 @@ BEGIN
                        FROM unnest(was.marks) WITH ORDINALITY l (mark, i) ORDER BY l.i);
     m.floors := ARRAY(SELECT greatest(f.floor, least(f.pos - 1, prev_issued))
                         FROM unnest(m.floors, rows) WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
-    m := pgwork._set_ranges(m, before[1:20], was.marks);
-    IF (m.lanes, m.starts, m.stops, m.floors) IS NOT DISTINCT FROM (was.lanes, was.starts, was.stops, was.floors) THEN
+    m := pgwork._set_ranges(m, before[1:20], m.back[1:20]);
+    IF m.back = was.marks || was.floors THEN
+        m.back := '{}';
+    END IF;
+    IF (m.lanes, m.starts, m.stops, m.floors, m.back)
+       IS NOT DISTINCT FROM (was.lanes, was.starts, was.stops, was.floors, was.back) THEN
         RETURN false;
     END IF;
     SELECT h.* INTO m.froms, m.lows FROM pgwork._history(was, t.seen) h;

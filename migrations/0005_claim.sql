@@ -88,8 +88,8 @@ RETURN j.ids IS NULL AND j.attempt = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
 
 -- Claims many rows: those of single jobs are deleted, and inserted as one leased row for each hundred. That is half the
--- work of leasing them one by one, and of finishing them. Other rows, of up to `size` jobs, are leased in place.
-CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, size integer, lease_ms bigint, stamp text, holder text)
+-- work of leasing them one by one, and of finishing them. Rows that may not be merged are leased in place.
+CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, lease_ms bigint, stamp text, holder text)
 RETURNS SETOF pgwork.claimed_batch
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -97,7 +97,7 @@ DECLARE
     q record;
     picked record;
 BEGIN
-    SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain, array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n <= size) AS odd
+    SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain, array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n = 1) AS odd
       INTO picked
       FROM (SELECT j.*
               FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
@@ -113,18 +113,19 @@ BEGIN
         DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked.plain) AND j.token IS NULL
         RETURNING j.lane, j.pos, coalesce(j.id, j.pos) AS id, j.created_at, j.kind, j.payload
     ), g AS (
-        SELECT s.lane / 2 AS priority, min(s.pos) AS start, count(*) AS n, min(s.id) AS first, max(s.id) AS last,
-               array_agg(s.id) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
-               array_agg(s.created_at) AS created
-          FROM (SELECT d.*, (row_number() OVER (ORDER BY d.lane, d.pos) - 1) / 100 AS part FROM d) s
-         GROUP BY s.part, s.lane, s.id >> 19
+        SELECT s.lane / 2 AS priority, min(s.pos) AS start, array_agg(s.id) AS ids, array_agg(s.kind) AS kinds,
+               array_agg(s.payload) AS payloads, array_agg(s.created_at) AS created
+          FROM (SELECT * FROM d ORDER BY d.lane, d.pos) s GROUP BY s.lane, s.id >> 19
     )
     INSERT INTO pgwork.live_job AS j (pos, token, lease_until, created_at, queue, lane, n, attempt, holder,
                                       id, last_id, ids, kinds, payloads, created)
     SELECT g.pos, pgwork._token(g.pos * 32 + 20 + g.priority, stamp), q.since + q.lease_ms * interval '1 ms',
-           g.created[1], m.queue, 20 + g.priority, g.n, 1, _claim_wide.holder, g.first, g.last, g.ids, g.kinds,
-           g.payloads, g.created
-      FROM (SELECT g.*, nextval('pgwork.position') AS pos FROM g ORDER BY g.priority, g.start OFFSET 0) g
+           g.created[1], m.queue, 20 + g.priority, cardinality(g.ids), 1, _claim_wide.holder,
+           (SELECT min(i) FROM unnest(g.ids) i), (SELECT max(i) FROM unnest(g.ids) i), g.ids, g.kinds, g.payloads, g.created
+      FROM (SELECT nextval('pgwork.position') AS pos, g.priority, g.ids[i:i + 99] AS ids, g.kinds[i:i + 99] AS kinds,
+                   g.payloads[i:i + 99] AS payloads, g.created[i:i + 99] AS created
+              FROM (SELECT * FROM g ORDER BY g.priority, g.start) g
+             CROSS JOIN LATERAL generate_series(1, cardinality(g.ids), 100) i OFFSET 0) g
     RETURNING q.name, j.id, j.token, 1, q.max_attempts, j.lane - 20, '', NULL::jsonb, NULL::bytea, NULL::text[],
               j.created_at, j.lease_until, q.since, NULL::jsonb, false, j.ids, j.kinds, j.payloads, j.created;
     RETURN QUERY
@@ -151,32 +152,33 @@ END $$;
 -- What a session remembers of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
 -- tick: a hint, which is lost with the session, and never decides. [1] the queue's name, hashed  [2] until when, ms
 -- [3] 1: there may be quarantined jobs  [4] jobs in a row  [5] so many positions hold 32 rows  [6] the position behind
--- which priority 0 goes on; -1: all jobs have lower priorities  [7] when to renew that
+-- which priority 0 goes on; -1: all jobs have lower priorities  [7] when to look again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
-CREATE FUNCTION pgwork._remember(its_name text, now_ms bigint) RETURNS bigint[]
+-- From the ledger; or, while `old` is good, from there.
+CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    m pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name);
-    quarantined boolean := EXISTS (
+    m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name);
+    quarantined CONSTANT boolean := EXISTS (
         SELECT FROM unnest(m.lanes[m.front + 1:], m.starts[m.front + 1:]) r (lane, start)
          CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                              WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.token IS NULL LIMIT 1) j);
+                              WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.token IS NULL
+                              LIMIT 1) j);
     rows record;
 BEGIN
-    SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) END AS width,
-           min(j.lane) AS lane INTO rows
+    SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
+           CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) ELSE 1::bigint << 58 END AS width INTO rows
       FROM (SELECT j.* FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.n, j.pos, j.lane FROM pgwork.live_job j
-                                  WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                    AND j.token IS NULL
+                                  WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos <= r.stop AND j.token IS NULL
+                                    AND j.pos > greatest(r.start, CASE r.lane WHEN 1 THEN old[6] END)
                                   ORDER BY j.pos LIMIT 32) j
              LIMIT 32) j;
     RETURN set_config(pgwork._hint(its_name),
-        ARRAY[hashtextextended(its_name, 0), now_ms + 200, quarantined::integer, coalesce(rows.n, 1),
-              coalesce(rows.width, 1::bigint << 58), CASE rows.lane WHEN 1 THEN rows.start ELSE -1 END,
-              now_ms + 8]::text, false)::bigint[];
+        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), quarantined::integer, coalesce(rows.n, 1),
+              rows.width, CASE rows.lane WHEN 1 THEN rows.start ELSE -1 END, now_ms + 10]::text, false)::bigint[];
 END $$;
 
 -- The hot path: few statements, each with one possible plan, and no SQL functions but those that are inlined: to start
@@ -203,8 +205,7 @@ DECLARE
     size integer;        -- jobs in a row, as expected
     alone boolean;       -- looks for a quarantined job
     got integer;
-    r record;            -- a leased row
-    last uuid;           -- its token
+    r record;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) > 0 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000) IS NOT TRUE THEN
@@ -219,17 +220,19 @@ BEGIN
     FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues ELSE pgwork._by_head(queues) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
-            hint := pgwork._remember(its_name, now_ms);
+            hint := pgwork._look(its_name, now_ms, NULL);
+        ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 AND n <= 32 THEN
+            hint := pgwork._look(its_name, now_ms, hint);
         END IF;
         size := CASE WHEN apart THEN 1 ELSE hint[4] END;
         alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 + n / 50 LOOP
+        FOR i IN 1 .. 20 LOOP
             got := 0;
-            size := least(size, wanted);
-            IF i = 1 AND NOT alone AND hint[6] >= 0 AND wanted / size <= 32 THEN
+            size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
+            IF i = 1 AND NOT alone AND hint[6] >= 0 AND (wanted / size <= 32 OR apart) THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
-                starts := ARRAY[CASE passed & 31 WHEN 1 THEN passed >> 5 ELSE hint[6] END];
+                starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1] THEN passed >> 5 END)];
                 stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size / 8)];
             ELSE
                 SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
@@ -240,12 +243,12 @@ BEGIN
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
             IF wanted / size > 32 AND NOT alone AND NOT apart THEN
-                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, size, lease_ms, stamp, holder) LOOP
+                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);
                 END LOOP;
             ELSE
-                FOR r IN
+                RETURN QUERY
                     WITH p AS MATERIALIZED (
                         SELECT j.at, t.name, t.max_attempts, clock_timestamp() AS since,
                                coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
@@ -263,35 +266,29 @@ BEGIN
                            attempt = j.attempt + 1,
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
                       FROM p
-                     WHERE j.ctid = p.at AND j.token IS NULL AND j.n <= size
+                     WHERE j.ctid = p.at AND j.token IS NULL AND j.n = size
                     RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, p.max_attempts),
                               j.lane / 2, j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, p.since,
-                              j.meta, alone, j.ids, j.kinds, j.payloads, j.created
-                LOOP
-                    RETURN NEXT r;
-                    got := got + coalesce(cardinality(r.ids), 1);
-                    last := r.token;
-                END LOOP;
+                              j.meta, alone, j.ids, j.kinds, j.payloads, j.created;
+                GET DIAGNOSTICS got = ROW_COUNT;
+                got := got * size;
             END IF;
             IF alone THEN
                 EXIT WHEN got > 0 OR i > 2;
                 alone := false;
+                size := CASE WHEN apart THEN 1 ELSE hint[4] END;
                 CONTINUE;
             END IF;
             wanted := wanted - got;
             EXIT WHEN wanted = 0;
             CONTINUE WHEN i = 1 AND lanes = '{1}'; -- now all ranges
             size := pgwork._cut(m, CASE WHEN apart THEN 1 ELSE wanted END, CASE WHEN apart THEN 1 ELSE n END);
+            EXIT WHEN size IS NULL AND wanted < n;
             alone := size IS NULL; -- nothing else is ready
-            EXIT WHEN alone AND wanted < n;
             size := coalesce(size, 1);
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;
-    IF now_ms >= hint[7] AND hint[6] >= 0 AND pgwork.token_number(last) & 31 = 1 THEN
-        hint[6:7] := ARRAY[pgwork.token_number(last) >> 5, now_ms + 8];
-        PERFORM set_config(pgwork._hint(its_name), hint::text, false);
-    END IF;
     IF wanted = 0 AND pgwork._held(pgwork._waiters(its_name, 272)) THEN -- there may be more than we were woken up for
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = its_name AND t.notify;
     END IF;
@@ -316,14 +313,6 @@ BEGIN
               FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart) c) u;
 END $$;
 
-COMMENT ON TYPE pgwork.claimed IS 'What claim() returns for each job.';
-COMMENT ON TYPE pgwork.claimed_batch IS 'What claim_batch() returns for each row: one job, or several that share a token.';
-COMMENT ON FUNCTION pgwork.claim(text[], integer, text, bigint, bigint[], uuid[], boolean) IS
-    'Takes up to n jobs for a holder under a lease (the job''s, else lease_ms, else the queue''s) and charges an '
-    'attempt. Before that it completes done_ids of the first queue, as complete() does: refused ones come first, as '
-    'rows with attempt 0 and the reason in kind. Commit, then work; finish with id and token. apart: no two jobs '
-    'share a row, so that finishing one in a long transaction does not delay the others.';
-COMMENT ON FUNCTION pgwork.claim_batch(text[], integer, text, bigint, bigint[], uuid[], boolean) IS
-    'As claim(), but jobs that share a token come as one row, with ids, kinds, payloads and created in one order. '
-    'quarantined: its last holder died, so it comes alone. Finish them with ids and ARRAY[token].';
-COMMENT ON FUNCTION pgwork.token_number(uuid) IS 'The fencing number in a token: grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token: grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.claim_batch IS 'As claim(), but a row per leased row: jobs that share a token come with ids, kinds, payloads.';
+COMMENT ON FUNCTION pgwork.claim IS 'Takes up to n jobs under a lease; first completes done_ids of the first queue.';

@@ -5,7 +5,7 @@
 -- Jobs are locked in the order of their tokens, by everybody: so two calls for the same jobs cannot deadlock.
 
 -- One token for each id, if one was given for all.
-CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[], argument text DEFAULT 'tokens') RETURNS uuid[]
+CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF coalesce(cardinality(ids), 0) = coalesce(cardinality(tokens), 0) THEN
@@ -13,7 +13,7 @@ BEGIN
     ELSIF ids <> '{}' AND cardinality(tokens) = 1 THEN
         RETURN array_fill(tokens[array_lower(tokens, 1)], ARRAY[cardinality(ids)]);
     END IF;
-    PERFORM pgwork._refuse(argument, coalesce(cardinality(tokens), 0) || ' tokens',
+    PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens',
                            coalesce(cardinality(ids), 0) || ', one for each id, or one for all');
 END $$;
 
@@ -182,7 +182,7 @@ END $$;
 
 -- Never waits: one job in a transaction that stays open would keep the others from being extended, and they would be
 -- lost. Its row is safe as long: no reaper can have it either. A batch row has one lease: where only some of its jobs
--- are extended, the others move to a row of their own, at the same position and under the same token.
+-- are extended, these move to a row of their own, at the same position and under the same token.
 CREATE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (id bigint, status text, lease_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -201,24 +201,26 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(extend.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms',
                                   extend.lease_ms::text, '100 .. 86400000');
     FOR r IN
-        SELECT l.j, t.ids AS named
+        SELECT l.j, l.at, t.ids AS named
           FROM (SELECT q.id AS queue, u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS ids
                   FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t
-         CROSS JOIN LATERAL (SELECT j FROM pgwork.live_job j
+         CROSS JOIN LATERAL (SELECT j, j.ctid AS at FROM pgwork.live_job j
                               WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint
                                 AND j.pos = t.number >> 5 AND j.token = t.token FOR NO KEY UPDATE SKIP LOCKED) l
     LOOP
         j := r.j;
         mine := ARRAY(SELECT k.id FROM pgwork._jobs(j) k WHERE k.id = ANY (r.named));
         CONTINUE WHEN mine = '{}';
-        IF cardinality(mine) < j.n THEN
-            j.id := pgwork._split_off(j, mine);
+        lease_until := now_is + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms';
+        IF cardinality(mine) = j.n THEN
+            UPDATE pgwork.live_job t SET lease_until = extend.lease_until WHERE t.ctid = r.at;
+        ELSE
+            UPDATE pgwork.live_job t SET n = j.n - cardinality(mine), gone_ids = j.gone_ids || mine WHERE t.ctid = r.at;
+            j.gone_ids := j.gone_ids || ARRAY(SELECT k.id FROM pgwork._jobs(j) k WHERE k.id <> ALL (mine));
+            j.n := cardinality(mine);
+            j.lease_until := lease_until;
+            INSERT INTO pgwork.live_job SELECT j.*;
         END IF;
-        UPDATE pgwork.live_job t
-           SET lease_until = now_is + coalesce(extend.lease_ms, j.lease_ms, q.lease_ms) * interval '1 ms'
-         WHERE t.queue = j.queue AND t.lane = j.lane AND t.pos = j.pos AND t.token = j.token
-           AND coalesce(t.id, t.pos) = coalesce(j.id, j.pos)
-        RETURNING t.lease_until INTO lease_until;
         accepted := accepted || mine;
         RETURN QUERY SELECT m, CASE WHEN m = ANY (j.cancel_ids) THEN 'cancel' ELSE 'ok' END, extend.lease_until
                        FROM unnest(mine) m;
@@ -237,28 +239,6 @@ BEGIN
         END LOOP;
         RETURN QUERY SELECT r.id, r.status, NULL::timestamptz FROM pgwork._refused(q.id, extend.ids, accepted) r;
     END IF;
-END $$;
-
--- Leaves only these jobs in a leased row, and puts the others into a copy of it. Each gets the first of its ids, by
--- which the two are told apart. Returns that of the row of these jobs.
-CREATE FUNCTION pgwork._split_off(j pgwork.live_job, mine bigint[]) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    rest pgwork.live_job := j;
-    first bigint;
-BEGIN
-    rest.gone_ids := j.gone_ids || mine;
-    rest.n := j.n - cardinality(mine);
-    SELECT min(k.id), max(k.id) INTO rest.id, rest.last_id FROM pgwork._jobs(rest) k;
-    UPDATE pgwork.live_job r
-       SET n = cardinality(mine), gone_ids = j.gone_ids || ARRAY(SELECT k.id FROM pgwork._jobs(rest) k),
-           id = m.low, last_id = m.high
-      FROM (SELECT min(u) AS low, max(u) AS high FROM unnest(mine) u) m
-     WHERE r.queue = j.queue AND r.lane = j.lane AND r.pos = j.pos AND r.token = j.token AND r.id = j.id
-    RETURNING r.id INTO first;
-    INSERT INTO pgwork.live_job SELECT rest.*;
-    RETURN first;
 END $$;
 
 -- Exponential backoff with full jitter.
@@ -386,16 +366,8 @@ BEGIN
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
 END $$;
 
-COMMENT ON FUNCTION pgwork.extend(text, bigint[], uuid[], bigint) IS
-    'Makes leases end lease_ms from now. A row for each job: ok, cancel (extended, but its cancellation was requested), '
-    'locked (another transaction holds it just now: ask again), stale or gone.';
-COMMENT ON FUNCTION pgwork.complete(text, bigint[], uuid[], jsonb[]) IS
-    'Finishes jobs; tokens: one for each id, or one for all. Returns the refused ones only: stale (another claim has it, '
-    'or it waits) or gone. In your own transaction: roll back when a row comes.';
-COMMENT ON FUNCTION pgwork.fail(text, bigint[], uuid[], text, bigint, boolean) IS
-    'Failed: again after retry_ms (NULL: the queue''s backoff with jitter); a dead letter when its attempts are used up '
-    'or dead is true. Returns the refused.';
-COMMENT ON FUNCTION pgwork.snooze(text, bigint[], uuid[], bigint) IS
-    'Not now: again after delay_ms, no attempt charged. Returns the refused.';
-COMMENT ON FUNCTION pgwork.release(text, bigint[], uuid[]) IS
-    'Not started: ready again, behind what waits, no attempt charged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused only: stale or gone. In a transaction of yours: roll back then.';
+COMMENT ON FUNCTION pgwork.extend IS 'Makes leases end lease_ms from now. status: ok, cancel, locked, stale or gone.';
+COMMENT ON FUNCTION pgwork.fail IS 'Failed: again later, or a dead letter. Returns the refused.';
+COMMENT ON FUNCTION pgwork.snooze IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.release IS 'Not started: ready again, behind what waits, no attempt charged. Returns the refused.';

@@ -386,7 +386,7 @@ BEGIN
             t.prune_ms := least(pgwork._ms(began), 3000);
         END IF;
     END IF;
-    IF mine AND t IS DISTINCT FROM prev THEN
+    IF mine AND (t.version > prev.version OR began > prev.at + interval '2 s') THEN
         t.version := prev.version + 1;
         t.at := began;
         INSERT INTO pgwork.reaper_tick SELECT t.*;
@@ -414,7 +414,8 @@ BEGIN
 END $$;
 
 -- Gives live_job a new file without its dead tuples. Everybody else waits meanwhile. CLUSTER keeps what an older
--- snapshot can still see, and then frees nothing: so it refuses while there is one.
+-- snapshot can still see, and then frees nothing: so it refuses while there is one. (Sessions that wait for its lock
+-- have looked at nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
@@ -424,8 +425,10 @@ BEGIN
     LOCK TABLE pgwork.live_job IN ACCESS EXCLUSIVE MODE;
     SELECT string_agg(o.who, ', ') INTO older
       FROM (SELECT 'process ' || a.pid AS who FROM pg_stat_activity a
-             WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
-               AND a.datname = current_database()
+             WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.datname = current_database()
+               AND a.pid <> pg_backend_pid()
+               AND a.pid NOT IN (SELECT l.pid FROM pg_locks l WHERE l.relation = 'pgwork.live_job'::regclass
+                                                               AND NOT l.granted AND l.pid IS NOT NULL)
              UNION ALL
             SELECT 'prepared transaction ' || quote_literal(p.gid) FROM pg_prepared_xacts p
              WHERE p.database = current_database()
@@ -537,23 +540,12 @@ BEGIN
     RETURN gone;
 END $$;
 
-COMMENT ON FUNCTION pgwork.reap(text, integer) IS
-    'Requeues jobs of expired leases (returned), or makes them dead letters when their attempts are used up (died).';
-COMMENT ON FUNCTION pgwork.promote(integer) IS
-    'Makes delayed jobs ready whose time has come; next_ms: until the next one, NULL: none.';
-COMMENT ON FUNCTION pgwork.prune(integer) IS
-    'Deletes what is no longer kept: finished jobs after their retention, operation ids, unique keys whose period is over.';
-COMMENT ON FUNCTION pgwork.compact() IS
-    'Gives live_job a new file without its dead tuples; refuses while an older snapshot exists. Returns the bytes freed.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS
-    'promote(), reap(), prune() and the low-water marks as far as each is due; call it again after next_ms, each time in '
-    'a transaction of its own. stuck: jobs that could not be moved, each reported once.';
-COMMENT ON FUNCTION pgwork.beat(text, text) IS 'A heartbeat of a reaper, for the doctor.';
-COMMENT ON FUNCTION pgwork.redrive(text, bigint[], text, bigint, bigint) IS
-    'Dead letters back to ready with a fresh count of attempts: by id, by kind, or all; at most batch; those that died '
-    'more than older_than_ms ago. Their unique keys stay free.';
-COMMENT ON FUNCTION pgwork.reschedule(text, bigint[], text, timestamptz, bigint, bigint, bigint) IS
-    'Gives delayed jobs another time: by id, of a kind, or all; run_at, or delay_ms from now, or at once; at most batch, '
-    'in the order of their ids behind after_id.';
-COMMENT ON FUNCTION pgwork.dead_purge(text, bigint, bigint, bigint[], text) IS
-    'Deletes dead letters: by id, by kind, or all; at most batch; those that died more than older_than_ms ago.';
+COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
+COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
+COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
+COMMENT ON FUNCTION pgwork.maintain IS 'One round of upkeep; call it again after next_ms, each time in a transaction of its own.';
+COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
+COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without dead tuples; refuses while an older snapshot exists.';
+COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
+COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';
+COMMENT ON FUNCTION pgwork.dead_purge IS 'Deletes dead letters: by id, by kind, or all.';

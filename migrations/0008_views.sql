@@ -1,33 +1,55 @@
 -- 0008: what humans look at.
 
--- One job: job_list(queue, id => ...) finds it by an index. The view opens all rows of a queue.
+-- Jobs that are not live, by their queue's number.
+CREATE VIEW pgwork._other_job AS
+SELECT j.queue, j.id, 'delayed' AS state, j.kind, j.priority::integer AS priority, j.attempt, j.max_attempts,
+       NULL::text AS holder, NULL::timestamptz AS lease_until, j.run_at, j.created_at, NULL::timestamptz AS finished_at,
+       j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output,
+       j.grp, j.expires_at, j.meta
+  FROM pgwork.delayed_job j
+UNION ALL
+SELECT j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL, j.created_at,
+       j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta
+  FROM pgwork.dead_job j
+UNION ALL
+SELECT j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer, j.attempt,
+       NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL, j.output,
+       NULL, NULL, NULL
+  FROM pgwork.done_job j;
+
+-- The jobs of a live row, in the same form. (The planner inlines it.)
+CREATE FUNCTION pgwork._live_job(j pgwork.live_job) RETURNS SETOF pgwork._other_job LANGUAGE sql STABLE ROWS 10 AS $$
+    SELECT j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END, k.kind, pgwork._priority(j.lane),
+           j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz, k.created_at, NULL::timestamptz,
+           j.error, j.key, j.tags, k.payload, octet_length(j.body), NULL::jsonb, j.grp, j.expires_at, j.meta
+      FROM pgwork._jobs(j) k
+$$;
+
+-- job_list(queue, id => ...) finds one job by an index. The view opens all rows of a queue. It calls no private
+-- functions: a role that reads a view needs the right to call what is in it.
 CREATE VIEW pgwork.job AS
-SELECT q.name AS queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state,
-       k.kind, pgwork._priority(j.lane) AS priority, j.attempt AS attempt,
-       coalesce(j.max_attempts, q.max_attempts) AS max_attempts, j.holder, j.lease_until,
-       NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at, j.error, j.key, j.tags, k.payload,
-       octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta
-  FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue CROSS JOIN LATERAL pgwork._jobs(j) k
-UNION ALL
-SELECT q.name, j.id, 'delayed', j.kind, j.priority::integer, j.attempt,
-       coalesce(j.max_attempts, q.max_attempts), NULL, NULL, j.run_at, j.created_at, NULL, j.error, j.key,
-       j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta
-  FROM pgwork.delayed_job j JOIN pgwork.queue q ON q.id = j.queue
-UNION ALL
-SELECT q.name, j.id, 'dead', j.kind, j.priority::integer, j.attempt,
-       coalesce(j.max_attempts, q.max_attempts), j.holder, NULL, NULL, j.created_at, j.died_at, j.error, j.key,
-       j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta
-  FROM pgwork.dead_job j JOIN pgwork.queue q ON q.id = j.queue
-UNION ALL
-SELECT q.name, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer,
-       j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key,
-       j.tags, j.payload, NULL, j.output, NULL, NULL, NULL
-  FROM pgwork.done_job j JOIN pgwork.queue q ON q.id = j.queue;
+SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
+       CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
+       j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload, j.body_bytes,
+       j.output, j.grp, j.expires_at, j.meta
+  FROM pgwork.queue q
+  JOIN (SELECT j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
+               CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts,
+               j.holder, j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at,
+               j.error, j.key, j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp,
+               j.expires_at, j.meta
+          FROM pgwork.live_job j
+         CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
+                                   coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
+                 AS k (id, kind, payload, created_at)
+         WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids)
+         UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
 -- A page of the view, in the order of the ids; or one job by its id. Each place where jobs lie gives at_most of them,
 -- in the order of an index, so that nothing before the page or far behind it is read. In one statement: a job that
 -- just moves from one place to another could be missed otherwise.
--- Batch rows overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to there.
+-- Rows that have ids overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to
+-- there, and single jobs at their first positions up to there.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF pgwork.live_job
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -54,9 +76,10 @@ BEGIN
                      WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
                        AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
      UNION ALL
-    SELECT j.* FROM generate_series(0, 19) l
+    SELECT j.* FROM last CROSS JOIN generate_series(0, 19) l
      CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= high AND j.id IS NULL
+                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= last.id
+                            AND j.id IS NULL
                             AND coalesce((j.token IS NULL) = (state = 'ready'), true)
                             AND coalesce(j.kind = _live_page.kind, true)
                           ORDER BY j.pos LIMIT at_most) j;
@@ -81,39 +104,21 @@ BEGIN
     low := greatest(after_id, job_list.id - 1, 0);
     high := coalesce(job_list.id, 9223372036854775807);
     RETURN QUERY
-    SELECT p.*
+    SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
+           CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END,
+           j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload,
+           j.body_bytes, j.output, j.grp, j.expires_at, j.meta
       FROM (SELECT * FROM pgwork.queue q WHERE job_list.queue IS NULL OR q.name = job_list.queue) q
      CROSS JOIN LATERAL (
-        SELECT q.name, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END,
-               k.kind, pgwork._priority(j.lane), j.attempt, coalesce(j.max_attempts, q.max_attempts),
-               j.holder, j.lease_until, NULL::timestamptz, k.created_at, NULL::timestamptz, j.error, j.key, j.tags,
-               k.payload, octet_length(j.body), NULL::jsonb, j.grp, j.expires_at, j.meta
-          FROM pgwork._live_page(q, state, kind, low, high, at_most) j CROSS JOIN LATERAL pgwork._jobs(j) k
-         WHERE (any_state OR job_list.state IN ('ready', 'leased')) AND k.id > low AND k.id <= high
-           AND (job_list.kind IS NULL OR k.kind = job_list.kind)
+        SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l CROSS JOIN LATERAL pgwork._live_job(l) k
+         WHERE any_state OR job_list.state IN ('ready', 'leased')
          UNION ALL
-        (SELECT q.name, j.id, 'delayed', j.kind, j.priority::integer, j.attempt,
-                coalesce(j.max_attempts, q.max_attempts), NULL, NULL, j.run_at, j.created_at, NULL, j.error, j.key,
-                j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta
-           FROM pgwork.delayed_job j
-          WHERE (any_state OR job_list.state = 'delayed') AND j.queue = q.id AND j.id > low AND j.id <= high
-            AND (job_list.kind IS NULL OR j.kind = job_list.kind) ORDER BY j.id LIMIT at_most)
-         UNION ALL
-        (SELECT q.name, j.id, 'dead', j.kind, j.priority::integer, j.attempt,
-                coalesce(j.max_attempts, q.max_attempts), j.holder, NULL, NULL, j.created_at, j.died_at, j.error,
-                j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta
-           FROM pgwork.dead_job j
-          WHERE (any_state OR job_list.state = 'dead') AND j.queue = q.id AND j.id > low AND j.id <= high
-            AND (job_list.kind IS NULL OR j.kind = job_list.kind) ORDER BY j.id LIMIT at_most)
-         UNION ALL
-        (SELECT q.name, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer,
-                j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key,
-                j.tags, j.payload, NULL, j.output, NULL, NULL, NULL
-           FROM pgwork.done_job j
-          WHERE (any_state OR job_list.state = CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END)
-            AND j.queue = q.id AND j.id > low AND j.id <= high
-            AND (job_list.kind IS NULL OR j.kind = job_list.kind) ORDER BY j.id LIMIT at_most)) p
-     ORDER BY p.id LIMIT at_most;
+        (SELECT * FROM pgwork._other_job j
+          WHERE j.queue = q.id AND j.id > low AND j.id <= high AND (any_state OR j.state = job_list.state)
+            AND (job_list.kind IS NULL OR j.kind = job_list.kind)
+          ORDER BY j.id LIMIT at_most)) j
+     WHERE j.id > low AND j.id <= high AND (job_list.kind IS NULL OR j.kind = job_list.kind)
+     ORDER BY j.id LIMIT at_most;
 END $$;
 
 -- missing_ok: a caller that goes through all queues may come to one that was dropped since it began.
@@ -176,18 +181,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT max(number) FROM pgwork.migration
 $$;
 
-COMMENT ON VIEW pgwork.job IS 'Every job in one place, whatever its state: ready, leased, delayed, dead, done, cancelled.';
-COMMENT ON FUNCTION pgwork.job_list(text, text, text, bigint, bigint, bigint) IS
-    'One page of the view job, in the order of the ids, from after_id on; or one job by its id. By indexes, however '
-    'many jobs wait.';
-COMMENT ON FUNCTION pgwork.depth(text, bigint, boolean) IS
-    'Counts by state, each (ready and leased together) at most at_most (NULL: exact), and for how long the oldest ready '
-    'job has been ready. All NULL with missing_ok when there is no such queue.';
-COMMENT ON VIEW pgwork.queue_stats IS
-    'Settings and exact counts of every queue; pgwork.depth(queue, at_most) is the cheap way.';
+
+COMMENT ON FUNCTION pgwork.job_list IS 'One page of the view job in the order of the ids, or one job by its id. By indexes.';
+COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, each up to at_most, and the age of its oldest ready job.';
+COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
+COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, dead, done, cancelled.';
+COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is the cheap way.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
-COMMENT ON VIEW pgwork.stuck_jobs IS
-    'Jobs that no reaper can move: a trigger or a constraint raises an error, or the row is damaged. Tried again at '
-    'again_at. Without queue and id: prune() fails.';
-COMMENT ON FUNCTION pgwork.version() IS 'Number of the last migration applied.';
+COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';

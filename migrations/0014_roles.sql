@@ -16,6 +16,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Versions are numbers; whether it is the same text that was applied, the checksums tell. For clients of every role.
+CREATE FUNCTION pgwork.checksums() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(checksum, ',' ORDER BY number) FROM pgwork.migration WHERE number > 0
+$$;
+
+COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the migrations applied, in their order, with commas between: clients compare them with their own.';
+
 -- All grants, from nothing: after a restore into another cluster, or when a role was made later, it is called once more. From nothing,
 -- because whoever makes the schema may have default privileges, by which others can do there what nobody is to do.
 CREATE FUNCTION pgwork._grant() RETURNS void
@@ -26,7 +34,7 @@ DECLARE
     f record;
     who text;
     -- operators may call whatever has no underscore in front
-    everybody CONSTANT text[] := ARRAY['version', 'token_number'];
+    everybody CONSTANT text[] := ARRAY['version', 'checksums', 'token_number'];
     producers CONSTANT text[] := ARRAY['enqueue', 'enqueue_many', 'cancel', 'table_operation', 'table_applied'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake',

@@ -61,7 +61,7 @@ static const conf_row conf_rows[] = {
      .allowed = "a-z, 0-9 and _, not beginning with a digit or pg_, up to 40 bytes",
      .text = "schema that holds the queues"},
     BOOL_ROW("schema.check", "on",
-        "compare the schema's version with the library's at every connection"),
+        "compare the schema's version and checksums with the library's at every connection"),
     {.name = "holder", .type = CONF_TEXT, .initial = "", .max = PGW__KEY_MAX,
      .fault = conf_label_fault,
      .allowed = "UTF-8 without control characters, up to 255 bytes",

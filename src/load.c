@@ -121,7 +121,7 @@ static void load_tags(pgw__buf *b, const pgw_new *j)
 static void load_common(pgw__buf *b, const pgw_new *j)
 {
     if (j->max_attempts != 0)
-        load_int2(b, j->max_attempts);
+        load_int4(b, j->max_attempts);
     else
         load_null(b);
     if (j->lease_ms != 0)

@@ -36,5 +36,9 @@ void pgw__text_mend(char *to, size_t size, const char *from);
 
 /* Strict; and no NUL, which no text of PostgreSQL can hold. */
 bool pgw__utf8_ok(const char *text, size_t n);
+/* Where the first byte stands that is not; n: nowhere. */
+size_t pgw__utf8_span(const char *text, size_t n);
+/* The line of text[at], and the column: characters, both counted from 1. */
+void pgw__text_where(const char *text, size_t at, size_t *line, size_t *column);
 
 #endif

@@ -21,6 +21,11 @@
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
+/* Of a statement on a user's table. */
+static const char pq_denied_hint[] =
+    "GRANT the role what it lacks on this table; where a policy "
+    "(row security) refuses the row, see "
+    "the table's policies; for a function of pgwork's grant pgwork_worker";
 static const char pq_unknown_hint[] =
     "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
     "operation id; look first what became of others";
@@ -104,6 +109,10 @@ void pgw__pq_reset(pgw *h, const char *name)
 void pgw__pq_end(pgw *h, pgw_status st)
 {
     pgw__op *op = &h->op;
+    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
+     * there is no connection was told */
+    const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
+                      h->phase != PGW__CONNECT && h->phase != PGW__SETUP;
 
     h->fault = op->fault;
     memcpy(h->statement, op->name, sizeof(h->statement)); /* others may be refused since */
@@ -117,10 +126,8 @@ void pgw__pq_end(pgw *h, pgw_status st)
     PQclear(op->rows);
     op->rows = NULL;
     pgw__args_reset(&op->args);
-    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time */
-    PGW__LOG(h->log, st < 0 && st != PGW_ELOCKED ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s",
-             h->statement, pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "",
-             h->fault.sqlstate);
+    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
+             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
 }
 
 static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)
@@ -476,6 +483,8 @@ static pgw_status pq_ended_badly(pgw *h)
                      "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
+        if (op->altered != NULL && strcmp(op->fault.sqlstate, "42501") == 0)
+            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", pq_denied_hint);
         if (op->altered != NULL &&
             (st == PGW_ESCHEMA ||
              (st == PGW_EDB && strncmp(op->fault.sqlstate, "42", 2) == 0))) /* not our SQL */
@@ -504,7 +513,8 @@ static pgw_status pq_ended_well(pgw *h)
     }
     if (!op->answered) {
         op->dead = true;
-        return pgw__fault_set(&op->fault, PGW_EPROTO, "the server gave no answer", NULL);
+        return pgw__fault_set(&op->fault, pq_open_outcome(h) ? PGW_EUNKNOWN : PGW_EPROTO,
+                              "the server gave no answer", NULL);
     }
     if (op->ending != PGW__AUTOCOMMIT) h->in_txn = open;
     if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)

@@ -220,6 +220,8 @@ uint64_t pgw__pq_mark(const pgw *h);
  * has done its work; zeros at first. */
 unsigned char *pgw__pq_spent(pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
+/* By a loop that tells of what fails: what pq itself says of it is for debugging. */
+void pgw__pq_own(pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 /* The sessions that it opens from now on wait no longer for a lock (0: as long as it takes), and
  * then it is PGW_ELOCKED; not behind a pooler. */

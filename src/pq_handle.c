@@ -287,6 +287,11 @@ void pgw__pq_limit_locks(pgw *h, int64_t lock_ms)
     h->lock_ms = lock_ms;
 }
 
+void pgw__pq_own(pgw *h)
+{
+    h->owned = true;
+}
+
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop)
 {
     h->stop = stop;

@@ -98,6 +98,8 @@ struct pgw {
     PGconn *conn; /* NULL: not connected */
     pgw_conf *conf;
     const pgw__log *log;
+    bool owned;         /* by a loop, which tells of failures */
+    pgw__log_told told; /* of failed attempts to connect */
     const char *schema;
     int slot;                /* among sleepers: 0 .. 255 */
     uint64_t mark;           /* random: no other handle has it */
@@ -200,14 +202,21 @@ extern const char pgw__conn_isolation[];
 /* Asks the server to stop what runs; bounded. False: nobody took the request. */
 bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift); /* taken? *adrift: or sent in vain */
 
+/* ---- pq_dsn ---- */
+#define PGW__DSN_VARIABLE "PGWORK_DSN"
+/* Can libpq read the string? from_conf: it is the property's, else the variable's. */
+pgw_status pgw__dsn_check(pgw__fault *f, const char *dsn, bool from_conf);
+/* A URI whose password libpq takes in part for host, port or database. */
+bool pgw__dsn_is_split(const char *dsn);
+
 /* ---- pq_error ---- */
 void pgw__fault_clear(pgw__fault *f);
 pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint);
 /* The first error of an answer; true: the session is over (R3). The status follows from the
  * SQLSTATE; only where that would say too little it is set here, to PGW_ERETRY. */
 bool pgw__fault_result(pgw__fault *f, const PGresult *res);
-/* Why libpq could not connect; the status says if another attempt makes sense. */
-void pgw__fault_connect(pgw__fault *f, const PGconn *conn);
+/* Why libpq could not connect by this string; the status says if another attempt makes sense. */
+void pgw__fault_connect(pgw__fault *f, const PGconn *conn, const char *dsn);
 bool pgw__fault_is_passing(const pgw__fault *f);
 
 /* ---- pq_rows ---- */

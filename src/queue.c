@@ -195,11 +195,11 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
     return count > 0 ? PGW_OK : PGW_EMPTY;
 }
 
-pgw_status pgw_queues_each(pgw *h, int64_t at_most,
-                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,
+                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     const queue_each ctx = {fn, arg};
-    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_END};
+    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
     const pgw__call call = {
         .sql = PGW__SQL_QUEUE_EACH,
         .params = params,
@@ -212,4 +212,18 @@ pgw_status pgw_queues_each(pgw *h, int64_t at_most,
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+pgw_status pgw_queues_each(pgw *h, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    return queue_ask(h, NULL, at_most, fn, arg);
+}
+
+pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    pgw_status st = pgw__check_queue(h, queue);
+
+    return st == PGW_OK ? queue_ask(h, queue, at_most, fn, arg) : st;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "clock.h"
 #include "conf.h"
 #include "handle.h"
@@ -101,7 +102,7 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
         w->hands_count = i + 1;
     }
     return w->hands != NULL && pgw__worker_flush_init(w) && pgw__worker_heart_init(w) &&
-           pgw__wake_open(&w->wake);
+           pgw__worker_why_init(w, n) && pgw__wake_open(&w->wake);
 }
 
 static bool worker_queues_ok(const char *const *queues, size_t n)
@@ -160,6 +161,7 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->queues);
     pgw__worker_flush_free(w);
     pgw__worker_heart_free(w);
+    pgw__worker_why_free(w);
     pgw__wake_close(&w->wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);
@@ -194,12 +196,9 @@ void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
 
 void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
-    pgw_worker_stats s;
-    size_t size;
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
-    if (w == NULL || stats == NULL) return;
-    size = stats->struct_size;
-    memset(&s, 0, sizeof(s));
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return;
     s.claimed = atomic_load(&w->n.claimed);
     s.completed = atomic_load(&w->n.completed);
     s.failed = atomic_load(&w->n.failed);
@@ -213,8 +212,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     s.empty_claims = atomic_load(&w->n.empty_claims);
     s.reconnects = atomic_load(&w->n.reconnects);
     s.running = atomic_load(&w->n.running);
-    s.struct_size = size;
-    memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s)); /* the caller's header may be older */
+    pgw__fill(stats, &s, sizeof(s));
 }
 
 /* ---- trouble ---- */
@@ -225,6 +223,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
     int64_t pause;
+    bool news;
 
     if (st == PGW_ECANCELED && pgw_stop_count(w->stop) > w->stops)
         return; /* the loop sees the stop by itself; else it was the server that cancelled */
@@ -238,7 +237,16 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
         PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
         return;
     }
-    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s; next try in %lld ms", story, (long long)pause);
+    news = pgw__log_is_news(&w->told, story, pgw__clock_ms());
+    PGW__LOG(&w->log, news ? PGW_WARN : PGW_DEBUG, WORKER_ROOM, "%s; next try in %lld ms", story,
+             (long long)pause);
+}
+
+/* It is over. */
+static void worker_untrouble(pgw_worker *w)
+{
+    pgw__backoff_reset(&w->trouble);
+    w->told = (pgw__log_told){0};
 }
 
 static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
@@ -273,7 +281,7 @@ static void worker_connected(pgw_worker *w)
 /* A call went well: a new session alone is no proof, its server may be read-only. */
 static void worker_well(pgw_worker *w)
 {
-    pgw__backoff_reset(&w->trouble);
+    worker_untrouble(w);
     worker_connected(w);
 }
 
@@ -417,7 +425,7 @@ static void worker_await_call(pgw_worker *w)
     w->claim_at = pgw__clock_ms() + pgw__backoff_grow_ms(&w->look_ms, w->poll_ms - jitter);
 }
 
-static void worker_found_none(pgw_worker *w)
+static void worker_rest(pgw_worker *w)
 {
     int64_t now;
 
@@ -442,6 +450,12 @@ static void worker_found_none(pgw_worker *w)
     if (!w->drain && w->deaf_until > now) worker_ask_absent(w);
     if (!w->drain && w->deaf_until > now && w->deaf_until < w->claim_at)
         w->claim_at = w->deaf_until; /* before the sign it has to look */
+}
+
+static void worker_found_none(pgw_worker *w)
+{
+    worker_rest(w);
+    if (!w->down && (!w->drain || w->taken == 0)) pgw__worker_tell_why(w);
 }
 
 /* Did a job come from a queue that none came from before? It may be younger than our sign. */
@@ -718,7 +732,7 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
         const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
 
         if (st >= 0) {
-            pgw__backoff_reset(&w->trouble);
+            worker_untrouble(w);
             return PGW_OK;
         }
         worker_failed_on(w, *h, st);
@@ -756,6 +770,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = w->told_absent = false;
+    memset(w->why, 0, w->queues_count);
+    w->why_at = 0;
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;

@@ -5,6 +5,7 @@
  *   worker_pool.c   jobs in stock, handler threads, what a handler can ask and say
  *   worker_flush.c  results: sorted into groups, sent, sent again
  *   worker_heart.c  leases: extended in time, given up in time
+ *   worker_why.c    why there is nothing to do
  *
  * Threads: the main loop (the caller's thread, owner of the handle `h`), the handler threads, and
  * the heart (owner of the handle `heart_h`, opened before the first claim). One lock guards what
@@ -109,6 +110,7 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    pgw__log_told told; /* of trouble */
     bool away;          /* no session: who claimed now could extend nothing */
     int64_t failed_at;  /* the last call did, or the session was lost: ... */
     int64_t rest_until; /* ... none before, unless a lease is nearly over */
@@ -151,9 +153,12 @@ struct pgw_worker {
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
     int64_t taken;                     /* jobs claimed in this run */
     bool told_ready, told_absent;      /* in this run */
+    unsigned char *why;                /* of each queue: why nothing came from it, as told last */
+    int64_t why_at;                    /* that is looked at from then on; INT64_MAX: never */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll, sign;
+    pgw__log_told told; /* of trouble */
     pgw_status fatal;
     char error[PGW__ERROR_LINE];
     /* what a flush sends: `room` of each */
@@ -255,6 +260,11 @@ int pgw__worker_order(const pgw_task *a,
                       const pgw_task *b); /* what one call can report, side by side */
 size_t pgw__worker_group(pgw_task *const *tasks,
                          size_t n); /* how many at the front are for one call */
+
+/* ---- worker_why.c ---- */
+bool pgw__worker_why_init(pgw_worker *w, size_t queues);
+void pgw__worker_why_free(pgw_worker *w);
+void pgw__worker_tell_why(pgw_worker *w); /* a claim found nothing */
 
 /* ---- worker_heart.c ---- */
 bool pgw__worker_heart_init(pgw_worker *w);

@@ -303,7 +303,7 @@ static int enqueue_run(enqueue *e, const args *a)
         /* also with -q: who sends all of it again has them twice */
         cli_fail(code, NULL, "%" PRId64 " jobs before it were enqueued%s", added,
                  code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
-    } else if (code != CLI_UNKNOWN) {
+    } else if (code != CLI_UNKNOWN && pgw_error_status(c->h) != PGW_EPROTO) {
         cli_say(c, "nothing was enqueued");
     }
     return cli_finish(code);

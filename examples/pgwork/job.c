@@ -159,12 +159,11 @@ static bool job_full(const reading *r, const json *v)
 
 static bool job_line(const reading *r, const char *member, const char *bytes, size_t size)
 {
-    char no[48];
+    char no[TEXT_WHERE];
     buf t = {0};
     size_t good = text_utf8_span(bytes, size);
     if (good < size) {
-        snprintf(no, sizeof no, "byte %zu is no UTF-8", good + 1);
-        return job_no(r, "", no);
+        return job_no(r, "not UTF-8 at ", text_where(no, bytes, size, good));
     }
     if (memchr(bytes, '\0', size)) return job_no(r, "", "a NUL byte");
     buf_puts(&t, "{");
@@ -180,14 +179,14 @@ bool job_from(job_text *j, const job_form *form, const char *bytes, size_t size,
               size_t why_size)
 {
     const reading r = {j, why, why_size};
-    const char *no;
+    char no[JSON_WHY];
     json v;
     bool good = true;
     *j = (job_text){.job = form->model};
     if (bytes && form->shape == JOB_LINE) {
         good = job_line(&r, form->member ? form->member : "line", bytes, size);
-    } else if (bytes && !json_read(&v, bytes, size, &no)) {
-        good = job_no(&r, "no JSON: ", no);
+    } else if (bytes && !json_read(&v, bytes, size, no)) {
+        good = job_no(&r, "", no);
     } else if (bytes && form->shape == JOB_JSON) {
         j->job.payload = j->payload = cli_copy(v.at, v.size);
     } else if (bytes) {

@@ -1,4 +1,5 @@
--- Does somebody reap, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: what is no older than five minutes is a note.
+-- Does somebody reap, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: a reaper seen in the last five minutes is a note; what
+-- is overdue while none is at work is bad at once.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
@@ -21,7 +22,7 @@ SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 mi
             ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL
-SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'delayed jobs',
+SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' AND (SELECT alive FROM b) > 0 THEN 1 ELSE 2 END, 'delayed jobs',
        CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no delayed job is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs, often enough, and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END

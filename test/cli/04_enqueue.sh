@@ -33,18 +33,22 @@ code 'no lines at all' 1 pgwork enqueue j
 refused 'a file that is not there' 2 'cannot open' pgwork enqueue j -f "$tmp/none"
 refused 'a folder' 2 'cannot read' pgwork enqueue j -f "$tmp"
 
-for bad_line in 'not UTF-8:\303\050:no UTF-8' 'NUL:a\000b:NUL byte' 'overlong UTF-8:\300\257:no UTF-8' 'a surrogate:\355\240\200:no UTF-8'; do
+for bad_line in 'not UTF-8:\303\050:not UTF-8 at column 1' 'NUL:a\000b:NUL byte' 'overlong UTF-8:\300\257:not UTF-8 at column 1' 'a surrogate:\355\240\200:not UTF-8 at column 1'; do
     name=${bad_line%%:*} rest=${bad_line#*:}
     printf "fine\\n${rest%%:*}\\nfine\\n" >"$tmp/lines"
     refused "a line with $name" 2 "line 2: .*${rest#*:}" pgwork enqueue j -f "$tmp/lines"
 done
 for bad_json in '{' '{"a":1,}' '[1 2]' '"\u0000"' '"\ud800"' '01' 'nul' "{'a':1}" '1 2' '"a	b"'; do
     printf '1\n%s\n' "$bad_json" >"$tmp/lines"
-    refused "a line that is no JSON: $bad_json" 2 'line 2: no JSON' pgwork enqueue j -J -f "$tmp/lines"
+    refused "a line that is no JSON: $bad_json" 2 'line 2: not valid JSON: .* at column [0-9]*$' pgwork enqueue j -J -f "$tmp/lines"
 done
 awk 'BEGIN { for (i = 0; i < 2000; i++) printf "["; for (i = 0; i < 2000; i++) printf "]"; print "" }' >"$tmp/lines"
-refused 'JSON that is nested too deeply' 2 'nested too deeply' pgwork enqueue j -J -f "$tmp/lines"
-refused 'a bad argument' 2 'job 2: no JSON' pgwork enqueue j -J 1 '}'
+refused 'JSON that is nested too deeply' 2 'nested deeper than 1000 levels at column 1001' pgwork enqueue j -J -f "$tmp/lines"
+printf '{"a": "\377"}\n' >"$tmp/lines"
+refused 'a byte that is not UTF-8 is found where it stands' 2 'line 1: not valid JSON: not UTF-8 at column 8' pgwork enqueue j -J -f "$tmp/lines"
+refused 'so is what is wrong in the second line of an argument, in characters' 2 'job 1: not valid JSON: expected ":" at line 2, column 5' pgwork enqueue j -J '{
+"é" 1}'
+refused 'a bad argument' 2 'job 2: not valid JSON: expected a value at column 1' pgwork enqueue j -J 1 '}'
 is 'none of it has an effect' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'j'")" 0
 head -c 17000000 /dev/zero | tr '\0' x >"$tmp/lines"
 refused 'a payload over 16 MB' 2 . pgwork enqueue j -f "$tmp/lines"
@@ -185,4 +189,27 @@ END
 is 'the time of a line replaces a default, either way' "$(sql "SELECT string_agg(CASE WHEN run_at = '2030-01-01Z' THEN 'then' WHEN state = 'ready' THEN 'now' ELSE 'later' END, ' ' ORDER BY id) FROM pgwork.job WHERE queue = 'when'")" 'then now later'
 echo '{"run_at": "2030-01-01T00:00:00Z", "delay_ms": 1}' >"$tmp/lines"
 refused 'but one of both' 2 'not both' pgwork enqueue when -F -f "$tmp/lines"
+
+# A lack of memory, at each of the last allocations: behind the commit nobody may say that nothing was enqueued.
+if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then
+    pgwork queue create scarce
+    pgwork queue create scarcer
+    seq 3 >"$tmp/three"
+    starve() { # starve LAST QUEUE WORDS...: with the last so many
+        last=$1 queue=$2
+        shift
+        LD_PRELOAD=$tmp/oom.so OOM_COUNT=1 pgwork enqueue "$@" >/dev/null 2>"$tmp/err"
+        n=$(tail -n 1 "$tmp/err")
+        i=$((n - last))
+        while [ $i -lt "$n" ]; do
+            i=$((i + 1))
+            before=$(jobs "$queue") code=0
+            LD_PRELOAD=$tmp/oom.so OOM_AT=$i pgwork enqueue "$@" >/dev/null 2>"$tmp/err" || code=$?
+            if [ $code != 0 ] && [ $code != 6 ] && [ "$(jobs "$queue")" != "$before" ]; then echo "$i: $code $(cat "$tmp/err")"; fi
+            if [ $code = 6 ] && grep -q 'nothing was' "$tmp/err"; then echo "$i: $(cat "$tmp/err")"; fi
+        done
+    }
+    is 'without memory behind the commit the outcome is unknown, or told' "$(starve 16 scarce scarce a b c)" ''
+    is 'also of a load' "$(starve 4 scarcer scarcer -f "$tmp/three")" ''
+fi
 exit 0

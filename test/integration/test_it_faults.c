@@ -59,6 +59,65 @@ static void hear_refused_login(void *arg, pgw_level level, const char *room, con
     if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
 }
 
+static atomic_int warnings, attempts;
+
+static void hear_warnings(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)room;
+    if (strstr(message, "/nowhere") == NULL) return;
+    if (level <= PGW_WARN) atomic_fetch_add(&warnings, 1);
+    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&attempts, 1);
+}
+
+void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
+{
+    set("dsn", "host=/nowhere port=1");
+    set("worker.drain", "off");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "20");
+    atomic_store(&warnings, 0);
+    atomic_store(&attempts, 0);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_warnings, NULL);
+    start(noop);
+    await(&attempts, 20);
+    pgw_stop_notify(stop);
+    finish(PGW_OK);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&warnings));
+}
+
+static atomic_int failures;
+
+static void hear_failures(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg;
+    if (level == PGW_INFO && strcmp(room, "worker") == 0 && strstr(message, "out of paper") &&
+        strstr(message, "attempt 1 of 1"))
+        atomic_fetch_add(&failures, 1);
+}
+
+static pgw_verdict out_of_paper(pgw_task *task, void *arg)
+{
+    (void)arg;
+    pgw_task_set_error(task, "out of paper");
+    return PGW_RETRY;
+}
+
+void test_a_failed_handler_is_logged_with_attempt_and_error_and_the_last_one_counts_as_dead(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_worker_stats s;
+
+    job.max_attempts = 1;
+    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    atomic_store(&failures, 0);
+    pgw_conf_set_log(conf, PGW_INFO, hear_failures, NULL);
+    start(out_of_paper);
+    s = finish(PGW_OK);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&failures));
+    TEST_ASSERT_EQUAL_INT64(1, s.dead);
+    TEST_ASSERT_EQUAL_INT64(0, s.failed);
+}
+
 /* A worker with one connection could claim, and would lose what outlasts a lease. */
 void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
 {
@@ -71,7 +130,7 @@ void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
     set("dsn", dsn);
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refused_login, NULL);
     start(noop);
     await(&seen, 3);
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
@@ -97,7 +156,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     set("poll.max_ms", "20");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refused_login, NULL);
     atomic_store(&let_go, 0);
     start(until_let_go);
     await(&called, 1);
@@ -214,7 +273,7 @@ void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
     atomic_store(&tries, 0);
-    pgw_conf_set_log(conf, PGW_WARN, hear_next_try, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_next_try, NULL);
     start(when_told);
     await(&called, 1);
     snprintf(sql, sizeof(sql),
@@ -400,7 +459,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     set("application_name", "switched");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refusal, NULL);
     start(until_let_go);
     await(&called, 1);
     await_sign();

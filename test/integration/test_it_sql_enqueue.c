@@ -450,7 +450,7 @@ void test_payloads_alone_come_in_order_whatever_they_are(void)
 }
 
 /* Else a claim could see a later place used and not wait for the transaction of an earlier one. */
-void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
+void test_a_position_is_drawn_by_a_transaction_that_has_its_id(void)
 {
     static const char *const settings[] = {
         "plan_cache_mode = force_generic_plan",
@@ -461,8 +461,9 @@ void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
     };
 
     kit_do(a, "SELECT pgwork.queue_create('q')");
-    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
-              " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.place')");
+    kit_do(a,
+           "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
+           " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.position')");
     TEST_ASSERT_EQUAL_STRING("22012", kit_state(a, "INSERT INTO pgwork.live_job DEFAULT VALUES"));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         PGconn *c = kit_open();
@@ -476,7 +477,7 @@ void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
         }
         kit_close(c);
     }
-    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT nextval('pgwork.place')");
+    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT nextval('pgwork.position')");
     TEST_ASSERT_EQUAL_STRING("40 0 0 0 0", kit_places(a, "q"));
 }
 
@@ -516,10 +517,10 @@ void test_one_bad_element_refuses_all(void)
         {"tags|33|up to 32|number 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
-        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
+        {"key|up to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
-        {"run_at|infinity|a finite time|number 2 ", "run_ats => '{now,infinity}'"},
+        {"run_at|infinity|a time up to ten years|number 2 ", "run_ats => '{now,infinity}'"},
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
@@ -647,7 +648,7 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
         {"PW001", "tags|33 tags|up to 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
         {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
         {"PW001", "key|''|1 to 255 bytes", "'q', key => ''"},
-        {"PW001", "key|1 to 255 bytes", "'q', key => repeat('k', 256)"},
+        {"PW001", "key|up to 255 bytes", "'q', key => repeat('k', 256)"},
         {"PW001", "key_scope|'x'", "'q', key => 'k', key_scope => 'x'"},
         {"PW001", "key_scope|NULL", "'q', key => 'k', key_scope => NULL"},
         {"PW001", "key_policy|'x'", "'q', key => 'k', key_policy => 'x'"},
@@ -819,14 +820,13 @@ void test_cancels_of_the_same_jobs_do_not_deadlock(void)
              first);
     cancels_meet(lock, first, first + 1, "cancelled,cancelled");
 
-    /* leased in a row, and in a pack of lower ids */
-    kit_do(a, "SET pgwork.few = 1");
-    kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2,3}')");
-    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
-    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 2));
+    /* leased in place, and merged into a row behind that one, of lower ids */
+    for (int i = 0; i < 41; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 40));
     snprintf(lock, sizeof(lock), "SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
-             jobs[2].id);
-    cancels_meet(lock, jobs[2].id, jobs[0].id, "requested,requested");
+             jobs[40].id);
+    cancels_meet(lock, jobs[40].id, jobs[0].id, "requested,requested");
 }
 
 /* It goes by keys, but locks what it replaces as a cancel does; ready, and delayed. */

@@ -595,6 +595,11 @@ int pgw_job_attempt(const pgw_job *j)
 {
     return j->attempt;
 }
+int pgw_job_max_attempts(const pgw_job *j)
+{
+    (void)j;
+    return 1000; /* none of these jobs dies of its attempts */
+}
 int64_t pgw_job_lease_until_us(const pgw_job *j)
 {
     return j->lease_until_us;
@@ -602,6 +607,12 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
+pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    (void)h, (void)queue, (void)at_most, (void)fn, (void)arg;
+    return PGW_EPERM; /* as for most workers */
+}
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
 {
     pgw_status after, st;

@@ -27,6 +27,7 @@
 #include "../../src/pq_cancel.c"
 #include "../../src/pq_conn.c"
 #include "../../src/pq_copy.c"
+#include "../../src/pq_dsn.c"
 #include "../../src/pq_error.c"
 #include "../../src/pq_handle.c"
 #include "../../src/pq_param.c"
@@ -56,3 +57,4 @@
 #include "../../src/worker_heart.c"
 #include "../../src/worker_plan.c"
 #include "../../src/worker_pool.c"
+#include "../../src/worker_why.c"

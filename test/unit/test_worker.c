@@ -26,6 +26,7 @@
 #include "worker_plan.h"
 
 TEST_SOURCE_FILE("src/worker_pool.c")
+TEST_SOURCE_FILE("src/worker_why.c")
 TEST_SOURCE_FILE("src/worker_flush.c")
 TEST_SOURCE_FILE("src/worker_heart.c")
 
@@ -651,7 +652,7 @@ void test_a_refused_result_costs_no_others_a_pause(void)
     fake_stalls(3, PGW_EDB, 1000000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, relent, NULL));
     all_done_once(50);
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&next_tries));
@@ -676,7 +677,7 @@ void test_where_all_results_are_refused_there_is_a_pause(void)
     fake_fails(FAKE_COMPLETE, PGW_EDB, 40, 0);
     set("worker.concurrency", "0");
     set("worker.prefetch", "500");
-    pgw_conf_set_log(conf, PGW_WARN, hear_pause, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_pause, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     all_done_once(1000);
     TEST_ASSERT_GREATER_THAN_INT(0, calls_before_pause);
@@ -745,7 +746,7 @@ void test_a_result_that_never_goes_through_is_told_with_pauses(void)
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
     set("worker.flush_ms", "10000");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
     all_done_once(10);
     /* three together; together and each alone; then it alone, until that goes well */
@@ -818,7 +819,7 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     fake_jobs("q", 1, 60000);
     set("worker.drain", "off");
     set("worker.prefetch", "2");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     start(held, &thread);
     await(&called, 1);
     fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
@@ -862,7 +863,7 @@ void test_what_the_server_cancels_is_tried_again_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     fake_fails(FAKE_CLAIM, PGW_ECANCELED, 3, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     TEST_ASSERT_EQUAL_INT(3, atomic_load(&next_tries));
@@ -930,7 +931,7 @@ void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
     set("worker.drain", "off");
     set("poll.min_ms", "3600000");
     set("poll.max_ms", "3600000");
-    pgw_conf_set_log(conf, PGW_WARN, hear_advice, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_advice, NULL);
     fake_fails(FAKE_IDLE, trouble, 3, 0);
     start(noop, &thread);
     await_idle(4);
@@ -1697,4 +1698,25 @@ void test_without_a_server_a_stop_ends_the_attempts(void)
     pgw_stop_notify(stop);
     pthread_join(thread, &st);
     TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+}
+
+void test_statistics_fill_no_struct_whose_size_is_not_set(void)
+{
+    struct {
+        pgw_worker_stats stats;
+        unsigned char behind[4096];
+    } given, before;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    memset(&given, 0xa5, sizeof(given));
+    for (size_t size = 0; size < sizeof(given); size++) {
+        const bool whole = size >= sizeof(size_t) && size % sizeof(void *) == 0 && size <= 4096;
+
+        given.stats.struct_size = size;
+        before = given;
+        pgw_worker_get_stats(w, &given.stats);
+        if (!whole) TEST_ASSERT_EQUAL_MEMORY(&before, &given, sizeof(given));
+        TEST_ASSERT_EQUAL_MEMORY((char *)&before + size, (char *)&given + size,
+                                 sizeof(given) - size);
+    }
 }
