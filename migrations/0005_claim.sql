@@ -89,8 +89,8 @@ RETURN j.ids IS NULL AND j.attempt = 0
 
 -- Claims many rows: those of single jobs are deleted, and inserted as one leased row for each hundred. That is half the
 -- work of leasing them one by one, and of finishing them. Rows that may not be merged are leased in place.
-CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, size integer, lease_ms bigint, stamp text,
-    holder text) RETURNS SETOF pgwork.claimed_batch
+CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, lease_ms bigint, stamp text, holder text)
+RETURNS SETOF pgwork.claimed_batch
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -98,7 +98,7 @@ DECLARE
     picked record;
 BEGIN
     SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain,
-           array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n <= size) AS odd INTO picked
+           array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n = 1) AS odd INTO picked
       FROM (SELECT j.*
               FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n, pgwork._is_plain(j) AS plain FROM pgwork.live_job j
@@ -228,7 +228,7 @@ BEGIN
         END IF;
         size := CASE WHEN apart THEN 1 ELSE hint[4] END;
         alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 LOOP
+        FOR i IN 1 .. 20 + n / 50 LOOP
             got := 0;
             size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
             IF i = 1 AND NOT alone AND hint[6] >= 0 AND (wanted / size <= 32 OR apart) THEN
@@ -245,7 +245,7 @@ BEGIN
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
             IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
-                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted, size, lease_ms, stamp, holder) LOOP
+                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);
                 END LOOP;
