@@ -49,14 +49,15 @@ BEGIN
     RETURN m;
 END $$;
 
--- The ids of transactions that have written to a table or locked rows of it, or are about to.
+-- The ids of transactions that have written to a table or locked rows of it, or are about to. By backend: while a
+-- transaction is being prepared, its locks belong to two virtual transactions.
 CREATE FUNCTION pgwork._writers(place regclass) RETURNS xid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT unnest(array_agg(l.transactionid)
                                  FILTER (WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'))
                    FROM pg_locks l
-                  GROUP BY l.virtualtransaction
+                  GROUP BY split_part(l.virtualtransaction, '/', 1)
                  HAVING bool_or(l.relation = place AND l.mode IN ('RowExclusiveLock', 'RowShareLock')
                                 AND l.database = (SELECT d.oid FROM pg_database d
                                                    WHERE d.datname = current_database())));
@@ -130,8 +131,8 @@ BEGIN
                  WHERE r.stop < 9223372036854775807
                  UNION SELECT * FROM pgwork._late(m.queue, lows, marks)) r
          CROSS JOIN LATERAL (SELECT j.pos FROM pgwork.live_job j
-                              WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                AND j.token IS NULL
+                              WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start
+                                AND j.pos <= least(r.stop, m.marks[r.lane + 1]) AND j.token IS NULL
                               ORDER BY j.pos LIMIT 1) h
     ), merged AS ( -- where ranges overlap, a claim would meet a row twice
         SELECT p.lane, min(p.start) AS start, max(p.stop) AS stop
@@ -139,10 +140,11 @@ BEGIN
                   FROM (SELECT l.*, l.start >= max(l.stop) OVER (PARTITION BY l.lane ORDER BY l.start, l.stop
                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS fresh FROM late l) l) p
          GROUP BY p.lane, p.part
-    ), ranges AS (
-        SELECT r.lane, r.start, least(r.stop, m.marks[r.lane + 1]) AS stop FROM merged r
+    ), ranges AS ( -- a row that a claim is just cutting can lie on both sides of the mark
+        SELECT r.* FROM merged r
          UNION ALL
-        SELECT (u.i - 1)::smallint, u.mark, 9223372036854775807 FROM unnest(m.marks) WITH ORDINALITY u (mark, i)
+        SELECT u.i - 1, greatest(u.mark, (SELECT max(r.stop) FROM merged r WHERE r.lane = u.i - 1)), 9223372036854775807
+          FROM unnest(m.marks) WITH ORDINALITY u (mark, i)
     )
     SELECT array_agg(r.lane ORDER BY r.lane & 1 DESC, r.lane, r.start),
            array_agg(r.start ORDER BY r.lane & 1 DESC, r.lane, r.start),
@@ -157,6 +159,7 @@ RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
+    began CONSTANT timestamptz := clock_timestamp();
     was CONSTANT pgwork.mark := pgwork._mark(queue);
     m pgwork.mark := was;
     before bigint[]; -- where the look back begins ...
@@ -176,8 +179,8 @@ BEGIN
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
     IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
-       AND m.back = was.back THEN
-        RETURN false; -- an idle queue
+       AND m.back = was.back AND clock_timestamp() < began + interval '1 ms' THEN
+        RETURN false; -- an idle queue; that took no time, so it has not left many dead tuples either
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
                                 WHERE j.queue = _tick_queue.queue AND j.lane = (l.i - 1)::smallint
@@ -191,8 +194,8 @@ BEGIN
     IF m.back = was.marks || was.floors THEN
         m.back := '{}';
     END IF;
-    IF (m.lanes, m.starts, m.stops, m.floors, m.back)
-       IS NOT DISTINCT FROM (was.lanes, was.starts, was.stops, was.floors, was.back) THEN
+    IF (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
+       IS NOT DISTINCT FROM (was.marks, was.lanes, was.starts, was.stops, was.floors, was.back) THEN
         RETURN false;
     END IF;
     SELECT h.* INTO m.froms, m.lows FROM pgwork._history(was, t.seen) h;
@@ -210,11 +213,13 @@ DECLARE
     t pgwork.reaper_tick := prev;
     since bigint;
     moved boolean := false;
+    off CONSTANT boolean := (SELECT s.value = 'off' FROM pgwork.setting s WHERE s.name = 'low_water_marks');
     q integer;
 BEGIN
     t.issued := coalesce(pg_sequence_last_value('pgwork.position'), 0);
     t.writers := pgwork._writers('pgwork.live_job'); -- only now: see 2. above
-    IF prev.settled AND t.issued = prev.issued AND t.writers = '{}' THEN
+    IF prev.settled AND t.issued = prev.issued AND t.writers = '{}'
+       AND NOT (off AND EXISTS (SELECT FROM pgwork.mark)) THEN
         RETURN prev;
     END IF;
     t.version := prev.version + 1;
@@ -223,7 +228,7 @@ BEGIN
       FROM unnest(t.writers) w (x) LEFT JOIN unnest(prev.slow, prev.seen) s (x, seen) ON s.x = w.x
      WHERE w.x = ANY (prev.writers);
     SELECT min(s.seen) INTO since FROM unnest(prev.slow, prev.seen) s (x, seen) WHERE s.x <> ALL (t.slow);
-    IF t.issued < prev.issued OR (SELECT s.value FROM pgwork.setting s WHERE s.name = 'low_water_marks') = 'off' THEN
+    IF t.issued < prev.issued OR off THEN
         DELETE FROM pgwork.mark; -- the sequence went back: new jobs lie below all marks
         t.settled := true;
         RETURN t;

@@ -89,8 +89,8 @@ RETURN j.ids IS NULL AND j.attempt = 0
 
 -- Claims many rows: those of single jobs are deleted, and inserted as one leased row for each hundred. That is half the
 -- work of leasing them one by one, and of finishing them. Rows that may not be merged are leased in place.
-CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, size integer, lease_ms bigint, stamp text,
-    holder text) RETURNS SETOF pgwork.claimed_batch
+CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, lease_ms bigint, stamp text, holder text)
+RETURNS SETOF pgwork.claimed_batch
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -98,7 +98,7 @@ DECLARE
     picked record;
 BEGIN
     SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain,
-           array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n <= size) AS odd INTO picked
+           array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n = 1) AS odd INTO picked
       FROM (SELECT j.*
               FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n, pgwork._is_plain(j) AS plain FROM pgwork.live_job j
@@ -146,7 +146,7 @@ BEGIN
                                   '1 to 255 bytes without control characters'),
             pgwork._refuse_unless(coalesce(lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text,
                                   '100 .. 86400000'),
-            pgwork._refuse_unless(cardinality(queues) > 0, 'queues', queues::text, 'names of queues');
+            pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
 -- What a session remembers of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
@@ -193,7 +193,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     now_ms CONSTANT bigint := date_part('epoch', clock_timestamp()) * 1000;
     stamp CONSTANT text := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20);
-    passed CONSTANT bigint := pgwork.token_number(done_tokens[1]);
+    passed bigint := pgwork.token_number(done_tokens[1]);
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
@@ -208,7 +208,8 @@ DECLARE
     r record;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
-        AND cardinality(queues) > 0 AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000) IS NOT TRUE THEN
+        AND cardinality(queues) BETWEEN 1 AND 64
+        AND coalesce(claim_batch.lease_ms, 100) BETWEEN 100 AND 86400000) IS NOT TRUE THEN
         PERFORM pgwork._check_claim(queues, n, holder, lease_ms);
     END IF;
     IF done_ids <> '{}' OR done_tokens <> '{}' THEN
@@ -221,12 +222,13 @@ BEGIN
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
+            passed := NULL; -- jobs may have become ready in front of what was claimed
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 AND n <= 32 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
         size := CASE WHEN apart THEN 1 ELSE hint[4] END;
         alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 LOOP
+        FOR i IN 1 .. 20 + n / 50 LOOP
             got := 0;
             size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
             IF i = 1 AND NOT alone AND hint[6] >= 0 AND (wanted / size <= 32 OR apart) THEN
@@ -242,8 +244,8 @@ BEGIN
                 starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
                 stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted / size > 32 AND NOT alone AND NOT apart THEN
-                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted / size, size, lease_ms, stamp, holder) LOOP
+            IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
+                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted, lease_ms, stamp, holder) LOOP
                     RETURN NEXT r;
                     got := got + coalesce(cardinality(r.ids), 1);
                 END LOOP;
@@ -289,7 +291,8 @@ BEGIN
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;
-    IF wanted = 0 AND pgwork._held(pgwork._waiters(its_name, 272)) THEN -- there may be more than we were woken up for
+    -- There may be more than we were woken up for.
+    IF (wanted = 0 OR alone AND got > 0) AND pgwork._held(pgwork._waiters(its_name, 272)) THEN
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = its_name AND t.notify;
     END IF;
 END $$;

@@ -57,12 +57,14 @@ BEGIN
             WITH r AS (
                 SELECT k.id, j.token
                   FROM unnest(chunk.expired) p (pos)
-                 CROSS JOIN LATERAL (SELECT j AS row, j.token FROM pgwork.live_job j
+                 -- No values are read, which may be damaged: only _take_back() can tell which job that is.
+                 CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
+                                            coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
                                       WHERE j.queue = _expired.queue AND j.lane = l::smallint
                                         AND j.pos = p.pos AND j.token IS NOT NULL AND j.lease_until < now_is
                                         FOR UPDATE SKIP LOCKED) j
-                 CROSS JOIN LATERAL pgwork._jobs(j.row) k
-                 WHERE NOT (any_stuck AND pgwork._rests(_expired.queue, k.id))
+                 CROSS JOIN LATERAL unnest(j.own) k (id)
+                 WHERE k.id <> ALL (j.gone) AND NOT (any_stuck AND pgwork._rests(_expired.queue, k.id))
                  LIMIT batch - cardinality(ids)
             )
             SELECT ids || array_agg(r.id), tokens || array_agg(r.token) INTO ids, tokens FROM r;

@@ -517,6 +517,9 @@ void test_one_bad_element_refuses_all(void)
         {"tags|33|up to 32|number 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
+        {"kind|control characters|number 2 ", "kinds => ARRAY['a', E'b\\n']"},
+        {"meta|number|object|number 2 ", "metas => '{\"{}\",1}'"},
+        {"grp|1 to 255 bytes|number 1 ", "grps => '{\"\"}'"},
         {"key|up to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
@@ -649,6 +652,14 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
         {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
         {"PW001", "key|''|1 to 255 bytes", "'q', key => ''"},
         {"PW001", "key|up to 255 bytes", "'q', key => repeat('k', 256)"},
+        {"PW001", "kind|control characters", "'q', kind => E'a\\nb'"},
+        {"PW001", "tags|control characters", "'q', tags => ARRAY[E'a\\x7f']"},
+        {"PW001", "key|control characters", "'q', key => E'\\x1b[2J'"},
+        {"PW001", "grp|control characters", "'q', grp => E'a\\tb'"},
+        {"PW001", "grp|''|1 to 255 bytes", "'q', grp => ''"},
+        {"PW001", "grp|up to 255 bytes", "'q', grp => repeat('g', 256)"},
+        {"PW001", "expires_at|infinity", "'q', expires_at => 'infinity'"},
+        {"PW001", "meta|array|object", "'q', meta => '[1]'"},
         {"PW001", "key_scope|'x'", "'q', key => 'k', key_scope => 'x'"},
         {"PW001", "key_scope|NULL", "'q', key => 'k', key_scope => NULL"},
         {"PW001", "key_policy|'x'", "'q', key => 'k', key_policy => 'x'"},
@@ -964,4 +975,45 @@ void test_who_takes_jobs_away_does_not_wait_for_who_takes_over_a_key(void)
         kit_do(a, "SELECT pgwork.queue_purge('q')");
         TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
     }
+}
+
+/* -- group, expiry and meta ---------------------------------------------------------------------
+ */
+
+static void check_extras(int n)
+{
+    TEST_ASSERT_EQUAL_INT64(
+        n, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE grp = 'g' AND expires_at ="
+                         " '2100-01-01 00:00Z' AND meta = '{\"trace\": 1}'"));
+}
+
+/* Wherever a job goes, they go with it. */
+void test_group_expiry_and_meta_stay_with_a_job(void)
+{
+    static const char claimed[] = "SELECT string_agg(DISTINCT meta::text, ',') FROM"
+                                  " pgwork.claim('{q}', 100, current_setting('application_name'))";
+
+    kit_do(a, "SELECT pgwork.enqueue('q', grp => 'g', expires_at => '2100-01-01 00:00Z',"
+              " meta => '{\"trace\": 1}', delay_ms => 60000)");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[40]), grps => '{g}',"
+              " expires_ats => '{2100-01-01 00:00Z}', metas => '{\"{\\\"trace\\\": 1}\"}')");
+    check_extras(41); /* delayed, and ready */
+    kit_due(a, "q");
+    kit_do(a, "SELECT pgwork.promote()");
+    check_extras(41);
+    TEST_ASSERT_EQUAL_STRING("{\"trace\": 1}", kit_text(a, claimed));
+    TEST_ASSERT_EQUAL_STRING("0 41 0 0 0", kit_places(a, "q"));
+    check_extras(41);
+    kit_expire(a, "q");
+    kit_do(a, "SELECT pgwork.reap('q')");
+    check_extras(41);
+    for (int i = 0; i < 41; i++) {
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, i % 2 ? "fail" : "snooze", &job,
+                                               i % 2 ? ", 'boom', NULL, true" : ", 60000"));
+    }
+    TEST_ASSERT_EQUAL_STRING("0 0 21 20 0", kit_places(a, "q"));
+    check_extras(41);
+    kit_do(a, "SELECT pgwork.redrive('q')");
+    check_extras(41);
 }
