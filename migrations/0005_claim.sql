@@ -97,7 +97,6 @@ DECLARE
     q record;
     picked record;
 BEGIN
-<<<<<<< HEAD
     SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain,
            array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n = 1) AS odd INTO picked
       FROM (SELECT j.*
@@ -107,19 +106,6 @@ BEGIN
                                     AND j.token IS NULL
                                   ORDER BY j.pos LIMIT rows FOR UPDATE SKIP LOCKED) j
              LIMIT rows) j;
-=======
-    SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain, array_agg(j.at) FILTER (WHERE NOT j.plain) AS odd
-      INTO picked
-      FROM (SELECT j.*, max(j.n) OVER (ROWS UNBOUNDED PRECEDING) AS largest
-              FROM (SELECT j.*
-                      FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
-                     CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n, pgwork._is_plain(j) AS plain FROM pgwork.live_job j
-                                          WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start
-                                            AND j.pos <= r.stop AND j.token IS NULL
-                                          ORDER BY j.pos LIMIT rows FOR UPDATE SKIP LOCKED) j
-                     LIMIT rows) j) j
-     WHERE j.largest = 1; -- up to the first row that holds more
->>>>>>> e2-t1
     SELECT t.name, t.max_attempts, clock_timestamp() AS since, coalesce(_claim_wide.lease_ms, t.lease_ms) AS lease_ms
       INTO q FROM pgwork.queue t WHERE t.id = m.queue;
     RETURN QUERY
@@ -235,15 +221,10 @@ BEGIN
     FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues ELSE pgwork._by_head(queues) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
-<<<<<<< HEAD
             hint := pgwork._look(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready in front of what was claimed
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 AND n <= 32 THEN
             hint := pgwork._look(its_name, now_ms, hint);
-=======
-            hint := pgwork._remember(its_name, now_ms);
-            passed := NULL; -- late commits lie below it
->>>>>>> e2-t1
         END IF;
         size := CASE WHEN apart THEN 1 ELSE hint[4] END;
         alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
@@ -271,11 +252,11 @@ BEGIN
             ELSE
                 RETURN QUERY
                     WITH p AS MATERIALIZED (
-                        SELECT j.at, j.n, t.name, t.max_attempts, clock_timestamp() AS since,
+                        SELECT j.at, t.name, t.max_attempts, clock_timestamp() AS since,
                                coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
                           FROM pgwork.queue t
                          CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
-                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
@@ -286,13 +267,8 @@ BEGIN
                        SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder,
                            attempt = j.attempt + 1,
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
-<<<<<<< HEAD
                       FROM p
                      WHERE j.ctid = p.at AND j.token IS NULL AND j.n = size
-=======
-                      FROM (SELECT p.*, max(p.n) OVER (ROWS UNBOUNDED PRECEDING) AS largest FROM p) p
-                     WHERE j.ctid = p.at AND j.token IS NULL AND p.largest <= size -- up to the first that holds more
->>>>>>> e2-t1
                     RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, p.max_attempts),
                               j.lane / 2, j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, p.since,
                               j.meta, alone, j.ids, j.kinds, j.payloads, j.created;
