@@ -748,7 +748,7 @@ static bool pq_look_at_clock(pgw *h)
                 return false;
         } else if (reason != PGW_OK) {
             op->halting = reason;
-            op->grace = pgw__deadline_in(PGW__GRACE_MS);
+            op->grace = pgw__deadline_in(h->grace_ms);
             pq_cancel(h);
         } else {
             return false;

@@ -245,6 +245,9 @@ void pgw__pq_limit_locks(pgw *h, int64_t lock_ms);
 void pgw__pq_heed_stop(pgw *h);
 bool pgw__pq_stopped(const pgw *h); /* there was such a request */
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);
+/* The same, with the answer to a cancel included: after `ms` the call is over, and a session that
+ * has not answered is dropped. */
+void pgw__pq_limit_calls(pgw *h, int64_t ms);
 int64_t pgw__pq_call_ms(const pgw *h); /* how long each call may take; < 0: for ever */
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled);
 

@@ -28,7 +28,7 @@
 #define PGW__LISTENS_MAX  4
 #define PGW__LISTEN_SIZE  160  /* LISTEN and a quoted identifier */
 #define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
-#define PGW__GRACE_MS     2000 /* after a deadline: time for a cancel to bring the real outcome */
+#define PGW__GRACE_MS     2000 /* at most, after a deadline */
 #define PGW__CANCEL_MS    500  /* between cancels: one that meets a session at rest is lost */
 #define PGW__STOP_LOOK_MS 100  /* between looks for the second request to stop */
 
@@ -118,6 +118,7 @@ struct pgw {
     pgw_stop *stop;
     bool heeded;         /* only its second notify counts */
     int64_t timeout_ms;  /* 0: call.timeout_ms */
+    int64_t grace_ms;    /* after a deadline: time for a cancel to bring the real outcome */
     int64_t lock_ms;     /* lock_timeout of its sessions; 0: none */
     char settings[1536]; /* for one transaction behind a pooler */
     int64_t call_timeout_ms, connect_timeout_ms;

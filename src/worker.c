@@ -632,15 +632,56 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     return plan;
 }
 
+/* ---- where connections are short ----
+ *
+ * Workers that hold one session each while they wait for the other would wait for each other for
+ * ever, after a restart of the server, say. So the one that is there goes: the main loop's when it
+ * has nothing left to report, the heartbeat's when no job needs it now. */
+
+bool pgw__worker_is_crowded(const pgw *h)
+{
+    return strcmp(pgw_error_sqlstate(h), "53300") == 0;
+}
+
+static bool worker_uses(const pgw_worker *w)
+{
+    return w->ready.count + w->running > 0;
+}
+
+static void worker_make_room(pgw_worker *w)
+{
+    bool leaves;
+
+    pthread_mutex_lock(&w->lock);
+    leaves = w->beats.crowded && !w->down && !worker_uses(w) &&
+             w->done.count + w->resting.count == 0;
+    w->beats.crowded = false;
+    pthread_mutex_unlock(&w->lock);
+    if (!leaves) return;
+    pgw__pq_drop(w->h);
+    w->down = true;
+    w->call_at = pgw__clock_ms() + pgw__backoff_next_ms(&w->trouble);
+}
+
 static void worker_reconnect(pgw_worker *w)
 {
-    const int64_t most_ms = w->stops > 1 ? PGW__WORKER_LEAST_CALL_MS : w->connect_ms;
-    const pgw_status st = pgw__pq_connect(w->h, most_ms < w->connect_ms ? most_ms : w->connect_ms);
+    const bool hurries = w->stops > 1 && w->connect_ms > PGW__WORKER_LEAST_CALL_MS;
+    const pgw_status st = hurries ? pgw__pq_connect(w->h, PGW__WORKER_LEAST_CALL_MS)
+                                  : pgw__pq_connect_once(w->h);
 
-    if (st < 0)
-        worker_call_failed(w, st);
-    else
+    if (st >= 0) {
         worker_connected(w);
+        return;
+    }
+    worker_call_failed(w, st);
+    if (w->concurrency == 0 || !pgw__worker_is_crowded(w->h)) return;
+    pthread_mutex_lock(&w->lock);
+    w->beats.yields = !worker_uses(w) && !w->beats.away;
+    if (w->beats.yields) {
+        w->heart_at = 0;
+        pgw__worker_heart_wake(w);
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 static void worker_beat_here(pgw_worker *w)
@@ -679,6 +720,7 @@ static void worker_loop(pgw_worker *w)
 
         worker_heed_heart(w);
         worker_heed_stop(w);
+        worker_make_room(w);
         if (w->down && pgw__clock_ms() >= w->call_at) worker_reconnect(w);
         if (w->down && w->stops > 0) worker_abandon_results(w, pgw__clock_ms());
         plan = worker_plan(w);
@@ -703,45 +745,54 @@ static int64_t worker_lock_ms(const pgw_worker *w)
 {
     const int64_t stop_ms =
         w->stop_ms > PGW__WORKER_LEAST_CALL_MS ? w->stop_ms : PGW__WORKER_LEAST_CALL_MS;
-    const int64_t half = (w->call_ms < stop_ms ? w->call_ms : stop_ms) / 2;
+    int64_t half = (w->call_ms < stop_ms ? w->call_ms : stop_ms) / 2;
 
+    if (w->lease_ms > 0 && w->lease_ms / 8 < half) half = w->lease_ms / 8; /* pgw__lease_third() */
     return half < 1 ? 1 : half < WORKER_LOCK_MS ? half : WORKER_LOCK_MS;
 }
 
-/* A first connection: the one thing that can be hopeless from the start. */
+/* A first connection: the one thing that can be hopeless from the start. One attempt. */
 static pgw_status worker_open(pgw_worker *w, pgw **h)
 {
-    for (;;) {
-        struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
-        const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
+    const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
 
-        if (st >= 0) {
-            pgw__backoff_reset(&w->trouble);
-            return PGW_OK;
-        }
-        worker_failed_on(w, *h, st);
-        pgw_close(*h);
-        *h = NULL;
-        if (w->fatal != PGW_OK) return w->fatal;
-        if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
-        pgw__deadline_poll(&stop, 1, w->call_at);
-    }
+    if (st >= 0) return PGW_OK;
+    worker_failed_on(w, *h, st);
+    pgw_close(*h);
+    *h = NULL;
+    if (w->fatal != PGW_OK) return w->fatal;
+    return pgw_stop_count(w->stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
+}
+
+/* Both sessions, or none: where connections are short, workers that held their first one while they
+ * wait for the second would wait for each other for ever. */
+static pgw_status worker_open_both(pgw_worker *w)
+{
+    pgw_status st = worker_open(w, &w->h);
+
+    if (st < 0 || w->concurrency == 0) return st;
+    st = worker_open(w, &w->heart_h);
+    if (st >= 0) return st;
+    pgw_close(w->h);
+    w->h = NULL;
+    return st;
 }
 
 /* Before the first claim: a worker that cannot have the heart's connection would lose what outlasts
  * a lease. */
 static pgw_status worker_open_all(pgw_worker *w)
 {
-    pgw_status st = worker_open(w, &w->h);
+    struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
+    pgw_status st = worker_open_both(w);
 
+    while (st < 0 && st != PGW_ECANCELED && w->fatal == PGW_OK) {
+        pgw__deadline_poll(&stop, 1, w->call_at);
+        st = worker_open_both(w);
+    }
     if (st < 0) return st;
     w->epoch = pgw__pq_epoch(w->h);
-    if (w->concurrency > 0) st = worker_open(w, &w->heart_h);
-    if (st < 0) {
-        pgw_close(w->h);
-        w->h = NULL;
-    }
-    return st;
+    pgw__backoff_reset(&w->trouble);
+    return PGW_OK;
 }
 
 static void worker_reset(pgw_worker *w, pgw_stop *stop)
@@ -760,7 +811,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->suspect = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
-    w->beats.away = false;
+    w->beats.away = w->beats.crowded = w->beats.yields = false;
     atomic_store(&w->beats.fatal, PGW_OK);
     atomic_store(&w->stopping, 0);
 }

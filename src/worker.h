@@ -92,11 +92,20 @@ typedef struct pgw__hand { /* a handler thread */
     size_t held;
 } pgw__hand;
 
+#define PGW__LEASE_LEAST_CALL_MS 100
+
 /* Until when a lease is believed in that began then or later. Clocks differ in their rate: a part
  * in 512 is more than those differ that are kept in time. */
 static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
 {
     return since + lease_ms - lease_ms / 512;
+}
+
+/* How long a call may take that extends a lease or reports its job: then there is time for a new
+ * session and another call before the lease ends. */
+static inline int64_t pgw__lease_third(int64_t lease_ms)
+{
+    return lease_ms / 3 > PGW__LEASE_LEAST_CALL_MS ? lease_ms / 3 : PGW__LEASE_LEAST_CALL_MS;
 }
 
 #define PGW__BEATS_MAX 1000 /* leases that one beat extends */
@@ -109,6 +118,8 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    bool crowded;       /* the server had no connection left for it */
+    bool yields;        /* it had none left for the main loop: drop this one */
     bool away;          /* no session: who claimed now could extend nothing */
     int64_t failed_at;  /* the last call did, or the session was lost: ... */
     int64_t rest_until; /* ... none before, unless a lease is nearly over */
@@ -199,6 +210,7 @@ struct pgw_worker {
 };
 
 /* ---- worker.c ---- */
+bool pgw__worker_is_crowded(const pgw *h); /* its last connect failed for want of a connection */
 #define PGW__WORKER_LEAST_CALL_MS 1000 /* however late it is */
 void pgw__worker_destroy(pgw_worker *w);
 /* While the worker is to end, no call takes much longer than there is time. */

@@ -16,7 +16,6 @@
 #include "mem.h"
 #include "status.h"
 
-#define HEART_LEAST_CALL_MS 100
 #define HEART_MAX_SLEEP_MS  1000 /* by a clock that may stand still while the machine sleeps */
 #define HEART_LOCKED        10   /* part of a lease after which a locked row is asked for again */
 #define HEART_LOCKED_MS     200
@@ -230,13 +229,15 @@ static pgw_status heart_connect(pgw_worker *w, pgw *h)
     return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
 }
 
-/* One statement per queue and length. The deadline is that of the last lease to end: from then on
- * the answer is of no use to any. Handlers whose leases end before are told so meanwhile. */
+/* One statement per queue and length. A session that hangs is given up while there is time for
+ * another one; and when the last lease ends, for from then on the answer is of no use to any.
+ * Handlers whose leases end before are told so meanwhile. */
 static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
     const int64_t now = pgw__clock_ms();
-    int64_t left = HEART_LEAST_CALL_MS;
+    const int64_t third = pgw__lease_third(b->tasks[from]->lease_ms);
+    int64_t left = PGW__LEASE_LEAST_CALL_MS;
     size_t i;
     pgw_status st;
 
@@ -247,7 +248,8 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
         b->refs[i] = b->tasks[i]->ref;
         b->sent_at[i] = now;
     }
-    if (h != w->h) pgw_set_timeout(h, left < w->call_ms ? left : w->call_ms);
+    if (left > third) left = third;
+    pgw__pq_limit_calls(h, left < w->call_ms ? left : w->call_ms);
     st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
@@ -369,7 +371,7 @@ static int64_t heart_rests_until(const pgw_worker *w)
         for (i = 0; i < c->count; i++) {
             const pgw_task *t = &c->tasks[i];
             const int64_t pause = t->lease_ms / HEART_LAST;
-            int64_t at = b->failed_at + (pause > HEART_LEAST_CALL_MS ? pause : HEART_LEAST_CALL_MS);
+            int64_t at = b->failed_at + (pause > PGW__LEASE_LEAST_CALL_MS ? pause : PGW__LEASE_LEAST_CALL_MS);
             const int64_t safe_until = atomic_load(&t->safe_until);
             const int64_t late = safe_until - t->lease_ms / 3;
 
@@ -390,12 +392,29 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char 
     pgw__beats *b = &w->beats;
 
     heart_rest(b, pgw__backoff_next_ms(&b->trouble));
+    if (pgw__worker_is_crowded(h)) {
+        b->crowded = true;
+        pgw__wake_poke(&w->wake);
+    }
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__pq_in_loop(h, st);
     if (!pgw__status_is_hopeless(st)) return;
     snprintf(b->error, sizeof(b->error), "%s: %s", what, story);
     atomic_store(&b->fatal, st);
     pgw__wake_poke(&w->wake);
+}
+
+/* With the lock held. The main loop waits for a connection: another worker may wait for this one
+ * with its own. */
+static void heart_yield(pgw_worker *w, pgw *h)
+{
+    pgw__beats *b = &w->beats;
+
+    if (!b->yields) return;
+    b->yields = false;
+    pgw__pq_drop(h);
+    heart_is_away(w, true);
+    heart_rest(b, pgw__backoff_next_ms(&b->trouble));
 }
 
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
@@ -408,6 +427,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     bool away;
     pgw_status st;
 
+    heart_yield(w, h);
     if (pgw__clock_ms() < b->rest_until) {
         next = heart_tell_all(w);
         rest = heart_rests_until(w);
@@ -425,6 +445,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->verdicts[i] = PGW_ECONN;
     st = away ? heart_connect(w, h) : heart_send_all(w, h);
+    if (h == w->h) pgw_set_timeout(h, 0);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {

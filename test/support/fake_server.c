@@ -670,6 +670,14 @@ void pgw_set_timeout(pgw *h, int64_t ms)
 {
     h->limit_ms = ms;
 }
+void pgw__pq_limit_calls(pgw *h, int64_t ms)
+{
+    pgw_set_timeout(h, ms);
+}
+const char *pgw_error_sqlstate(const pgw *h)
+{
+    return h->sqlstate;
+}
 int64_t fake_limit(const pgw *h)
 {
     return h->limit_ms;
