@@ -16,6 +16,9 @@
 #define WORKER_QUEUES_MAX  64
 #define WORKER_LOCK_MS     2000 /* as long at most as a locked row may hold up all the rest */
 #define WORKER_ROOM        "worker"
+#define WORKER_PACE_US      50000 /* of work are claimed ahead, as the last look at it has it ... */
+#define WORKER_PACE_EACH_US 10000 /* ... which is at least so long ago */
+#define WORKER_STALE_MS     1000  /* all handlers are busy for so long: others may be idle */
 #define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
 #define WORKER_SIGN_MAX_MS 60000
 
@@ -39,7 +42,7 @@ static void worker_read_conf(pgw_worker *w)
     w->batch = w->batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
     w->prefetch = (int)pgw__conf_int(c, "worker.prefetch");
     /* with a thread for all, nobody extends what would wait for a handler */
-    if (w->prefetch == 0) w->prefetch = w->batch * (w->concurrency > 0 ? 2 * w->concurrency : 1);
+    if (w->prefetch < 0 && w->concurrency == 0) w->prefetch = 0;
     w->flush_jobs = (int)pgw__conf_int(c, "worker.flush_jobs");
     w->flush_ms = pgw__conf_int(c, "worker.flush_ms");
     w->lease_ms = pgw__conf_int(c, "worker.lease_ms");
@@ -596,21 +599,49 @@ static void worker_heed_stop(pgw_worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* ---- prefetch ----
+ *
+ * What is claimed ahead waits under a lease for this worker alone. Handlers are kept busy by as many
+ * jobs as they finish while a few round trips take, which is none where jobs take long. What was
+ * claimed ahead all the same, when a job takes long after many that did not, is requeued. */
+
+static int worker_ahead(pgw_worker *w, int64_t now_us)
+{
+    const int64_t elapsed = now_us - w->pace_us;
+    int64_t pace;
+
+    if (now_us / 1000 < w->alone_until) return 0;
+    if (w->prefetch >= 0) return w->prefetch;
+    if (elapsed < WORKER_PACE_EACH_US) return w->pace;
+    pace = (w->finished - w->pace_finished) * WORKER_PACE_US / elapsed;
+    w->pace = (int)(pace < PGW__AHEAD_MAX ? pace : PGW__AHEAD_MAX);
+    w->pace_us = now_us;
+    w->pace_finished = w->finished;
+    return w->pace;
+}
+
+static bool worker_is_stale(const pgw_worker *w, int64_t now)
+{
+    return w->prefetch < 0 && w->busy == w->concurrency && now - w->began_at >= WORKER_STALE_MS;
+}
+
 /* Looks at everything and decides. From a plan to wait on, handlers poke us when they change it. */
 static pgw__worker_plan worker_plan(pgw_worker *w)
 {
     pgw__worker_view *v = &w->view;
     pgw__worker_plan plan;
+    int64_t now_us;
 
     pthread_mutex_lock(&w->lock);
-    v->now = pgw__clock_ms();
+    now_us = pgw__clock_us();
+    v->now = now_us / 1000;
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
     pgw__worker_sort_out(w);
     w->hurries = w->stops > 0 || v->left <= 0 || (w->drain && w->found_none);
     if (w->stops < 2 || v->now < w->end_at) pgw__result_resume(w, v->now, w->hurries);
     v->n = pgw__worker_count(w);
     v->claim_at = w->claim_at;
-    v->since_us = pgw__clock_us() - w->filled_us;
+    v->since_us = now_us - w->filled_us;
     v->call_us = w->call_us;
     v->done_before = w->done_before;
     v->call_at = w->call_at;
@@ -620,7 +651,8 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->fell_short = w->fell_short;
     v->stops = w->stops;
     v->found_none = w->found_none;
-    v->prefetch = w->prefetch;
+    v->prefetch = worker_ahead(w, now_us);
+    v->stale = worker_is_stale(w, v->now);
     v->flush_jobs = w->flush_jobs;
     v->here = w->concurrency == 0;
     v->drain = w->drain;
@@ -805,6 +837,10 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = w->told_absent = false;
+    w->pace_us = pgw__clock_us();
+    w->pace_finished = w->finished;
+    w->pace = 0;
+    w->alone_until = 0;
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;

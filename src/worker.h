@@ -108,6 +108,7 @@ static inline int64_t pgw__lease_third(int64_t lease_ms)
     return lease_ms / 3 > PGW__LEASE_LEAST_CALL_MS ? lease_ms / 3 : PGW__LEASE_LEAST_CALL_MS;
 }
 
+#define PGW__AHEAD_MAX 1000 /* jobs that an adaptive worker.prefetch claims ahead */
 #define PGW__BEATS_MAX 1000 /* leases that one beat extends */
 
 typedef struct pgw__beats {
@@ -160,7 +161,10 @@ struct pgw_worker {
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
-    int64_t taken;                     /* jobs claimed in this run */
+    int64_t taken;                     /* jobs claimed in this run, and not requeued unstarted */
+    int64_t pace_us, pace_finished;    /* when the pace was last looked at, and `finished` then */
+    int pace;                          /* jobs done in 50 ms, as of then */
+    int64_t alone_until;               /* nothing is prefetched before: see worker_pool.c */
     bool told_ready, told_absent;      /* in this run */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
@@ -187,6 +191,8 @@ struct pgw_worker {
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */
     int running, idle;
+    int busy;           /* handlers that run: of threads, each */
+    int64_t finished;   /* jobs that handlers have returned from, ever */
     int telling;        /* results that are on their way to the server */
     bool unfit;         /* something in `ready` has a signal, and is not to start */
     int64_t began_at;   /* the last handler */
@@ -225,6 +231,7 @@ pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
 bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and were left behind */
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
+int pgw__worker_handlers(const pgw_worker *w); /* handlers that may run at once */
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */

@@ -24,7 +24,8 @@
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
-    const int held = w->prefetch + w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    const int ahead = w->prefetch < 0 ? PGW__AHEAD_MAX : w->prefetch;
+    const int held = ahead + w->batch * pgw__worker_handlers(w);
     const int most = 2 * held; /* what was held when the last call was sent, and came with it */
     const int room = most > w->flush_jobs ? most : w->flush_jobs;
 

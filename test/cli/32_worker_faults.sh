@@ -59,3 +59,15 @@ pgwork -q enqueue few 1 2 3 4 >/dev/null
 yes 'of two workers with two connections one works' until_true 60 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'few' AND state = 'done'" 4
 kill $p $p2
 wait $p $p2
+
+pgwork queue create ahead --retention 1d
+pgwork enqueue ahead 1 2 3 4 >/dev/null
+: >"$tmp/ahead"
+pgwork -q work ahead -j1 -- sh -c "$held" "$tmp/ahead" &
+p=$! jobs_of_ours=$!
+until_true 20 test -s "$tmp/ahead"
+code 'jobs behind a long one are free for another worker' 0 timeout -k 1 20 pgwork work ahead -j1 -n 3 -- true
+: >"$tmp/ahead.go"
+until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'ahead' AND state = 'done'" 4
+kill $p
+wait $p

@@ -413,6 +413,7 @@ void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
     set("worker.drain", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
+    set("worker.prefetch", "2");
     start(until_signalled);
     await_sign();
     only_job();

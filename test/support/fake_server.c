@@ -66,6 +66,7 @@ static struct {
         int times, applied;
     } fails[FAKE_VERBS];
     char poison[128];
+    int max_attempts;
     bool read_only;
     int64_t late_ms, slow_ms;
     atomic_bool hangs;
@@ -93,6 +94,7 @@ void fake_reset(void)
     srv.last = 0;
     srv.first_ready = 1;
     srv.poison[0] = '\0';
+    srv.max_attempts = 0;
     srv.read_only = false;
     srv.late_ms = srv.slow_ms = 0;
     atomic_store(&srv.hangs, false);
@@ -100,6 +102,11 @@ void fake_reset(void)
     atomic_store(&srv.frozen_us, 0);
     pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_max_attempts(int n)
+{
+    srv.max_attempts = n;
 }
 
 void fake_jobs(const char *queue, int n, int64_t lease_ms)
@@ -583,6 +590,11 @@ const char *pgw_job_queue(const pgw_job *j)
 int pgw_job_attempt(const pgw_job *j)
 {
     return j->attempt;
+}
+int pgw_job_max_attempts(const pgw_job *j)
+{
+    (void)j;
+    return srv.max_attempts;
 }
 int64_t pgw_job_lease_until_us(const pgw_job *j)
 {
