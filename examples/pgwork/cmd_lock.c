@@ -41,6 +41,7 @@ int cmd_lock(cli *c, int argc, char **argv)
     bool shared = false, no_wait = false;
     int64_t wait_ms = -1, grace_ms = 5000;
     int held = CLI_HELD;
+    const char *pass = NULL;
     const opt opts[] = {
         {'s', "shared", NULL, "together with others that share (alone)", .flag = &shared},
         {'w', "wait", "TIME", "wait so long (without limit)", .ms = &wait_ms,
@@ -50,13 +51,15 @@ int cmd_lock(cli *c, int argc, char **argv)
          .min = 0, .max = 255},
         {0, "grace", "TIME", "between TERM and KILL when the lock is lost (5s)", .ms = &grace_ms,
          .max = 86400000},
+        {0, "pass", "SIGNALS", "pass these on to the command: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] NAME -- COMMAND [ARG...]",
+        .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] [--pass SIGNALS]\n"
+                    "       NAME -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
             "a file. The lock is free when the command ends. The command is ended when the lock\n"
-            "is lost with its connection, and by TERM, INT, HUP or QUIT to this process. It\n"
+            "is lost with its connection, and by any signal that would end this process. It\n"
             "finds the lock's name in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
         .more =
             "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
@@ -74,6 +77,7 @@ int cmd_lock(cli *c, int argc, char **argv)
     if ((code = guard_wait(c, no_wait, &wait_ms)) != CLI_DONE) return code;
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;

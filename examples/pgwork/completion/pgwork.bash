@@ -74,7 +74,7 @@ _pgwork() {
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --op" ;;
-    work) own="-j --jobs -n --max --once --drain --lease --timeout --grace --later -k --keep-output -b --body
+    work) own="-j --jobs -n --max --once --drain --lease --timeout --grace --pass --later -k --keep-output -b --body
         --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
@@ -110,13 +110,13 @@ _pgwork() {
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
-    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --" queue= ;;
+    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --" queue= ;;
     locks) queue= ;;
     sem)
         verbs="create acquire extend release resize drop list run" queue=
         case $verb in
         acquire) own="--permits -w --wait -n --no-wait --ttl --holder" ;;
-        run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --" ;;
+        run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --pass --" ;;
         extend) own="--ttl" ;;
         drop) own="--force" ;;
         esac
