@@ -227,6 +227,10 @@ bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will no
 bool pgw__pq_disarm(pgw *h);
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
+/* Who hears of each notification when the session is looked at, as pgw__pq_look() and each call do;
+ * fn must not use the handle. */
+typedef void pgw__notified_fn(void *arg, const char *channel, const char *payload);
+void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg);
 /* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
  * then. */
 int pgw__pq_slot(const pgw *h, char channel[64]);

@@ -525,6 +525,7 @@ bool pgw__conn_alive(pgw *h)
         if (PQconsumeInput(h->conn) == 0) return false;
     while ((note = PQnotifies(h->conn)) != NULL) {
         h->notified = true;
+        if (h->on_notified != NULL) h->on_notified(h->notified_arg, note->relname, note->extra);
         PQfreemem(note);
     }
     return !h->dead && PQstatus(h->conn) == CONNECTION_OK;

@@ -278,6 +278,12 @@ int pgw__pq_slot(const pgw *h, char channel[64])
     return h->slot;
 }
 
+void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg)
+{
+    h->on_notified = fn;
+    h->notified_arg = arg;
+}
+
 uint64_t pgw__pq_mark(const pgw *h)
 {
     return h->mark;

@@ -142,6 +142,8 @@ struct pgw {
     uint64_t txns;  /* begun */
     bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
     bool dead;      /* the server said good-bye while idle */
+    pgw__notified_fn *on_notified;
+    void *notified_arg;
     bool notified;  /* a notification was seen and not yet reported */
     char notice[6]; /* SQLSTATE by which the server said that the session ends (R2) */
     int setup_at;

@@ -796,6 +796,23 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
     return pgw_stop_count(w->stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
 }
 
+/* Behind a pooler, say, cancelled jobs are heard of when their leases are extended. */
+static pgw_status worker_open_ears(pgw_worker *w)
+{
+    const pgw_status st = pgw__worker_heart_listen(w);
+
+    if (st >= 0) return PGW_OK;
+    if (!worker_passes(st)) {
+        PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "cancelled jobs are not announced here: %s",
+                 pgw_error_message(w->heart_h));
+        return PGW_OK;
+    }
+    worker_failed_on(w, w->heart_h, st);
+    pgw_close(w->heart_h);
+    w->heart_h = NULL;
+    return pgw_stop_count(w->stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
+}
+
 /* Both sessions, or none: where connections are short, workers that held their first one while they
  * wait for the second would wait for each other for ever. */
 static pgw_status worker_open_both(pgw_worker *w)
@@ -804,6 +821,7 @@ static pgw_status worker_open_both(pgw_worker *w)
 
     if (st < 0 || w->concurrency == 0) return st;
     st = worker_open(w, &w->heart_h);
+    if (st >= 0) st = worker_open_ears(w);
     if (st >= 0) return st;
     pgw_close(w->h);
     w->h = NULL;

@@ -109,6 +109,7 @@ static inline int64_t pgw__lease_third(int64_t lease_ms)
 }
 
 #define PGW__AHEAD_MAX 1000 /* jobs that an adaptive worker.prefetch claims ahead */
+#define PGW__CANCELED_MAX 64
 #define PGW__BEATS_MAX 1000 /* leases that one beat extends */
 
 typedef struct pgw__beats {
@@ -119,6 +120,8 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
+    int canceled_count;                  /* more: all may be */
     bool crowded;       /* the server had no connection left for it */
     bool yields;        /* it had none left for the main loop: drop this one */
     bool away;          /* no session: who claimed now could extend nothing */
@@ -278,6 +281,9 @@ size_t pgw__worker_group(pgw_task *const *tasks,
 /* ---- worker_heart.c ---- */
 bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
+/* Has the heartbeat's session listen for cancelled jobs; worth another attempt when it fails with
+ * PGW_ECONN and the like, and not necessary otherwise. */
+pgw_status pgw__worker_heart_listen(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
 void pgw__worker_heart_wake(pgw_worker *w);

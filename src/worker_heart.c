@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "handle.h"
 #include "mem.h"
+#include "name.h"
 #include "status.h"
 
 #define HEART_MAX_SLEEP_MS  1000 /* by a clock that may stand still while the machine sleeps */
@@ -168,6 +169,60 @@ static int64_t heart_collect(pgw_worker *w)
         }
     }
     return next;
+}
+
+/* ---- cancelled jobs ----
+ *
+ * cancel() announces the id of a job that runs. The worker that has it asks for its lease at once,
+ * and is told by the answer; so a notification that means nothing does no harm, and one that is
+ * missed is made up for by the next extension. */
+
+static void heart_notified(void *arg, const char *channel, const char *payload)
+{
+    pgw__beats *b = arg;
+    int64_t id;
+
+    (void)channel; /* it listens to one */
+    if (b->canceled_count > PGW__CANCELED_MAX || !pgw__int_parse(&id, payload)) return;
+    if (b->canceled_count < PGW__CANCELED_MAX) b->canceled[b->canceled_count] = id;
+    b->canceled_count++;
+}
+
+static bool heart_is_canceled(const pgw__beats *b, int64_t id)
+{
+    if (b->canceled_count > PGW__CANCELED_MAX) return true;
+    for (int i = 0; i < b->canceled_count; i++)
+        if (b->canceled[i] == id) return true;
+    return false;
+}
+
+/* With the lock held. */
+static void heart_heed_cancels(pgw_worker *w)
+{
+    pgw__beats *b = &w->beats;
+    pgw__crate *c;
+    size_t i;
+
+    if (b->canceled_count == 0) return;
+    for (c = w->crates; c != NULL; c = c->next) {
+        for (i = 0; i < c->count; i++) {
+            if (!heart_is_canceled(b, c->tasks[i].ref.id)) continue;
+            c->tasks[i].beat_at = c->tasks[i].ask_at = 0;
+            w->heart_at = 0;
+        }
+    }
+    b->canceled_count = 0;
+}
+
+pgw_status pgw__worker_heart_listen(pgw_worker *w)
+{
+    char channel[64];
+
+    if (!w->notify) return PGW_OK;
+    snprintf(channel, sizeof(channel), "pgwork_cancel_%s", pgw__pq_schema(w->heart_h));
+    w->beats.canceled_count = 0;
+    pgw__pq_on_notified(w->heart_h, heart_notified, &w->beats);
+    return pgw__pq_listen(w->heart_h, channel);
 }
 
 /* ---- asking the server ---- */
@@ -477,6 +532,8 @@ static void heart_sleep(pgw_worker *w)
     int64_t pause = 0;
     bool lost;
 
+    heart_heed_cancels(w); /* heard while the server answered something else */
+    if (pgw__clock_ms() >= w->heart_at) return;
     pthread_mutex_unlock(&w->lock);
     poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
@@ -488,7 +545,10 @@ static void heart_sleep(pgw_worker *w)
                  (long long)pause);
     }
     pthread_mutex_lock(&w->lock);
-    if (!lost) return;
+    if (!lost) {
+        heart_heed_cancels(w);
+        return;
+    }
     heart_is_away(w, true);
     heart_rest(b, pause);
     w->heart_at = b->failed_at; /* it is to look when that will be */

@@ -719,6 +719,27 @@ void test_a_cancel_reaches_a_running_handler(void)
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
 }
 
+/* A lease of an hour is extended when 20 minutes are over. */
+void test_a_cancel_that_is_announced_is_heard_at_once(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    char sql[100];
+    int64_t id;
+
+    job.lease_ms = 3600000;
+    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    set("worker.drain", "off");
+    start(until_signalled);
+    await(&called, 1);
+    must(pgw_cancel(h, NULL, queue, &id, 1));
+    snprintf(sql, sizeof(sql), "SELECT pg_notify('pgwork_cancel_pgwork', '%lld')", (long long)id);
+    pgtemp_exec(sql);
+    await(&seen, PGW_CANCELED);
+    pgw_stop_notify(stop);
+    finish(PGW_OK);
+    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
+}
+
 void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
 {
     const int64_t running = only_job(), waiting = only_job();

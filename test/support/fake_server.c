@@ -709,6 +709,15 @@ int pgw__pq_slot(const pgw *h, char channel[64])
     *channel = '\0';
     return 0;
 }
+const char *pgw__pq_schema(const pgw *h)
+{
+    (void)h;
+    return "pgwork";
+}
+void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg)
+{
+    (void)h, (void)fn, (void)arg;
+}
 pgw_status pgw__pq_listen(pgw *h, const char *channel)
 {
     (void)h, (void)channel;
