@@ -91,6 +91,8 @@ static const conf_row conf_rows[] = {
         "the server looks for its client so often (client_connection_check_interval); 0: never"),
     ENUM_ROW("prepare", "auto, never", "auto",
         "prepared statements; never: for poolers that cannot keep them"),
+    ENUM_ROW("pooler", "transaction, session", "transaction",
+        "how a pooler between us and the server works, if there is one; session: it keeps a session for each client"),
     ENUM_ROW("durability", "sync, relaxed", "sync",
         "relaxed: claim and extend do not wait for the disk; a crash may undo them"),
     BOOL_ROW("notify", "on",

@@ -198,8 +198,8 @@ static pgw_status lock_take(pgw *h, lock_line *line, int64_t timeout_ms)
 
     if (st == PGW_EPOOLED)
         pgw__pq_advise(h, st,
-                       "use pgw_lock_acquire_xact() in a transaction, or connect to the server "
-                       "itself: host and port in `dsn`");
+                       "use pgw_lock_acquire_xact() in a transaction, connect to the server itself, or "
+                       "set property `pooler` to session if it pools sessions");
     if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
     return pgw__pq_fail(h, st, "the lock is held by somebody else",
                         "`pgwork locks NAME` says by whom; or wait longer");

@@ -309,7 +309,8 @@ void pgw__pq_launch(pgw *h)
     }
     if ((op->flags & PGW__DIRECT) != 0 && h->pooled) {
         pq_end_with(h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
-                    "connect to the server itself: host and port in `dsn`");
+                    "connect to the server itself, or set property `pooler` to session if it pools "
+                    "sessions");
         return;
     }
     if (txn == PQTRANS_INERROR && op->ending < PGW__COMMITTED) {

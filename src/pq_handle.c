@@ -30,6 +30,7 @@ static pgw *handle_new(const pgw_conf *conf)
     h->call_timeout_ms = pgw__conf_int(h->conf, "call.timeout_ms");
     h->connect_timeout_ms = pgw__conf_int(h->conf, "connect.timeout_ms");
     h->prepare = strcmp(pgw__conf_text(h->conf, "prepare"), "auto") == 0;
+    h->own_session = strcmp(pgw__conf_text(h->conf, "pooler"), "session") == 0;
     h->relaxed = strcmp(pgw__conf_text(h->conf, "durability"), "relaxed") == 0;
     pgw__backoff_init(&h->backoff, pgw__conf_int(h->conf, "reconnect.base_ms"),
                       pgw__conf_int(h->conf, "reconnect.cap_ms"));

@@ -123,6 +123,7 @@ struct pgw {
     char settings[1536]; /* for one transaction behind a pooler */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
+    bool own_session; /* a pooler keeps a session of the server for each of its clients */
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
     int hosts;
     int silent_hosts; /* so many attempts in a row ran out, each at one of them ... */
@@ -136,6 +137,7 @@ struct pgw {
     bool ready; /* connected and set up */
     bool plain; /* somebody between us refused start-up options */
     bool pooled;
+    bool unset; /* start-up options did not reach the server */
     bool unnamed;   /* names of statements clash: prepare no more */
     bool indexed;   /* its plans are made for statements of PGW__INDEXED */
     bool mixed;     /* it had to go back from that, for others: no more of it */

@@ -16,6 +16,43 @@ static bool lock_holds(void *arg)
     return pgw_lock_is_held(arg);
 }
 
+/* -- a command that would wait for itself --------------------------------------------------- */
+
+/* Numbers of the locks that are held for us, by commands that run this one. */
+#define LOCK_HELD "PGWORK_FENCES"
+
+static bool lock_is_listed(const char *fences, int64_t fence)
+{
+    char *end;
+    for (; *fences; fences = end) {
+        if (strtoll(fences, &end, 10) == fence) return true;
+        if (end == fences) return false;
+    }
+    return false;
+}
+
+/* Does a command that runs this one hold the lock? We would wait for its end, and it for ours. */
+static int lock_check_ours(cli *c, const char *name, bool shared)
+{
+    const char *fences = getenv(LOCK_HELD);
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
+    if (!fences || pgw_lock_holder(c->h, &who, name) != PGW_OK) return CLI_DONE;
+    if ((shared && who.shared) || !lock_is_listed(fences, who.fence)) return CLI_DONE;
+    return cli_fail(CLI_USAGE, "it would wait for itself: take another lock, or none",
+                    "the lock is held for the command that runs this one");
+}
+
+static void lock_list_ours(const char *fence)
+{
+    const char *before = getenv(LOCK_HELD);
+    buf t = {0};
+    buf_puts(&t, before ? before : "");
+    buf_puts(&t, before && *before ? " " : "");
+    buf_puts(&t, fence);
+    setenv(LOCK_HELD, t.at, 1);
+    buf_free(&t);
+}
+
 static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
 {
     guard g = {.c = c,
@@ -29,6 +66,7 @@ static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
     snprintf(fence, sizeof fence, "%lld", (long long)pgw_lock_fence(lock));
     setenv("PGWORK_LOCK", a->at[0], 1);
     setenv("PGWORK_FENCE", fence, 1);
+    lock_list_ours(fence);
     int code = guard_run(&g);
     pgw_status st = pgw_lock_release(lock);
     if (st == PGW_OK || code == CLI_LOST) return code;
@@ -79,6 +117,7 @@ int cmd_lock(cli *c, int argc, char **argv)
     if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if ((code = lock_check_ours(c, a.at[0], shared)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;
     pgw_status st =

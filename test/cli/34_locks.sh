@@ -26,6 +26,10 @@ sleep 1.2 # some turns
 all_well 'those who wait get the lock, one after the other' $p $all
 is 'in the order of their coming' "$(tr '\n' ' ' <"$tmp/came")" '1 2 3 4 5 6 '
 
+refused 'a command that would wait for the lock of the one that runs it' 2 'held for the command' pgwork lock self -- pgwork lock self -- true
+refused 'with others in between' 2 'held for the command' pgwork lock self -- pgwork lock other -- pgwork lock -s self -- true
+code 'unless it shares with it' 0 pgwork lock -s self -- pgwork lock -s self -- true
+
 # A waiter's statement holds a snapshot, for whose end an index that is made concurrently waits.
 sql 'CREATE TABLE big AS SELECT i FROM generate_series(1, 1000) i'
 # shellcheck disable=SC2016  # for the shell that holds
