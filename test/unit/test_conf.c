@@ -57,7 +57,7 @@ static const struct {
     {"tcp.user_timeout_ms", "int", "4000"},
     {"session.check_interval_ms", "int", "500"},
     {"prepare", "enum", "auto"},
-    {"pooler", "enum", "transaction"},
+    {"pooler", "enum", "auto"},
     {"durability", "enum", "sync"},
     {"notify", "bool", "on"},
     {"payload.max_bytes", "int", "16777216"},
