@@ -305,7 +305,7 @@ BEGIN
             SELECT a.last INTO again FROM pgwork._cron_at(zone, pgwork._cron_local(e, (again AT TIME ZONE zone) - interval '1 s')) a;
         END IF;
     END IF;
-    LOOP
+    FOR i IN 1 .. 100 LOOP -- some: a gap or an overlap takes one more
         local := pgwork._cron_local(e, local);
         SELECT * INTO here FROM pgwork._cron_at(zone, local);
         IF NOT e.wild THEN
@@ -320,6 +320,8 @@ BEGIN
             RETURN least(again, CASE WHEN here.first > after THEN here.first ELSE here.last END);
         END IF;
     END LOOP;
+    RAISE EXCEPTION 'no time was found in zone %', quote_literal(left(zone, 80)) USING ERRCODE = 'PW001',
+        HINT = 'use a zone in pg_timezone_names';
 END $$;
 
 CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS void
@@ -347,25 +349,37 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN false; -- there is no zone of this name
 END $$;
 
--- Clients are not told what the server says of a value that it refuses (22023), so it is said here.
-CREATE FUNCTION pgwork._check_zone(zone text) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+-- The name of a zone as the server spells it, or PW001. What AT TIME ZONE takes besides is refused: abbreviations (CST), POSIX rules, whose sign is the
+-- other way round (GMT+3 is three hours behind), offsets (+03:00), and zones that count leap seconds (right/UTC), whose clock shows none of our
+-- times. The list of all zones takes the server a tenth of a second, so the setting is asked: besides names it takes what has a digit and no slash,
+-- or a comma or a bracket, alone. What names have a digit and no slash, such as EST5EDT, is a matter of the list.
+CREATE FUNCTION pgwork._check_zone(zone text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+    is_named text;
 BEGIN
-    PERFORM pgwork._refuse_unless(zone IS NOT NULL, 'zone', zone, 'a time zone, for example Europe/Berlin');
-    PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(zone), 'zone', zone,
+    IF zone ~ '^[A-Za-z_-]+$|^[A-Za-z_]+/[A-Za-z0-9_/+-]+$' COLLATE "C" THEN
+        BEGIN
+            PERFORM set_config('timezone', zone, true);
+            is_named := current_setting('timezone');
+        EXCEPTION WHEN invalid_parameter_value THEN
+            NULL;
+        END;
+    ELSE
+        SELECT z.name INTO is_named FROM pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(zone COLLATE "C") ORDER BY z.name <> zone LIMIT 1;
+    END IF;
+    PERFORM pgwork._refuse_unless(is_named IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
+    PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(is_named), 'zone', zone,
                                   'one by the name of a place, for example Europe/Berlin: this one is also an abbreviation, which has no summer time');
-    BEGIN
-        PERFORM now() AT TIME ZONE zone;
-    EXCEPTION WHEN invalid_parameter_value THEN
-        PERFORM pgwork._refuse_unless(false, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
-    END;
+    RETURN is_named;
 END $$;
 
 CREATE FUNCTION pgwork.cron_next(expression text, zone text DEFAULT 'UTC', after timestamptz DEFAULT clock_timestamp(),
     anchor timestamptz DEFAULT '1970-01-01 UTC') RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor), pgwork._check_zone(zone);
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    zone := pgwork._check_zone(zone);
     RETURN pgwork._cron_after(pgwork._cron_parse(expression), zone, after, anchor);
 END $$;
 
@@ -376,7 +390,8 @@ DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     ahead interval;
 BEGIN
-    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor), pgwork._check_zone(zone);
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    zone := pgwork._check_zone(zone);
     PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
     at := after;
     FOR i IN 1 .. n LOOP

@@ -211,13 +211,9 @@ DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     s pgwork.schedule;
     at timestamptz;
-    -- The list of all zones takes the server a tenth of a second: not for one that is known.
-    zone_is text := coalesce((SELECT t.zone FROM pgwork.schedule t WHERE lower(t.zone COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1),
-                             (SELECT z.name FROM pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1));
+    zone_is CONSTANT text := pgwork._check_zone(zone);
 BEGIN
     PERFORM pgwork._check_schedule_name('name', name);
-    PERFORM pgwork._refuse_unless(zone_is IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
-    PERFORM pgwork._check_zone(zone_is);
     IF queue IS NOT NULL THEN
         PERFORM pgwork._check_queue_name(queue);
     END IF;

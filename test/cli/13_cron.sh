@@ -6,6 +6,13 @@ code 'no schedules yet' 1 pgwork cron list
 refused 'a bad expression, with its place' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron next '* * 32 * *'
 refused 'the same from add' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron add x '* * 32 * *'
 refused 'a zone that is none' 2 'Mars' pgwork cron add x '* * * * *' --tz Mars
+for zone in +03:00 GMT+3 CST right/UTC '<+03>-3' posixrules/none ''; do
+    refused "what is no zone by name ($zone) is refused by next" 2 'zone' timeout -k 1 20 pgwork cron next '* * * * * *' --tz "$zone"
+    refused 'and by add' 2 'zone' timeout -k 1 20 pgwork cron add x '* * * * * *' --tz "$zone"
+done
+yes 'a zone is found whatever its case by next' pgwork cron next @daily --tz europe/berlin
+yes 'and by add' pgwork cron add case @daily --tz europe/berlin
+pgwork cron rm case
 refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
 refused 'a grace with which skip never runs' 2 '1000 .. 86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
 
