@@ -1879,6 +1879,10 @@ PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
 PGW_API pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms);
 /** Not done after all: another node may have it at once, no attempt charged. */
 PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
+/** For operators: takes a held tick away from its node, whose token is stale from then on; another
+ * node may claim it at once. What a server's clock that was ahead has planned and decided is
+ * forgotten. *held (may be NULL): was there one? The schedule's error says who took it. */
+PGW_API pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule);
 
 /* clang-format off */
 /**
@@ -2132,6 +2136,9 @@ typedef struct pgw_lock_who {
 /** Who holds it; of several shared holders the one that took it first as far as is known.
  * PGW_EMPTY: nobody. */
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
+/** For operators: ends the sessions that hold a lock, and makes their fencing number stale. *ended
+ * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM. */
+PGW_API pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name);
 /** Forgets up to @p limit (1 .. 1000) names that nobody holds, and whose fence is older than
  * @p idle_ms (operator); shared holders that follow each other draw one fence only. Fences go on
  * growing when such a name comes back, and those of before are stale. */

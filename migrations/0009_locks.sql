@@ -347,6 +347,27 @@ BEGIN
     RETURN pgwork._unlock_if_held(pgwork.lock_key(name));
 END $$;
 
+-- For an operator: ends the sessions that hold the lock, and makes their number stale. Returns how many were ended.
+CREATE FUNCTION pgwork.lock_break(name text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    k CONSTANT bigint := pgwork.lock_key(name);
+    holder integer;
+    ended bigint := 0;
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
+    FOR holder IN SELECT DISTINCT a.pid FROM pgwork._advisory(k) a WHERE a.granted AND a.pid <> pg_backend_pid() LOOP
+        RAISE LOG 'pgwork: lock %: % ends session % that holds it', quote_literal(left(name, 80)), session_user, holder;
+        ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits for its end
+    END LOOP;
+    UPDATE pgwork.named_lock t SET fence = nextval('pgwork.lock_fence'), shared = false WHERE t.key = k AND t.name = lock_break.name AND ended > 0;
+    RETURN ended;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'lock % is held by a session that may not be ended', quote_literal(left(name, 80)) USING ERRCODE = 'insufficient_privilege',
+        HINT = format('GRANT pg_signal_backend TO %I, or end it as a superuser: SELECT pg_terminate_backend(pid) FROM pgwork.lock_list(%L)',
+                      current_user, left(name, 80));
+END $$;
+
 -- FOR SHARE: whoever acquires the lock next has to write this row, and waits for the end of our transaction.
 CREATE FUNCTION pgwork.fence_ok(name text, fence bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -426,6 +447,7 @@ COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_
 COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
+COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns how many sessions were ended. Needs pg_signal_backend for the owner of the schema.';
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
 COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
 COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock, or for all whose first acquisition is committed.';

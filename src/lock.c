@@ -486,6 +486,16 @@ pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
     return st;
 }
 
+pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name)
+{
+    const pgw__param params[] = {P_TEXT(name), P_END};
+    pgw_status st = pgw__check_any_name(h, "name", name);
+
+    if (ended != NULL) *ended = 0;
+    if (st == PGW_OK) st = lock_check_armed(h);
+    return st == PGW_OK ? pgw__ask_number(h, ended, PGW__SQL_LOCK_BREAK, params) : st;
+}
+
 pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit)
 {
     const pgw__param params[] = {P_INT8(idle_ms), P_INT4(limit), P_END};

@@ -488,19 +488,38 @@ static int cron_extend(cli *c, int argc, char **argv)
     return pgw_cron_extend(c->h, NULL, token, timeout_ms) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
+static int cron_break(cli *c, const char *name)
+{
+    bool held;
+    int code = cli_open(c, false);
+    if (code != CLI_DONE) return code;
+    if (pgw_cron_break(c->h, &held, name) < 0) return cli_fail_at(c->h);
+    if (held) return CLI_DONE;
+    cli_say(c, "no tick was held");
+    return CLI_NOTHING;
+}
+
 static int cron_release(cli *c, int argc, char **argv)
 {
+    bool force = false;
+    const opt opts[] = {{0, "force", NULL, "take the tick of this schedule from whoever has it",
+                         .flag = &force},
+                        {.name = NULL}};
     static const usage use = {
-        .synopsis = "cron release TOKEN",
-        .about = "Not done after all: another node may have it at once.",
+        .synopsis = "cron release TOKEN\ncron release --force NAME",
+        .about = "Not done after all: another node may have it at once. With --force its node is not\n"
+                 "asked: its token is stale from then on. What a server's clock that was ahead has\n"
+                 "planned and decided is forgotten, too. Only for operators.",
+        .more = "--force ends with 1 when no tick was held.",
         .min = 1,
         .max = 1,
-        .missing = "TOKEN",
+        .missing = "TOKEN, or --force and NAME",
     };
     args a;
     pgw_token token;
-    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (force) return cron_break(c, a.at[0]);
     if ((code = cron_token(c, &token, a.at[0])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return pgw_cron_release(c->h, token) < 0 ? cli_fail_at(c->h) : CLI_DONE;
@@ -519,7 +538,7 @@ int cmd_cron(cli *c, int argc, char **argv)
                     "cron rm|pause|resume NAME...\ncron rename NAME NEW-NAME\ncron run NAME\n"
                     "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]\ncron tick\n"
                     "cron claim [NAME...] [--node NODE]\ncron finish TOKEN [-e TEXT]\n"
-                    "cron extend TOKEN [--timeout TIME]\ncron release TOKEN",
+                    "cron extend TOKEN [--timeout TIME]\ncron release TOKEN | --force NAME",
         .about = "Schedules: each tick happens once, on one of many machines.\n\n"
                  "  list      all schedules and when they come next\n"
                  "  add       a new one, or another definition\n"

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "guard.h"
 #include "opts.h"
@@ -74,8 +75,43 @@ static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
                     a->command[0]);
 }
 
+/* -- for operators -------------------------------------------------------------------------- */
+
+static int lock_break(cli *c, int argc, char **argv)
+{
+    bool asked = false;
+    const opt opts[] = {{0, "break", NULL, "end the sessions that hold it", .flag = &asked},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "lock --break NAME",
+        .about = "Ends the sessions of the server that hold a lock, so that others get it. Their\n"
+                 "fencing number is stale, and their commands are ended as when a connection is\n"
+                 "lost. Only for operators; the owner of the schema needs pg_signal_backend.",
+        .more = "Exit code 1: nobody holds it.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
+    args a;
+    int64_t ended;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (pgw_lock_break(c->h, &ended, a.at[0]) < 0) return cli_fail_at(c->h);
+    cli_say(c, "%lld ended", (long long)ended);
+    return ended > 0 ? CLI_DONE : CLI_NOTHING;
+}
+
+static bool lock_is_break(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--break")) return true;
+    return false;
+}
+
 int cmd_lock(cli *c, int argc, char **argv)
 {
+    if (lock_is_break(argc, argv)) return lock_break(c, argc, argv);
     bool shared = false, no_wait = false;
     int64_t wait_ms = -1, grace_ms = 5000;
     int held = CLI_HELD;
@@ -93,7 +129,7 @@ int cmd_lock(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] [--pass SIGNALS]\n"
-                    "       NAME -- COMMAND [ARG...]",
+                    "       NAME -- COMMAND [ARG...]\nlock --break NAME",
         .about =
             "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
             "a file. The lock is free when the command ends. The command is ended when the lock\n"

@@ -13,6 +13,20 @@ done
 yes 'a zone is found whatever its case by next' pgwork cron next @daily --tz europe/berlin
 yes 'and by add' pgwork cron add case @daily --tz europe/berlin
 pgwork cron rm case
+pgwork cron add ahead @hourly --timeout 7d >/dev/null
+pgwork cron run ahead
+token=$(pgwork cron claim ahead --node a | cut -f1)
+# as if the server's clock had been eight hours ahead meanwhile
+sql "UPDATE pgwork.schedule SET base = base + interval '8 h', next_at = next_at + interval '8 h', next_slot = next_slot + interval '8 h' WHERE name = 'ahead'" >/dev/null
+code 'a held tick, and nothing for another node' 1 pgwork cron claim ahead --node b
+code 'release --force' 0 pgwork cron release --force ahead
+refused 'makes the token stale' 1 '' pgwork cron finish "$token"
+yes 'and says by whom it was taken' sh -c 'pgwork cron list ahead --json | grep -q "was taken from a by"'
+yes 'the next time is not ahead any more' count_is "SELECT count(*) FROM pgwork.schedules WHERE name = 'ahead' AND next_slot < clock_timestamp() + interval '61 min'" 1
+code 'another node may claim it' 0 pgwork cron claim ahead --node b
+code 'release --force when none is held' 1 sh -c 'pgwork cron release --force ahead && pgwork cron release --force ahead'
+refused 'release --force of no schedule' 1 'none_such' pgwork cron release --force none_such
+pgwork cron rm ahead
 refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
 refused 'a grace with which skip never runs' 2 '1000 .. 86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
 

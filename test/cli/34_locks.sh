@@ -30,6 +30,16 @@ refused 'a command that would wait for the lock of the one that runs it' 2 'held
 refused 'with others in between' 2 'held for the command' pgwork lock self -- pgwork lock other -- pgwork lock -s self -- true
 code 'unless it shares with it' 0 pgwork lock -s self -- pgwork lock -s self -- true
 
+hold stuck "$tmp/stuck"
+p=$! jobs_of_ours=$!
+fence=$(sql "SELECT fence FROM pgwork.lock_list('stuck')")
+code 'lock --break' 0 pgwork lock --break stuck
+wait $p
+is 'ends the command of who held it' $? 74
+is 'and makes its number stale' "$(sql "SELECT pgwork.fence_ok('stuck', $fence)")" f
+yes 'and the lock is free' pgwork lock -n stuck -- true
+code 'lock --break of one that nobody holds' 1 pgwork lock --break stuck
+
 # A waiter's statement holds a snapshot, for whose end an index that is made concurrently waits.
 sql 'CREATE TABLE big AS SELECT i FROM generate_series(1, 1000) i'
 # shellcheck disable=SC2016  # for the shell that holds

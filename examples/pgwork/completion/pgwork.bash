@@ -100,6 +100,7 @@ _pgwork() {
             --misfire --misfire-max --grace --jitter --timeout" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
+        release) own="--force" ;;
         finish) own="-e --error" ;;
         extend) own="--timeout" ;;
         esac
@@ -110,7 +111,7 @@ _pgwork() {
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
-    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --" queue= ;;
+    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --break --" queue= ;;
     locks) queue= ;;
     sem)
         verbs="create acquire extend release resize drop list run" queue=
