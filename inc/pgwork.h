@@ -1689,7 +1689,8 @@ PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
  * number of schedulers may be at work, none of them leads, and all times are the server's.
  *
  *     minute hour day month weekday          each * or a list of n, n-n, with /step
- *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday
+ *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday; day also L, LW,
+ *                                            15W, weekday also fri#2, friL
  *     @yearly @monthly @weekly @daily @hourly
  *     @every 90s                             also 1h30m, 2d, 1w; counted from the creation
  *
