@@ -94,13 +94,14 @@ _pgwork() {
         esac
         ;;
     cron)
-        verbs="list add rm pause resume rename run next tick claim finish extend release" queue=
+        verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
             --misfire --misfire-max --grace --jitter --timeout" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
         release) own="--force" ;;
+        apply) own="--prune -n --dry-run" queue= ;;
         finish) own="-e --error" ;;
         extend) own="--timeout" ;;
         esac
