@@ -2138,7 +2138,8 @@ typedef struct pgw_lock_who {
  * PGW_EMPTY: nobody. */
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
 /** For operators: ends the sessions that hold a lock, and makes their fencing number stale. *ended
- * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM. */
+ * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM.
+ */
 PGW_API pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name);
 /** Forgets up to @p limit (1 .. 1000) names that nobody holds, and whose fence is older than
  * @p idle_ms (operator); shared holders that follow each other draw one fence only. Fences go on

@@ -17,7 +17,7 @@ typedef struct cronexpr_kind {
 enum { SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY, FIELDS };
 
 static const char *const cronexpr_months[] = {
-    "january", "february", "march",     "april",   "may",      "june",     "july",
+    "january", "february",  "march",   "april",    "may",      "june", "july",
     "august",  "september", "october", "november", "december", NULL};
 static const char *const cronexpr_weekdays[] = {"sunday",   "monday", "tuesday",  "wednesday",
                                                 "thursday", "friday", "saturday", NULL};

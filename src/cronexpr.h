@@ -14,11 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PGW__CRONEXPR_MAX   255      /* bytes of an expression */
+#define PGW__CRONEXPR_MAX          255 /* bytes of an expression */
 #define PGW__CRONEXPR_LAST_DAY     (UINT64_C(1) << 32)
 #define PGW__CRONEXPR_LAST_WORKDAY (UINT64_C(1) << 33)
-#define PGW__CRONEXPR_LAST_WEEKDAY 42 /* and the weekday: a bit's number */
-#define PGW__CRONEXPR_EVERY 31622400 /* seconds: 366 days */
+#define PGW__CRONEXPR_LAST_WEEKDAY 42       /* and the weekday: a bit's number */
+#define PGW__CRONEXPR_EVERY        31622400 /* seconds: 366 days */
 
 typedef struct pgw__cronexpr {
     uint64_t second, minute;   /* bit n: at n */

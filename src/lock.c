@@ -152,9 +152,9 @@ static pgw_status lock_turn(pgw *h, lock_line *line, int64_t left_ms, bool look)
 {
     const bool last = left_ms >= 0 && left_ms <= LOCK_TURN_MS;
     const int64_t wait_ms = last ? left_ms : LOCK_TURN_MS;
-    const pgw__param params[] = {P_TEXT(line->name), P_BOOL(line->shared), P_BOOL(line->xact),
-                                 P_INT8(wait_ms),    P_INT4(line->place),  P_BOOL(last),
-                                 P_BOOL(look),       P_END};
+    const pgw__param params[] = {
+        P_TEXT(line->name),  P_BOOL(line->shared), P_BOOL(line->xact), P_INT8(wait_ms),
+        P_INT4(line->place), P_BOOL(last),         P_BOOL(look),       P_END};
 
     return lock_ask(h, line, PGW__SQL_LOCK_QUEUE, params, wait_ms);
 }
@@ -197,9 +197,10 @@ static pgw_status lock_take(pgw *h, lock_line *line, int64_t timeout_ms)
     const pgw_status st = timeout_ms == 0 ? lock_try(h, line) : lock_wait(h, line, timeout_ms);
 
     if (st == PGW_EPOOLED)
-        pgw__pq_advise(h, st,
-                       "use pgw_lock_acquire_xact() in a transaction, connect to the server itself, or "
-                       "set property `pooler` to session if it pools sessions");
+        pgw__pq_advise(
+            h, st,
+            "use pgw_lock_acquire_xact() in a transaction, connect to the server itself, or "
+            "set property `pooler` to session if it pools sessions");
     if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
     return pgw__pq_fail(h, st, "the lock is held by somebody else",
                         "`pgwork locks NAME` says by whom; or wait longer");

@@ -60,11 +60,10 @@ static void conn_make_settings(pgw *h)
     const bool older = PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT;
 
     if (h->own_session) { /* behind a pooler that keeps it for us */
-        _Static_assert(sizeof("SELECT true" CONN_SETTINGS(CONN_AS_OURS, "9223372036854775807")
-                                  CONN_SESSION(CONN_AS_OURS)
-                                      CONN_AS_OURS("transaction_timeout", "0")) <=
-                           sizeof(h->settings),
-                       "room for the settings");
+        _Static_assert(
+            sizeof("SELECT true" CONN_SETTINGS(CONN_AS_OURS, "9223372036854775807") CONN_SESSION(
+                CONN_AS_OURS) CONN_AS_OURS("transaction_timeout", "0")) <= sizeof(h->settings),
+            "room for the settings");
         snprintf(h->settings, sizeof(h->settings),
                  "SELECT true" CONN_SETTINGS(CONN_AS_OURS, "%lld") CONN_SESSION(CONN_AS_OURS) "%s",
                  (long long)h->lock_ms, older ? "" : CONN_AS_OURS("transaction_timeout", "0"));

@@ -137,13 +137,13 @@ struct pgw {
     bool ready; /* connected and set up */
     bool plain; /* somebody between us refused start-up options */
     bool pooled;
-    bool unset; /* start-up options did not reach the server */
-    bool unnamed;   /* names of statements clash: prepare no more */
-    bool indexed;   /* its plans are made for statements of PGW__INDEXED */
-    bool mixed;     /* it had to go back from that, for others: no more of it */
-    uint64_t txns;  /* begun */
-    bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
-    bool dead;      /* the server said good-bye while idle */
+    bool unset;    /* start-up options did not reach the server */
+    bool unnamed;  /* names of statements clash: prepare no more */
+    bool indexed;  /* its plans are made for statements of PGW__INDEXED */
+    bool mixed;    /* it had to go back from that, for others: no more of it */
+    uint64_t txns; /* begun */
+    bool in_txn;   /* between pgw__pq_begin() and its end, also when the session was lost */
+    bool dead;     /* the server said good-bye while idle */
     pgw__notified_fn *on_notified;
     void *notified_arg;
     bool notified;  /* a notification was seen and not yet reported */

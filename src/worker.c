@@ -13,14 +13,14 @@
 #include "name.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX  64
-#define WORKER_LOCK_MS     2000 /* as long at most as a locked row may hold up all the rest */
-#define WORKER_ROOM        "worker"
+#define WORKER_QUEUES_MAX   64
+#define WORKER_LOCK_MS      2000 /* as long at most as a locked row may hold up all the rest */
+#define WORKER_ROOM         "worker"
 #define WORKER_PACE_US      50000 /* of work are claimed ahead, as the last look at it has it ... */
 #define WORKER_PACE_EACH_US 10000 /* ... which is at least so long ago */
 #define WORKER_STALE_MS     1000  /* all handlers are busy for so long: others may be idle */
-#define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
-#define WORKER_SIGN_MAX_MS 60000
+#define WORKER_SIGN_MIN_MS  1000  /* before a sign that could not be hung out is tried again */
+#define WORKER_SIGN_MAX_MS  60000
 
 /* ---- birth and death ---- */
 
@@ -601,9 +601,9 @@ static void worker_heed_stop(pgw_worker *w)
 
 /* ---- prefetch ----
  *
- * What is claimed ahead waits under a lease for this worker alone. Handlers are kept busy by as many
- * jobs as they finish while a few round trips take, which is none where jobs take long. What was
- * claimed ahead all the same, when a job takes long after many that did not, is requeued. */
+ * What is claimed ahead waits under a lease for this worker alone. Handlers are kept busy by as
+ * many jobs as they finish while a few round trips take, which is none where jobs take long. What
+ * was claimed ahead all the same, when a job takes long after many that did not, is requeued. */
 
 static int worker_ahead(pgw_worker *w, int64_t now_us)
 {
@@ -685,8 +685,8 @@ static void worker_make_room(pgw_worker *w)
     bool leaves;
 
     pthread_mutex_lock(&w->lock);
-    leaves = w->beats.crowded && !w->down && !worker_uses(w) &&
-             w->done.count + w->resting.count == 0;
+    leaves =
+        w->beats.crowded && !w->down && !worker_uses(w) && w->done.count + w->resting.count == 0;
     w->beats.crowded = false;
     pthread_mutex_unlock(&w->lock);
     if (!leaves) return;
@@ -698,8 +698,8 @@ static void worker_make_room(pgw_worker *w)
 static void worker_reconnect(pgw_worker *w)
 {
     const bool hurries = w->stops > 1 && w->connect_ms > PGW__WORKER_LEAST_CALL_MS;
-    const pgw_status st = hurries ? pgw__pq_connect(w->h, PGW__WORKER_LEAST_CALL_MS)
-                                  : pgw__pq_connect_once(w->h);
+    const pgw_status st =
+        hurries ? pgw__pq_connect(w->h, PGW__WORKER_LEAST_CALL_MS) : pgw__pq_connect_once(w->h);
 
     if (st >= 0) {
         worker_connected(w);

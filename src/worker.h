@@ -108,9 +108,9 @@ static inline int64_t pgw__lease_third(int64_t lease_ms)
     return lease_ms / 3 > PGW__LEASE_LEAST_CALL_MS ? lease_ms / 3 : PGW__LEASE_LEAST_CALL_MS;
 }
 
-#define PGW__AHEAD_MAX 1000 /* jobs that an adaptive worker.prefetch claims ahead */
+#define PGW__AHEAD_MAX    1000 /* jobs that an adaptive worker.prefetch claims ahead */
 #define PGW__CANCELED_MAX 64
-#define PGW__BEATS_MAX 1000 /* leases that one beat extends */
+#define PGW__BEATS_MAX    1000 /* leases that one beat extends */
 
 typedef struct pgw__beats {
     pgw_task **tasks;
@@ -122,12 +122,12 @@ typedef struct pgw__beats {
     pgw__backoff trouble;
     int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
     int canceled_count;                  /* more: all may be */
-    bool crowded;       /* the server had no connection left for it */
-    bool yields;        /* it had none left for the main loop: drop this one */
-    bool away;          /* no session: who claimed now could extend nothing */
-    int64_t failed_at;  /* the last call did, or the session was lost: ... */
-    int64_t rest_until; /* ... none before, unless a lease is nearly over */
-    atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
+    bool crowded;                        /* the server had no connection left for it */
+    bool yields;                         /* it had none left for the main loop: drop this one */
+    bool away;                           /* no session: who claimed now could extend nothing */
+    int64_t failed_at;                   /* the last call did, or the session was lost: ... */
+    int64_t rest_until;                  /* ... none before, unless a lease is nearly over */
+    atomic_int fatal; /* a status: no use in trying again; the main loop ends the worker ... */
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__beats;
 
@@ -220,7 +220,7 @@ struct pgw_worker {
 
 /* ---- worker.c ---- */
 bool pgw__worker_is_crowded(const pgw *h); /* its last connect failed for want of a connection */
-#define PGW__WORKER_LEAST_CALL_MS 1000 /* however late it is */
+#define PGW__WORKER_LEAST_CALL_MS 1000     /* however late it is */
 void pgw__worker_destroy(pgw_worker *w);
 /* While the worker is to end, no call takes much longer than there is time. */
 void pgw__worker_limit_calls(pgw_worker *w, int64_t ms);

@@ -17,11 +17,11 @@
 #include "name.h"
 #include "status.h"
 
-#define HEART_MAX_SLEEP_MS  1000 /* by a clock that may stand still while the machine sleeps */
-#define HEART_LOCKED        10   /* part of a lease after which a locked row is asked for again */
-#define HEART_LOCKED_MS     200
-#define HEART_LAST          30 /* part of a lease that is nearly over after which is tried again */
-#define HEART_CALLS         64 /* to find those whose leases cannot be extended, among others */
+#define HEART_MAX_SLEEP_MS 1000 /* by a clock that may stand still while the machine sleeps */
+#define HEART_LOCKED       10   /* part of a lease after which a locked row is asked for again */
+#define HEART_LOCKED_MS    200
+#define HEART_LAST         30 /* part of a lease that is nearly over after which is tried again */
+#define HEART_CALLS        64 /* to find those whose leases cannot be extended, among others */
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
@@ -426,7 +426,8 @@ static int64_t heart_rests_until(const pgw_worker *w)
         for (i = 0; i < c->count; i++) {
             const pgw_task *t = &c->tasks[i];
             const int64_t pause = t->lease_ms / HEART_LAST;
-            int64_t at = b->failed_at + (pause > PGW__LEASE_LEAST_CALL_MS ? pause : PGW__LEASE_LEAST_CALL_MS);
+            int64_t at = b->failed_at +
+                         (pause > PGW__LEASE_LEAST_CALL_MS ? pause : PGW__LEASE_LEAST_CALL_MS);
             const int64_t safe_until = atomic_load(&t->safe_until);
             const int64_t late = safe_until - t->lease_ms / 3;
 

@@ -30,9 +30,9 @@ static bool plan_rush(const pgw__worker_view *v)
     return v->since_us < 2 * time_us && left * v->since_us < finished * time_us;
 }
 
-/* Jobs for idle handlers, or the prefetch where that is more. Half of it at a time keeps round trips
- * few and handlers busy; with nothing in stock, anything will do. In the calling thread claims and
- * handlers take turns: early claims are no use. */
+/* Jobs for idle handlers, or the prefetch where that is more. Half of it at a time keeps round
+ * trips few and handlers busy; with nothing in stock, anything will do. In the calling thread
+ * claims and handlers take turns: early claims are no use. */
 static int plan_room(const pgw__worker_view *v)
 {
     const int most = v->prefetch > v->n.free ? v->prefetch : v->n.free;

@@ -106,7 +106,8 @@ static bool child_is_script(const char *path)
     return n > 0 && !memchr(bytes, '\0', (size_t)n);
 }
 
-/* What a command is started with, made before fork(): beside other threads a child may not allocate.
+/* What a command is started with, made before fork(): beside other threads a child may not
+ * allocate.
  */
 typedef struct start {
     const child *c;

@@ -442,14 +442,15 @@ static int cron_break(cli *c, const char *name)
 static int cron_release(cli *c, int argc, char **argv)
 {
     bool force = false;
-    const opt opts[] = {{0, "force", NULL, "take the tick of this schedule from whoever has it",
-                         .flag = &force},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {0, "force", NULL, "take the tick of this schedule from whoever has it", .flag = &force},
+        {.name = NULL}};
     static const usage use = {
         .synopsis = "cron release TOKEN\ncron release --force NAME",
-        .about = "Not done after all: another node may have it at once. With --force its node is not\n"
-                 "asked: its token is stale from then on. What a server's clock that was ahead has\n"
-                 "planned and decided is forgotten, too. Only for operators.",
+        .about =
+            "Not done after all: another node may have it at once. With --force its node is not\n"
+            "asked: its token is stale from then on. What a server's clock that was ahead has\n"
+            "planned and decided is forgotten, too. Only for operators.",
         .more = "--force ends with 1 when no tick was held.",
         .min = 1,
         .max = 1,
@@ -496,9 +497,9 @@ int cmd_cron(cli *c, int argc, char **argv)
                  "  extend    hold it longer\n"
                  "  release   leave it to another node",
         .more = "`pgwork cron add --help` tells the options of a verb.",
-        .missing =
-            "list, add, apply, rm, pause, resume, rename, run, next, tick, claim, finish, extend or "
-            "release",
+        .missing = "list, add, apply, rm, pause, resume, rename, run, next, tick, claim, finish, "
+                   "extend or "
+                   "release",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

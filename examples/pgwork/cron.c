@@ -29,16 +29,19 @@ int cron_define(cli *c, cron_def *d, int argc, char **argv)
     *d = (cron_def){.o = PGW_CRON_OPTS_INIT, .job = PGW_NEW_INIT};
     const opt opts[] = {
         {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &d->o.zone},
-        {'Q', "queue", "QUEUE", "a tick is a job there (none: a node claims it)", .text = &d->o.queue},
+        {'Q', "queue", "QUEUE", "a tick is a job there (none: a node claims it)",
+         .text = &d->o.queue},
         {'k', "kind", "KIND", "kind of the job", .text = &d->job.kind},
         {0, "payload", "JSON", "payload of the job", .text = &d->job.payload},
-        {'p', "priority", "N", "of the job, 0 (first) to 9 (0)", .number = &d->job.priority, .max = 9},
+        {'p', "priority", "N", "of the job, 0 (first) to 9 (0)", .number = &d->job.priority,
+         .max = 9},
         {0, "max-attempts", "N", "of the job, or nodes that may take a tick (10)",
          .number = &d->job.max_attempts, .min = 1, .max = 1000},
         {0, "lease", "TIME", "of the job (as the queue says)", .ms = &d->job.lease_ms, .min = 100,
          .max = CLI_DAY},
         {'t', "tag", "TAG", "of the job; may be given again", .words = &d->tags},
-        {0, "key", "KEY", "no job while one with this unique key is unfinished", .text = &d->job.key},
+        {0, "key", "KEY", "no job while one with this unique key is unfinished",
+         .text = &d->job.key},
         {0, "misfire", "POLICY", "ticks that were missed: once, skip or all (once)",
          .text = &misfire},
         {0, "misfire-max", "N", "with all: at most the latest N (100)", .number = &d->o.misfire_max,
@@ -47,8 +50,8 @@ int cron_define(cli *c, cron_def *d, int argc, char **argv)
          .ms = &d->o.grace_ms, .max = CLI_DAY},
         {0, "jitter", "TIME", "each tick up to so much later (0)", .ms = &d->o.jitter_ms,
          .max = CRON_HOUR},
-        {0, "timeout", "TIME", "a node holds a tick so long (5m)", .ms = &d->o.timeout_ms, .min = 100,
-         .max = 7 * CLI_DAY},
+        {0, "timeout", "TIME", "a node holds a tick so long (5m)", .ms = &d->o.timeout_ms,
+         .min = 100, .max = 7 * CLI_DAY},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron add NAME EXPRESSION [OPTIONS]",

@@ -122,7 +122,8 @@ static int apply_line(apply *a, char *line)
     int code = cron_define(a->c, &d, n + 1, words);
     if (code == OPTS_GO && names_have(&a->named, d.name))
         code = cli_fail(CLI_USAGE, NULL, "the schedule is in the file twice");
-    if (code == OPTS_GO) code = cron_create(a->c, &d, &next_us) < 0 ? cli_fail_at(a->c->h) : OPTS_GO;
+    if (code == OPTS_GO)
+        code = cron_create(a->c, &d, &next_us) < 0 ? cli_fail_at(a->c->h) : OPTS_GO;
     if (code != OPTS_GO) {
         cli_say(a->c, "%s:%d: nothing was changed", a->file, a->line);
         return code != CLI_DONE ? code : CLI_USAGE;
@@ -180,9 +181,10 @@ int cron_apply(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron apply FILE [--prune] [-n]",
-        .about = "Makes the schedules those of a file (-: stdin), all of them or none. Each line is\n"
-                 "what `pgwork cron add` takes, in words as of a shell; # begins a comment. Prints\n"
-                 "a line for each: new, set (it was there) or removed.",
+        .about =
+            "Makes the schedules those of a file (-: stdin), all of them or none. Each line is\n"
+            "what `pgwork cron add` takes, in words as of a shell; # begins a comment. Prints\n"
+            "a line for each: new, set (it was there) or removed.",
         .more = "  report '30 6 * * mon-fri' --tz Europe/Berlin -Q mail -k report\n"
                 "  sweep  '@every 1h'",
         .min = 1,

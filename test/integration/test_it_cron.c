@@ -625,8 +625,7 @@ void test_a_zone_that_may_be_taken_for_an_abbreviation_is_refused(void)
         if (cases[i].expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
     }
     /* nor is what is no name of a zone at all */
-    TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_cron_next(h, "0 0 * * *", "CET-1CEST", 0, 1, ignore_time, NULL));
 }

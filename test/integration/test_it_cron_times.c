@@ -419,11 +419,12 @@ void test_every_keeps_its_phase(void)
 static void draw_text(char *out)
 {
     static const char *const pieces[] = {
-        "*",  "*",    "0", "5",   "59",  "60",        "7",          "1-5",      "9-5", "/2",
-        "/0", ",",    "-", "mon", "Fri", "jan",       "DEC",        "monday",   "31",  "30",
-        "29", "2",    "4", "L",   "?",   "#",         "@daily",     "@every",   "90s", "1h30m",
-        "0s", "400d", "@", "\t",  " ",   "000000012", "0000000012", "\xc3\xa9", "1w",
-        "LW", "15W", "1w", "fri#2", "0#5", "6L", "friL", "fri-mon", "5/15", "Thursday",
+        "*",          "*",        "0",     "5",        "59",   "60",  "7",     "1-5", "9-5",
+        "/2",         "/0",       ",",     "-",        "mon",  "Fri", "jan",   "DEC", "monday",
+        "31",         "30",       "29",    "2",        "4",    "L",   "?",     "#",   "@daily",
+        "@every",     "90s",      "1h30m", "0s",       "400d", "@",   "\t",    " ",   "000000012",
+        "0000000012", "\xc3\xa9", "1w",    "LW",       "15W",  "1w",  "fri#2", "0#5", "6L",
+        "friL",       "fri-mon",  "5/15",  "Thursday",
     };
     size_t n = 0;
 
