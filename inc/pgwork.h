@@ -1882,7 +1882,12 @@ PGW_API pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, i
 PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
 /** For operators: takes a held tick away from its node, whose token is stale from then on; another
  * node may claim it at once. What a server's clock that was ahead has planned and decided is
- * forgotten. *held (may be NULL): was there one? The schedule's error says who took it. */
+ * forgotten. *held (may be NULL): was there one? The schedule's error says who took it.
+ *
+ *     bool held;
+ *
+ *     if (pgw_cron_break(h, &held, "sweep") == PGW_OK && held) work("another node may have it");
+ */
 PGW_API pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule);
 
 /* clang-format off */
@@ -2139,6 +2144,10 @@ typedef struct pgw_lock_who {
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
 /** For operators: ends the sessions that hold a lock, and makes their fencing number stale. *ended
  * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM.
+ *
+ *     int64_t ended;
+ *
+ *     if (pgw_lock_break(h, &ended, "mailing 42") == PGW_OK && ended > 0) work("it is free");
  */
 PGW_API pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name);
 /** Forgets up to @p limit (1 .. 1000) names that nobody holds, and whose fence is older than
