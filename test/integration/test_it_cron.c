@@ -1407,7 +1407,7 @@ void test_roles_may_what_they_need(void)
         "cron_claim cron_extend cron_finish cron_next cron_release cron_tick cron_times",
         may("pgwork_worker"));
     TEST_ASSERT_EQUAL_STRING(
-        "cron_claim cron_create cron_drop cron_extend cron_finish cron_next cron_pause "
+        "cron_break cron_claim cron_create cron_drop cron_extend cron_finish cron_next cron_pause "
         "cron_release cron_rename cron_resume cron_run cron_tick cron_times",
         may("pgwork_operator"));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT has_function_privilege('pgwork_worker', "
