@@ -206,7 +206,7 @@ int cmd_locks(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "locks [NAME]",
         .about = "Who holds a lock, and who waits for it in which order; without NAME: all locks.\n"
-                 "PID is the server's process: pg_terminate_backend(PID) takes the lock away.",
+                 "PID is the server's process; `pgwork lock --break NAME` takes the lock away.",
         .more = "Exit code 1: nobody holds or waits.",
         .max = 1,
     };
