@@ -48,12 +48,26 @@ static inline long setting(const char *name, long otherwise)
     return text != NULL ? strtol(text, NULL, 10) : otherwise;
 }
 
+/* Defaults, and the schema of PGWORK_SCHEMA, as for the command line tool. The caller frees it. */
+static inline pgw_conf *configured(void)
+{
+    const char *schema = getenv("PGWORK_SCHEMA");
+    pgw_conf *conf;
+
+    if (pgw_conf_new(&conf) != PGW_OK) die("configure", "out of memory");
+    if (schema != NULL && pgw_conf_set(conf, "schema", schema) != PGW_OK)
+        die("PGWORK_SCHEMA", pgw_conf_error(conf));
+    return conf;
+}
+
 /* A handle to the database of PGWORK_DSN; the caller closes it. */
 static inline pgw *opened(void)
 {
+    pgw_conf *conf = configured();
     pgw *h;
 
-    if (pgw_open(&h, NULL) != PGW_OK) die("open", pgw_error_message(h));
+    if (pgw_open(&h, conf) != PGW_OK) die("open", pgw_error_message(h));
+    pgw_conf_free(conf);
     return h;
 }
 

@@ -31,7 +31,10 @@ migrated() {
     sql -c "DROP DATABASE IF EXISTS $1 WITH (FORCE)" -c "CREATE DATABASE $1" 2>"$out/drop.err" || { cat "$out/drop.err" >&2; return 1; }
     in_database "$1"
     pgwork migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
-    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('rows', bulk => false), pgwork.queue_create('bundles')" >/dev/null
+    sql -c "SELECT pgwork.queue_create('q'), pgwork.queue_create('rows'), pgwork.queue_create('bundles')" >/dev/null
+    if [ -z "$engine1" ]; then return; fi
+    PGWORK_SCHEMA=engine1 "$engine1/build/pgwork" migrate up >"$out/migrate.out" 2>&1 || { cat "$out/migrate.out" >&2; return 1; }
+    sql -c "SELECT engine1.queue_create('q'), engine1.queue_create('rows', bulk => false), engine1.queue_create('bundles')" >/dev/null
 }
 
 # A smoke run keeps one database for all questions; so does a quick run, but for the 10,000 queues, which take twice as long beside remains.
@@ -40,8 +43,8 @@ fresh_database() {
     migrated pgw_bench
     sql -f "$here/sql/onetable.sql" -f "$here/sql/limit.sql"
     # where jobs are that wait or run: what a claim touches
-    hot=$(sql -c "SELECT string_agg('pgwork.' || relname, ', ' ORDER BY relname) FROM pg_class
-                   WHERE relnamespace = 'pgwork'::regnamespace AND relkind = 'r' AND relname IN ('live_job', 'pack', 'pack_out')")
+    hot=pgwork.live_job
+    hot1='engine1.live_job, engine1.pack, engine1.pack_out'
 }
 
 # result QUESTION MEASURE CONTENDER VALUE UNIT
@@ -74,14 +77,14 @@ timed() {
     rm -f "$out"/log.*
     ti_until=''
     case $ti_script in
-    claim.pgwork-lib*) # the library instead of pgbench, for the same log
+    claim.pgwork-lib* | claim.engine1-lib*) # the library instead of pgbench, for the same log
         for ti_given in "$@"; do case $ti_given in n=*) ti_batch=${ti_given#n=} ;; esac; done
-        claim "$(queue_of "$ti_script")" "$ti_clients" "$ti_batch" "$ti_how" "$ti_n" "$out/log" || return 1
+        of_engine "${ti_script#claim.}" claim "$(queue_of "$ti_script")" "$ti_clients" "$ti_batch" "$ti_how" "$ti_n" "$out/log" || return 1
         ;;
     *) with_pgbench "$@" || return 1 ;;
     esac
     # completes what the call before has claimed
-    case $ti_script in claim.pgwork | claim.pgwork-lib* | claim.pgwork-rows | claim.pgwork-bundles | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
+    case $ti_script in claim.*-2calls) ti_idle='' ;; claim.pgwork* | claim.engine1* | *-1call) ti_idle=1 ;; *) ti_idle='' ;; esac
     cat "$out"/log.* | awk -v until="$ti_until" -v idle=$ti_idle -v calls="$out/calls" -v by_second="$out/by_second" -f "$here/calls.awk" >"$out/calls.rate"
     read -r calls tps <"$out/calls.rate"
     rm -f "$out"/log.*
@@ -130,6 +133,7 @@ machine_time() { awk '$1 == "cpu" { print $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9,
 tables_of() {
     case $1 in
     pgwork*) echo "$hot" ;;
+    engine1*) echo "$hot1" ;;
     onetable*) echo onetable.job ;;
     limit-queues) echo lim.of_queue ;;
     limit*) echo lim.row ;;
@@ -139,9 +143,31 @@ tables_of() {
 # queue_of WHO
 queue_of() { case $1 in *-rows) echo rows ;; *-bundles) echo bundles ;; *) echo q ;; esac; }
 
-# claims_of N: so large are the claims that our queue has seen so far; jobs that are enqueued together from now on share rows, or do not.
-# (The queue `rows` does not care, and `bundles` has been claimed from by 100 and more, whoever comes now.)
-claims_of() { sql -c "UPDATE pgwork.queue SET large_claims = $1 >= 100 OR name = 'bundles', learned_at = clock_timestamp() WHERE name IN ('q', 'bundles')"; }
+# schema_of WHO: of ours
+schema_of() { case $1 in engine1*) echo engine1 ;; *) echo pgwork ;; esac; }
+
+# of_engine WHO PROGRAM ARGS: a program of that engine's library
+of_engine() {
+    case $1 in
+    engine1*) oe_program=engine1-$2; shift 2; PGWORK_SCHEMA=engine1 "$oe_program" "$@" ;;
+    *) shift; "$@" ;;
+    esac
+}
+
+# beside WHO...: with each of ours the same of the first engine, where it takes part
+beside() {
+    for be in "$@"; do
+        echo "$be"
+        case $be in pgwork*) if [ -n "$engine1" ]; then echo "engine1${be#pgwork}"; fi ;; esac
+    done
+}
+
+# claims_of N: jobs that are enqueued from now on are to be claimed N at a time. From 100 on, they are enqueued together, and share rows;
+# fewer, one by one. (Those of the queue `rows` never share rows, those of `bundles` always do.) The first engine learned it from claims.
+claims_of() {
+    if [ "$1" -ge 100 ]; then together=1; else together=''; fi
+    if [ -n "$engine1" ]; then sql -c "UPDATE engine1.queue SET large_claims = $1 >= 100 OR name = 'bundles', learned_at = clock_timestamp() WHERE name IN ('q', 'bundles')"; fi
+}
 
 # rows BATCH: the contender whose jobs do not share rows, where others do
 rows() { if [ "$1" -ge 100 ] && [ -z "$look" ]; then echo pgwork-rows; fi; }
@@ -150,13 +176,13 @@ rows() { if [ "$1" -ge 100 ] && [ -z "$look" ]; then echo pgwork-rows; fi; }
 small() { if [ "$1" -le 32 ]; then echo pgwork-lib; fi; }
 
 # bundled WHO BATCH: do its jobs?
-bundled() { case $1 in *-bundles) ;; pgwork | pgwork-lib | pgwork-async | pgwork-2calls) [ "$2" -ge 100 ] ;; *) false ;; esac; }
+bundled() { case $1 in *-bundles) ;; *-rows) false ;; pgwork* | engine1*) [ "$2" -ge 100 ] ;; *) false ;; esac; }
 
 # Waiting or running: for pgwork its own view, whatever its tables are, and no queues of other contenders.
 unfinished() {
     case $1 in
-    *-rows | *-bundles) sql -c "SELECT count(*) FROM pgwork.job WHERE queue = '$(queue_of "$1")'" ;;
-    pgwork*) sql -c "SELECT count(*) FROM pgwork.job WHERE queue NOT IN ('rows', 'bundles')" ;;
+    *-rows | *-bundles) sql -c "SELECT count(*) FROM $(schema_of "$1").job WHERE queue = '$(queue_of "$1")'" ;;
+    pgwork* | engine1*) sql -c "SELECT count(*) FROM $(schema_of "$1").job WHERE queue NOT IN ('rows', 'bundles')" ;;
     *) sql -c "SELECT count(*) FROM $(tables_of "$1")" ;;
     esac
 }
@@ -164,16 +190,24 @@ unfinished() {
 # size_of WHO: tables and indexes, MB
 size_of() { sql -c "SELECT sum(pg_total_relation_size(btrim(t))) / 1048576.0 FROM unnest(string_to_array('$(tables_of "$1")', ',')) t"; }
 
-empty() { sql -c "TRUNCATE onetable.job, lim.row, $hot"; }
+empty() { sql -c "TRUNCATE onetable.job, lim.row, $hot${engine1:+, $hot1}"; }
 
 # put WHO N [BYTES]: so many more ready jobs. Ours in one transaction, too, but by 10,000 or a megabyte a call: an array has to fit into memory.
+# Jobs that share no rows are put where enqueue() would put them, by one statement.
 put() {
     pu_call=$((1000000 / ${3:-60}))
     if [ $pu_call -gt 10000 ]; then pu_call=10000; fi
-    case $1 in
+    case $1-$together in
+    pgwork-bundles* | pgwork*-1 | engine1*) pu_shares=1 ;;
+    *) pu_shares='' ;;
+    esac
+    case $1 in pgwork*-rows) pu_shares='' ;; esac
+    case $1-$pu_shares in
     # what depends on g is called anew for each
-    pgwork*) sql -c "SELECT count(*) FROM generate_series(0, ($2 - 1) / $pu_call) g CROSS JOIN LATERAL
-                       pgwork.enqueue_many('$(queue_of "$1")', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - $pu_call * g, $pu_call))))" >/dev/null ;;
+    pgwork*-1 | engine1*) sql -c "SELECT count(*) FROM generate_series(0, ($2 - 1) / $pu_call) g CROSS JOIN LATERAL
+                       $(schema_of "$1").enqueue_many('$(queue_of "$1")', ARRAY(SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, least($2 - $pu_call * g, $pu_call))))" >/dev/null ;;
+    pgwork*) sql -c "INSERT INTO pgwork.live_job (queue, payload) SELECT q.id, jsonb_build_object('x', repeat('y', ${3:-60}))
+                       FROM pgwork.queue q CROSS JOIN generate_series(1, $2) WHERE q.name = '$(queue_of "$1")'" ;;
     onetable*) sql -c "SELECT onetable.enqueue($2, ${3:-60})" >/dev/null ;;
     limit) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
     esac
@@ -182,9 +216,8 @@ put() {
 # stock WHO N [BYTES]: N ready jobs at least and none leased, so that every round starts alike
 stock() {
     case $1 in
-    pgwork*)
-        sql -c 'DELETE FROM pgwork.live_job WHERE token IS NOT NULL' -c 'TRUNCATE pgwork.pack, pgwork.pack_out'
-        ;;
+    pgwork*) sql -c 'DELETE FROM pgwork.live_job WHERE token IS NOT NULL' ;;
+    engine1*) sql -c 'DELETE FROM engine1.live_job WHERE token IS NOT NULL' -c 'TRUNCATE engine1.pack, engine1.pack_out' ;;
     onetable*) sql -c 'DELETE FROM onetable.job WHERE state <> 0' ;;
     esac
     st_have=$(unfinished "$1")
@@ -271,10 +304,12 @@ client_cpu() {
     client_seconds=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, p, "m"); sub("s", "", p[2]); t += p[1] * 60 + p[2] } printf "%.2f", t }' "$out/times")
 }
 
-# noop QUEUE JOBS THREADS PREFETCH [MS]: the worker runtime in a process of its own; sets rate (jobs a second), cpu (us of
+# noop WHO JOBS THREADS PREFETCH [MS]: the worker runtime in a process of its own; sets rate (jobs a second), cpu (us of
 # it a job) and peak (MB of its resident memory)
 noop() {
-    noop_worker "$@" >"$out/noop.out"
+    no_who=$1
+    shift
+    of_engine "$no_who" noop_worker "$(queue_of "$no_who")" "$@" >"$out/noop.out"
     read -r rate cpu peak _ <"$out/noop.out"
 }
 
@@ -283,8 +318,45 @@ noop() {
 # script NAME <<SQL: a pgbench script
 script() { cat >"$out/$1.pgbench"; }
 
-# for_others WHAT: the script WHAT.pgwork for the other queues
-for_others() { for fo in rows bundles; do sed "s/'q'/'$fo'/" "$out/$1.pgwork.pgbench" | script "$1.pgwork-$fo"; done; }
+# claim_script WHO ROWS STATEMENT COMPLETION: more than ROWS jobs may come as batch rows. What the library holds in its memory is text here.
+claim_script() {
+    script "claim.$1" <<S
+\\if :n > $2
+WITH c AS ($3)
+SELECT coalesce('{' || string_agg(coalesce(btrim(ids::text, '{}'), id::text), ',') || '}', '{}') ids,
+       coalesce('{' || CASE count(*) WHEN 1 THEN min(token::text)
+                       ELSE rtrim(string_agg(repeat(token || ',', coalesce(cardinality(ids), 1)), ''), ',') END || '}', '{}') tokens
+  FROM c WHERE attempt > 0 \\gset
+\\else
+WITH c AS ($3)
+SELECT $one_by_one FROM c WHERE attempt > 0 \\gset
+\\endif
+${4:-}
+S
+}
+
+# put_scripts PAYLOAD: an expression of SQL
+put_scripts() {
+    for ps in pgwork:q pgwork-bundles:bundles; do
+        script "put.${ps%:*}" <<S
+SELECT count(*) FROM pgwork.enqueue_many('${ps#*:}', ARRAY(SELECT $1 FROM generate_series(1, :n::int)));
+S
+    done
+    script put.pgwork-rows <<S
+SELECT count(*) FROM generate_series(1, :n::int) g CROSS JOIN LATERAL pgwork.enqueue('rows', CASE WHEN g > 0 THEN $1 END);
+S
+    for ps in onetable.job lim.row; do
+        script "put.$(echo "$ps" | sed 's/^lim\..*/limit/; s/\..*//')" <<S
+INSERT INTO $ps (payload) SELECT $1 FROM generate_series(1, :n::int);
+S
+    done
+    for ps in "$out"/put.pgwork*.pgbench; do sed 's/pgwork\./engine1./g' "$ps" | script "$(basename "$ps" .pgbench | sed 's/pgwork/engine1/')"; done
+}
+
+# lib_claim TREE QUEUE: the statement that the library sends
+lib_claim() {
+    sed "/^--/d; s/\$1/'$2'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/; s/\$7/false/" "$1/src/sql/job_complete_and_claim.sql"
+}
 
 # The textbook's claim: rows are locked under a limit and updated where they lie, which is faster than a join with what
 # was locked; plain statements are faster than functions.
@@ -295,31 +367,13 @@ onetable_complete='DELETE FROM onetable.job WHERE id = ANY (:ids) AND token = :t
 
 # An answer and its commit make a claim: every statement here is a transaction of its own.
 claim_scripts() {
-    # the statement that the library sends
-    lib_claim=$(sed "/^--/d; s/\$1/'q'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/" "$top/src/sql/job_complete_and_claim.sql")
-    # What the library holds in its memory is text here. A pack comes as one row.
     one_by_one="coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens"
-    by_packs="coalesce('{' || string_agg(coalesce(btrim(ids::text, '{}'), id::text), ',') || '}', '{}') ids,
-       coalesce('{' || CASE count(*) WHEN 1 THEN min(token::text)
-                       ELSE rtrim(string_agg(repeat(token || ',', coalesce(cardinality(ids), 1)), ''), ',') END || '}', '{}') tokens"
-    script claim.pgwork <<S
-\\if :n > 32
-WITH c AS ($lib_claim)
-SELECT $by_packs FROM c WHERE attempt > 0 \\gset
-\\else
-WITH c AS ($lib_claim)
-SELECT $one_by_one FROM c WHERE attempt > 0 \\gset
-\\endif
-S
-    for_others claim
-    script claim.pgwork-2calls <<S
-\\if :n > 32
-SELECT $by_packs FROM pgwork.claim_batch('{q}', :n, 'bench') \\gset
-\\else
-SELECT $one_by_one FROM pgwork.claim_batch('{q}', :n, 'bench') \\gset
-\\endif
-SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);
-S
+    for cs in '' -rows -bundles; do
+        claim_script "pgwork$cs" 1 "$(lib_claim "$top" "$(queue_of "$cs")")"
+        if [ -n "$engine1" ]; then claim_script "engine1$cs" 32 "$(lib_claim "$engine1" "$(queue_of "$cs")" | sed 's/pgwork\./engine1./')"; fi
+    done
+    claim_script pgwork-2calls 1 "SELECT * FROM pgwork.claim_batch('{q}', :n, 'bench')" "SELECT count(*) FROM pgwork.complete('q', :ids, :tokens);"
+    claim_script engine1-2calls 32 "SELECT * FROM engine1.claim_batch('{q}', :n, 'bench')" "SELECT count(*) FROM engine1.complete('q', :ids, :tokens);"
     script claim.onetable <<S
 WITH c AS ($onetable_claim)
 SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(max(token), 0) token FROM c \\gset
@@ -333,21 +387,11 @@ S
     script claim.limit <<'S'
 DELETE FROM lim.row WHERE ctid = ANY (ARRAY(SELECT ctid FROM lim.row ORDER BY id LIMIT :n FOR UPDATE SKIP LOCKED)) RETURNING id;
 S
-    script put.pgwork <<'S'
-SELECT count(*) FROM pgwork.enqueue_many('q', array_fill(:payload::jsonb, ARRAY[:n::int]));
-S
-    for_others put
     script put.pgwork-one <<'S'
 SELECT * FROM pgwork.enqueue('q', :payload::jsonb);
 S
-    script put.onetable <<'S'
-INSERT INTO onetable.job (payload) SELECT :payload::jsonb FROM generate_series(1, :n::int);
-S
     script put.onetable-one <<'S'
 INSERT INTO onetable.job (payload) VALUES (:payload::jsonb);
-S
-    script put.limit <<'S'
-INSERT INTO lim.row (payload) SELECT :payload::jsonb FROM generate_series(1, :n::int);
 S
     script put.limit-one <<'S'
 INSERT INTO lim.row (payload) VALUES (:payload::jsonb);
@@ -355,6 +399,7 @@ S
     script put.limit-nothing <<'S'
 SELECT 1;
 S
+    put_scripts ':payload::jsonb'
 }
 
 # payload BYTES: a pgbench variable

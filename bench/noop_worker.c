@@ -32,7 +32,7 @@ static double seconds(struct timeval t)
 int main(int argc, char **argv)
 {
     const char *queues[1];
-    pgw_conf *conf = NULL;
+    pgw_conf *conf = configured();
     pgw_worker *w = NULL;
     pgw_stop *stop = NULL;
     pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
@@ -47,8 +47,7 @@ int main(int argc, char **argv)
     }
     queues[0] = argv[1];
     ms = argc == 6 ? atoi(argv[5]) : 0;
-    st = pgw_conf_new(&conf);
-    if (st == PGW_OK) st = pgw_conf_set(conf, "worker.max_jobs", argv[2]);
+    st = pgw_conf_set(conf, "worker.max_jobs", argv[2]);
     if (st == PGW_OK) st = pgw_conf_set(conf, "worker.concurrency", argv[3]);
     if (st == PGW_OK) st = pgw_conf_set(conf, "worker.prefetch", argv[4]);
     if (st == PGW_OK) st = pgw_stop_new(&stop);

@@ -81,8 +81,8 @@ int main(int argc, char **argv)
         die("start", "out of memory");
     h = opened();
     bare = connected();
-    if (pgw_conf_new(&conf) != PGW_OK ||
-        (argc == 6 && pgw_conf_set(conf, "durability", argv[5]) != PGW_OK))
+    conf = configured();
+    if (argc == 6 && pgw_conf_set(conf, "durability", argv[5]) != PGW_OK)
         die("start", "durability is sync or relaxed");
     for (int i = 0; i < count; i++) {
         workers[i].stop = stop;

@@ -125,7 +125,7 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
     XX(REPLACED, 5, "the waiting job with this unique key took the new payload")                   \
     XX(REPEATED, 6, "this operation id was applied before: its ids are returned")                  \
     XX(EINVAL, -1, "bad argument")                                                                 \
-    XX(ENOMEM, -2, "out of memory")                                                                \
+    XX(ENOMEM, -2, "out of memory, file descriptors or threads")                                   \
     XX(EMISUSE, -3, "called in a state that does not allow it")                                    \
     XX(ECONN, -4, "no connection to the server, nothing was applied")                              \
     XX(ETIMEDOUT, -5, "the deadline passed, nothing was applied")                                  \
@@ -300,16 +300,18 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * Opens a connection of its own. @p conf is copied; NULL means defaults: property `dsn` or, when
  * that is empty, PGWORK_DSN, else libpq's own variables (PGHOST, PGSERVICE, ...). Several hosts and
  * target_session_attrs work as in libpq. Waits at most `connect.timeout_ms` for each host. Checks
- * the schema's version unless `schema.check` is off. Lost connections are opened again by the next
- * call, with jittered backoff inside that call's deadline; names are looked up by libpq, which may
- * take longer (hostaddr in the connection string avoids it). Settings that the SQL depends on are
- * the library's own, whatever role and database say; `options` (of the connection string, a
- * service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no effect.
+ * the schema's version and checksums unless `schema.check` is off. Lost connections are opened
+ * again by the next call, with jittered backoff inside that call's deadline; names are looked up by
+ * libpq, which may take longer (hostaddr in the connection string avoids it). Settings that the SQL
+ * depends on are the library's own, whatever role and database say; `options` (of the connection
+ * string, a service file or PGOPTIONS, as in libpq) may set others. PGTZ and PGDATESTYLE have no
+ * effect.
  *
  * On failure *h is still a handle that carries the error (NULL only with PGW_ENOMEM): caller owns
  * it in both cases (free with pgw_close). PGW_EINVAL: the connection string cannot be parsed, or
  * the server refuses a setting of `options` and the like. PGW_ECONN: no server, also within the
- * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits.
+ * time. PGW_EPERM: refused. PGW_ESCHEMA: no such database or schema, or not of a version that fits,
+ * or migrated from other texts than this library has.
  *
  *     pgw *h;
  *     if (pgw_open(&h, NULL) != PGW_OK)
@@ -524,24 +526,29 @@ typedef struct pgw_new {
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_PERIOD: 1 ms to a year */
+    const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
+    int64_t expires_us;       /* kept with the job, server's clock; 0: none */
+    const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
 } pgw_new;
 #define PGW_NEW_INIT \
-    {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0}
+    {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /**
  * Adds a job; it can be claimed once the transaction commits. @p id (may be NULL) takes its id.
  * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it, for the same
  * queue, adds nothing and returns PGW_REPEATED with the same id; it is remembered for a day
- * (setting `op_retention_ms`). Texts are UTF-8, without control characters but in payload and body.
+ * (setting `op_retention_ms`). Texts are UTF-8, without control characters except in payload, body
+ * and meta.
  *
  * PGW_EXISTS, PGW_REPLACED (*id is the job that has the key), PGW_EEXISTS: see pgw_key_policy.
- * PGW_ELIMIT: payload and body are over the queue's max_bytes, or the property `payload.max_bytes`.
- * PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such queue, and the setting
- * `implicit_queues` is off.
+ * PGW_ELIMIT: payload, body and meta together are over the queue's max_bytes, or the property
+ * `payload.max_bytes`. PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such queue, and the
+ * setting `implicit_queues` is off.
  *
  *     pgw_new job = PGW_NEW_INIT;
  *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
+ *     job.meta = "{\"traceparent\": \"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}";
  *     st = pgw_enqueue(h, &id, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a");
  *     if (st >= 0) printf("job %" PRId64 "\n", id);
  */
@@ -631,8 +638,9 @@ typedef struct pgw_claim_opts {
     const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
     int64_t lease_ms;    /* 100 .. 86,400,000; 0: as the queue says. A job's own goes before */
     int64_t wait_ms;     /* wait so long for a first job; 0: don't; -1: until stopped */
+    int apart;           /* 1: jobs will be finished one by one in long transactions; 0: no */
 } pgw_claim_opts;
-#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0}
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0, 0}
 /* clang-format on */
 
 /**
@@ -642,10 +650,12 @@ typedef struct pgw_claim_opts {
  * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
  * not exist: it may come. Claim outside of a transaction: its ROLLBACK undoes the claim, and with
  * wait_ms it is PGW_EMISUSE in one of an opened handle. PGW_EUNKNOWN, and PGW_ENOMEM once the
- * server has answered: jobs that were claimed come back when their leases expire. When many
- * sessions write, only a few claims for more than 32 jobs run at a time. The others wait, even with
- * wait_ms 0: usually some ms, 20 s at most; after 2 s in which all who claimed keep their
- * transactions open, a claim goes ahead without waiting further.
+ * server has answered: jobs that were claimed come back when their leases expire.
+ *
+ * The server keeps jobs that travel together in rows of up to a hundred. A call that finishes one
+ * of them locks the row until its transaction ends, and calls that finish others of the row wait.
+ * Set apart to finish jobs one by one in long transactions: each job then has a row of its own,
+ * which costs the server more.
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -713,7 +723,7 @@ PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, con
  */
 PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                               size_t n, int64_t delay_ms);
-/** Not started: back in front of its priority, no attempt charged. */
+/** Not started: ready again, behind what waits in its priority, no attempt charged. */
 PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
                                size_t n);
 /**
@@ -735,15 +745,10 @@ PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, c
 /**
  * pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue
  * (opts->queues_count is 1, wait_ms 0); @p n may be 0. Returns as the claim does; look at the
- * verdicts for the rest. PGW_ENOTFOUND: no such queue. Where the claim has to wait for others (see
- * pgw_claim), the completion waits with it, but no longer than half of what the leases last. Where
- * the claim fails, the completion is undone with it, and all verdicts are PGW_EUNKNOWN: then
- * complete alone. With PGW_ENOMEM after the answer has come, both are done: verdicts tell of the
- * completion, and what was claimed waits for its leases to end.
- *
- * Claims of up to 32 jobs, one upon another, by the role that owns the tables: what these leave
- * undone takes a second trip and transaction (doc/decisions/0013-the-owners-short-way.md). Where
- * that fails, verdicts tell of what the first one has done; so does PGW_OK, with fewer jobs.
+ * verdicts for the rest. PGW_ENOTFOUND: no such queue. Where the claim fails, the completion is
+ * undone with it, and all verdicts are PGW_EUNKNOWN: then complete alone. With PGW_ENOMEM after the
+ * answer has come, both are done: verdicts tell of the completion, and what was claimed waits for
+ * its leases to end.
  *
  *     const char *queue = "images";
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -770,6 +775,7 @@ PGW_API void pgw_batch_free(pgw_batch *batch);
  *     printf("%" PRId64 " %s, priority %d, attempt %d of %d, %zu bytes: %.*s\n", pgw_job_id(job),
  *            pgw_job_kind(job), pgw_job_priority(job), pgw_job_attempt(job),
  *            pgw_job_max_attempts(job), size, (int)size, body != NULL ? body : "");
+ *     if (pgw_job_meta(job) != NULL) printf("meta %s\n", pgw_job_meta(job));
  *     for (size_t i = 0; i < pgw_job_tags_count(job); i++) puts(pgw_job_tag(job, i));
  *     printf("%" PRId64 " ms\n", (pgw_job_lease_until_us(job) - pgw_job_created_us(job)) / 1000);
  */
@@ -778,6 +784,7 @@ PGW_API pgw_ref pgw_job_ref(const pgw_job *job);
 PGW_API const char *pgw_job_queue(const pgw_job *job);
 PGW_API const char *pgw_job_kind(const pgw_job *job);
 PGW_API const char *pgw_job_payload(const pgw_job *job); /* JSON text */
+PGW_API const char *pgw_job_meta(const pgw_job *job);    /* JSON text, an object */
 PGW_API const void *pgw_job_body(const pgw_job *job, size_t *size);
 PGW_API int pgw_job_priority(const pgw_job *job);
 PGW_API int pgw_job_attempt(const pgw_job *job);      /* 1 at the first claim */
@@ -792,6 +799,8 @@ PGW_API const char *pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
 PGW_API const char *pgw_job_error(const pgw_job *job);
 PGW_API const char *pgw_job_key(const pgw_job *job);
+PGW_API const char *pgw_job_group(const pgw_job *job);
+PGW_API int64_t pgw_job_expires_us(const pgw_job *job); /* 0: none */
 PGW_API const char *pgw_job_output(const pgw_job *job);
 PGW_API int64_t pgw_job_run_at_us(const pgw_job *job); /* of a delayed job; else 0 */
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
@@ -830,6 +839,8 @@ typedef struct pgw_jobs_opts {
  *         printf("%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
  *                pgw_job_run_at_us(job));
  *         printf("%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
+ *         if (pgw_job_group(job) != NULL) printf("group %s ", pgw_job_group(job));
+ *         if (pgw_job_expires_us(job) != 0) printf("until %" PRId64 " ", pgw_job_expires_us(job));
  *         return printf("%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
  *     }
  *
@@ -896,13 +907,10 @@ typedef struct pgw_queue_opts {
     int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
     int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
     int max_attempts;       /* 1 .. 1000; 10 */
-    int max_bytes;          /* payload and body together, 1 .. 268,435,455; 16,777,216 */
+    int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-    int bulk;               /* where claims are of 100 and more, keep plain jobs of a
-                             * pgw_enqueue_many() of more than 32 by 100 in a row. 1 yes, as the queue
-                             * learns from its claims (set: it has just learnt it), 0 never; 1 */
 } pgw_queue_opts;           /* -1 in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1, -1}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1}
 /* clang-format on */
 /**
  * Creates, or sets what is given when it is there.
@@ -982,6 +990,20 @@ typedef struct pgw_queue_info {
  */
 PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
+/**
+ * The same of one queue. PGW_EMPTY: there is none of that name, and @p fn is not called.
+ *
+ *     static int shut(const pgw_queue_info *q, void *arg)
+ *     {
+ *         *(bool *)arg = q->paused;
+ *         return 0;
+ *     }
+ *
+ *     bool paused = false;
+ *     if (pgw_queue_look(h, "mail", 1, shut, &paused) == PGW_OK && paused) puts("paused");
+ */
+PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                                  int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -1031,7 +1053,8 @@ typedef enum pgw_verdict {
     PGW_DEAD,    /* fail: to the dead letters at once */
     PGW_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
     PGW_RELEASE, /* not started after all: back, no attempt charged */
-    PGW_SETTLED  /* the handler finished the job itself, in its own transaction */
+    PGW_SETTLED  /* the handler finished the job itself, in its own transaction; the worker claims
+                  * jobs apart from then on, see pgw_claim_opts */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
@@ -1113,16 +1136,18 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * told as a failure, and if the server does not take that either, the lease is left to end.
  *
  * A queue need not be there before its first job. Of one that is not, the log warns once, when the
- * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong.
+ * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong. The
+ * log also warns once of a queue that is paused or has delayed jobs only, when a claim finds
+ * nothing and the role has the rights of pgwork_operator.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told
- * in the log (PGW_WARN) and made again, after pauses up to `reconnect.cap_ms`; while one job makes
- * claims fail, none behind it is claimed, also of the worker's other queues (doc/operations.md,
- * "Claims fail"). Returns an error only when there is no point in going on: PGW_ESCHEMA, PGW_EPERM,
- * PGW_EINVAL, PGW_ENOMEM (also: no thread can be started), PGW_EPROTO, or PGW_EMISUSE (handlers of
- * the last run are still busy).
+ * in the log (PGW_WARN, once and then once a minute) and made again, after pauses up to
+ * `reconnect.cap_ms`; while one job makes claims fail, none behind it is claimed, also of the
+ * worker's other queues (doc/operations.md, "Claims fail"). Returns an error only when there is no
+ * point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no thread can be
+ * started), PGW_EPROTO, or PGW_EMISUSE (handlers of the last run are still busy).
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
 /** @p fn is called once in each run, from the thread of pgw_worker_run(), when the first claim was
@@ -1136,7 +1161,9 @@ PGW_API const char *pgw_worker_error(const pgw_worker *w);
 typedef struct pgw_worker_stats {
     size_t struct_size;
     int64_t claimed;
-    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by verdict */
+    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by what
+                                                         * became of the job: the last failure
+                                                         * makes it dead */
     int64_t settled;                                    /* by their handlers (PGW_SETTLED) */
     int64_t refused; /* results that came too late: another claim has the job, or it is gone */
     int64_t lost;    /* leases that ran out, or were taken away, before there was a result; and
@@ -1148,7 +1175,7 @@ typedef struct pgw_worker_stats {
     {                                                                   \
         sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
-/** A snapshot. Any thread. */
+/** A snapshot. Any thread. A struct_size that is not set leaves it as it is. */
 PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /** Handlers that are still busy keep what they need; the last one that returns frees it. */
 PGW_API void pgw_worker_free(pgw_worker *w);
@@ -1524,6 +1551,11 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * there is no such row. PGW_EINVAL: a column that is not there, is generated, or has a role.
  * PGW_EEXISTS: a unique key of the table.
  *
+ * Where triggers AFTER UPDATE of the table may write the row again, @p next is what they leave: it
+ * is read in the same transaction. It is "" where that cannot be, and nobody knows it: one of them
+ * is deferred to the commit, the call is armed, or the connection is attached and no transaction is
+ * open. Read the row again then. The version of a claimed row is that before such triggers.
+ *
  * With the role `version` the version is that column, which must be changed by every writer. A
  * number counts up, and at the end of its type begins again at the other end: a version fits again
  * after 2^16 writes of a smallint, 2^32 of an integer. After a failover to an asynchronous standby
@@ -1720,7 +1752,7 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_new *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
+                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */

@@ -381,7 +381,7 @@ BEGIN
     END IF;
     PERFORM pgwork._gate_pass(s);
     FOR i IN 0 .. 5 LOOP
-        unseen := pgwork._held('sema.past', s.id);
+        unseen := pgwork._held(pgwork._lock('sema.past', s.id));
         SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
         EXIT WHEN token IS NOT NULL OR NOT unseen;
         next_ms := least(next_ms, 500);

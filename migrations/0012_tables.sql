@@ -106,7 +106,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     ), noted AS (
         UPDATE pgwork.leased_table t
            SET reaped_at = CASE WHEN freed > 0 THEN clock_timestamp() ELSE t.reaped_at END, error = left(table_reaped.error, 1000),
-               rests_until = CASE WHEN rest_ms > 0 THEN clock_timestamp() + rest_ms * interval '1 ms' END
+               rests_until = CASE WHEN rest_ms > 0 THEN clock_timestamp() + least(rest_ms, 3600000) * interval '1 ms' END
          WHERE t.schema_name = table_reaped.schema_name AND t.table_name = table_reaped.table_name
            AND (freed > 0 OR rest_ms > 0 OR t.error <> left(table_reaped.error, 1000))
     )
@@ -121,4 +121,4 @@ COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that a
 COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. They leave it alone once it has another one. Whoever may call this can get the reapers'' rights, by a table of his own.';
 COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
-COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table; true: an error that was not known. None comes back to it for rest_ms.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table; true: an error that was not known. None comes back to it for rest_ms, an hour at most.';

@@ -16,6 +16,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Versions are numbers; whether it is the same text that was applied, the checksums tell. For clients of every role.
+CREATE FUNCTION pgwork.checksums() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(checksum, ',' ORDER BY number) FROM pgwork.migration WHERE number > 0
+$$;
+
+COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the migrations applied, in their order, with commas between: clients compare them with their own.';
+
 -- All grants, from nothing: after a restore into another cluster, or when a role was made later, it is called once more. From nothing,
 -- because whoever makes the schema may have default privileges, by which others can do there what nobody is to do.
 CREATE FUNCTION pgwork._grant() RETURNS void
@@ -26,7 +34,7 @@ DECLARE
     f record;
     who text;
     -- operators may call whatever has no underscore in front
-    everybody CONSTANT text[] := ARRAY['version', 'token_number'];
+    everybody CONSTANT text[] := ARRAY['version', 'checksums', 'token_number'];
     producers CONSTANT text[] := ARRAY['enqueue', 'enqueue_many', 'cancel', 'table_operation', 'table_applied'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake',
@@ -63,7 +71,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
         IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

@@ -10,8 +10,6 @@
 #include "name.h"
 #include "pq.h"
 
-#define CHECK_STRUCT_MAX 4096 /* more than any struct of ours: what is larger was never set */
-
 /* "argument `queue` is not UTF-8: allowed is a name of ...": for values that are better not
  * repeated, because they are long, secret or not printable. */
 static pgw_status check_fault(pgw *h, const char *argument, const char *fault, const char *allowed)
@@ -156,9 +154,9 @@ static pgw_status check_room(pgw *h, const char *argument, size_t size, size_t r
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t room)
 {
-    char story[96];
+    char story[128];
     const char *fault;
-    size_t at;
+    size_t at, line, column;
     pgw_status st;
 
     if (h == NULL) return PGW_EINVAL;
@@ -167,7 +165,8 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_
     if (st != PGW_OK) return st;
     fault = pgw__json_fault(json, room, &at);
     if (fault == NULL) return PGW_OK;
-    snprintf(story, sizeof(story), "%s (byte %zu)", fault, at + 1);
+    pgw__text_where(json, at, &line, &column);
+    snprintf(story, sizeof(story), "%s (line %zu, column %zu)", fault, line, column);
     return check_fault(h, argument, story, "JSON text in UTF-8");
 }
 
@@ -182,12 +181,12 @@ pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t know
     if (h == NULL) return PGW_EINVAL;
     if (given == NULL) return PGW_OK;
     memcpy(&size, given, sizeof(size));
-    if (size >= sizeof(size) && size <= known) {
+    if (pgw__size_is_whole(size) && size <= known) {
         memcpy(mine, given, size);
         return PGW_OK;
     }
     snprintf(name, sizeof(name), "%s->struct_size", argument);
-    snprintf(allowed, sizeof(allowed), "up to %zu (start from the _INIT macro)", known);
+    snprintf(allowed, sizeof(allowed), "that of the _INIT macro, %zu: start from it", known);
     return pgw__pq_refuse_int(h, name, (int64_t)size, allowed);
 }
 
@@ -200,19 +199,10 @@ pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs)
     if (st != PGW_OK) return st;
     memcpy(&size, theirs, sizeof(size));
     snprintf(name, sizeof(name), "%s->struct_size", argument);
-    if (size <= sizeof(size) || size > CHECK_STRUCT_MAX)
+    if (size == sizeof(size) || !pgw__size_is_whole(size))
         return pgw__pq_refuse_int(h, name, (int64_t)size, "that of the _INIT macro: start from it");
     memset((char *)theirs + sizeof(size), 0, size - sizeof(size));
     return PGW_OK;
-}
-
-void pgw__fill(void *theirs, const void *mine, size_t known)
-{
-    size_t size;
-
-    memcpy(&size, theirs, sizeof(size));
-    if (size > known) size = known;
-    memcpy((char *)theirs + sizeof(size), (const char *)mine + sizeof(size), size - sizeof(size));
 }
 
 void pgw__fill_verdicts(pgw_status *verdicts, size_t n, pgw_status st)
@@ -284,8 +274,12 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_new *job, size_
         return pgw__pq_refuse(h, check_field(path, "body"), NULL, "a pointer to body_size bytes");
     st = pgw__check_json(h, check_field(path, "payload"), job->payload, max_bytes);
     if (st != PGW_OK) return st;
-    return check_room(h, check_field(path, "body"), job->body_size,
-                      job->payload != NULL ? max_bytes - strlen(job->payload) : max_bytes);
+    if (job->payload != NULL) max_bytes -= strlen(job->payload);
+    st = check_room(h, check_field(path, "body"), job->body_size, max_bytes);
+    if (st != PGW_OK || job->meta == NULL) return st;
+    st = pgw__check_json(h, check_field(path, "meta"), job->meta, max_bytes - job->body_size);
+    if (st != PGW_OK || job->meta[strspn(job->meta, " \t\n\r")] == '{') return st;
+    return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
 }
 
 static pgw_status check_tags(pgw *h, check_path *path, const pgw_new *job)
@@ -351,6 +345,12 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_new *mine, const void 
     st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
     if (st != PGW_OK) return st;
     st = check_tags(h, path, mine);
+    if (st != PGW_OK) return st;
+    if (mine->group != NULL) {
+        st = pgw__check_name(h, check_field(path, "group"), mine->group, PGW__GROUP_MAX);
+        if (st != PGW_OK) return st;
+    }
+    st = pgw__check_int(h, check_field(path, "expires_us"), mine->expires_us, 0, INT64_MAX);
     if (st != PGW_OK) return st;
     return check_key(h, path, mine);
 }

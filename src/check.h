@@ -4,8 +4,10 @@
 #ifndef PGW_CHECK_H
 #define PGW_CHECK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "pgwork.h"
 
@@ -13,6 +15,7 @@
 #define PGW__QUEUES_MAX    64    /* queues of one claim */
 #define PGW__TAGS_MAX      32
 #define PGW__TAG_MAX       255
+#define PGW__GROUP_MAX     255
 #define PGW__HOLDER_MAX    255
 #define PGW__ANY_NAME_MAX  255
 #define PGW__LEASE_MIN_MS  100
@@ -48,6 +51,14 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
 /* The delay `argument` and run_at_us: one of the two at most is given, not 0. */
 pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, int64_t run_at_us);
 
+/* A size that a struct may have had: no field is cut in the middle, for all of them are as wide as
+ * a pointer, or lie two in the room of one. What was never set is mostly another one. */
+#define PGW__STRUCT_MAX 4096 /* more than any struct of ours */
+static inline bool pgw__size_is_whole(size_t size)
+{
+    return size >= sizeof(size_t) && size <= PGW__STRUCT_MAX && size % _Alignof(void *) == 0;
+}
+
 /* Copies the options of a caller who may know fewer fields than we do: `mine` holds the defaults of
  * the rest and starts with struct_size. given == NULL: all defaults. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
@@ -56,7 +67,16 @@ pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t know
 /* A struct of the caller's that is to be filled: its struct_size tells how many fields it has,
  * which may be fewer than we know, or more. They are 0 until pgw__fill(). */
 pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs);
-void pgw__fill(void *theirs, const void *mine, size_t known);
+static inline void pgw__fill(void *theirs, const void *mine, size_t known)
+{
+    const size_t head = sizeof(size_t);
+    size_t size;
+
+    memcpy(&size, theirs, head);
+    memset((char *)theirs + head, 0, size - head);
+    if (size > known) size = known;
+    memcpy((char *)theirs + head, (const char *)mine + head, size - head);
+}
 
 /* verdicts: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
 void pgw__fill_verdicts(pgw_status *verdicts, size_t n, pgw_status st);
@@ -67,7 +87,7 @@ pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, 
                              char room[PGW__HOLDER_MAX + 1]);
 
 /* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.
- * payload and body together may have max_bytes. */
+ * payload, body and meta together may have max_bytes. */
 pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index,
                           size_t max_bytes);
 

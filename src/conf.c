@@ -65,7 +65,7 @@ static const conf_row conf_rows[] = {
      .allowed = "a-z, 0-9 and _, not beginning with a digit or pg_, up to 40 bytes",
      .text = "schema that holds the queues"},
     BOOL_ROW("schema.check", "on",
-        "compare the schema's version with the library's at every connection"),
+        "compare the schema's version and checksums with the library's at every connection"),
     {.name = "holder", .type = CONF_TEXT, .initial = "", .max = PGW__KEY_MAX,
      .fault = conf_label_fault,
      .allowed = "UTF-8 without control characters, up to 255 bytes",
@@ -98,7 +98,7 @@ static const conf_row conf_rows[] = {
     BOOL_ROW("notify", "on",
         "listen for new jobs; off: poll only, as behind a pooler in transaction mode"),
 
-    INT_ROW("payload.max_bytes", 1, PGW__BYTES_MAX, "16777216", "largest payload and body that is sent"),
+    INT_ROW("payload.max_bytes", 1, PGW__BYTES_MAX, "16777216", "largest payload, body and meta of a job"),
     INT_ROW("poll.min_ms", 1, CONF_HOUR, "5", "shortest wait of an idle worker"),
     INT_ROW("poll.max_ms", 1, CONF_HOUR, "500",
         "longest wait of an idle worker: how late it sees a job without a notification"),

@@ -111,6 +111,11 @@ static pgw_status cron_check_job(pgw *h, pgw_new *mine, const pgw_new *given)
     if (st == PGW_OK) st = pgw__check_int(h, "job->key_scope", mine->key_scope, 0, 0);
     if (st == PGW_OK) st = pgw__check_int(h, "job->key_policy", mine->key_policy, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "job->tags_count", mine->tags_count, 0, 30);
+    if (st == PGW_OK) st = pgw__check_int(h, "job->expires_us", mine->expires_us, 0, 0);
+    if (st == PGW_OK && (mine->group != NULL || mine->meta != NULL))
+        st = pgw__pq_reject(h, PGW_EINVAL,
+                            "argument `job` has a group or meta: allowed in a schedule is NULL",
+                            NULL);
     return st;
 }
 

@@ -19,6 +19,7 @@ typedef struct doctor {
     doctor_fn *fn;
     void *arg;
     int stop;        /* what fn returned */
+    bool may;        /* may look at all: who may not is no trouble of the queues */
     int there;       /* is there a schema? -1: not known */
     int64_t version; /* -1: not known */
     int64_t now_us;
@@ -101,15 +102,19 @@ static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
         .sql = check.sql, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx), .flags = PGW__OWNED};
     const pgw_status st = doctor_call(d->h, &call);
     char text[PGW__ERROR_LINE], advice[PGW__HINT_MAX];
+    bool barred;
 
     if (st >= 0 || st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED ||
         st == PGW_EMISUSE || st == PGW_ENOMEM)
         return st;
-    snprintf(text, sizeof(text), "cannot be examined: %s", pgw_error_message(d->h));
+    barred = strcmp(pgw__pq_sqlstate(d->h), "42501") == 0;
+    snprintf(text, sizeof(text), "%s%s",
+             barred && !d->may ? "not checked: needs pgwork_operator: " : "cannot be examined: ",
+             pgw_error_message(d->h));
     snprintf(advice, sizeof(advice), "%s",
-             st == PGW_EPERM ? "Ask as a member of pgwork_operator, or as the owner of the schema."
-                             : pgw_error_hint(d->h));
-    doctor_say(d, PGW_BAD, check.name, text, advice);
+             barred ? "Ask as a member of pgwork_operator, or as the owner of the schema."
+                    : pgw_error_hint(d->h));
+    doctor_say(d, barred && !d->may ? PGW_NOTE : PGW_BAD, check.name, text, advice);
     return PGW_OK;
 }
 
@@ -132,37 +137,43 @@ static pgw_status doctor_read_there(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-static pgw_status doctor_read_version(pgw *h, const pgw__rows *rows, void *ctx)
+static pgw_status doctor_read_may(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    const int count = pgw__rows_count(rows);
-
     (void)h;
-    ((const doctor_ctx *)ctx)->d->version = count > 0 ? pgw__rows_int(rows, count - 1, 0) : 0;
+    ((const doctor_ctx *)ctx)->d->may = pgw__rows_int(rows, 0, 0) != 0;
     return PGW_OK;
 }
 
-static int doctor_see_migration(const pgw_migration *m, void *changed)
+static pgw_status doctor_read_version(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    if (strcmp(m->state, "changed") != 0) return 0;
-    *(int *)changed = m->number;
-    return 1;
+    (void)h;
+    ((const doctor_ctx *)ctx)->d->version = pgw__rows_int(rows, 0, 0); /* NULL: 0 */
+    return PGW_OK;
+}
+
+static pgw_status doctor_read_checksums(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    doctor *d = ((const doctor_ctx *)ctx)->d;
+    const char *applied = pgw__rows_text(rows, 0, 1, NULL);
+    const int changed = applied != NULL ? pgw__sql_differs(applied) : 0;
+    char text[200];
+
+    if (changed == 0) return PGW_OK;
+    snprintf(text, sizeof(text),
+             "migration %d of schema %s was applied from another text than this library has",
+             changed, pgw__pq_schema(h));
+    doctor_say(d, PGW_BAD, "schema version", text,
+               "Use the pgwork that made the schema; one of before the first release has to be "
+               "dropped, with its jobs, and migrated anew.");
+    return PGW_OK;
 }
 
 /* A version is but a number. */
 static pgw_status doctor_version_text(doctor *d)
 {
-    char text[200];
-    int changed = 0;
-    pgw_status st = pgw_migrate_each(d->h, doctor_see_migration, &changed);
-
-    if (st != PGW_OK || changed == 0) return st;
-    snprintf(text, sizeof(text),
-             "migration %d of schema %s was applied from another text than this library has",
-             changed, pgw__pq_schema(d->h));
-    doctor_say(d, PGW_BAD, "schema version", text,
-               "Use the pgwork that made the schema; one of before the first release has to be "
-               "dropped, with its jobs, and migrated anew.");
-    return PGW_OK;
+    if (d->version < 1 || d->version > PGW__SCHEMA_MAX) return PGW_OK;
+    return doctor_ask(d, (doctor_check){PGW__SQL_HANDLE_GREETING, "schema version"},
+                      doctor_read_checksums);
 }
 
 static pgw_status doctor_version(doctor *d)
@@ -181,8 +192,10 @@ static pgw_status doctor_version(doctor *d)
             "Run `pgwork migrate`, or look whether `dsn` and `schema` name the right place.");
         return PGW_OK;
     }
-    st = doctor_ask(d, (doctor_check){PGW__SQL_MIGRATE_APPLIED, "schema version"},
-                    doctor_read_version);
+    st = doctor_ask(d, (doctor_check){PGW__SQL_DOCTOR_MAY, "schema version"}, doctor_read_may);
+    if (st == PGW_OK)
+        st = doctor_ask(d, (doctor_check){PGW__SQL_HANDLE_VERSION, "schema version"},
+                        doctor_read_version);
     if (st != PGW_OK || d->version < 0) return st;
     snprintf(text, sizeof(text),
              "schema %s has version %" PRId64 ", this library works with %d to %d",

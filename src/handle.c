@@ -6,13 +6,10 @@
 #include "check.h"
 #include "pq.h"
 
-/* Library and schema are released apart from each other, so each new session is asked. */
-static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
+static pgw_status handle_check_version(pgw *h, int64_t version)
 {
-    int64_t version = pgw__rows_int(rows, 0, 0);
     char text[160], migrate[100];
 
-    (void)ctx;
     if (version >= PGW__SCHEMA_MIN && version <= PGW__SCHEMA_MAX) return PGW_OK;
     snprintf(migrate, sizeof(migrate), "run `pgwork --schema %s migrate up`", pgw__pq_schema(h));
     snprintf(text, sizeof(text), "schema `%s` is of version %lld, this library works with %d to %d",
@@ -21,21 +18,45 @@ static pgw_status handle_check_version(pgw *h, const pgw__rows *rows, void *ctx)
                         version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
 }
 
+/* Library and schema are released apart from each other, so each new session is asked. */
+static pgw_status handle_check(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const pgw_status st = handle_check_version(h, pgw__rows_int(rows, 0, 0));
+    const char *applied = pgw__rows_text(rows, 0, 1, NULL);
+    const int changed = applied != NULL ? pgw__sql_differs(applied) : 0;
+    char text[160];
+
+    (void)ctx;
+    if (st != PGW_OK || changed == 0) return st;
+    snprintf(text, sizeof(text),
+             "migration %d of schema `%s` was applied from another text than this library has",
+             changed, pgw__pq_schema(h));
+    return pgw__pq_fail(h, PGW_ESCHEMA, text, PGW__SQL_DIFFERS);
+}
+
+static pgw_status handle_greet(pgw **h)
+{
+    if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
+        pgw__pq_greet(*h, PGW__SQL_HANDLE_GREETING, handle_check);
+    return pgw__pq_connect_once(*h);
+}
+
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
 {
     pgw_status st = pgw__pq_new(h, conf);
 
     if (st != PGW_OK) return st;
+    pgw__pq_own(*h);
     pgw__pq_set_stop(*h, stop);
     pgw__pq_limit_locks(*h, lock_ms);
-    if (pgw__conf_bool(pgw__pq_conf(*h), "schema.check"))
-        pgw__pq_greet(*h, PGW__SQL_HANDLE_VERSION, handle_check_version);
-    return pgw__pq_connect_once(*h);
+    return handle_greet(h);
 }
 
 pgw_status pgw_open(pgw **h, const pgw_conf *conf)
 {
-    return h != NULL ? pgw__handle_open(h, conf, NULL, 0) : PGW_EINVAL;
+    pgw_status st = h != NULL ? pgw__pq_new(h, conf) : PGW_EINVAL;
+
+    return st == PGW_OK ? handle_greet(h) : st;
 }
 
 pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)

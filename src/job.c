@@ -21,9 +21,6 @@ const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i)
 
 void pgw_batch_free(pgw_batch *batch)
 {
-    if (batch == NULL) return;
-    pgw__mem_free(batch->parts[0]);
-    pgw__mem_free(batch->parts[1]);
     pgw__mem_free(batch);
 }
 
@@ -60,6 +57,11 @@ const char *pgw_job_kind(const pgw_job *job)
 const char *pgw_job_payload(const pgw_job *job)
 {
     return job_or_none(job)->payload;
+}
+
+const char *pgw_job_meta(const pgw_job *job)
+{
+    return job_or_none(job)->meta;
 }
 
 int pgw_job_priority(const pgw_job *job)
@@ -112,6 +114,11 @@ const char *pgw_job_key(const pgw_job *job)
     return job_or_none(job)->key;
 }
 
+const char *pgw_job_group(const pgw_job *job)
+{
+    return job_or_none(job)->group;
+}
+
 const char *pgw_job_output(const pgw_job *job)
 {
     return job_or_none(job)->output;
@@ -120,6 +127,11 @@ const char *pgw_job_output(const pgw_job *job)
 int64_t pgw_job_run_at_us(const pgw_job *job)
 {
     return job_or_none(job)->run_at_us;
+}
+
+int64_t pgw_job_expires_us(const pgw_job *job)
+{
+    return job_or_none(job)->expires_us;
 }
 
 int64_t pgw_job_finished_us(const pgw_job *job)

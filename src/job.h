@@ -10,21 +10,20 @@
 /* Every pointer leads into the block of the batch. */
 struct pgw_job {
     pgw_ref ref;
-    const char *queue, *kind, *payload, *state, *holder, *error, *key, *output;
+    const char *queue, *kind, *payload, *meta, *state, *holder, *error, *key, *group, *output;
     const void *body;
     size_t body_size;
     const char *const *tags;
     size_t tags_count;
-    int64_t created_us, lease_until_us, run_at_us, finished_us;
+    int64_t created_us, lease_until_us, run_at_us, finished_us, expires_us;
     int priority, attempt, max_attempts;
-    int suspect; /* its last holder died */
+    int quarantined; /* its last holder died */
 };
 
 struct pgw_batch {
     size_t count;
-    pgw_batch *parts[2]; /* its jobs' strings are in these, where it was made of two */
-    int64_t since_us;    /* monotonic: their leases did not begin before */
-    pgw_job jobs[];      /* then the pointers of the tags, then all bytes */
+    int64_t since_us; /* monotonic: their leases did not begin before */
+    pgw_job jobs[];   /* then the pointers of the tags, then all bytes */
 };
 
 /* Which columns a statement returns, in their order; job_row.c knows what goes where. */
@@ -50,10 +49,12 @@ typedef enum pgw__job_column {
     PGW__JOB_BODY,
     PGW__JOB_BODY_BYTES,
     PGW__JOB_OUTPUT,
-    PGW__JOB_SUSPECT,
+    PGW__JOB_GROUP,
+    PGW__JOB_EXPIRES,
+    PGW__JOB_META,
+    PGW__JOB_QUARANTINED,
     /* where a row is several jobs, what each has of its own; IDS says how many */
     PGW__JOB_IDS,
-    PGW__JOB_PRIORITIES,
     PGW__JOB_KINDS,
     PGW__JOB_PAYLOADS,
     PGW__JOB_CREATEDS,
@@ -69,15 +70,12 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
  * asked for, or a value was misread. PGW_EPROTO. */
 pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
 
-/* Both as one, in their order; it frees them. NULL: no memory, and they are freed. */
-pgw_batch *pgw__job_batch_join(pgw_batch *first, pgw_batch *second);
-
-/* Of a claim: from when on, by our monotonic clock, its leases may be counted. What came before it
- * at the server, such as a wait for its turn, is no part of them. */
+/* Of a claim: its leases began at this time of our monotonic clock, or later. Time that the
+ * statement waited at the server before, such as for a lock, does not count. */
 int64_t pgw__batch_since_us(const pgw_batch *batch);
 
-/* Of a claim: a job whose last holder died. The server sees to it that it comes alone. */
-bool pgw__batch_suspect(const pgw_batch *batch);
+/* Of a claim: is it a job whose last holder died? The server returns such a job alone. */
+bool pgw__batch_quarantined(const pgw_batch *batch);
 
 /* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
  * know. */
@@ -92,33 +90,9 @@ typedef struct pgw__job_refs {
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
 
-/* Jobs that are done, for a claim to complete before. */
-typedef struct pgw__done {
-    const pgw_ref *refs;
-    size_t n;
-    pgw_status *verdicts; /* or NULL */
-    pgw__job_refs columns;
-} pgw__done;
-
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
 pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
                             int position, int word);
-
-/* ---- job_short: small claims one upon another, without a function around them ---- */
-#define PGW__SHORT_JOBS 32 /* of one claim, done or new */
-/* A claim went by the function, and this came of it. */
-void pgw__short_note(pgw *h, const pgw_claim_opts *o, const pgw_batch *batch);
-/* What came of a claim on that way: */
-typedef struct pgw__short {
-    pgw_status st;
-    pgw_batch *batch;           /* what was claimed; NULL: nothing */
-    bool gone[PGW__SHORT_JOBS]; /* of the done jobs: it was accepted */
-    int more;                   /* so many more are to be asked of the function */
-} pgw__short;
-/* False: nothing has happened, ask the function for all. True: out->st, and where that is PGW_OK
- * ask it for what is left. flags as of a pgw__call. */
-bool pgw__short_claim(pgw *h, pgw__short *out, const pgw_claim_opts *o, const pgw__done *done,
-                      unsigned flags);
 
 #endif

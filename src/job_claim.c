@@ -1,8 +1,6 @@
 /* job_claim: taking jobs, and waiting for them. */
 #include "job.h"
 
-#include <string.h>
-
 #include "ask.h"
 #include "backoff.h"
 #include "check.h"
@@ -16,11 +14,11 @@
 #define CLAIM_POSITION    20
 
 static const pgw__job_column claim_columns[] = {
-    PGW__JOB_QUEUE,        PGW__JOB_ID,         PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
-    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY,   PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
-    PGW__JOB_BODY,         PGW__JOB_TAGS,       PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
-    PGW__JOB_IDS,          PGW__JOB_PRIORITIES, PGW__JOB_KINDS,   PGW__JOB_PAYLOADS,
-    PGW__JOB_CREATEDS,     PGW__JOB_SUSPECT,    PGW__JOB_END,
+    PGW__JOB_QUEUE,        PGW__JOB_ID,          PGW__JOB_TOKEN,   PGW__JOB_ATTEMPT,
+    PGW__JOB_MAX_ATTEMPTS, PGW__JOB_PRIORITY,    PGW__JOB_KIND,    PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY,         PGW__JOB_TAGS,        PGW__JOB_CREATED, PGW__JOB_LEASE_UNTIL,
+    PGW__JOB_META,         PGW__JOB_QUARANTINED, PGW__JOB_IDS,     PGW__JOB_KINDS,
+    PGW__JOB_PAYLOADS,     PGW__JOB_CREATEDS,    PGW__JOB_END,
 };
 
 /* Where the answer goes. The verdicts are those of complete_and_claim. */
@@ -48,9 +46,9 @@ int64_t pgw__batch_since_us(const pgw_batch *batch)
     return batch->since_us;
 }
 
-bool pgw__batch_suspect(const pgw_batch *batch)
+bool pgw__batch_quarantined(const pgw_batch *batch)
 {
-    return batch->count == 1 && batch->jobs[0].suspect != 0;
+    return batch->count == 1 && batch->jobs[0].quarantined != 0;
 }
 
 /* The jobs of rows first .. end; a row may be several. */
@@ -113,18 +111,19 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->apart", o->apart, 0, 1);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }
 
 /* ---- one claim ---- */
 
-static pgw_status claim_by_function(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 {
     const claim_ctx ctx = {batch, o->max, NULL, 0};
     const pgw__param params[] = {
-        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max), P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_END,
+        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max),        P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_BOOL(o->apart != 0), P_END,
     };
     const pgw__call call = {
         .sql = PGW__SQL_JOB_CLAIM,
@@ -134,103 +133,8 @@ static pgw_status claim_by_function(pgw *h, pgw_batch **batch, const pgw_claim_o
         .ctx_size = sizeof(ctx),
         .flags = PGW__WRITES | PGW__RELAXED,
     };
-    const pgw_status st = pgw__pq_call(h, &call);
 
-    pgw__short_note(h, o, *batch);
-    return st;
-}
-
-static pgw_status claim_after_complete(pgw *h, pgw_batch **batch, const pgw_claim_opts *o,
-                                       const pgw__done *done)
-{
-    const claim_ctx ctx = {batch, o->max, done->verdicts, done->n};
-    const pgw__param params[] = {
-        P_TEXT(o->queues[0]),
-        P_ARRAY(INT8, done->columns.ids, done->n),
-        P_ARRAY(UUID, done->columns.tokens, done->columns.tokens_count),
-        P_INT4(o->max),
-        P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
-        P_END,
-    };
-    const pgw__call call = {
-        .sql = PGW__SQL_JOB_COMPLETE_AND_CLAIM,
-        .params = params,
-        .read = claim_read_after_complete,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-        .flags = PGW__WRITES,
-    };
-    const pgw_status st = pgw__pq_call(h, &call);
-
-    pgw__short_note(h, o, *batch);
-    return st;
-}
-
-/* What the short way has left: jobs whose lease was lost, or that leave something behind, and
- * others to claim. */
-static pgw_status claim_rest(pgw *h, pgw_batch **batch, const pgw_claim_opts *o,
-                             const pgw__done *done, const pgw__short *was)
-{
-    pgw_ref refs[PGW__SHORT_JOBS];
-    pgw_status verdicts[PGW__SHORT_JOBS], st = PGW_OK;
-    pgw__done rest = {.refs = refs, .verdicts = verdicts};
-    pgw_claim_opts more = *o;
-    size_t i, at = 0;
-
-    for (i = 0; i < done->n; i++)
-        if (!was->gone[i]) refs[rest.n++] = done->refs[i];
-    pgw__fill_verdicts(verdicts, rest.n, PGW_EUNKNOWN);
-    more.max = was->more;
-    if (more.max > 0) {
-        st = pgw__job_refs_make(h, &rest.columns, refs, rest.n);
-        if (st == PGW_OK) st = claim_after_complete(h, batch, &more, &rest);
-        pgw__mem_free(rest.columns.ids);
-    } else if (rest.n > 0) {
-        pgw_complete(h, verdicts, o->queues[0], refs, NULL, rest.n);
-    }
-    for (i = 0; i < done->n && done->verdicts != NULL; i++)
-        done->verdicts[i] = was->gone[i] ? PGW_OK : verdicts[at++];
-    return st;
-}
-
-/* False: nothing has happened; else *st is the claim's. What it has in its hands it keeps, whatever
- * becomes of the rest: of that the verdicts tell. */
-static bool claim_short(pgw *h, pgw_status *st, pgw_batch **batch, const pgw_claim_opts *o,
-                        const pgw__done *done, unsigned flags)
-{
-    pgw__short was;
-    pgw_batch *more = NULL;
-    pgw__story story;
-
-    if (!pgw__short_claim(h, &was, o, done, flags)) return false;
-    *st = was.st;
-    if (*st != PGW_OK) { /* without memory for what was claimed it is done all the same */
-        for (size_t i = 0; *st == PGW_ENOMEM && done->verdicts != NULL && i < done->n; i++)
-            if (was.gone[i]) done->verdicts[i] = PGW_OK;
-        return true;
-    }
-    pgw__pq_keep_story(h, &story);
-    *st = claim_rest(h, &more, o, done, &was);
-    *batch = more;
-    if (was.batch == NULL) return true;
-    *batch = more != NULL ? pgw__job_batch_join(was.batch, more) : was.batch;
-    if (*batch == NULL) {
-        *st = pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
-    } else {
-        pgw__pq_tell(h, &story);
-        *st = PGW_OK;
-    }
-    return true;
-}
-
-static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
-{
-    static const pgw__done nothing = {NULL, 0, NULL, {NULL, NULL, 0}};
-    pgw_status st;
-
-    if (claim_short(h, &st, batch, o, &nothing, PGW__WRITES | PGW__RELAXED)) return st;
-    return claim_by_function(h, batch, o);
+    return pgw__pq_call(h, &call);
 }
 
 /* ---- waiting ----
@@ -292,7 +196,7 @@ static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
     w->sign = false;
     pgw__pq_keep_story(w->h, &story);
     if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
-    if (pgw__pq_kept(w->h, PGW__KEPT_LOCKS) != NULL) pgw__pq_unlisten_slot(w->h);
+    if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten_slot(w->h);
     pgw__pq_tell(w->h, &story);
     return st;
 }
@@ -361,12 +265,38 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
 
 /* ---- finish and claim in one ---- */
 
+static pgw_status claim_after_complete(pgw *h, pgw_status *verdicts, const pgw__job_refs *done,
+                                       size_t n, pgw_batch **batch, const pgw_claim_opts *o)
+{
+    const claim_ctx ctx = {batch, o->max, verdicts, n};
+    const pgw__param params[] = {
+        P_TEXT(o->queues[0]),
+        P_ARRAY(INT8, done->ids, n),
+        P_ARRAY(UUID, done->tokens, done->tokens_count),
+        P_INT4(o->max),
+        P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
+        P_BOOL(o->apart != 0),
+        P_END,
+    };
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_COMPLETE_AND_CLAIM,
+        .params = params,
+        .read = claim_read_after_complete,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES,
+    };
+
+    return pgw__pq_call(h, &call);
+}
+
 pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
                                   pgw_batch **batch, const pgw_claim_opts *opts)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
-    pgw__done done = {.refs = refs, .n = n, .verdicts = verdicts};
+    pgw__job_refs done = {NULL, NULL, 0};
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
     pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
@@ -374,10 +304,8 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "refs", refs);
-    if (st == PGW_OK) st = pgw__job_refs_make(h, &done.columns, refs, n);
-    if (st != PGW_OK) return st;
-    if (!claim_short(h, &st, batch, &o, &done, PGW__WRITES))
-        st = claim_after_complete(h, batch, &o, &done);
-    pgw__mem_free(done.columns.ids);
+    if (st == PGW_OK) st = pgw__job_refs_make(h, &done, refs, n);
+    if (st == PGW_OK) st = claim_after_complete(h, verdicts, &done, n, batch, &o);
+    pgw__mem_free(done.ids);
     return st;
 }

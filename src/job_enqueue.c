@@ -77,6 +77,9 @@ pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *jo
             P_TEXT(enqueue_policies[j.key_policy]),
             P_INT8_OR_NULL(j.key_period_ms, j.key_period_ms == 0),
             P_UUID(given_op),
+            P_TEXT(j.group),
+            P_TIME_OR_NULL(j.expires_us, j.expires_us == 0),
+            P_JSONB(j.meta),
             P_END,
         };
         const pgw__call call = {
@@ -96,15 +99,15 @@ pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *jo
 
 typedef struct enqueue_columns {
     size_t n;
-    const char **payloads, **kinds, **keys, **tags;
+    const char **payloads, **kinds, **keys, **tags, **groups, **metas;
     pgw__bytes *bodies;
-    int64_t *run_ats, *delays, *leases;
+    int64_t *run_ats, *delays, *leases, *expires;
     int32_t *priorities, *attempts;
     size_t *tag_ats; /* where in tag_text the array of tags of job i begins */
     pgw__buf tag_text;
     pgw_new first; /* scope, policy and period of the unique keys are its */
     bool any_kind, any_body, any_priority, any_run_at, any_delay, any_attempts, any_lease, any_tags,
-        any_key;
+        any_key, any_group, any_expires, any_meta;
     void *block;
 } enqueue_columns;
 
@@ -115,7 +118,7 @@ static pgw_status enqueue_columns_make(pgw *h, enqueue_columns *c, size_t n)
     memset(c, 0, sizeof(*c));
     c->n = n;
     pgw__buf_init(&c->tag_text, (size_t)1 << 30);
-    c->block = pgw__mem_zero(n, 4 * sizeof(char *) + sizeof(pgw__bytes) + 3 * sizeof(int64_t) +
+    c->block = pgw__mem_zero(n, 6 * sizeof(char *) + sizeof(pgw__bytes) + 4 * sizeof(int64_t) +
                                     sizeof(size_t) + 2 * sizeof(int32_t));
     if (c->block == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     /* from the widest elements to the narrowest, so that each array is aligned */
@@ -125,9 +128,12 @@ static pgw_status enqueue_columns_make(pgw *h, enqueue_columns *c, size_t n)
     c->kinds = (void *)at, at += n * sizeof(char *);
     c->keys = (void *)at, at += n * sizeof(char *);
     c->tags = (void *)at, at += n * sizeof(char *);
+    c->groups = (void *)at, at += n * sizeof(char *);
+    c->metas = (void *)at, at += n * sizeof(char *);
     c->run_ats = (void *)at, at += n * sizeof(int64_t);
     c->delays = (void *)at, at += n * sizeof(int64_t);
     c->leases = (void *)at, at += n * sizeof(int64_t);
+    c->expires = (void *)at, at += n * sizeof(int64_t);
     c->tag_ats = (void *)at, at += n * sizeof(size_t);
     c->priorities = (void *)at, at += n * sizeof(int32_t);
     c->attempts = (void *)at;
@@ -172,6 +178,9 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
     c->delays[i] = j->delay_ms;
     c->attempts[i] = j->max_attempts;
     c->leases[i] = j->lease_ms;
+    c->groups[i] = j->group;
+    c->expires[i] = j->expires_us != 0 ? j->expires_us : INT64_MIN;
+    c->metas[i] = j->meta;
     if (j->tags_count > 0) {
         c->tag_ats[i] = c->tag_text.len + 1; /* 0: none */
         enqueue_tags(&c->tag_text, j->tags, j->tags_count);
@@ -185,6 +194,9 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
     c->any_lease |= j->lease_ms != 0;
     c->any_tags |= j->tags_count > 0;
     c->any_key |= j->key != NULL;
+    c->any_group |= j->group != NULL;
+    c->any_expires |= j->expires_us != 0;
+    c->any_meta |= j->meta != NULL;
 }
 
 /* An array of an older caller's jobs has a smaller stride. */
@@ -267,6 +279,9 @@ static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const e
         P_TEXT(enqueue_policies[c->first.key_policy]),
         P_INT8_OR_NULL(c->first.key_period_ms, c->first.key_period_ms == 0),
         P_UUID(op),
+        P_ARRAY(TEXT, c->any_group ? c->groups : NULL, c->n),
+        P_ARRAY(TIME, c->any_expires ? c->expires : NULL, c->n),
+        P_ARRAY(JSONB, c->any_meta ? c->metas : NULL, c->n),
         P_END,
     };
     const pgw__call call = {

@@ -13,7 +13,8 @@ static const pgw__job_column look_columns[] = {
     PGW__JOB_PRIORITY,    PGW__JOB_ATTEMPT, PGW__JOB_MAX_ATTEMPTS, PGW__JOB_HOLDER,
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
     PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
-    PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_END,
+    PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_GROUP,        PGW__JOB_EXPIRES,
+    PGW__JOB_META,        PGW__JOB_END,
 };
 
 typedef struct look_ctx {

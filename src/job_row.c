@@ -18,7 +18,6 @@ typedef enum row_kind {
     ROW_SIZE,
     ROW_TOKEN,
     ROW_EACH_TEXT, /* from here on an array, with an element for each job of the row */
-    ROW_EACH_INT,
     ROW_EACH_ID,
     ROW_EACH_TIME
 } row_kind;
@@ -47,9 +46,11 @@ static const struct {
     [PGW__JOB_BODY] = {ROW_BYTES, 0},
     [PGW__JOB_BODY_BYTES] = {ROW_SIZE, offsetof(pgw_job, body_size)},
     [PGW__JOB_OUTPUT] = {ROW_TEXT, offsetof(pgw_job, output)},
-    [PGW__JOB_SUSPECT] = {ROW_INT, offsetof(pgw_job, suspect)},
+    [PGW__JOB_GROUP] = {ROW_TEXT, offsetof(pgw_job, group)},
+    [PGW__JOB_EXPIRES] = {ROW_TIME, offsetof(pgw_job, expires_us)},
+    [PGW__JOB_META] = {ROW_TEXT, offsetof(pgw_job, meta)},
+    [PGW__JOB_QUARANTINED] = {ROW_INT, offsetof(pgw_job, quarantined)},
     [PGW__JOB_IDS] = {ROW_EACH_ID, offsetof(pgw_job, ref.id)},
-    [PGW__JOB_PRIORITIES] = {ROW_EACH_INT, offsetof(pgw_job, priority)},
     [PGW__JOB_KINDS] = {ROW_EACH_TEXT, offsetof(pgw_job, kind)},
     [PGW__JOB_PAYLOADS] = {ROW_EACH_TEXT, offsetof(pgw_job, payload)},
     [PGW__JOB_CREATEDS] = {ROW_EACH_TIME, offsetof(pgw_job, created_us)},
@@ -162,7 +163,6 @@ static void row_copy(pgw_job *job, row_cursor *at, const pgw__rows *rows, int ro
         case ROW_SIZE: *(size_t *)field = (size_t)pgw__rows_int(rows, row, col); break;
         case ROW_TOKEN: *(pgw_token *)field = row_token(rows, row, col); break;
         case ROW_EACH_TEXT:
-        case ROW_EACH_INT:
         case ROW_EACH_ID:
         case ROW_EACH_TIME: break; /* row_copy_each() */
         }
@@ -184,9 +184,7 @@ static void row_copy_each(pgw_job *jobs, row_cursor *at, const pgw__rows *rows, 
         if (kind < ROW_EACH_TEXT) continue;
         pgw__rows_items(rows, row, col, &items);
         for (; pgw__items_next(&items, &item); field += sizeof(pgw_job)) {
-            if (kind == ROW_EACH_INT)
-                *(int *)(void *)field = (int)pgw__item_int(&item);
-            else if (kind == ROW_EACH_ID)
+            if (kind == ROW_EACH_ID)
                 *(int64_t *)(void *)field = pgw__item_int(&item);
             else if (kind == ROW_EACH_TIME)
                 *(int64_t *)(void *)field = pgw__item_time_us(&item);
@@ -227,23 +225,4 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
         job += n;
     }
     return PGW_OK;
-}
-
-pgw_batch *pgw__job_batch_join(pgw_batch *first, pgw_batch *second)
-{
-    const size_t count = first->count + second->count;
-    pgw_batch *both = pgw__mem_alloc(sizeof(*both) + count * sizeof(pgw_job));
-
-    if (both == NULL) {
-        pgw_batch_free(first);
-        pgw_batch_free(second);
-        return NULL;
-    }
-    both->count = count;
-    both->parts[0] = first;
-    both->parts[1] = second;
-    both->since_us = first->since_us < second->since_us ? first->since_us : second->since_us;
-    memcpy(both->jobs, first->jobs, first->count * sizeof(pgw_job));
-    memcpy(both->jobs + first->count, second->jobs, second->count * sizeof(pgw_job));
-    return both;
 }

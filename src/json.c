@@ -206,7 +206,7 @@ const char *pgw__json_fault(const char *text, size_t max, size_t *at)
     json j;
     bool more = true;
 
-    *at = 0;
+    *at = fault != NULL && text != NULL ? pgw__utf8_span(text, strnlen(text, max)) : 0;
     if (fault != NULL) return fault;
     j.p = text;
     j.fault = NULL;

@@ -14,7 +14,7 @@
 #define LOAD_COPY  ((size_t)16 << 20) /* a COPY ends at so many: only then it says what is wrong */
 #define LOAD_BATCH_BYTES \
     ((size_t)8 * 1024 * 1024) /* a batch goes at so many bytes, or PGW__BATCH_MAX jobs */
-#define LOAD_ROW_EXTRA ((size_t)64 * 1024) /* more than a row needs beside payload and body */
+#define LOAD_ROW_EXTRA ((size_t)64 * 1024) /* a row needs less beside payload, body and meta */
 #define LOAD_TEXT_OID  25
 
 /* One table's rows, on their way. */
@@ -30,7 +30,7 @@ struct pgw_load {
     pgw_status failed; /* the first failure; nothing is sent after it */
     pgw__story story;  /* its own */
     int64_t added;
-    size_t room; /* for payload and body */
+    size_t room; /* for payload, body and meta */
     bool copying;
     uint64_t txn; /* which one that is not its own it is part of; 0: none */
 
@@ -39,7 +39,6 @@ struct pgw_load {
     load_stream *open;                     /* whose COPY is under way; NULL: none */
     size_t sent;                           /* bytes in it */
     int64_t queue_id, server_us, clock_us; /* what time it was there and here */
-    uint32_t priorities;                   /* bits of those used */
     int64_t rows;
 
     /* by batches: copies of the jobs, each with its strings in one block */
@@ -70,10 +69,37 @@ static void load_int4(pgw__buf *b, int64_t v)
     pgw__buf_be32(b, (uint32_t)v);
 }
 
+static void load_time(pgw__buf *b, int64_t us)
+{
+    pgw__buf_be32(b, 8);
+    pgw__buf_be64(b, (uint64_t)(us - PGW__PG_EPOCH_US));
+}
+
 static void load_bytes(pgw__buf *b, const void *p, size_t n)
 {
     pgw__buf_be32(b, (uint32_t)n);
     pgw__buf_bytes(b, p, n);
+}
+
+static void load_text(pgw__buf *b, const char *text)
+{
+    if (text != NULL)
+        load_bytes(b, text, strlen(text));
+    else
+        load_null(b);
+}
+
+static void load_json(pgw__buf *b, const char *json)
+{
+    if (json != NULL) {
+        const size_t n = strlen(json);
+
+        pgw__buf_be32(b, (uint32_t)(n + 1));
+        pgw__buf_bytes(b, "\001", 1); /* jsonb's version */
+        pgw__buf_bytes(b, json, n);
+    } else {
+        load_null(b);
+    }
 }
 
 static void load_tags(pgw__buf *b, const pgw_new *j)
@@ -95,31 +121,29 @@ static void load_tags(pgw__buf *b, const pgw_new *j)
 static void load_common(pgw__buf *b, const pgw_new *j)
 {
     if (j->max_attempts != 0)
-        load_int2(b, j->max_attempts);
+        load_int4(b, j->max_attempts);
     else
         load_null(b);
     if (j->lease_ms != 0)
         load_int4(b, j->lease_ms);
     else
         load_null(b);
-    load_bytes(b, j->kind != NULL ? j->kind : "", j->kind != NULL ? strlen(j->kind) : 0);
+    load_text(b, j->kind != NULL ? j->kind : "");
     if (j->tags_count > 0)
         load_tags(b, j);
     else
         load_null(b);
-    if (j->payload != NULL) {
-        const size_t n = strlen(j->payload);
-
-        pgw__buf_be32(b, (uint32_t)(n + 1));
-        pgw__buf_bytes(b, "\001", 1); /* jsonb's version */
-        pgw__buf_bytes(b, j->payload, n);
-    } else {
-        load_null(b);
-    }
+    load_json(b, j->payload);
     if (j->body != NULL)
         load_bytes(b, j->body, j->body_size);
     else
         load_null(b);
+    load_text(b, j->group);
+    if (j->expires_us != 0)
+        load_time(b, j->expires_us);
+    else
+        load_null(b);
+    load_json(b, j->meta);
 }
 
 static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
@@ -127,16 +151,14 @@ static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
     pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
 
     if (run_at_us > 0) {
-        pgw__buf_be16(b, 9);
-        pgw__buf_be32(b, 8);
-        pgw__buf_be64(b, (uint64_t)(run_at_us - PGW__PG_EPOCH_US));
+        pgw__buf_be16(b, 12);
+        load_time(b, run_at_us);
         load_int4(b, l->queue_id);
         load_int2(b, j->priority);
     } else {
-        pgw__buf_be16(b, 8);
+        pgw__buf_be16(b, 11);
         load_int4(b, l->queue_id);
         load_int2(b, 2 * j->priority + 1);
-        l->priorities |= 1u << j->priority;
     }
     load_common(b, j);
 }
@@ -239,8 +261,11 @@ static void *load_keep(char **at, const void *p, size_t n)
 static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
 {
     const size_t kind = j->kind != NULL ? strlen(j->kind) + 1 : 0,
-                 payload = j->payload != NULL ? strlen(j->payload) + 1 : 0;
-    size_t size = j->tags_count * sizeof(char *) + kind + payload + j->body_size + 1, i;
+                 payload = j->payload != NULL ? strlen(j->payload) + 1 : 0,
+                 group = j->group != NULL ? strlen(j->group) + 1 : 0,
+                 meta = j->meta != NULL ? strlen(j->meta) + 1 : 0;
+    size_t size = j->tags_count * sizeof(char *) + kind + payload + group + meta + j->body_size + 1,
+           i;
     pgw_new *mine = &l->jobs[l->count];
     const char **tags;
     char *block, *at;
@@ -257,6 +282,8 @@ static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
         tags[i] = load_keep(&at, j->tags[i], strlen(j->tags[i]) + 1);
     mine->kind = load_keep(&at, j->kind, kind);
     mine->payload = load_keep(&at, j->payload, payload);
+    mine->group = load_keep(&at, j->group, group);
+    mine->meta = load_keep(&at, j->meta, meta);
     mine->body = load_keep(&at, j->body, j->body_size);
     l->blocks[l->count++] = block;
     l->bytes += size;
@@ -418,7 +445,7 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
 
 static pgw_status load_close_copy(pgw_load *l)
 {
-    const pgw__param params[] = {P_INT4(l->queue_id), P_INT4((int64_t)l->priorities), P_END};
+    const pgw__param params[] = {P_INT4(l->queue_id), P_END};
     const pgw__call close = {.sql = PGW__SQL_LOAD_CLOSE, .params = params, .flags = PGW__WRITES};
     pgw_status st = load_flush_stream(l, &l->live);
 

@@ -47,23 +47,23 @@ static void lock_orphan_all(void *kept)
 
 static void lock_link(pgw_lock *l)
 {
-    l->next = pgw__pq_kept(l->h, PGW__KEPT_LOCKS);
-    pgw__pq_keep(l->h, PGW__KEPT_LOCKS, l, lock_orphan_all);
+    l->next = pgw__pq_kept(l->h);
+    pgw__pq_keep(l->h, l, lock_orphan_all);
 }
 
 static void lock_unlink(pgw_lock *l)
 {
-    pgw_lock *head = pgw__pq_kept(l->h, PGW__KEPT_LOCKS), **at = &head;
+    pgw_lock *head = pgw__pq_kept(l->h), **at = &head;
 
     while (*at != l) at = &(*at)->next;
     *at = l->next;
-    pgw__pq_keep(l->h, PGW__KEPT_LOCKS, head, lock_orphan_all);
+    pgw__pq_keep(l->h, head, lock_orphan_all);
 }
 
 /* Lost ones do not count: they may be taken again. */
 static bool lock_is_known(pgw *h, const char *name)
 {
-    const pgw_lock *l = pgw__pq_kept(h, PGW__KEPT_LOCKS);
+    const pgw_lock *l = pgw__pq_kept(h);
 
     if (l == NULL || pgw__pq_look(h) != PGW_OK) return false;
     for (; l != NULL; l = l->next)
@@ -166,7 +166,7 @@ static bool lock_wait_on(pgw *h, lock_line *line, pgw_status st, int64_t deadlin
     const int64_t left = pgw__deadline_left_ms(deadline);
 
     if (line->xact || left == 0 || (st != PGW_ECONN && st != PGW_EUNKNOWN)) return false;
-    if (pgw__pq_kept(h, PGW__KEPT_LOCKS) != NULL || pgw__pq_look(h) == PGW_OK) return false;
+    if (pgw__pq_kept(h) != NULL || pgw__pq_look(h) == PGW_OK) return false;
     line->place = 0;
     return pgw__pq_connect(h, left) == PGW_OK;
 }

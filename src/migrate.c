@@ -10,12 +10,10 @@
 #include "mem.h"
 #include "pq.h"
 
-#define MIGRATE_SUM 17 /* 16 hexadecimal digits and the end */
-
 typedef struct migrate_row {
     int number;
     char name[128];
-    char checksum[MIGRATE_SUM];
+    char checksum[PGW__SQL_SUM];
 } migrate_row;
 
 typedef struct migrate_list {
@@ -24,16 +22,6 @@ typedef struct migrate_list {
     size_t count;
     migrate_row *rows; /* free with pgw__mem_free */
 } migrate_list;
-
-/* FNV-1a: tells a changed file from the applied one. It guards against accidents, not against
- * malice. */
-static void migrate_checksum(char sum[MIGRATE_SUM], const char *text)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    snprintf(sum, MIGRATE_SUM, "%016" PRIx64, hash);
-}
 
 /* ---- what was applied ---- */
 
@@ -117,9 +105,9 @@ static const migrate_row *migrate_find(const migrate_list *list, int number)
 /* Is the applied row another text than ours? */
 static bool migrate_changed(const migrate_row *row)
 {
-    char sum[MIGRATE_SUM];
+    char sum[PGW__SQL_SUM];
 
-    migrate_checksum(sum, pgw__sql_migration_text(row->number));
+    pgw__sql_checksum(sum, row->number);
     return strcmp(sum, row->checksum) != 0;
 }
 
@@ -191,9 +179,7 @@ static pgw_status migrate_judge(pgw *h, const migrate_list *list)
             snprintf(message, sizeof(message),
                      "migration %d was applied to schema %s from another text (%s, checksum %s)",
                      row->number, pgw__pq_schema(h), row->name, row->checksum);
-            return pgw__pq_fail(h, PGW_ESCHEMA, message,
-                                "use the pgwork that made this schema; one of before the first "
-                                "release has to be dropped, with its jobs, and migrated anew");
+            return pgw__pq_fail(h, PGW_ESCHEMA, message, PGW__SQL_DIFFERS);
         }
     }
     return PGW_OK;
@@ -209,9 +195,9 @@ static pgw_status migrate_text(pgw *h, const char *name, const char *sql)
 static pgw_status migrate_note(pgw *h, int number)
 {
     const char *name = pgw__sql_migration_name(number);
-    char sum[MIGRATE_SUM];
+    char sum[PGW__SQL_SUM];
 
-    migrate_checksum(sum, pgw__sql_migration_text(number));
+    pgw__sql_checksum(sum, number);
     {
         const pgw__param params[] = {P_INT4(number), P_TEXT(name), P_TEXT(sum), P_END};
         const pgw__call call = {

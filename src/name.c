@@ -34,18 +34,37 @@ static size_t name_utf8_char(const unsigned char *p, size_t n, uint32_t *cp)
     return size;
 }
 
+size_t pgw__utf8_span(const char *text, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    uint32_t cp;
+    size_t at = 0;
+
+    while (at < n) {
+        const size_t size = name_utf8_char(p + at, n - at, &cp);
+
+        if (size == 0 || cp == 0) break;
+        at += size;
+    }
+    return at;
+}
+
 bool pgw__utf8_ok(const char *text, size_t n)
 {
-    const unsigned char *p = (const unsigned char *)text, *end = p + n;
-    uint32_t cp;
+    return pgw__utf8_span(text, n) == n;
+}
 
-    while (p < end) {
-        size_t size = name_utf8_char(p, (size_t)(end - p), &cp);
-
-        if (size == 0 || cp == 0) return false;
-        p += size;
+void pgw__text_where(const char *text, size_t at, size_t *line, size_t *column)
+{
+    *line = *column = 1;
+    for (const char *p = text; p < text + at; p++) {
+        if (*p == '\n') {
+            ++*line;
+            *column = 1;
+        } else if (((unsigned char)p[1] & 0xc0) != 0x80 || p + 1 == text + at) {
+            ++*column;
+        }
     }
-    return true;
 }
 
 /* C0, DEL and C1: they move cursors and break lines where names are shown. */

@@ -11,7 +11,7 @@
 #define PGW__KEY_MAX         255
 #define PGW__SCHEMA_NAME_MAX 40
 #define PGW__ERROR_MAX       8000      /* of an error's text, which is cut there */
-#define PGW__BYTES_MAX       268435455 /* of payload and body: no jsonb holds more */
+#define PGW__BYTES_MAX       268435455 /* of payload, body and meta: no jsonb holds more */
 
 /* Each returns NULL when the text is well formed, else what is wrong with it as the end of a
  * sentence: "is NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control
@@ -36,5 +36,9 @@ void pgw__text_mend(char *to, size_t size, const char *from);
 
 /* Strict; and no NUL, which no text of PostgreSQL can hold. */
 bool pgw__utf8_ok(const char *text, size_t n);
+/* Where the first byte stands that is not; n: nowhere. */
+size_t pgw__utf8_span(const char *text, size_t n);
+/* The line of text[at], and the column: characters, both counted from 1. */
+void pgw__text_where(const char *text, size_t at, size_t *line, size_t *column);
 
 #endif

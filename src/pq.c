@@ -14,33 +14,18 @@
 #include <unistd.h>
 
 #include "mem.h"
-#include "name.h"
 #include "status.h"
 
 #define PQ_READS_MAX         16
 #define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between pq_consume()'s last two looks */
 
-/* How plans are made: so that PGW__INDEXED statements need not be planned anew while their tables
- * grow, or as usual. */
-#define PQ_PLANS(XX)               \
-    XX("enable_seqscan", "off")    \
-    XX("enable_bitmapscan", "off") \
-    XX("enable_hashjoin", "off")   \
-    XX("enable_mergejoin", "off")  \
-    XX("enable_indexscan", "on")   \
-    XX("enable_tidscan", "on")     \
-    XX("enable_nestloop", "on")    \
-    XX("plan_cache_mode", "force_generic_plan")
-#define PQ_AS_SETTING(name, value) ", pg_catalog.set_config('" name "', '" value "', false)"
-#define PQ_AS_NAME(name, value)    ", '" name "'"
-
-static const char pq_indexed[] = "SELECT true" PQ_PLANS(PQ_AS_SETTING);
-static const char pq_unindexed[] =
-    "SELECT pg_catalog.set_config(s.name, s.reset_val, false) FROM pg_catalog.pg_settings s "
-    "WHERE s.name IN (''" PQ_PLANS(PQ_AS_NAME) ")";
-
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
+/* Of a statement on a user's table. */
+static const char pq_denied_hint[] =
+    "GRANT the role what it lacks on this table; where a policy "
+    "(row security) refuses the row, see "
+    "the table's policies; for a function of pgwork's grant pgwork_worker";
 static const char pq_unknown_hint[] =
     "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
     "operation id; look first what became of others";
@@ -77,18 +62,12 @@ pgw_status pgw__pq_leave(pgw *h, pgw_status st)
 
 /* ---- the operation ---- */
 
-static void pq_forget_rows(pgw__op *op)
-{
-    PQclear(op->main.rows);
-    PQclear(op->before.rows);
-    op->main.rows = op->before.rows = NULL;
-}
-
 void pgw__pq_rewind(pgw *h)
 {
     pgw__op *op = &h->op;
 
-    pq_forget_rows(op);
+    PQclear(op->rows);
+    op->rows = NULL;
     op->parts = op->prefixes = 0;
     op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
         op->unconfirmed = false;
@@ -111,8 +90,8 @@ void pgw__pq_reset(pgw *h, const char *name)
     memcpy(h->statement, op->name, sizeof(h->statement));
     pgw__pq_rewind(h);
     pgw__mem_free(op->owned_text);
-    op->main.text = op->owned_text = NULL;
-    op->main.sql = op->before.sql = -1;
+    op->text = op->owned_text = NULL;
+    op->sql = -1;
     op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
     op->ending = PGW__AUTOCOMMIT;
     op->flags = 0;
@@ -124,13 +103,16 @@ void pgw__pq_reset(pgw *h, const char *name)
     op->done = h->armed;
     op->done_arg = h->armed_arg;
     h->armed = NULL;
-    pgw__args_reset(&op->main.args);
-    pgw__args_reset(&op->before.args);
+    pgw__args_reset(&op->args);
 }
 
 void pgw__pq_end(pgw *h, pgw_status st)
 {
     pgw__op *op = &h->op;
+    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
+     * there is no connection was told */
+    const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
+                      h->phase != PGW__CONNECT && h->phase != PGW__SETUP;
 
     h->fault = op->fault;
     memcpy(h->statement, op->name, sizeof(h->statement)); /* others may be refused since */
@@ -141,13 +123,11 @@ void pgw__pq_end(pgw *h, pgw_status st)
     h->status = h->fault.status = st;
     h->phase = PGW__IDLE;
     h->want = 0;
-    pq_forget_rows(op);
-    pgw__args_reset(&op->main.args);
-    pgw__args_reset(&op->before.args);
-    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time */
-    PGW__LOG(h->log, st < 0 && st != PGW_ELOCKED ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s",
-             h->statement, pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "",
-             h->fault.sqlstate);
+    PQclear(op->rows);
+    op->rows = NULL;
+    pgw__args_reset(&op->args);
+    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
+             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
 }
 
 static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)
@@ -176,8 +156,8 @@ static void pq_choose_prefixes(pgw *h)
 
     if (h->attached || op->simple) return;
     if (op->ending == PGW__BEGUN && h->pooled) {
-        op->prefix[op->prefixes++] = op->main.text;
-        op->main.text = h->settings;
+        op->prefix[op->prefixes++] = op->text;
+        op->text = h->settings;
     } else if (op->ending == PGW__AUTOCOMMIT && op->commits) {
         if (h->pooled) {
             op->prefix[op->prefixes++] = pgw__conn_isolation;
@@ -187,15 +167,9 @@ static void pq_choose_prefixes(pgw *h)
     }
 }
 
-static void pq_statement_name(const pgw *h, int sql, char *name, size_t size)
+static void pq_statement_name(const pgw *h, char *name, size_t size)
 {
-    snprintf(name, size, "pgwork_%s_%u", pgw__sql_name((pgw__sql)sql), h->generation);
-}
-
-/* Of a pipeline: so many statements come before the one that is asked. */
-static int pq_leading(const pgw__op *op)
-{
-    return !op->piped ? 0 : op->before.sql >= 0 ? op->prefixes + 1 : op->prefixes;
+    snprintf(name, size, "pgwork_%s_%u", pgw__sql_name((pgw__sql)h->op.sql), h->generation);
 }
 
 static bool pq_send_text(pgw *h, const char *text)
@@ -203,29 +177,25 @@ static bool pq_send_text(pgw *h, const char *text)
     return PQsendQueryParams(h->conn, text, 0, NULL, NULL, NULL, NULL, 1) != 0;
 }
 
-static bool pq_send_statement(pgw *h, const pgw__stmt *s)
-{
-    const pgw__args *a = &s->args;
-    char name[80];
-
-    if (!h->op.named)
-        return PQsendQueryParams(h->conn, s->text, a->count, a->types, a->values, a->lengths,
-                                 a->formats, 1) != 0;
-    pq_statement_name(h, s->sql, name, sizeof(name));
-    return PQsendQueryPrepared(h->conn, name, a->count, a->values, a->lengths, a->formats, 1) != 0;
-}
-
 /* With Sync in the same write, the statements of a pipeline are one transaction. */
 static bool pq_send_all(pgw *h)
 {
     pgw__op *op = &h->op;
+    const pgw__args *a = &op->args;
+    char name[80];
 
-    if (op->simple) return PQsendQuery(h->conn, op->main.text) != 0;
+    if (op->simple) return PQsendQuery(h->conn, op->text) != 0;
     if (op->piped && PQenterPipelineMode(h->conn) == 0) return false;
     for (int i = 0; i < op->prefixes; i++)
         if (!pq_send_text(h, op->prefix[i])) return false;
-    if (op->before.sql >= 0 && !pq_send_statement(h, &op->before)) return false;
-    if (!pq_send_statement(h, &op->main)) return false;
+    if (op->named) {
+        pq_statement_name(h, name, sizeof(name));
+        if (PQsendQueryPrepared(h->conn, name, a->count, a->values, a->lengths, a->formats, 1) == 0)
+            return false;
+    } else if (PQsendQueryParams(h->conn, op->text, a->count, a->types, a->values, a->lengths,
+                                 a->formats, 1) == 0) {
+        return false;
+    }
     return !op->piped || PQpipelineSync(h->conn) != 0;
 }
 
@@ -256,8 +226,7 @@ static void pq_send(pgw *h)
 
     op->sent = true;
     h->sent_us = pgw__clock_us();
-    /* not before: a statement is prepared without */
-    op->piped = op->prefixes > 0 || op->before.sql >= 0;
+    op->piped = op->prefixes > 0; /* not before: a statement is prepared without */
     h->phase = PGW__RUN;
     h->want = PGW_READ | PGW_WRITE;
     if (!pq_send_all(h)) {
@@ -267,33 +236,15 @@ static void pq_send(pgw *h)
     }
 }
 
-static void pq_prepare(pgw *h, const pgw__stmt *s)
+static void pq_prepare(pgw *h)
 {
+    pgw__op *op = &h->op;
     char name[80];
 
-    pq_statement_name(h, s->sql, name, sizeof(name));
-    h->op.preparing = s->sql;
+    pq_statement_name(h, name, sizeof(name));
     h->phase = PGW__PREPARE;
     h->want = PGW_READ | PGW_WRITE;
-    if (PQsendPrepare(h->conn, name, s->text, s->args.count, s->args.types) == 0)
-        pgw__conn_failed(h, "the connection was lost while a statement was prepared");
-}
-
-/* Statements that are not ours are planned as usual: those on the user's tables. */
-static bool pq_plans_otherwise(const pgw *h)
-{
-    const pgw__op *op = &h->op;
-
-    if ((op->flags & PGW__INDEXED) != 0) return op->named && !h->indexed;
-    return h->indexed && op->main.sql < 0 && !op->simple;
-}
-
-static void pq_switch_plans(pgw *h)
-{
-    h->op.preparing = -1;
-    h->phase = PGW__PREPARE;
-    h->want = PGW_READ | PGW_WRITE;
-    if (!pq_send_text(h, h->indexed ? pq_unindexed : pq_indexed))
+    if (PQsendPrepare(h->conn, name, op->text, op->args.count, op->args.types) == 0)
         pgw__conn_failed(h, "the connection was lost while a statement was prepared");
 }
 
@@ -303,7 +254,7 @@ void pgw__pq_launch(pgw *h)
     PGTransactionStatusType txn = PQtransactionStatus(h->conn);
 
     pgw__pq_rewind(h);
-    if (op->main.text == NULL) {
+    if (op->text == NULL) {
         pgw__pq_end(h, PGW_OK);
         return;
     }
@@ -319,13 +270,9 @@ void pgw__pq_launch(pgw *h)
     }
     op->commits = txn == PQTRANS_IDLE || op->ending == PGW__COMMITTED;
     pq_choose_prefixes(h);
-    op->named = op->main.sql >= 0 && h->prepare && !h->attached && !h->pooled && !h->unnamed;
-    if (pq_plans_otherwise(h)) {
-        pq_switch_plans(h);
-    } else if (op->named && op->before.sql >= 0 && !h->prepared[op->before.sql]) {
-        pq_prepare(h, &op->before);
-    } else if (op->named && !h->prepared[op->main.sql]) {
-        pq_prepare(h, &op->main);
+    op->named = op->sql >= 0 && h->prepare && !h->attached && !h->pooled && !h->unnamed;
+    if (op->named && !h->prepared[op->sql]) {
+        pq_prepare(h);
     } else {
         pq_send(h);
     }
@@ -374,25 +321,24 @@ pgw_status pgw__pq_begin_op(pgw *h)
 
 /* ---- receiving ---- */
 
-static void pq_keep_rows(pgw__stmt *s, PGresult *res)
+static void pq_keep_rows(pgw__op *op, PGresult *res)
 {
-    PQclear(s->rows);
-    s->rows = res;
+    PQclear(op->rows);
+    op->rows = res;
 }
 
 /* Takes the result over. */
 static void pq_note(pgw *h, PGresult *res)
 {
     pgw__op *op = &h->op;
-    const bool main = op->parts == pq_leading(op);
-    const bool before = op->before.sql >= 0 && op->parts == op->prefixes;
+    bool main = op->parts == op->prefixes;
 
     /* as a number, because newer libpqs know more results than we ask for */
     switch ((int)PQresultStatus(res)) {
     case PGRES_TUPLES_OK:
         op->answered = op->answered || main;
-        if (main || before) {
-            pq_keep_rows(main ? &op->main : &op->before, res);
+        if (main) {
+            pq_keep_rows(op, res);
             return;
         }
         break;
@@ -400,10 +346,6 @@ static void pq_note(pgw *h, PGresult *res)
     case PGRES_EMPTY_QUERY:
         op->answered = op->answered || main;
         snprintf(op->tag, sizeof(op->tag), "%s", PQcmdStatus(res));
-        if (before) {
-            pq_keep_rows(&op->before, res);
-            return;
-        }
         break;
     case PGRES_PIPELINE_SYNC: op->synced = true; break;
     case PGRES_PIPELINE_ABORTED: break;
@@ -480,7 +422,7 @@ bool pgw__pq_receive(pgw *h)
             pq_note(h, res);
             /* a session of ours that is dead is thrown away; the caller's is read to the end */
             if ((op->dead && !h->attached) || op->synced || copy) return true;
-        } else if (!op->piped || op->parts++ > pq_leading(op) + 1) {
+        } else if (!op->piped || op->parts++ > op->prefixes + 1) {
             /* a pipeline ends with its sync, or with the connection; an error of its commit is one
              * answer more */
             if (op->piped) op->failed = op->dead = true;
@@ -496,21 +438,19 @@ bool pgw__pq_receive(pgw *h)
 pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
 {
     bool misread = false;
-    const pgw__rows before = {.res = h->op.before.rows, .misread = &misread};
-    const pgw__rows rows = {
-        .res = h->op.main.rows, .before = before.res != NULL ? &before : NULL, .misread = &misread};
+    const pgw__rows rows = {.res = h->op.rows, .misread = &misread};
     pgw_done_fn *const armed = h->armed;
     void *const armed_arg = h->armed_arg;
     pgw_status st;
 
     pgw__fault_clear(&h->fault);
-    st = h->op.main.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
+    st = h->op.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
     h->op.fault = h->fault;
     if (h->armed == NULL) { /* a failure of this verb leaves the next one armed */
         h->armed = armed;
         h->armed_arg = armed_arg;
     }
-    if (!misread && h->op.main.rows != NULL) return st;
+    if (!misread && h->op.rows != NULL) return st;
     return pgw__fault_set(
         &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
         h->op.altered != NULL
@@ -544,6 +484,8 @@ static pgw_status pq_ended_badly(pgw *h)
                      "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
+        if (op->altered != NULL && strcmp(op->fault.sqlstate, "42501") == 0)
+            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", pq_denied_hint);
         if (op->altered != NULL &&
             (st == PGW_ESCHEMA ||
              (st == PGW_EDB && strncmp(op->fault.sqlstate, "42", 2) == 0))) /* not our SQL */
@@ -572,7 +514,8 @@ static pgw_status pq_ended_well(pgw *h)
     }
     if (!op->answered) {
         op->dead = true;
-        return pgw__fault_set(&op->fault, PGW_EPROTO, "the server gave no answer", NULL);
+        return pgw__fault_set(&op->fault, pq_open_outcome(h) ? PGW_EUNKNOWN : PGW_EPROTO,
+                              "the server gave no answer", NULL);
     }
     if (op->ending != PGW__AUTOCOMMIT) h->in_txn = open;
     if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)
@@ -618,7 +561,7 @@ static bool pq_try_again(pgw *h)
 static void pq_settle(pgw *h)
 {
     pgw__op *op = &h->op;
-    bool lost, suspect;
+    bool lost, doubtful;
     pgw_status st;
 
     if (op->piped && !op->dead && PQexitPipelineMode(h->conn) == 0) op->failed = op->dead = true;
@@ -632,10 +575,10 @@ static void pq_settle(pgw *h)
     /* a read-only server is the wrong one, the next session may find the primary; a transaction
      * that nobody began must not stay; a pooler may deliver a cancel late, to the next statement,
      * and so may a server that had no time for it yet */
-    suspect = strcmp(op->fault.sqlstate, "25006") == 0 || op->adrift ||
-              (h->pooled && op->halting != PGW_OK) ||
-              (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
-    lost = op->dead || (suspect && !h->attached);
+    doubtful = strcmp(op->fault.sqlstate, "25006") == 0 || op->adrift ||
+               (h->pooled && op->halting != PGW_OK) ||
+               (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
+    lost = op->dead || (doubtful && !h->attached);
     if (lost && !h->attached) pgw__conn_drop(h);
     pgw__pq_end(h, st);
 }
@@ -649,12 +592,7 @@ static void pq_prepared(pgw *h)
     } else if (op->failed) {
         pq_settle(h);
     } else {
-        if (op->preparing >= 0) {
-            h->prepared[op->preparing] = true;
-        } else {
-            h->mixed = h->indexed;
-            h->indexed = !h->indexed;
-        }
+        h->prepared[op->sql] = true;
         if (op->halting == PGW_OK) {
             pgw__pq_launch(h);
         } else { /* the session is at rest, and stays, unless a cancel may still come */
@@ -841,7 +779,6 @@ pgw_status pgw__pq_run(pgw *h)
 static pgw_status pq_fill(pgw *h, const pgw__call *call)
 {
     pgw__op *op = &h->op;
-    pgw__args *a = &op->main.args;
     pgw_status st;
     char text[128];
 
@@ -855,13 +792,9 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
     if (call->timeout_ms != 0) op->deadline = pgw__deadline_in(call->timeout_ms);
     if (op->waits && op->deadline >= 0 && op->deadline <= INT64_MAX - call->wait_ms)
         op->deadline += call->wait_ms;
-    st = pgw__args_encode(a, call->params);
-    if (st == PGW_OK && call->before != NULL) {
-        a = &op->before.args;
-        st = pgw__args_encode(a, call->before->params);
-    }
+    st = pgw__args_encode(&op->args, call->params);
     if (st == PGW_OK) return st;
-    snprintf(text, sizeof(text), "parameter %d %s", a->at + 1,
+    snprintf(text, sizeof(text), "parameter %d %s", op->args.at + 1,
              st == PGW_EINVAL ? "is outside of its type's range" : "is too large");
     return pgw__fault_set(&op->fault, st, st == PGW_ENOMEM ? NULL : text, NULL);
 }
@@ -879,21 +812,16 @@ static pgw_status pq_submit(pgw *h, const char *name, int sql, const char *text,
     pgw__pq_reset(h, name);
     st = pq_fill(h, call);
     if (st == PGW_OK) {
-        op->main.sql = sql;
+        op->sql = sql;
         if (sql >= 0) {
-            op->main.text = pgw__pq_statement(h, (pgw__sql)sql);
-            if (call->before != NULL) {
-                op->before.sql = (int)call->before->sql;
-                op->before.text = pgw__pq_statement(h, call->before->sql);
-            }
+            op->text = pgw__pq_statement(h, (pgw__sql)sql);
         } else if (op->done != NULL) {
-            op->main.text = op->owned_text = pgw__mem_dup(text);
+            op->text = op->owned_text = pgw__mem_dup(text);
         } else {
-            op->main.text = text;
+            op->text = text;
         }
-        op->simple = text != NULL && op->main.args.count == 0 && op->read == NULL;
-        if (op->main.text == NULL || (op->before.sql >= 0 && op->before.text == NULL))
-            st = PGW_ENOMEM;
+        op->simple = text != NULL && op->args.count == 0 && op->read == NULL;
+        if (op->text == NULL) st = PGW_ENOMEM;
     }
     if (st != PGW_OK) {
         pgw__pq_end(h, st);

@@ -89,9 +89,6 @@ void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16])
 /* Has a value been read that had another shape? Then the call fails, whatever its reader returns:
  * one that makes something of the rows asks at its end, and takes it back. */
 bool pgw__rows_misread(const pgw__rows *r);
-/* Those of the statement that went before it; NULL: none did, or it returns no rows. */
-const pgw__rows *pgw__rows_before(const pgw__rows *r);
-int pgw__rows_before_affected(const pgw__rows *r); /* so many has it written */
 /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
 int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
 /* An array of any length and shape, an element at a time: returns how many there are, 0 for NULL.
@@ -114,17 +111,11 @@ typedef pgw_status pgw__reader(pgw *h, const pgw__rows *rows, void *ctx);
 #define PGW__RELAXED 2u /* may commit asynchronously if configured so (claim, extend) */
 #define PGW__OWNED   4u /* only on opened handles: PGW_EMISUSE on an attached one */
 #define PGW__DIRECT  8u /* needs a session: PGW_EPOOLED behind a transaction pooler */
-/* A plain statement on pgwork's own tables, which grow from nothing to millions of rows: by index,
- * whatever the planner makes of them at the moment. Only where pgw__pq_keeps_plans(). */
-#define PGW__INDEXED 16u
 
 typedef struct pgw__call {
     pgw__sql sql;
     const pgw__param *params; /* encoded before pgw__pq_call returns: may live on the stack */
-    /* Goes before it, on the same trip and in the same transaction; of this one only sql and params
-     * count. NULL: nothing. Its rows: pgw__rows_before(). */
-    const struct pgw__call *before;
-    pgw__reader *read; /* may be NULL: rows are ignored */
+    pgw__reader *read;        /* may be NULL: rows are ignored */
     /* copied into the handle (ctx_size <= 192 bytes), so it survives until the answer; the reader
      * gets the copy */
     const void *ctx;
@@ -209,18 +200,10 @@ pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);
 /* Grows with every new connection: session state is gone when it changed. */
 uint64_t pgw__pq_epoch(const pgw *h);
 bool pgw__pq_attached(const pgw *h);
-/* Is it a session of our own, between transactions, whose prepared statements stay, for a caller
- * who waits? */
-bool pgw__pq_keeps_plans(const pgw *h);
 /* What a room keeps with the handle from call to call: `kept` is its own, and bye(kept) is called
  * when the handle is freed. */
-typedef enum pgw__keeper {
-    PGW__KEPT_LOCKS, /* lock: which ones it has */
-    PGW__KEPT_SHORT, /* job_short: where its next claim begins */
-    PGW__KEEPERS
-} pgw__keeper;
-void pgw__pq_keep(pgw *h, pgw__keeper whose, void *kept, void (*bye)(void *kept));
-void *pgw__pq_kept(const pgw *h, pgw__keeper whose); /* NULL at first */
+void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept));
+void *pgw__pq_kept(const pgw *h); /* NULL at first */
 bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will not wait */
 /* For an opened handle: takes that back. A call that does not wait, and is under way, is given up
  * with its session. Was there anything? */
@@ -241,6 +224,8 @@ uint64_t pgw__pq_mark(const pgw *h);
  * has done its work; zeros at first. */
 unsigned char *pgw__pq_spent(pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
+/* By a loop that tells of what fails: what pq itself says of it is for debugging. */
+void pgw__pq_own(pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
 /* The sessions that it opens from now on wait no longer for a lock (0: as long as it takes), and
  * then it is PGW_ELOCKED; not behind a pooler. */

@@ -11,7 +11,6 @@
 #include "pq_int.h"
 #include "status.h"
 
-#define CONN_DSN_VARIABLE        "PGWORK_DSN"
 #define CONN_OPTIONS_MAX         4096
 #define CONN_READS_MAX           16
 #define CONN_TRANSACTION_TIMEOUT 170000 /* the server's version that brought it */
@@ -123,22 +122,6 @@ static const char *conn_found(const PQconninfoOption *found, const char *keyword
     for (; found != NULL && found->keyword != NULL; found++)
         if (strcmp(found->keyword, keyword) == 0) return found->val;
     return NULL;
-}
-
-/* libpq's own words about a connection string quote it, so they are not repeated (R19). */
-static bool conn_check(pgw *h, const char *dsn)
-{
-    char *error = NULL;
-    PQconninfoOption *options = PQconninfoParse(dsn, &error);
-    const bool parsed = options != NULL;
-
-    PQconninfoFree(options);
-    if (parsed) return true;
-    pgw__fault_set(&h->op.fault, error != NULL ? PGW_EINVAL : PGW_ENOMEM,
-                   error != NULL ? "the connection string cannot be parsed" : NULL,
-                   error != NULL ? "see property `dsn`, or variable " CONN_DSN_VARIABLE : NULL);
-    PQfreemem(error);
-    return false;
 }
 
 /* What libpq makes of the string, a service file and the environment. It is told of two ports for
@@ -266,15 +249,24 @@ static PGconn *conn_begin(pgw *h, const char *dsn, const PQconninfoOption *found
     return PQconnectStartParams(keys, values, 1);
 }
 
+/* The connection string: the property's, else the environment's, else "". */
+static const char *conn_dsn(const pgw *h, bool *from_conf)
+{
+    const char *dsn = pgw__conf_text(h->conf, "dsn");
+
+    *from_conf = dsn[0] != '\0';
+    if (!*from_conf) dsn = getenv(PGW__DSN_VARIABLE);
+    return dsn != NULL ? dsn : "";
+}
+
 static bool conn_open(pgw *h)
 {
-    const char *dsn = pgw__conf_text(h->conf, "dsn"), *users = "";
+    bool from_conf;
+    const char *dsn = conn_dsn(h, &from_conf), *users = "";
     PQconninfoOption *found;
     pgw__buf options, hosts[PGW__HOST_LISTS];
 
-    if (dsn[0] == '\0') dsn = getenv(CONN_DSN_VARIABLE);
-    if (dsn == NULL) dsn = "";
-    if (dsn[0] != '\0' && !conn_check(h, dsn)) return false;
+    if (dsn[0] != '\0' && pgw__dsn_check(&h->op.fault, dsn, from_conf) != PGW_OK) return false;
     found = conn_resolve(dsn);
     if (conn_found(found, "options") != NULL) users = conn_found(found, "options");
     pgw__buf_init(&options, CONN_OPTIONS_MAX);
@@ -322,6 +314,14 @@ static void conn_notice(void *arg, const PGresult *res)
     memcpy(h->notice, sqlstate, 6);
 }
 
+static void conn_tell(pgw *h)
+{
+    const char *why = h->op.fault.message;
+    const bool news = !h->owned && pgw__log_is_news(&h->told, why, pgw__clock_ms());
+
+    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "not connected: %s", why);
+}
+
 /* The attempt failed for the reason in op.fault: once more, later, or not at all. */
 static void conn_failed(pgw *h)
 {
@@ -334,7 +334,7 @@ static void conn_failed(pgw *h)
         pgw__conn_start(h);
         return;
     }
-    PGW__LOG(h->log, PGW_WARN, "pq", "not connected: %s", h->op.fault.message);
+    conn_tell(h);
     pgw__conn_drop(h);
     h->plain = false;
     if (h->in_txn) { /* in another session the statement would commit by itself */
@@ -350,6 +350,15 @@ static void conn_failed(pgw *h)
     h->phase = PGW__PAUSE;
     h->want = 0;
     h->wake = pgw__deadline_in(pause);
+}
+
+/* libpq says why. */
+static void conn_refused(pgw *h)
+{
+    bool from_conf;
+
+    pgw__fault_connect(&h->op.fault, h->conn, conn_dsn(h, &from_conf));
+    conn_failed(h);
 }
 
 void pgw__conn_failed(pgw *h, const char *message)
@@ -370,7 +379,9 @@ bool pgw__conn_next_host(pgw *h)
 void pgw__conn_timed_out(pgw *h)
 {
     if (pgw__conn_next_host(h)) {
-        PGW__LOG(h->log, PGW_WARN, "pq", "a host did not answer within connect.timeout_ms");
+        pgw__fault_set(&h->op.fault, PGW_ECONN, "a host did not answer within connect.timeout_ms",
+                       NULL);
+        conn_tell(h);
         pgw__conn_start(h);
         return;
     }
@@ -384,15 +395,12 @@ void pgw__conn_start(pgw *h)
         pgw__pq_end(h, h->op.fault.status);
         return;
     }
-    PQsetErrorVerbosity(h->conn, PQERRORS_SQLSTATE); /* R4 */
+    PQsetErrorVerbosity(h->conn, PQERRORS_VERBOSE); /* with the SQLSTATE: R4 */
     PQsetNoticeReceiver(h->conn, conn_notice, h);
     h->phase = PGW__CONNECT;
     h->want = PGW_WRITE; /* as libpq asks for */
     h->wake = pgw__deadline_in(h->connect_timeout_ms);
-    if (PQstatus(h->conn) == CONNECTION_BAD) {
-        pgw__fault_connect(&h->op.fault, h->conn);
-        conn_failed(h);
-    }
+    if (PQstatus(h->conn) == CONNECTION_BAD) conn_refused(h);
 }
 
 /* PQconnectPoll must not be called before its time. */
@@ -417,10 +425,7 @@ bool pgw__conn_poll(pgw *h)
         h->pooled = h->plain && !h->own_session;
         pgw__conn_setup(h);
         break;
-    default:
-        pgw__fault_connect(&h->op.fault, h->conn);
-        conn_failed(h);
-        break;
+    default: conn_refused(h); break;
     }
     return true;
 }
@@ -488,6 +493,7 @@ void pgw__conn_setup(pgw *h)
     h->epoch++;
     h->silent_hosts = h->next_host = 0;
     pgw__backoff_reset(&h->backoff);
+    h->told = (pgw__log_told){0};
     PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
     pgw__pq_launch(h);
 }
@@ -555,7 +561,7 @@ void pgw__conn_drop(pgw *h)
 {
     if (h->conn != NULL && !h->attached) PQfinish(h->conn);
     h->conn = NULL;
-    h->ready = h->pooled = h->unset = h->unnamed = h->indexed = h->mixed = h->dead = false;
+    h->ready = h->pooled = h->unset = h->unnamed = h->dead = false;
     h->notice[0] = '\0';
     memset(h->prepared, 0, sizeof(h->prepared));
 }

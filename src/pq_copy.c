@@ -17,7 +17,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
             h, pgw__pq_reject(h, PGW_EMISUSE, "a load cannot be done without blocking", NULL));
     }
     pgw__pq_reset(h, name);
-    h->op.main.text = sql;
+    h->op.text = sql;
     h->op.simple = h->op.copy = true;
     h->op.flags = PGW__WRITES;
     return pgw__pq_leave(h, pgw__pq_run(h));

@@ -86,31 +86,80 @@ bool pgw__fault_result(pgw__fault *f, const PGresult *res)
     return sqlstate[0] == '\0' || strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
 }
 
+/* Is it the user's name as well, or the database's? Then a text that shows it need not show a
+ * secret. */
+static bool error_is_public(const PQconninfoOption *o, const char *value)
+{
+    for (; o->keyword != NULL; o++) {
+        const bool shown = strcmp(o->keyword, "user") == 0 || strcmp(o->keyword, "dbname") == 0;
+
+        if (shown && o->val != NULL && strcmp(o->val, value) == 0) return true;
+    }
+    return false;
+}
+
 /* Does the text hold a value of the connection's that nobody should see? */
 static bool error_is_secret(const PGconn *conn, const char *text)
 {
     PQconninfoOption *options = PQconninfo((PGconn *)(uintptr_t)conn), *o;
     const char *password = PQpass(conn);
-    bool secret = options == NULL ||
-                  (password != NULL && password[0] != '\0' && strstr(text, password) != NULL);
+    bool secret = options == NULL;
 
+    if (!secret && password != NULL && password[0] != '\0')
+        secret = strstr(text, password) != NULL && !error_is_public(options, password);
     for (o = options; !secret && o->keyword != NULL; o++) {
         secret = o->dispchar[0] == '*' && o->val != NULL && o->val[0] != '\0' &&
-                 strstr(text, o->val) != NULL;
+                 strstr(text, o->val) != NULL && !error_is_public(options, o->val);
     }
     PQconninfoFree(options);
     return secret;
 }
 
-/* With PQERRORS_SQLSTATE a line ends in "FATAL:  28P01", whatever the language (R4). */
-static void error_sqlstate_of(char sqlstate[6], const char *line, size_t n)
+/* With PQERRORS_VERBOSE a line says "FATAL:  28P01: why", whatever the language (R4). Where the
+ * code begins; NULL: there is none. */
+static const char *error_code_in(const char *line, size_t n)
 {
     static const char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-    sqlstate[0] = '\0';
-    if (n < 8 || strspn(line + n - 5, alphabet) < 5 || memcmp(line + n - 8, ":  ", 3) != 0) return;
-    memcpy(sqlstate, line + n - 5, 5);
-    sqlstate[5] = '\0';
+    for (const char *p = line; (size_t)(p - line) + 10 <= n; p++) {
+        if (memcmp(p, ":  ", 3) == 0 && strspn(p + 3, alphabet) == 5 && memcmp(p + 8, ": ", 2) == 0)
+            return p + 3;
+    }
+    return NULL;
+}
+
+/* "LOCATION:  function, file:line", in any language: the last line of what a server says. Of those
+ * three it may know less. */
+static bool error_is_location(const char *line, size_t n)
+{
+    const char *end = line + n, *p = line;
+
+    while (end - p > 3 && memcmp(p, ":  ", 3) != 0) p++;
+    if (end - p <= 3) return false;
+    for (p += 3; p < end && *p != ' ' && *p != ','; p++) {
+    }
+    if (end - p >= 2 && memcmp(p, ", ", 2) == 0) p += 2;
+    if (memchr(p, ' ', (size_t)(end - p)) != NULL) return false;
+    return p == end ? end[-1] == ' ' : end[-1] >= '0' && end[-1] <= '9';
+}
+
+/* Where the line after this one begins. */
+static const char *error_next(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+/* Behind the answer that begins with this line: behind its location, if it has one. */
+static const char *error_behind(const char *line)
+{
+    for (const char *p = error_next(line); *p != '\0'; p = error_next(p)) {
+        const size_t n = strcspn(p, "\n");
+
+        if (error_is_location(p, n)) return error_next(p);
+        if (error_code_in(p, n) != NULL) break;
+    }
+    return error_next(line);
 }
 
 /* What a session is refused for. Nothing was sent yet: what is not a mistake of the set-up is a
@@ -141,20 +190,23 @@ static bool error_is_lasting(const char *sqlstate)
     return error_status_at_start(sqlstate) != PGW_ECONN;
 }
 
-/* Each attempt has a line: at one host after another, and where TLS is only preferred, without it
- * after one with it, which may have been cut: then that pg_hba.conf refuses the other says nothing.
- * So if one of them may go well the next time, that is the reason. */
+/* Each attempt has an answer: at one host after another, and where TLS is only preferred, without
+ * it after one with it, which may have been cut: then that pg_hba.conf refuses the other says
+ * nothing. So if one of them may go well the next time, that is the reason. */
 static void error_reason_of(char sqlstate[6], const char *text)
 {
     bool passing = false;
 
     sqlstate[0] = '\0';
-    for (size_t n; *text != '\0'; text += n + (text[n] == '\n')) {
-        char code[6];
+    while (*text != '\0') {
+        const size_t n = strcspn(text, "\n");
+        const char *at = error_code_in(text, n);
+        const bool more = n == 0 || text[0] == '\t'; /* goes on with the line before */
+        char code[6] = "";
 
-        n = strcspn(text, "\n");
-        if (n == 0 || text[0] == '\t') continue; /* goes on with the line before */
-        error_sqlstate_of(code, text, n);
+        text = at != NULL ? error_behind(text) : error_next(text);
+        if (more) continue;
+        if (at != NULL) memcpy(code, at, 5);
         if (passing && error_is_lasting(code)) continue;
         passing = !error_is_lasting(code);
         memcpy(sqlstate, code, sizeof(code));
@@ -162,32 +214,58 @@ static void error_reason_of(char sqlstate[6], const char *text)
     }
 }
 
-/* Lines become "; ", so that the message is one line. */
-static void error_flatten(char *to, size_t size, const char *text)
+/* One line of libpq's, its SQLSTATE moved to the end as in other messages. */
+static size_t error_add_line(char *to, size_t size, const char *line, size_t n)
 {
-    size_t n = 0;
+    const char *code = error_code_in(line, n);
+    const int head = code != NULL ? (int)(code - line) : 0;
+    const int rest = (int)n - head - (code != NULL ? 7 : 0);
+    const char *behind = code != NULL ? code + 7 : line;
+    int used = code != NULL
+                   ? snprintf(to, size, "%.*s%.*s (SQLSTATE %.5s)", head, line, rest, behind, code)
+                   : snprintf(to, size, "%.*s", rest, behind);
 
-    for (; *text != '\0' && n + 3 < size; text++) {
-        if (*text != '\n' && *text != '\t') {
-            to[n++] = *text;
-        } else if (*text == '\n' && text[1 + strspn(text + 1, "\n\t ")] != '\0') {
-            to[n++] = ';';
-            to[n++] = ' ';
-        }
-    }
-    to[n] = '\0';
+    return used < (int)size ? (size_t)used : size - 1;
 }
 
-void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
+/* Lines become "; ", so that the message is one line; where in the server's source it was found is
+ * left out. */
+static void error_flatten(char *to, size_t size, const char *text)
+{
+    size_t used = 0;
+
+    for (; *text != '\0' && used + 3 < size; text = error_next(text)) {
+        const char *line = text + strspn(text, "\t ");
+        const size_t n = strcspn(line, "\n");
+
+        if (n == 0 || error_is_location(line, n)) continue;
+        if (used > 0) used += (size_t)snprintf(to + used, size - used, "; ");
+        used += error_add_line(to + used, size - used, line, n);
+    }
+    to[used] = '\0';
+}
+
+/* libpq refuses a value before it connects: "invalid sslmode value". No repetition helps. */
+static bool error_is_setting(const char *text)
+{
+    return strncmp(text, "invalid ", 8) == 0;
+}
+
+#define ERROR_SPLIT                                                                         \
+    "in a URI write %40 for an @ in the password, %2F for a / and %3A for a :, or put the " \
+    "password into a file (PGPASSFILE)"
+
+void pgw__fault_connect(pgw__fault *f, const PGconn *conn, const char *dsn)
 {
     const char *text = PQerrorMessage(conn), *hint;
-    char flat[sizeof(f->message)] = "", sqlstate[6];
+    char flat[sizeof(f->message)] = "", whole[sizeof(f->message)], sqlstate[6];
+    const bool split = pgw__dsn_is_split(dsn);
     pgw_status st;
 
     error_reason_of(sqlstate, text);
-    if (error_is_secret(conn, text)) {
+    if (split || error_is_secret(conn, text)) {
         snprintf(flat, sizeof(flat),
-                 "cannot connect (the reason holds a password and is not shown)");
+                 "cannot connect (the reason may hold a part of a password and is not shown)");
     } else {
         error_flatten(flat, sizeof(flat), text);
     }
@@ -196,8 +274,12 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn)
     if (sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn)) { /* libpq itself gave up */
         hint = "the server asks for a password: put it into a file (PGPASSFILE), or into `dsn`";
         st = PGW_EPERM;
+    } else if (sqlstate[0] == '\0' && error_is_setting(text)) {
+        hint = "correct this value in `dsn`";
+        st = PGW_EINVAL;
     }
-    pgw__fault_set(f, st, flat[0] != '\0' ? flat : "cannot connect", hint);
+    pgw__text_mend(whole, sizeof(whole), flat); /* no client encoding was agreed upon yet */
+    pgw__fault_set(f, st, whole[0] != '\0' ? whole : "cannot connect", split ? ERROR_SPLIT : hint);
     f->no_session = true;
     memcpy(f->sqlstate, sqlstate, sizeof(sqlstate));
 }

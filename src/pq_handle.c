@@ -19,8 +19,7 @@ static pgw *handle_new(const pgw_conf *conf)
 #ifndef NDEBUG
     atomic_flag_clear(&h->in_use);
 #endif
-    pgw__args_init(&h->op.main.args);
-    pgw__args_init(&h->op.before.args);
+    pgw__args_init(&h->op.args);
     h->pid = getpid();
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
@@ -93,13 +92,10 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
 static void handle_free(pgw *h)
 {
     if (h->gone != NULL) *h->gone = true;
-    for (int i = 0; i < (int)PGW__KEEPERS; i++)
-        if (h->bye[i] != NULL) h->bye[i](h->kept[i]);
+    if (h->bye != NULL) h->bye(h->kept);
     if (h->guest != NULL) *h->guest = NULL;
-    PQclear(h->op.main.rows);
-    PQclear(h->op.before.rows);
-    pgw__args_free(&h->op.main.args);
-    pgw__args_free(&h->op.before.args);
+    PQclear(h->op.rows);
+    pgw__args_free(&h->op.args);
     pgw__mem_free(h->op.owned_text);
     for (int i = 0; i < (int)PGW__SQL_COUNT; i++) pgw__mem_free(h->texts[i]);
     for (int i = 0; i < PGW__HOST_LISTS; i++) pgw__mem_free(h->host_lists[i]);
@@ -243,21 +239,15 @@ bool pgw__pq_attached(const pgw *h)
     return h->attached;
 }
 
-bool pgw__pq_keeps_plans(const pgw *h)
+void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept))
 {
-    return h->prepare && !h->attached && h->ready && !h->pooled && !h->unnamed && !h->mixed &&
-           !h->in_txn && h->armed == NULL;
+    h->kept = kept;
+    h->bye = bye;
 }
 
-void pgw__pq_keep(pgw *h, pgw__keeper whose, void *kept, void (*bye)(void *kept))
+void *pgw__pq_kept(const pgw *h)
 {
-    h->kept[whose] = kept;
-    h->bye[whose] = bye;
-}
-
-void *pgw__pq_kept(const pgw *h, pgw__keeper whose)
-{
-    return h->kept[whose];
+    return h->kept;
 }
 
 const pgw_conf *pgw__pq_conf(const pgw *h)
@@ -303,6 +293,11 @@ pgw_stop *pgw__pq_stop(const pgw *h)
 void pgw__pq_limit_locks(pgw *h, int64_t lock_ms)
 {
     h->lock_ms = lock_ms;
+}
+
+void pgw__pq_own(pgw *h)
+{
+    h->owned = true;
 }
 
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop)

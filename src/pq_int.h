@@ -37,7 +37,7 @@ typedef enum pgw__phase {
     PGW__PAUSE,   /* before the next attempt to connect */
     PGW__CONNECT, /* libpq connects */
     PGW__SETUP,   /* one statement of the session's setup is under way */
-    PGW__PREPARE, /* a statement, or how plans are made */
+    PGW__PREPARE,
     PGW__RUN,
     PGW__COPY /* between copy_begin and copy_end; nothing is awaited */
 } pgw__phase;
@@ -50,25 +50,18 @@ typedef enum pgw__ending {
     PGW__ROLLED_BACK /* ROLLBACK */
 } pgw__ending;
 
-/* One statement, and what it returned. */
-typedef struct pgw__stmt {
-    int sql;          /* registered, -1: none */
-    const char *text; /* NULL: nothing to send */
-    pgw__args args;
-    PGresult *rows;
-} pgw__stmt;
-
 typedef struct pgw__op {
     /* what to do */
     char name[64];    /* of the statement */
-    pgw__stmt main;   /* without text: only to connect */
-    pgw__stmt before; /* goes before it, in its transaction; registered, or there is none */
+    const char *text; /* NULL: only to connect */
     char *owned_text; /* copy of a text that must outlive the call */
+    int sql;          /* registered statement, -1: none */
     bool simple;      /* several statements in one text, or COPY: no parameters, no rows */
     bool copy;        /* stops in phase COPY */
     pgw__ending ending;
     unsigned flags;
     const char *altered;
+    pgw__args args;
     pgw__reader *read;
     _Alignas(max_align_t) unsigned char ctx[PGW__CTX_MAX];
     int64_t deadline;
@@ -82,8 +75,7 @@ typedef struct pgw__op {
     /* how far it is */
     const char *prefix[PGW__PREFIX_MAX];
     int prefixes;
-    int preparing; /* which of the two statements */
-    int parts;     /* statements of the pipeline that were answered */
+    int parts; /* statements of the pipeline that were answered */
     bool piped, synced;
     bool sent;          /* from here on a lost connection may mean: applied */
     bool retried;       /* prepared anew once (R23) */
@@ -94,6 +86,7 @@ typedef struct pgw__op {
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
+    PGresult *rows;
     char tag[16];
     bool failed; /* fault holds the first error of the server */
     pgw__fault fault;
@@ -105,6 +98,8 @@ struct pgw {
     PGconn *conn; /* NULL: not connected */
     pgw_conf *conf;
     const pgw__log *log;
+    bool owned;         /* by a loop, which tells of failures */
+    pgw__log_told told; /* of failed attempts to connect */
     const char *schema;
     int slot;                /* among sleepers: 0 .. 255 */
     uint64_t mark;           /* random: no other handle has it */
@@ -139,8 +134,6 @@ struct pgw {
     bool pooled;
     bool unset;    /* start-up options did not reach the server */
     bool unnamed;  /* names of statements clash: prepare no more */
-    bool indexed;  /* its plans are made for statements of PGW__INDEXED */
-    bool mixed;    /* it had to go back from that, for others: no more of it */
     uint64_t txns; /* begun */
     bool in_txn;   /* between pgw__pq_begin() and its end, also when the session was lost */
     bool dead;     /* the server said good-bye while idle */
@@ -169,10 +162,10 @@ struct pgw {
     pgw__fault fault;
     char statement[64];
 
-    pgw **guest;              /* who has borrowed the handle; NULL: nobody */
-    bool alone;               /* for the guest only */
-    void *kept[PGW__KEEPERS]; /* a room's own */
-    void (*bye[PGW__KEEPERS])(void *kept);
+    pgw **guest; /* who has borrowed the handle; NULL: nobody */
+    bool alone;  /* for the guest only */
+    void *kept;  /* a room's own */
+    void (*bye)(void *kept);
 };
 
 /* ---- pq: the machine ---- */
@@ -214,20 +207,26 @@ extern const char pgw__conn_isolation[];
 /* Asks the server to stop what runs; bounded. False: nobody took the request. */
 bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift); /* taken? *adrift: or sent in vain */
 
+/* ---- pq_dsn ---- */
+#define PGW__DSN_VARIABLE "PGWORK_DSN"
+/* Can libpq read the string? from_conf: it is the property's, else the variable's. */
+pgw_status pgw__dsn_check(pgw__fault *f, const char *dsn, bool from_conf);
+/* A URI whose password libpq takes in part for host, port or database. */
+bool pgw__dsn_is_split(const char *dsn);
+
 /* ---- pq_error ---- */
 void pgw__fault_clear(pgw__fault *f);
 pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, const char *hint);
 /* The first error of an answer; true: the session is over (R3). The status follows from the
  * SQLSTATE; only where that would say too little it is set here, to PGW_ERETRY. */
 bool pgw__fault_result(pgw__fault *f, const PGresult *res);
-/* Why libpq could not connect; the status says if another attempt makes sense. */
-void pgw__fault_connect(pgw__fault *f, const PGconn *conn);
+/* Why libpq could not connect by this string; the status says if another attempt makes sense. */
+void pgw__fault_connect(pgw__fault *f, const PGconn *conn, const char *dsn);
 bool pgw__fault_is_passing(const pgw__fault *f);
 
 /* ---- pq_rows ---- */
 struct pgw__rows {
-    PGresult *res; /* libpq's PQcmdTuples() wants it so */
-    const pgw__rows *before;
+    const PGresult *res;
     bool *misread; /* set when the shape is not what the reader asked for */
 };
 

@@ -2,7 +2,6 @@
  * 0 or NULL and makes the call PGW_EPROTO: the schema and the library disagree. */
 #include <string.h>
 
-#include "name.h"
 #include "pq_int.h"
 
 #define ROWS_JSONB 3802 /* pg_type.dat */
@@ -18,20 +17,6 @@ static const unsigned char *rows_bytes(const pgw__rows *r, int row, int col, siz
     if (PQgetisnull(r->res, row, col)) return NULL;
     *size = (size_t)PQgetlength(r->res, row, col);
     return (const unsigned char *)PQgetvalue(r->res, row, col);
-}
-
-const pgw__rows *pgw__rows_before(const pgw__rows *r)
-{
-    return r->before != NULL && PQresultStatus(r->before->res) == PGRES_TUPLES_OK ? r->before
-                                                                                  : NULL;
-}
-
-int pgw__rows_before_affected(const pgw__rows *r)
-{
-    int64_t n;
-
-    if (r->before == NULL || !pgw__int_parse(&n, PQcmdTuples(r->before->res))) return 0;
-    return (int)n;
 }
 
 bool pgw__rows_misread(const pgw__rows *r)

@@ -35,7 +35,7 @@ static pgw_status session_transact(pgw *h, const char *name, const char *text, p
     if (h->attached || h->armed != NULL || (ending == PGW__BEGUN) == h->in_txn)
         return pgw__pq_leave(h, session_misuse(h, ending));
     pgw__pq_reset(h, name);
-    h->op.main.text = text;
+    h->op.text = text;
     h->op.ending = ending;
     h->txns += ending == PGW__BEGUN;
     h->op.flags = ending == PGW__COMMITTED ? PGW__WRITES : 0;

@@ -29,7 +29,6 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
     if (st == PGW_OK && o.max_bytes != -1)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->notify", o.notify, -1, 1);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->bulk", o.bulk, -1, 1);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -41,7 +40,6 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
             {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
-            {.type = PGW__BOOL, .null = o.bulk < 0, .v.b = o.bulk == 1},
             P_END,
         };
 
@@ -191,18 +189,17 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = (int)pgw__rows_int(rows, row, 9);
-        opts.bulk = (int)pgw__rows_int(rows, row, 10);
-        queue_depth_from(&depth, rows, row, 11);
+        queue_depth_from(&depth, rows, row, 10);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_EMPTY;
 }
 
-pgw_status pgw_queues_each(pgw *h, int64_t at_most,
-                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,
+                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     const queue_each ctx = {fn, arg};
-    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_END};
+    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
     const pgw__call call = {
         .sql = PGW__SQL_QUEUE_EACH,
         .params = params,
@@ -215,4 +212,18 @@ pgw_status pgw_queues_each(pgw *h, int64_t at_most,
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+pgw_status pgw_queues_each(pgw *h, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    return queue_ask(h, NULL, at_most, fn, arg);
+}
+
+pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    pgw_status st = pgw__check_queue(h, queue);
+
+    return st == PGW_OK ? queue_ask(h, queue, at_most, fn, arg) : st;
 }

@@ -40,8 +40,10 @@ pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
 
     if (next_ms != NULL) *next_ms = 0;
     st = pgw__check_holder(h, "holder", &holder, NULL, room);
-    if (st == PGW_OK && stats != NULL)
-        st = pgw__check_count(h, "stats->struct_size", stats->struct_size, REAP_STATS_OLDEST, 4096);
+    if (st == PGW_OK && stats != NULL &&
+        (stats->struct_size < REAP_STATS_OLDEST || !pgw__size_is_whole(stats->struct_size)))
+        st = pgw__pq_refuse_int(h, "stats->struct_size", (int64_t)stats->struct_size,
+                                "that of the _INIT macro: start from it");
     if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_look(h) == PGW_OK) /* else the call says why */
         st = pgw__pq_reject(
             h, PGW_EMISUSE,

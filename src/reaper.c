@@ -26,7 +26,8 @@ struct pgw_reaper {
     pgw_conf *conf;
     int64_t max_wait_ms;
     pgw__backoff trouble;
-    pgw *h; /* NULL: not open */
+    pgw__log_told told; /* of trouble */
+    pgw *h;             /* NULL: not open */
     pgw_stop *stop;
     bool ready; /* a tick went well */
     int64_t tables_due;
@@ -108,8 +109,14 @@ void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, v
 
 static void reaper_note(pgw_reaper *r, pgw_status st)
 {
+    bool news;
+
     pgw__handle_story(r->h, r->error, sizeof(r->error));
-    PGW__LOG(pgw__conf_log(r->conf), pgw__status_is_hopeless(st) ? PGW_ERROR : PGW_WARN,
+    news = pgw__log_is_news(&r->told, r->error, pgw__clock_ms());
+    PGW__LOG(pgw__conf_log(r->conf),
+             pgw__status_is_hopeless(st) ? PGW_ERROR
+             : news                      ? PGW_WARN
+                                         : PGW_DEBUG,
              REAPER_ROOM, "%s", r->error);
 }
 
@@ -206,6 +213,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
         return st;
     }
     pgw__backoff_reset(&r->trouble);
+    r->told = (pgw__log_told){0};
     if (!r->ready)
         PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM,
                  "ready; first pass took back %lld jobs",

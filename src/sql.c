@@ -2,8 +2,10 @@
 #include "sql.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "buf.h"
@@ -50,6 +52,30 @@ const char *pgw__sql_migration_text(int number)
 {
     if (number < 1 || number > pgw__sql_migrations()) return NULL;
     return sql_migration_files[number].text;
+}
+
+/* FNV-1a */
+void pgw__sql_checksum(char sum[PGW__SQL_SUM], int number)
+{
+    const char *text = pgw__sql_migration_text(number);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    snprintf(sum, PGW__SQL_SUM, "%016" PRIx64, hash);
+}
+
+int pgw__sql_differs(const char *applied)
+{
+    char sum[PGW__SQL_SUM];
+
+    for (int number = 1; *applied != '\0' && number <= pgw__sql_migrations(); number++) {
+        const size_t n = strcspn(applied, ",");
+
+        pgw__sql_checksum(sum, number);
+        if (n != PGW__SQL_SUM - 1 || memcmp(applied, sum, n) != 0) return number;
+        applied += n + (applied[n] == ',');
+    }
+    return 0;
 }
 
 /* What an identifier can go on with; bytes beyond ASCII are letters to PostgreSQL. */

@@ -27,5 +27,14 @@ char *pgw__sql_in_schema(const char *text, const char *schema);
 int pgw__sql_migrations(void); /* how many, numbered 1.. */
 const char *pgw__sql_migration_name(int number);
 const char *pgw__sql_migration_text(int number);
+#define PGW__SQL_SUM 17 /* 16 hexadecimal digits and the end */
+/* Tells a changed text from the applied one. It guards against accidents, not against malice. */
+void pgw__sql_checksum(char sum[PGW__SQL_SUM], int number);
+/* The first migration that was applied from another text than ours; 0: none. applied: checksums
+ * from the first migration on, with commas between. */
+int pgw__sql_differs(const char *applied);
+#define PGW__SQL_DIFFERS                                                               \
+    "use the pgwork that made this schema; one of before the first release has to be " \
+    "dropped, with its jobs, and migrated anew"
 
 #endif

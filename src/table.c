@@ -169,7 +169,7 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
 {
     table_look *look = ((const table_ctx *)ctx)->look;
     pgw_table *t = look->t;
-    const char *kind;
+    const char *kind, *after;
 
     if (pgw__rows_count(rows) == 0)
         return table_fail(h, t, PGW_ENOTFOUND, "there is no such schema", NULL);
@@ -198,6 +198,10 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
     look->index_state[0] = table_index_state(rows, 7);
     look->index_state[1] = table_index_state(rows, 8);
     t->has_xmin = pgw__rows_int(rows, 0, 10) != 0;
+    after = pgw__rows_text(rows, 0, 11, NULL);
+    t->rewritten = after == NULL     ? PGW__AFTER_NOTHING
+                   : after[0] == 'd' ? PGW__AFTER_COMMIT
+                                     : PGW__AFTER_STATEMENT;
     if (pgw__rows_int(rows, 0, 9) != 0) {
         t->home = pgw__table_keep(t, pgw__pq_schema(h));
         if (t->home == NULL) return table_nomem(h);

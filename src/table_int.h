@@ -52,9 +52,14 @@ struct pgw_table {
     bool partitioned;
     bool has_xmin;       /* and this role may read it: with rights on columns alone nobody may */
     bool random_version; /* a uuid, not a number */
-    bool keyed_lease;    /* a column that a lease changes hands by is in a unique index */
-    bool complete;       /* no column of a role is missing */
-    const char *sql;     /* what is missing, as statements */
+    enum {
+        PGW__AFTER_NOTHING,
+        PGW__AFTER_STATEMENT,
+        PGW__AFTER_COMMIT
+    } rewritten;      /* when triggers may last write a row that was written */
+    bool keyed_lease; /* a column that a lease changes hands by is in a unique index */
+    bool complete;    /* no column of a role is missing */
+    const char *sql;  /* what is missing, as statements */
     const char *sql_columns, *sql_index[2]; /* the same one by one; NULL: nothing to do */
 };
 

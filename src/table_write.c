@@ -155,21 +155,63 @@ static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const cha
     return pgw__table_call(h, "table_update", &b, &call);
 }
 
+/* The version of a row that triggers have written again; "" when they have deleted it. */
+static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char *const *key)
+{
+    pgw_rows *rows = NULL;
+    pgw_status st = write_get(h, &rows, t, key, NULL, 0);
+
+    if (st == PGW_OK && pgw_rows_version(rows, 0) != NULL)
+        snprintf(next, PGW_ROW_VERSION, "%s", pgw_rows_version(rows, 0));
+    pgw_rows_free(rows);
+    return st == PGW_ENOTFOUND ? PGW_OK : st;
+}
+
+/* Where triggers may write the row again, the next version is what they leave, seen in the same
+ * transaction: behind it somebody else may have written. What is written at the commit is not seen.
+ */
+static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t, const char *const *key,
+                                 const char *version, const pgw_cell *cells, size_t n)
+{
+    const bool joins = pgw__pq_in_txn(h);
+    const bool blind =
+        t->rewritten == PGW__AFTER_COMMIT || pgw__pq_armed(h) || (!joins && pgw__pq_attached(h));
+    pgw_status st = joins || blind ? PGW_OK : pgw__pq_begin(h), undone;
+
+    if (st == PGW_OK) st = write_update(h, NULL, t, key, version, cells, n, NULL);
+    if (blind) return st;
+    if (st == PGW_OK) st = write_look(h, next, t, key);
+    if (joins) return st;
+    if (st == PGW_OK) return pgw__pq_commit(h);
+    undone = pgw__pq_rollback(h); /* keeps the story of the failure */
+    return undone == PGW_OK ? st : undone;
+}
+
 pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
                             const char *const *key, const char *version, const pgw_cell *cells,
                             size_t n)
 {
+    char given[PGW_ROW_VERSION];
     pgw_status st;
 
+    if (next != NULL && version == next) { /* told by the write before */
+        memcpy(given, next, sizeof(given));
+        version = given;
+    }
     if (next != NULL) next[0] = '\0';
     st = pgw__table_check_versions(h, t);
     if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
     if (st == PGW_OK) st = pgw__check_given(h, "version", version);
+    if (st == PGW_OK && *version == '\0')
+        st = pgw__pq_refuse(h, "version", version, "one that was told: read the row again");
     if (st == PGW_OK) st = pgw__check_given(h, "cells", cells);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__VALUES_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++)
         st = pgw__table_check_cell(h, t, cells[i].column);
-    return st == PGW_OK ? write_update(h, next, t, key, version, cells, n, NULL) : st;
+    if (st != PGW_OK) return st;
+    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING)
+        return write_and_look(h, next, t, key, version, cells, n);
+    return write_update(h, next, t, key, version, cells, n, NULL);
 }
 
 /* ---- one row in the hands of a function ---- */

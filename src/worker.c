@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "clock.h"
 #include "conf.h"
 #include "handle.h"
@@ -104,7 +105,7 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
         w->hands_count = i + 1;
     }
     return w->hands != NULL && pgw__worker_flush_init(w) && pgw__worker_heart_init(w) &&
-           pgw__wake_open(&w->wake);
+           pgw__worker_why_init(w, n) && pgw__wake_open(&w->wake);
 }
 
 static bool worker_queues_ok(const char *const *queues, size_t n)
@@ -163,6 +164,7 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->queues);
     pgw__worker_flush_free(w);
     pgw__worker_heart_free(w);
+    pgw__worker_why_free(w);
     pgw__wake_close(&w->wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);
@@ -197,12 +199,9 @@ void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
 
 void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
-    pgw_worker_stats s;
-    size_t size;
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
-    if (w == NULL || stats == NULL) return;
-    size = stats->struct_size;
-    memset(&s, 0, sizeof(s));
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return;
     s.claimed = atomic_load(&w->n.claimed);
     s.completed = atomic_load(&w->n.completed);
     s.failed = atomic_load(&w->n.failed);
@@ -216,8 +215,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     s.empty_claims = atomic_load(&w->n.empty_claims);
     s.reconnects = atomic_load(&w->n.reconnects);
     s.running = atomic_load(&w->n.running);
-    s.struct_size = size;
-    memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s)); /* the caller's header may be older */
+    pgw__fill(stats, &s, sizeof(s));
 }
 
 /* ---- trouble ---- */
@@ -228,6 +226,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
 {
     int64_t pause;
+    bool news;
 
     if (st == PGW_ECANCELED && pgw_stop_count(w->stop) > w->stops)
         return; /* the loop sees the stop by itself; else it was the server that cancelled */
@@ -241,7 +240,16 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
         PGW__LOG(&w->log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
         return;
     }
-    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s; next try in %lld ms", story, (long long)pause);
+    news = pgw__log_is_news(&w->told, story, pgw__clock_ms());
+    PGW__LOG(&w->log, news ? PGW_WARN : PGW_DEBUG, WORKER_ROOM, "%s; next try in %lld ms", story,
+             (long long)pause);
+}
+
+/* It is over. */
+static void worker_untrouble(pgw_worker *w)
+{
+    pgw__backoff_reset(&w->trouble);
+    w->told = (pgw__log_told){0};
 }
 
 static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
@@ -276,7 +284,7 @@ static void worker_connected(pgw_worker *w)
 /* A call went well: a new session alone is no proof, its server may be read-only. */
 static void worker_well(pgw_worker *w)
 {
-    pgw__backoff_reset(&w->trouble);
+    worker_untrouble(w);
     worker_connected(w);
 }
 
@@ -420,7 +428,7 @@ static void worker_await_call(pgw_worker *w)
     w->claim_at = pgw__clock_ms() + pgw__backoff_grow_ms(&w->look_ms, w->poll_ms - jitter);
 }
 
-static void worker_found_none(pgw_worker *w)
+static void worker_rest(pgw_worker *w)
 {
     int64_t now;
 
@@ -447,6 +455,12 @@ static void worker_found_none(pgw_worker *w)
         w->claim_at = w->deaf_until; /* before the sign it has to look */
 }
 
+static void worker_found_none(pgw_worker *w)
+{
+    worker_rest(w);
+    if (!w->down && (!w->drain || w->taken == 0)) pgw__worker_tell_why(w);
+}
+
 /* Did a job come from a queue that none came from before? It may be younger than our sign. */
 static bool worker_meets_queue(pgw_worker *w, const pgw_batch *batch)
 {
@@ -465,7 +479,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 {
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
-    const bool alone = pgw__batch_suspect(claim->batch); /* whatever else is there */
+    const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
     /* A late look found what nobody called us for: perhaps the sign speaks of a queue that was
      * dropped, and made anew. */
     const bool unheard = !w->called && w->look_ms > w->poll_ms / 2;
@@ -516,6 +530,8 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     claim.opts.queues_count = w->queues_count;
     claim.opts.max = plan->claim;
     claim.opts.lease_ms = w->lease_ms;
+    /* handlers finish jobs themselves: no job is to wait for another one's transaction */
+    claim.opts.apart = atomic_load(&w->n.settled) > 0;
     if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
     if (st >= 0 && plan->claim > 0 && !claim.done) {
         claim.sent_us = pgw__clock_us();
@@ -841,7 +857,7 @@ static pgw_status worker_open_all(pgw_worker *w)
     }
     if (st < 0) return st;
     w->epoch = pgw__pq_epoch(w->h);
-    pgw__backoff_reset(&w->trouble);
+    worker_untrouble(w);
     return PGW_OK;
 }
 
@@ -859,10 +875,12 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->pace_finished = w->finished;
     w->pace = 0;
     w->alone_until = 0;
+    memset(w->why, 0, w->queues_count);
+    w->why_at = 0;
     w->seen = 0;
     w->filled_us = w->call_us = 0;
     w->heart_at = w->due_at = INT64_MAX;
-    w->suspect = NULL;
+    w->quarantined = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
     w->beats.away = w->beats.crowded = w->beats.yields = false;

@@ -5,15 +5,16 @@
  *   worker_pool.c   jobs in stock, handler threads, what a handler can ask and say
  *   worker_flush.c  results: sorted into groups, sent, sent again
  *   worker_heart.c  leases: extended in time, given up in time
+ *   worker_why.c    why there is nothing to do
  *
  * Threads: the main loop (the caller's thread, owner of the handle `h`), the handler threads, and
  * the heart (owner of the handle `heart_h`, opened before the first claim). One lock guards what
  * more than one of them sees and is not atomic; no call to the server and no handler runs under it.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
- * with the last of them. The server keeps them in one row, too, and drops it in one go when all of
- * them are finished by one call, while some of them cost a row each: so results of a crate wait for
- * the others in it, until `due_at`. */
+ * with the last of them. The server keeps them in rows of up to a hundred. A call that finishes
+ * a whole row deletes it; one that finishes a part of a row rewrites it. So results of a crate wait
+ * for the others in it, until `due_at`. */
 #ifndef PGW_WORKER_H
 #define PGW_WORKER_H
 
@@ -120,6 +121,7 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
+    pgw__log_told told;                  /* of trouble */
     int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
     int canceled_count;                  /* more: all may be */
     bool crowded;                        /* the server had no connection left for it */
@@ -169,9 +171,12 @@ struct pgw_worker {
     int pace;                          /* jobs done in 50 ms, as of then */
     int64_t alone_until;               /* nothing is prefetched before: see worker_pool.c */
     bool told_ready, told_absent;      /* in this run */
+    unsigned char *why;                /* of each queue: why nothing came from it, as told last */
+    int64_t why_at;                    /* that is looked at from then on; INT64_MAX: never */
     uint64_t seen;                     /* queues that a job came from, a bit each */
     pgw__worker_view view;
     pgw__backoff trouble, poll, sign;
+    pgw__log_told told; /* of trouble */
     pgw_status fatal;
     char error[PGW__ERROR_LINE];
     /* what a flush sends: `room` of each */
@@ -196,12 +201,12 @@ struct pgw_worker {
     int running, idle;
     int busy;           /* handlers that run: of threads, each */
     int64_t finished;   /* jobs that handlers have returned from, ever */
-    int telling;        /* results that are on their way to the server */
-    bool unfit;         /* something in `ready` has a signal, and is not to start */
-    int64_t began_at;   /* the last handler */
-    pgw_task *suspect;  /* a job that may have killed its last worker: see worker_pool.c */
-    int64_t hold_until; /* no claim before, for its sake */
-    int owners;         /* the caller, and threads that were left behind */
+    int telling;           /* results that are on their way to the server */
+    bool unfit;            /* something in `ready` has a signal, and is not to start */
+    int64_t began_at;      /* the last handler */
+    pgw_task *quarantined; /* a job that may have killed its last worker: see worker_pool.c */
+    int64_t hold_until;    /* no claim before, for its sake */
+    int owners;            /* the caller, and threads that were left behind */
     pgw__hand *hands;
     size_t hands_count;
     pthread_t heart;
@@ -277,6 +282,11 @@ int pgw__worker_order(const pgw_task *a,
                       const pgw_task *b); /* what one call can report, side by side */
 size_t pgw__worker_group(pgw_task *const *tasks,
                          size_t n); /* how many at the front are for one call */
+
+/* ---- worker_why.c ---- */
+bool pgw__worker_why_init(pgw_worker *w, size_t queues);
+void pgw__worker_why_free(pgw_worker *w);
+void pgw__worker_tell_why(pgw_worker *w); /* a claim found nothing */
 
 /* ---- worker_heart.c ---- */
 bool pgw__worker_heart_init(pgw_worker *w);

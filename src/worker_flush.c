@@ -402,13 +402,41 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 
 /* ---- afterwards ---- */
 
+/* The last failure makes a dead letter of a job, unless it was cancelled: then it is gone. */
+static bool flush_kills(const pgw_task *t)
+{
+    if (t->verdict == PGW_DEAD) return true;
+    return pgw_job_attempt(t->job) >= pgw_job_max_attempts(t->job) &&
+           (atomic_load(&t->signals) & PGW_CANCELED) == 0;
+}
+
+static bool flush_is_failure(const pgw_task *t)
+{
+    return t->verdict != PGW_DONE && t->verdict != PGW_SNOOZE && t->verdict != PGW_RELEASE &&
+           t->verdict != PGW_SETTLED;
+}
+
+static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
+{
+    const char *error = t->error != NULL && t->error[0] != '\0' ? t->error : "no reason was given";
+
+    PGW__LOG(&w->log, PGW_INFO, "worker",
+             "job %lld of queue \"%s\" failed at attempt %d of %d%s: %s", (long long)t->ref.id,
+             pgw_job_queue(t->job), pgw_job_attempt(t->job), pgw_job_max_attempts(t->job),
+             flush_kills(t) ? " and is a dead letter" : "", error);
+}
+
 static void flush_count(pgw_worker *w, const pgw_task *t)
 {
+    if (flush_is_failure(t) && flush_kills(t)) {
+        atomic_fetch_add(&w->n.dead, 1);
+        return;
+    }
     switch (t->verdict) {
     case PGW_DONE: atomic_fetch_add(&w->n.completed, 1); break;
-    case PGW_DEAD: atomic_fetch_add(&w->n.dead, 1); break;
     case PGW_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
     case PGW_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
+    case PGW_DEAD:
     case PGW_RETRY:
     case PGW_SETTLED:
     default: atomic_fetch_add(&w->n.failed, 1); break;
@@ -441,6 +469,9 @@ static void flush_settle(pgw_worker *w, size_t n)
     const int64_t now = pgw__clock_ms();
     size_t i;
 
+    for (i = 0; i < n; i++) /* not under the lock: the program's callback takes its time */
+        if (w->verdicts[i] == PGW_OK && flush_is_failure(w->out[i]))
+            flush_tell_failure(w, w->out[i]);
     pthread_mutex_lock(&w->lock);
     w->telling = 0;
     for (i = 0; i < n; i++) {
@@ -463,7 +494,7 @@ static void flush_settle(pgw_worker *w, size_t n)
             flush_keep(w, t, st, now);
         }
     }
-    if (w->suspect != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
+    if (w->quarantined != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
     pthread_mutex_unlock(&w->lock);
 }
 

@@ -505,17 +505,18 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {
-        /* without a lease it is told once: the main loop tells of the server */
-        const bool known = b->count == 0 && b->trouble.begun;
+        const bool news = pgw__log_is_news(&b->told, what, pgw__clock_ms());
 
-        PGW__LOG(&w->log, known ? PGW_DEBUG : PGW_WARN, "worker", "%s: %s", what, story);
+        PGW__LOG(&w->log, news ? PGW_WARN : PGW_DEBUG, "worker", "%s: %s", what, story);
     }
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
-    if (st < 0)
+    if (st < 0) {
         heart_failed(w, h, st, what, story);
-    else
+    } else {
         pgw__backoff_reset(&b->trouble);
+        b->told = (pgw__log_told){0};
+    }
     heart_is_away(w, h != w->h && pgw__pq_look(h) != PGW_OK);
     return pgw__clock_ms(); /* look again: time has passed */
 }

@@ -102,23 +102,24 @@ void pgw__result_resume(pgw_worker *w, int64_t now, bool all)
     }
 }
 
-/* ---- suspects ----
+/* ---- quarantined jobs ----
  *
- * A job that was left by a dead worker is claimed alone (the server sees to it): should it have
- * been the killer, and kill again, no others shall be charged an attempt with it. So nothing is
- * claimed until it is finished, or has run long enough to be trusted; and it starts only when no
- * result is unreported that would die with us, but for those that rest. */
+ * A job whose last worker died comes alone: the server sees to it. It may kill this worker, too,
+ * and then no other job may lose an attempt. So the worker claims nothing until that job is
+ * finished, or has run for POOL_TRUST_MS. The job starts only when all results are reported, except
+ * those that rest: a result that dies with the worker would be lost. */
 
 static void pool_clear(pgw_worker *w, const pgw_task *t)
 {
-    if (w->suspect != t) return;
-    w->suspect = NULL;
+    if (w->quarantined != t) return;
+    w->quarantined = NULL;
     w->hold_until = 0;
 }
 
 bool pgw__worker_blocked(const pgw_worker *w)
 {
-    return w->suspect != NULL && w->ready.first == w->suspect && w->done.count + w->telling > 0;
+    return w->quarantined != NULL && w->ready.first == w->quarantined &&
+           w->done.count + w->telling > 0;
 }
 
 void pgw__worker_drop(pgw_task *t)
@@ -258,8 +259,8 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     w->crates = c;
     pool_stock(w, c);
     w->done_before = w->done.count;
-    if (pgw__batch_suspect(batch)) {
-        w->suspect = &c->tasks[0];
+    if (pgw__batch_quarantined(batch)) {
+        w->quarantined = &c->tasks[0];
         w->hold_until = INT64_MAX;
     }
     if (beat_at < w->heart_at) {
@@ -374,7 +375,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 
         if (!pool_may_start(w, t, now)) continue;
         t->stage = PGW__RUNNING;
-        if (t == w->suspect) w->hold_until = now + POOL_TRUST_MS;
+        if (t == w->quarantined) w->hold_until = now + POOL_TRUST_MS;
         if (w->timeout_ms > 0) {
             atomic_store(&t->tired_at, now + w->timeout_ms);
             if (now + w->timeout_ms < w->heart_at) {

@@ -2,9 +2,10 @@
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # claim and complete, batch 1, 4 clients, before a small backlog and a large one (--backlog); latency of a call; enqueue
 claim_scripts
+claims_of 1
 for size in 10000 "$backlog"; do
     # the textbook queue meets up to a million: the targets compare ours with itself
-    contenders="pgwork $(if [ "$size" -le 1000000 ]; then echo onetable; fi)"
+    contenders="$(beside pgwork) $(if [ "$size" -le 1000000 ]; then echo onetable; fi)"
     empty
     for who in $contenders; do stock $who "$size"; done
     sql -c CHECKPOINT # what filling them has left to write is not measured

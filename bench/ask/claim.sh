@@ -13,7 +13,8 @@ for c in ${clients:-$(if [ -n "$quick" ]; then echo 8; else echo 1 8 64 256; fi)
     for n in ${batches:-$(if [ -n "$smoke" ]; then echo 1 100; elif [ -n "$look" ]; then echo 1 10 100; else echo 1 10 100 1000; fi)}; do
         contenders="pgwork $(small "$n") $(rows "$n") onetable limit"
         if [ "$c" = 8 ] && [ -z "$quick" ]; then contenders="pgwork $(small "$n") $(rows "$n" | grep . || echo pgwork-bundles) onetable limit onetable-1call pgwork-2calls pgwork-async onetable-async"; fi
-        sql -c "TRUNCATE $hot" # what other claims have left shares rows or does not, as they would have it
+        contenders=$(beside $contenders)
+        empty # what other claims have left shares rows or does not, as they would have it
         for r in $(seq "$rounds"); do
             for who in $contenders; do
                 case $who in *-async) also='-c synchronous_commit=off' ;; *) also='' ;; esac

@@ -8,7 +8,7 @@ jobs=$((smoke ? 20000 : seconds * 200000))
 for r in $(seq "$rounds"); do
     for prefetch in 100 1000 10000; do
         for threads in 0 4; do
-            noop q "$jobs" "$threads" "$prefetch"
+            noop pgwork "$jobs" "$threads" "$prefetch"
             result client "no-op jobs, prefetch $prefetch" "$threads threads" "$rate" jobs/s
             result client "CPU time of the process, prefetch $prefetch" "$threads threads" "$cpu" us/job
             result client "peak of its resident memory, prefetch $prefetch" "$threads threads" "$peak" MB

@@ -4,9 +4,9 @@
 claim_scripts
 claims_of 1
 producers() { # producers BATCH
-    if [ "$1" != 1 ] || [ -z "$look" ]; then echo pgwork onetable limit; fi
-    if [ "$1" = 1 ]; then echo pgwork-one onetable-one limit-one limit-nothing; fi
-    if [ "$1" -ge 100 ]; then echo pgwork-bundles; fi
+    if [ "$1" != 1 ] || [ -z "$look" ]; then beside pgwork; echo onetable limit; fi
+    if [ "$1" = 1 ]; then beside pgwork-one; echo onetable-one limit-one limit-nothing; fi
+    if [ "$1" -ge 100 ] && [ -n "$engine1" ]; then echo engine1-bundles; fi
 }
 for n in $(if [ -n "$quick" ]; then echo 1 100; else echo 1 10 100 1000; fi); do
     for r in $(seq "$rounds"); do

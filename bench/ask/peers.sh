@@ -83,7 +83,7 @@ peer_burn() {
         sql -c 'VACUUM ANALYZE'
         rate=$("$node" "$here/npm/peer.mjs" "$1" burn "$2" "$3" "$processes")
         ;;
-    pgwork-lib*)
+    pgwork-lib* | engine1-lib*)
         # so many that it takes about as long as the others: the first calls plan
         jobs=$(($2 * 5))
         if bundled "$1" "$3"; then jobs=$(($2 * 12)); fi
@@ -92,7 +92,7 @@ peer_burn() {
         sql -c 'VACUUM ANALYZE'
         workers='' ours=$(ours_for "$3")
         for p in $(seq "$ours"); do
-            noop_worker "$(queue_of "$1")" $((jobs / ours)) 0 "$3" >"$out/noop.$p" &
+            of_engine "$1" noop_worker "$(queue_of "$1")" $((jobs / ours)) 0 "$3" >"$out/noop.$p" &
             workers="$workers $!"
         done
         for p in $workers; do wait "$p" || { say "bench: a worker of ours failed"; return 1; }; done

@@ -24,13 +24,13 @@ echo "pin         ${rounds_asked:-1} of $pin_seconds s each" | tee -a "$out/serv
 pin_own() {
     echo 'CREATE TEMP TABLE own (id bigint)'
     case $1 in
-    pgwork*) echo "; INSERT INTO own SELECT id FROM pgwork.enqueue_many('$(queue_of "$1")', array_fill('{}'::jsonb, ARRAY[10]))" ;;
+    pgwork* | engine1*) echo "; INSERT INTO own SELECT id FROM $(schema_of "$1").enqueue_many('$(queue_of "$1")', array_fill('{}'::jsonb, ARRAY[10]))" ;;
     onetable) echo "; WITH i AS (INSERT INTO onetable.job (kind) SELECT 'own' FROM generate_series(1, 10) RETURNING id) INSERT INTO own SELECT id FROM i" ;;
     esac
 }
 pin_waiting() {
     case $1 in
-    pgwork*) echo "SELECT count(*) FROM pgwork.live_job WHERE queue = (SELECT id FROM pgwork.queue WHERE name = '$(queue_of "$1")') AND lane = 1" \
+    pgwork* | engine1*) echo "SELECT count(*) FROM $(schema_of "$1").live_job WHERE queue = (SELECT id FROM $(schema_of "$1").queue WHERE name = '$(queue_of "$1")') AND lane = 1" \
         "AND pos = ANY (ARRAY(SELECT id FROM own)) AND token IS NULL" ;;
     onetable) echo "SELECT count(*) FROM onetable.job WHERE id = ANY (ARRAY(SELECT id FROM own)) AND state = 0" ;;
     esac
@@ -84,11 +84,14 @@ pin_pass() {
     rm -f "$out"/log.* "$out/pin-pass.tsv"
     pin_hold "$1" "$2"
     pin_watch "$1" "$2" >>"$out/pin-pass.tsv" &
-    beside=$!
-    case $1 in pgwork*) pgwork reap >"$out/reap.txt" 2>&1 & beside="$beside $!" ;; esac
+    loops=$!
+    case $1 in
+    pgwork*) pgwork reap >"$out/reap.txt" 2>&1 & loops="$loops $!" ;;
+    engine1*) PGWORK_SCHEMA=engine1 "$engine1/build/pgwork" reap >"$out/reap.txt" 2>&1 & loops="$loops $!" ;;
+    esac
     # shellcheck disable=SC2086  # words
     PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 -D turn=0 $nothing_claimed -D payload="$(payload 60)" \
-        -f "$out/pin.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $beside; return 1; }
+        -f "$out/pin.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $loops; return 1; }
     # claims only, from here on: when each ended, and its ms
     cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } seen[$1]++ % 2 { n++; end[n] = e; ms[n] = $3 / 1000 }
         END { for (i = 1; i <= n; i++) print end[i] - begin, ms[i] }' >"$out/claims"
@@ -96,8 +99,8 @@ pin_pass() {
     size_end=$(size_of "$1")
     if [ "$2" != no ]; then wait "$holder"; fi
     sleep $rest
-    kill $beside
-    wait $beside 2>/dev/null || :
+    kill $loops
+    wait $loops 2>/dev/null || :
     size_rest=$(size_of "$1")
     per_call=$(cat "$out"/log.* | awk -v claims="$(wc -l <"$out/claims")" -v before="$before" -v after="$(unfinished "$1")" \
         'END { print claims ? (before + 100 * (NR - claims) - after) / claims : 0 }')
@@ -108,6 +111,7 @@ pin_pass() {
 all='pgwork/no pgwork/snapshot pgwork/writer pgwork-rows/no pgwork-rows/snapshot pgwork-rows/writer onetable/no onetable/snapshot onetable/writer'
 if [ -n "$look" ]; then all='pgwork/no pgwork/snapshot pgwork/writer'; fi
 if [ -n "$smoke" ]; then all='pgwork/no pgwork/writer pgwork-rows/snapshot onetable/snapshot'; fi
+all=$(beside $all | xargs)
 for pass in $pins; do
     case " $all " in *" $pass "*) ;; *) say "bench: --pins: '$pass' is none of $all"; exit 2 ;; esac
 done

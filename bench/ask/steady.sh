@@ -52,7 +52,7 @@ went_on() {
     seconds=$steady_seconds
     for n in ${batches:-$(if [ -n "$quick" ]; then echo 100; else echo 1 10 100 1000; fi)}; do
         for r in $(seq "$times"); do
-            for who in pgwork $(small "$n") $(rows "$n") onetable limit; do
+            for who in $(beside pgwork $(small "$n") $(rows "$n")) onetable limit; do
                 calm went_on $who "$n"
                 what="batch $n, for $seconds s"
                 result steady "clients 8, $what" $who "$rate" jobs/s

@@ -4,16 +4,7 @@
 claim_scripts
 # Jobs that have nothing in common, in place of one payload for all: what many of them share is compressed.
 payload_of_its_own="jsonb_build_object('x', left(md5(random()::text) || md5(random()::text) || md5(random()::text), 80))"
-script put.pgwork <<S
-SELECT count(*) FROM pgwork.enqueue_many('q', ARRAY(SELECT $payload_of_its_own FROM generate_series(1, :n::int)));
-S
-for_others put
-script put.onetable <<S
-INSERT INTO onetable.job (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
-S
-script put.limit <<S
-INSERT INTO lim.row (payload) SELECT $payload_of_its_own FROM generate_series(1, :n::int);
-S
+put_scripts "$payload_of_its_own"
 wal_at() { sql -c 'SELECT pg_current_wal_insert_lsn() - $$0/0$$::pg_lsn'; }
 syncs() { sql -c 'SELECT wal_sync FROM pg_stat_wal' 2>/dev/null || sql -c "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'"; } # until 17, since 18
 dead_in() { sql -c "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = '$1'"; }
@@ -32,7 +23,7 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
     esac
     jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 8 : 1)))
     for r in $(seq "$rounds"); do
-        for who in pgwork $(rows "$n") onetable limit; do
+        for who in $(beside pgwork $(rows "$n")) onetable limit; do
             claims_of "$n"
             empty
             sql -c 'VACUUM ANALYZE' -c CHECKPOINT
@@ -43,7 +34,7 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
             cpu_after=$(server_cpu) wal=$(($(wal_at) - wal))
             result wal "WAL, $what" $who "$(calc "$wal / $jobs")" bytes/job
             result wal "syncs of the WAL, $what" $who "$(calc "($(syncs) - $synced) / $jobs")" syncs/job
-            case $who in pgwork*) schema=pgwork ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
+            case $who in pgwork* | engine1*) schema=$(schema_of "$who") ;; onetable) schema=onetable ;; limit) schema=lim ;; esac
             result wal "row versions left to vacuum, $what" $who "$(calc "$(dead_in $schema) / $jobs")" rows/job
             if [ -n "$cpu" ]; then result wal "CPU time of the server, $what" $who "$(calc "($cpu_after - $cpu) * 1e6 / $jobs")" us/job; fi
             result wal "CPU time of the client (pgbench), $what" $who "$(calc "$client_seconds * 1e6 / $jobs")" us/job

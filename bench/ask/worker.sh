@@ -4,16 +4,18 @@
 claim_scripts
 for threads in $(if [ -z "$look" ]; then echo 0; fi) 4; do
     for r in $(seq "$rounds"); do
-        for who in pgwork $(rows 1000); do
+        for who in $(beside pgwork $(rows 1000)); do
             what="$threads handler threads, prefetch 1000" jobs=$((seconds * (quick ? 100000 : 200000)))
             case $who in *-rows) what="$what, rows" ;; *) jobs=$((jobs * 3)) ;; esac
+            lib=${who%-rows}-lib
             claims_of 1000
             if [ -n "$smoke" ]; then jobs=2000; fi
             empty
             stock $who "$jobs"
-            noop "$(queue_of $who)" "$jobs" $threads 1000
-            result worker "$what" pgwork-lib "$rate" jobs/s
-            result worker "$what, CPU time of the process" pgwork-lib "$cpu" us/job
+            noop "$who" "$jobs" $threads 1000
+            result worker "$what" "$lib" "$rate" jobs/s
+            result worker "$what, CPU time of the process" "$lib" "$cpu" us/job
+            case $who in engine1*) continue ;; esac
             stock $who "$jobs"
             done_in "$jobs" $who 1000 1
             result worker "$what" '(its SQL alone, one client, batch 1000)' "$rate" jobs/s
@@ -27,7 +29,7 @@ for ms in 1 100; do
     for r in $(seq "$rounds"); do
         empty
         stock pgwork "$jobs"
-        noop q "$jobs" 64 256 $ms
+        noop pgwork "$jobs" 64 256 $ms
         result worker "jobs of $ms ms, 64 handler threads, prefetch 256" pgwork-lib "$rate" jobs/s
         result worker "jobs of $ms ms, 64 handler threads, prefetch 256" '(what 64 threads can do)' $ideal jobs/s
     done

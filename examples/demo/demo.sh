@@ -1,12 +1,13 @@
 #!/bin/sh
-# demo.sh [FOLDER]: hashes every file under FOLDER (/usr/include) by a queue, while workers are killed
-# and one is frozen for longer than its lease; then checks every result against sha256sum.
+# demo.sh [FOLDER]: hashes every file under FOLDER (/usr/include) by a queue. Two workers are killed
+# while they hold jobs, one is frozen for longer than its lease, one more is killed in full swing; then
+# every result is checked against sha256sum.
 #
 # `./run demo` runs it beside a private server. By hand: build/ in PATH, PGWORK_DSN or PGHOST, ... set;
 # it makes a queue of its own and drops it.
 #
 # Ends with 0 only when each file has exactly one result, the right one, and nobody who came late got
-# a result in.
+# a result in. What stands still for 10 s is told, with what the workers say; for 60 s, it is the end.
 set -eu
 export LC_ALL=C.UTF-8
 
@@ -14,7 +15,9 @@ folder=${1:-/usr/include}
 queue=demo.$$
 truth=truth.$$
 lease=2s
-limit=120 # seconds until the demo gives up
+nap=5     # seconds that a command of w1, w2 and w3 takes, so that they hold jobs when they are hurt
+few=40    # with fewer files nobody is hurt
+patience=10 still=60 # seconds without progress until that is told, and until the demo gives up
 
 folder=$(cd "$folder" 2>/dev/null && pwd -P) || { echo "demo: $1 is no folder" >&2; exit 2; }
 
@@ -77,9 +80,9 @@ start() {
     eval "pid_$name=$!"
 }
 
-# Commands that last: with few files the work would be over before anybody could be hurt.
-worker() { # worker NAME
-    if [ "$nap" = 0 ]; then set -- "$1" sha256sum -b -- '{path}'; else
+# worker NAME [slow]
+worker() {
+    if [ $# = 1 ]; then set -- "$1" sha256sum -b -- '{path}'; else
         # shellcheck disable=SC2016  # the inner shell's arguments
         set -- "$1" sh -c 'sleep "$1"; exec sha256sum -b -- "$2"' sh "$nap" '{path}'
     fi
@@ -89,24 +92,64 @@ worker() { # worker NAME
 }
 
 pid_of() { eval "echo \$pid_$1"; }
+lives() { kill -0 "$(pid_of "$1")" 2>/dev/null; }
 
-# The ids that a worker holds.
-held() { sql "SELECT id FROM pgwork.job WHERE queue = '$queue' AND state = 'leased' AND holder = '$1.$$'"; }
-
-# freeze NAME: stopped at a moment when it holds jobs; their ids go to NAME.held
-freeze() {
-    tries=0
-    while [ $tries -lt 100 ]; do
-        now_ms >"$tmp/$1.at" # not afterwards: to ask takes long on a busy machine
-        kill -STOP "$(pid_of "$1")" || die "$1 is not there any more: $(cat "$tmp/$1.err")"
-        sleep 0.2 # a report under way may still arrive
-        held "$1" >"$tmp/$1.held"
-        if [ -s "$tmp/$1.held" ]; then return; fi
-        kill -CONT "$(pid_of "$1")"
-        sleep 0.05
-        tries=$((tries + 1))
+# look_at NAME...: the ids that each holds go to NAME.held; those that hold none to $empty
+look_at() {
+    sql "SELECT holder, id FROM pgwork.job WHERE queue = '$queue' AND state = 'leased'" >"$tmp/leases"
+    empty=
+    for v; do
+        sed -n "s/^$v\.$$|//p" "$tmp/leases" >"$tmp/$v.held"
+        if [ "$(holds "$v")" = 0 ]; then empty="$empty $v"; fi
     done
-    die "$1 never held a job"
+}
+holds() { wc -l <"$tmp/$1.held" | tr -d ' '; }
+
+# trouble: what may be wrong, in the words of those who should know
+trouble() {
+    for log in "$tmp"/*.err; do
+        if [ -s "$log" ]; then say "  $(basename "$log" .err): $(tail -n 1 "$log")"; fi
+    done
+    pgwork -q doctor 2>&1 | grep '^BAD' | grep -v ' durability ' | head -n 5 | while read -r found; do say "  doctor: $found"; done
+}
+
+# moves WHAT STATE: to be called in a loop; a STATE that stays the same for long is told
+moved_state='' moved_at=0 moved_told=0
+moves() {
+    moved_now=$(now_ms)
+    if [ "$2" != "$moved_state" ]; then moved_state=$2 moved_at=$moved_now moved_told=0; fi
+    moved_for=$(((moved_now - moved_at) / 1000))
+    if [ $moved_for -ge $still ]; then
+        trouble
+        die "$1: no progress for $still s"
+    fi
+    if [ $moved_for -ge $patience ] && [ $moved_told = 0 ]; then
+        moved_told=1
+        say "$1: no progress for $patience s (the machine's load is $(cut -d ' ' -f 1 /proc/loadavg 2>/dev/null || echo unknown))"
+        trouble
+    fi
+}
+
+# stop_all NAME...: stopped, all of them, at a moment when each holds jobs; their ids go to NAME.held. No other worker is there yet, and no
+# reaper: what they hold stays theirs, however long it takes to ask.
+stop_all() {
+    while :; do
+        look_at "$@"
+        for v; do lives "$v" || { trouble; die "$v is not there any more"; }; done
+        if [ -n "$empty" ]; then
+            moves "no jobs yet for$empty" "$empty"
+            sleep 0.1
+            continue
+        fi
+        for v; do
+            now_ms >"$tmp/$v.at"
+            kill -STOP "$(pid_of "$v")"
+        done
+        sleep 0.2 # a report under way may still arrive
+        look_at "$@"
+        if [ -z "$empty" ]; then return; fi
+        for v; do kill -CONT "$(pid_of "$v")"; done
+    done
 }
 
 begun=$(now_ms)
@@ -128,8 +171,6 @@ if [ "$odd" -gt 0 ]; then
 fi
 files=$(count "$tmp/paths")
 [ "$files" -gt 0 ] || die "there are no files under $folder"
-nap=0 few=40
-if [ "$files" -ge $few ] && [ "$files" -lt 4000 ]; then nap=$(echo "$files" | awk '{ printf "%.2f", 56 / $1 }'); fi
 
 pgwork -q migrate
 pgwork queue create "$queue" --lease $lease --retention 1h --max-attempts 20 --backoff 100ms
@@ -139,18 +180,25 @@ say "$files jobs in $(($(now_ms) - from)) ms, in one transaction"
 
 # -- 2. the work -----------------------------------------------------------------------------------
 
-step "2. Four workers with two commands each, two reapers, leases of $lease"
-if [ "$nap" != 0 ]; then say "few files: each command naps $nap s first, so that there is a middle"; fi
-for name in r1 r2; do start $name pgwork --json reap; done
+victims='' hurt=''
 work_from=$(now_ms)
-for name in w1 w2 w3 w4; do worker $name; done
-
-spare=4
-replace() { # a worker in place of one that is gone
-    spare=$((spare + 1))
-    worker w$spare
-    say "started w$spare in its place"
-}
+if [ "$files" -ge $few ]; then
+    step "2. Three workers take jobs, for $lease at a time, and are hurt while they hold them"
+    say "their commands take $nap s each, so that there is something to hold"
+    for name in w1 w2 w3; do worker $name slow; done
+    stop_all w1 w2 w3
+    for name in w1 w2; do
+        kill -KILL "$(pid_of $name)"
+        say "${bold}kill -9${plain} $name, which holds $(holds $name) jobs"
+    done
+    say "${bold}kill -STOP${plain} w3, which holds $(holds w3) jobs"
+    victims='w1 w2' hurt='w1 w2 w3'
+else
+    step "2. With less than $few files no worker is hurt"
+fi
+step "3. Four others do the work, two commands each, and two reapers look for leases that have ended"
+for name in r1 r2; do start $name pgwork --json reap; done
+for name in w4 w5 w6 w7; do worker $name; done
 
 look() { # one line of counts; done_jobs, open_jobs
     line=$(pgwork --json queue depth "$queue")
@@ -163,52 +211,40 @@ look() { # one line of counts; done_jobs, open_jobs
     if [ -t 1 ]; then printf '%s  %s' "$wipe" "$text"; else say "$text"; fi
 }
 
-victims=
-kill_one() { # kill_one NAME
-    freeze "$1"
-    kill -KILL "$(pid_of "$1")"
-    victims="$victims $1"
-    say "${bold}kill -9${plain} $1, which holds $(grep -c . "$tmp/$1.held") jobs"
-    replace
-}
-
-stage=0
+pause=0.3
+if [ "$files" -gt 20000 ]; then pause=2; fi # to count takes its time, too
 while :; do
     look
-    [ $(($(now_ms) - begun)) -lt $((limit * 1000)) ] || die "not done within $limit s"
-    if [ "$files" -ge $few ]; then
-        case $stage in
-        0) [ "$done_jobs" -lt $((files / 10)) ] || { kill_one w1; stage=1; } ;;
-        1) [ "$done_jobs" -lt $((files / 4)) ] || { kill_one w2; stage=2; } ;;
-        2)
-            if [ "$done_jobs" -ge $((files * 2 / 5)) ]; then
-                freeze w3
-                stage=3
-                say "${bold}kill -STOP${plain} w3, which holds $(grep -c . "$tmp/w3.held") jobs"
-                replace
-            fi
-            ;;
-        esac
-    fi
+    moves 'the work' "$done_jobs"
+    case " $victims " in
+    *' w4 '*) ;;
+    *)
+        if [ "$files" -ge $few ] && [ "$done_jobs" -ge $((files / 4)) ] && [ "$ready" -gt 0 ]; then
+            kill -KILL "$(pid_of w4)"
+            victims="$victims w4"
+            say "${bold}kill -9${plain} w4 in full swing, started w8 in its place"
+            worker w8
+        fi
+        ;;
+    esac
     [ "$open_jobs" -gt 0 ] || break
-    sleep 0.3
+    sleep $pause
 done
 work_ms=$(($(now_ms) - work_from))
 if [ -t 1 ]; then say "$text"; fi
-
-if [ $stage = 3 ]; then
+case " $victims " in
+*' w4 '*) ;;
+*) [ -z "$hurt" ] || say 'w4 was not killed in full swing: the work was over before' ;;
+esac
+if [ -n "$hurt" ]; then
     # By now others have done what w3 holds. It does not know, and reports its work.
     frozen_ms=$(($(now_ms) - $(cat "$tmp/w3.at")))
     kill -CONT "$(pid_of w3)"
     say "${bold}kill -CONT${plain} w3 after $((frozen_ms / 1000)).$((frozen_ms % 1000 / 100)) s"
-elif [ "$files" -ge $few ]; then
-    die "the work was done before all workers were hurt (stage $stage of 3)"
-else
-    say "with less than $few files no worker is hurt"
 fi
 
 # Everybody ends by itself and tells what it did.
-for name in w1 w2 w3 w4 w5 w6 w7 r1 r2; do
+for name in w1 w2 w3 w4 w5 w6 w7 w8 r1 r2; do
     p=$(eval "echo \${pid_$name:-}")
     [ -n "$p" ] || continue
     case " $victims " in *" $name "*) wait "$p" 2>/dev/null || : ; continue ;; esac
@@ -219,9 +255,9 @@ for name in w1 w2 w3 w4 w5 w6 w7 r1 r2; do
 done
 pids=
 
-# -- 3. the check ----------------------------------------------------------------------------------
+# -- 4. the check ----------------------------------------------------------------------------------
 
-step "3. Check every result against sha256sum"
+step "4. Check every result against sha256sum"
 # The truth goes through the same door as the jobs, so no name is too odd for the comparison.
 # shellcheck disable=SC2016
 xargs -0 sha256sum -z -b <"$tmp/paths" >"$tmp/sums" || die "sha256sum failed"
@@ -233,9 +269,11 @@ check "results" "$(sql "SELECT count(*) FROM ($results) r")" "$files"
 check "right ones" "$(sql "SELECT count(*) FROM ($results) r JOIN ($truths) t USING (path) WHERE left(r.hash, 64) = t.hash")" "$files"
 check "jobs left, or dead" "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = '$queue' AND state <> 'done'")" 0
 
-if [ $stage = 3 ]; then
-    taken=$(sql "SELECT count(*) FROM ($results) r WHERE id IN ($(paste -sd, "$tmp/w3.held")) AND holder <> 'w3.$$'")
-    check "jobs of w3 that others had done when it came back" "$taken" "$(grep -c . "$tmp/w3.held")"
+for name in $hurt; do
+    taken=$(sql "SELECT count(*) FROM ($results) r WHERE id IN ($(paste -sd, "$tmp/$name.held")) AND holder <> '$name.$$'")
+    check "jobs of $name that others have done" "$taken" "$(holds "$name")"
+done
+if [ -n "$hurt" ]; then
     lost=$(sum lost "$tmp/w3.out") refused=$(sum refused "$tmp/w3.out")
     if [ $((lost + refused)) -gt 0 ]; then
         say "${green}ok${plain}   w3 was told that it lost $lost leases; $refused late reports were refused"
@@ -245,12 +283,11 @@ if [ $stage = 3 ]; then
     fi
 fi
 
-# -- 4. figures ------------------------------------------------------------------------------------
+# -- 5. figures ------------------------------------------------------------------------------------
 
-step "4. Figures"
+step "5. Figures"
 say "$files jobs in $((work_ms / 1000)).$((work_ms % 1000 / 100)) s of work: $((files * 1000 / (work_ms + 1))) jobs/s, each a process of its own"
-for name in $victims w3; do
-    [ -s "$tmp/$name.at" ] || continue
+for name in $hurt; do
     say "$name lost $(sql "
         SELECT count(*) || ' jobs; rescued after ' || round(min(s), 1) || ' to ' || round(max(s), 1) || ' s'
           FROM (SELECT extract(epoch FROM finished_at) - $(cat "$tmp/$name.at") / 1000.0 AS s

@@ -15,12 +15,20 @@
 /* -- speaking ------------------------------------------------------------------------------- */
 
 /* One line, in one piece: workers speak from many threads. What a trigger or a file says may hold
- * anything. */
+ * anything. That there is no memory can be said, too. */
 static void cli_line(const char *lead, const char *text)
 {
-    char *visible = out_visible(text);
-    fprintf(stderr, "%s: %s\n", lead, visible);
-    free(visible);
+    char line[8192], escape[TEXT_ESCAPE];
+    size_t n = strlen(text), used = (size_t)snprintf(line, sizeof line, "%s: ", lead), step;
+    for (size_t i = 0; i < n && used + TEXT_ESCAPE < sizeof line; i += step) {
+        text_escape(escape, &step, text + i, n - i);
+        const char *shown = *escape ? escape : text + i;
+        size_t size = *escape ? strlen(escape) : step;
+        memcpy(line + used, shown, size);
+        used += size;
+    }
+    line[used++] = '\n';
+    fwrite(line, 1, used, stderr);
 }
 
 int cli_fail(int code, const char *hint, const char *format, ...)
@@ -74,6 +82,17 @@ int cli_code(pgw_status st)
     return CLI_OTHER;
 }
 
+/* What is the property `dsn` to a program has other names here. */
+static const char *cli_name_dsn(char *room, size_t size, const char *hint)
+{
+    static const char word[] = "`dsn`";
+    const char *at = strstr(hint, word);
+    if (!at) return hint;
+    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
+             at + sizeof word - 1);
+    return room;
+}
+
 /* Library and schema speak of functions; here it is a command that helps. */
 static const char *cli_translate(const char *hint)
 {
@@ -110,20 +129,13 @@ static const char *cli_translate(const char *hint)
     return hint;
 }
 
-/* What is the property `dsn` to a program has other names here. */
-static const char *cli_name_dsn(char *room, size_t size, const char *hint)
-{
-    static const char word[] = "`dsn`";
-    const char *at = strstr(hint, word);
-    if (!at) return hint;
-    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
-             at + sizeof word - 1);
-    return room;
-}
-
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
 {
     char room[700];
+    if (st == PGW_ENOMEM && (!message || !*message) && (errno == EMFILE || errno == ENFILE)) {
+        message = strerror(errno);
+        hint = "raise the limit of open files: `ulimit -n`, LimitNOFILE= of systemd";
+    }
     if (!message || !*message) message = pgw_status_text(st);
     if (hint && *hint) {
         hint = cli_name_dsn(room, sizeof room, cli_translate(hint));
@@ -230,7 +242,7 @@ static int cli_read_dsn(const char *path, pgw_conf *conf)
         cli_fail(0, "chmod 600", "others may read %s, and there is a password in it", path);
     }
     if (pgw_conf_set(conf, "dsn", begin) != PGW_OK) {
-        return cli_fail(CLI_USAGE, NULL, "the connection string in %s is not allowed", path);
+        return cli_fail(CLI_USAGE, NULL, "%s: %s", path, pgw_conf_error(conf));
     }
     return CLI_DONE;
 }
@@ -265,9 +277,11 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
 static void cli_log(void *arg, pgw_level level, const char *room, const char *message)
 {
     const cli *c = arg;
+    char named[2048];
     /* what a loop survives is an error, too; that of a statement is told by whoever made it */
     if (c->verbose == 0 && strcmp(room, "pq") == 0) return;
     if (c->quiet && level > PGW_WARN) return;
+    message = cli_name_dsn(named, sizeof named, message);
     if (c->verbose > 0) {
         cli_fail(0, NULL, "%s: %s", room, message);
     } else {
@@ -363,6 +377,26 @@ void cli_look_for(cli *c, const char *name)
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
         cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
+}
+
+static int cli_judge(const pgw_queue_info *q, void *arg)
+{
+    const pgw_depth *d = q->depth;
+    const char **why = arg;
+    if (q->paused) {
+        *why = "is paused: `pgwork queue resume` opens it again";
+    } else if (d->delayed > 0 && d->ready + d->leased == 0) {
+        *why = "has delayed jobs only: none can be claimed before its time";
+    }
+    return 0;
+}
+
+void cli_say_why(cli *c, const char *name)
+{
+    const char *why = NULL;
+    pgw_status st = pgw_queue_look(c->h, name, 1, cli_judge, &why);
+    if (st != PGW_OK) cli_look_for(c, name);
+    if (why) cli_say(c, "queue \"%s\" %s", name, why);
 }
 
 void cli_go_on(const cli *c, int count, int limit, int64_t last)

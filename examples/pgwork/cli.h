@@ -87,6 +87,9 @@ bool cli_queue_there(cli *c, const char *name);
  * look at queues. */
 void cli_look_for(cli *c, const char *name);
 
+/** When nothing could be claimed from queue @p name: says why, as far as this role may see it. */
+void cli_say_why(cli *c, const char *name);
+
 /** When a list has come to its @p limit: says how to go on behind job @p last. */
 void cli_go_on(const cli *c, int count, int limit, int64_t last);
 

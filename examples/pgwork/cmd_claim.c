@@ -84,7 +84,7 @@ int cmd_claim(cli *c, int argc, char **argv)
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &b, &o);
     if (st == PGW_EMPTY) {
-        for (int i = 0; i < a.count; i++) cli_look_for(c, a.at[i]);
+        for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;
     }
     if (st < 0) return signals_failed(c, st);

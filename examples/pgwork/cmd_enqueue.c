@@ -303,7 +303,7 @@ static int enqueue_run(enqueue *e, const args *a)
         /* also with -q: who sends all of it again has them twice */
         cli_fail(code, NULL, "%" PRId64 " jobs before it were enqueued%s", added,
                  code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
-    } else if (code != CLI_UNKNOWN) {
+    } else if (code != CLI_UNKNOWN && pgw_error_status(c->h) != PGW_EPROTO) {
         cli_say(c, "nothing was enqueued");
     }
     return cli_finish(code);
@@ -389,16 +389,22 @@ int cmd_enqueue(cli *c, int argc, char **argv)
          .text = &policy},
         {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms, .min = 1,
          .max = CLI_YEAR},
+        {0, "group", "NAME", "kept with the job", .text = &job->group},
+        {0, "expires-at", "WHEN", "kept with the job, as --run-at", .time_us = &job->expires_us},
+        {0, "meta", "JSON", "an object that a claim returns beside the payload",
+         .text = &job->meta},
         {0, "op", "UUID", "a second call with the same UUID adds nothing", .text = &e.op},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "enqueue QUEUE JOB... [OPTIONS]\nenqueue QUEUE [-f FILE] [OPTIONS] < LINES",
-        .about =
-            "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
-            "--json-lines it is\n"
-            "the payload; with --full it is an object with any of payload, kind, priority, "
-            "delay_ms,\n"
-            "run_at, max_attempts, lease_ms, tags and key, and the options say what it leaves out.",
+        .about = "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
+                 "--json-lines it is\n"
+                 "the payload; with --full it is an object with any of payload, kind, priority, "
+                 "delay_ms,\n"
+                 "run_at, max_attempts, lease_ms, tags, key, group, expires_at and meta, and the "
+                 "options "
+                 "say\n"
+                 "what it leaves out.",
         .more = "Prints the id of each job that came by an argument, --key, --op or --full. The "
                 "others go in\n"
                 "all or none, by one COPY, if the role is a member of the tables' owner. All else "

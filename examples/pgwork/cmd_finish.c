@@ -146,10 +146,10 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     if (f->fail.dead && f->fail.retry_ms >= 0) {
         return cli_fail(CLI_USAGE, NULL, "%s: --retry or --dead, not both", c->command);
     }
-    const char *why;
+    char why[JSON_WHY];
     json v;
-    if (f->output && !json_read(&v, f->output, strlen(f->output), &why)) {
-        return cli_fail(CLI_USAGE, NULL, "%s: --output is no JSON: %s", c->command, why);
+    if (f->output && !json_read(&v, f->output, strlen(f->output), why)) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --output is %s", c->command, why);
     }
     code = refs_collect(c, &r, &a);
     if (code == CLI_DONE && r.count == 0) {
@@ -278,7 +278,7 @@ int cmd_release(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("release", ""),
         .about =
-            "Hands claimed jobs back unstarted, in front of their priority; no attempt is charged.",
+            "Hands claimed jobs back unstarted, behind what waits; no attempt is charged.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,

@@ -69,12 +69,14 @@ static const label none = {NULL, NULL};
 
 static void metrics_quote(buf *t, const char *value)
 {
+    char *visible = out_visible(value);
     buf_puts(t, "\"");
-    for (; *value; value++) {
-        if (*value == '"' || *value == '\\' || *value == '\n') buf_puts(t, "\\");
-        buf_add(t, *value == '\n' ? "n" : value, 1);
+    for (const char *at = visible; *at; at++) {
+        if (*at == '"' || *at == '\\') buf_puts(t, "\\");
+        buf_add(t, at, 1);
     }
     buf_puts(t, "\"");
+    free(visible);
 }
 
 /* @p thousandths: the value; Prometheus counts in seconds. Either label may be none. */

@@ -69,8 +69,10 @@ static int show_each(const pgw_job *job, void *arg)
     show_time("run at", pgw_job_run_at_us(job));
     show_time("lease until", pgw_job_lease_until_us(job));
     show_time("finished", pgw_job_finished_us(job));
+    show_time("expires", pgw_job_expires_us(job));
     show_text("holder", pgw_job_holder(job));
     show_text("key", pgw_job_key(job));
+    show_text("group", pgw_job_group(job));
     for (size_t i = 0; i < pgw_job_tags_count(job); i++) show_text("tag", pgw_job_tag(job, i));
     show_lines("error", pgw_job_error(job));
     show_lines("payload", pgw_job_payload(job));
@@ -79,6 +81,7 @@ static int show_each(const pgw_job *job, void *arg)
         snprintf(word, sizeof word, "%zu bytes", size);
         show_text("body", word);
     }
+    show_lines("meta", pgw_job_meta(job));
     show_lines("output", pgw_job_output(job));
     return 0;
 }

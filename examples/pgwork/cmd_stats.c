@@ -19,6 +19,16 @@ typedef struct sample {
     table rows;
 } sample;
 
+/* What its counts look like to who wonders why nothing moves. */
+static const char *stats_state(const pgw_queue_info *q)
+{
+    const pgw_depth *d = q->depth;
+    if (q->paused) return q->draining ? "closed" : "paused";
+    if (q->draining) return "draining";
+    if (d->leased > 0) return "active";
+    return d->ready > 0 ? "waiting" : d->delayed > 0 ? "delayed" : "empty";
+}
+
 static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
@@ -33,6 +43,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         out_begin(&o);
         out_time(&o, "time", s->now_us);
         out_text(&o, "queue", q->name);
+        out_text(&o, "state", stats_state(q));
         out_int(&o, "ready", d->ready);
         out_int(&o, "leased", d->leased);
         out_int(&o, "delayed", d->delayed);
@@ -43,6 +54,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&s->rows, q->name);
+    table_text(&s->rows, stats_state(q));
     table_int(&s->rows, d->ready);
     table_int(&s->rows, d->leased);
     table_int(&s->rows, d->delayed);
@@ -54,8 +66,8 @@ static int stats_each(const pgw_queue_info *q, void *arg)
 
 static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
 {
-    static const char *const headings[] = {"QUEUE", "READY>", "LEASED>", "DELAYED>",
-                                           "DEAD>", "DONE>",  "OLDEST>"};
+    static const char *const headings[] = {"QUEUE",    "STATE", "READY>", "LEASED>",
+                                           "DELAYED>", "DEAD>", "DONE>",  "OLDEST>"};
     bool seen[64] = {false};
     char now[TEXT_TIME];
     sample s = {.json = c->json, .now_us = text_now_us(), .only = a, .seen = seen};

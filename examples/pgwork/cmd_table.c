@@ -3,7 +3,9 @@
  * pgwork table: tables of yours: what they lack, which the reapers look after.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "opts.h"
 #include "out.h"
@@ -50,9 +52,27 @@ static int table_open(cli *c, pgw_table **t, description *d, const char *name)
     d->spec.key_count = d->key.count;
     if (d->no_lease) d->spec.locked_by = d->spec.expires_at = d->spec.token = NULL;
     int code = cli_open(c, false);
+    pgw_status st = code == CLI_DONE ? pgw_table_open(c->h, t, &d->spec) : PGW_OK;
+    free(d->key.at); /* the table has its own */
+    d->key = (wordlist){0};
     if (code != CLI_DONE) return code;
-    pgw_status st = pgw_table_open(c->h, t, &d->spec);
     return st == PGW_OK || (st == PGW_ESCHEMA && *t) ? CLI_DONE : cli_fail_at(c->h);
+}
+
+/* Statements, which may hold any name: a terminal gets no more to obey than the ends of lines. */
+static void table_print(const char *sql)
+{
+    if (!isatty(STDOUT_FILENO)) {
+        fputs(sql, stdout);
+        return;
+    }
+    for (size_t n; *sql; sql += n + (sql[n] == '\n')) {
+        n = strcspn(sql, "\n");
+        char *line = cli_copy(sql, n), *visible = out_visible(line);
+        puts(visible);
+        free(visible);
+        free(line);
+    }
 }
 
 static int table_check(cli *c, int argc, char **argv)
@@ -109,7 +129,7 @@ static int table_init(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = table_open(c, &t, &d, a.at[0])) != CLI_DONE) return code;
-    fputs(pgw_table_sql(t), stdout);
+    table_print(pgw_table_sql(t));
     pgw_set_timeout(c->h, timeout_ms);
     if (!*pgw_table_sql(t)) {
         cli_say(c, "%s lacks nothing", a.at[0]);

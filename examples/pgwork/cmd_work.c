@@ -201,12 +201,13 @@ static bool work_is_chosen(const work *w)
 static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *name, int failed)
 {
     char reason[128], what[512];
+    pgw_verdict verdict;
     work_reason(reason, sizeof reason, failed);
     snprintf(what, sizeof what, "cannot start %.300s: %s", name, reason);
-    for (char *at = what; *at; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
-    }
-    return work_failed(w, task, PGW_RETRY, what, NULL);
+    char *visible = out_visible(what);
+    verdict = work_failed(w, task, PGW_RETRY, visible, NULL);
+    free(visible);
+    return verdict;
 }
 
 /* The command did not start: because of this job, or of the moment, or for good. */
@@ -240,12 +241,15 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
 {
     work *w = arg;
     const pgw_job *job = pgw_task_job(task);
-    char why[160];
+    char why[300];
+    bool ours = false;
     size_t body_size;
     const char *payload = pgw_job_payload(job), *body = pgw_job_body(job, &body_size);
     if (w->broken) return PGW_RELEASE;
-    char **filled = w->literal ? NULL : template_fill(w->command, job, why, sizeof why);
-    if (!w->literal && !filled) return work_failed(w, task, PGW_DEAD, why, NULL);
+    char **filled = w->literal ? NULL : template_fill(w->command, job, &ours, why, sizeof why);
+    if (!w->literal && !filled) {
+        return work_failed(w, task, ours ? PGW_RETRY : PGW_DEAD, why, NULL);
+    }
     child ch = {.argv = filled ? filled : w->command,
                 .envp = work_environment(job),
                 .input = w->body ? body : payload,
@@ -507,7 +511,7 @@ int cmd_work(cli *c, int argc, char **argv)
             "--once ends with 1 when no job was completed.\n\n"
             "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
-        .max = 64,
+        .max = -1, /* more than 64 are refused in its own words */
         .missing = "QUEUE",
         .command = true,
     };

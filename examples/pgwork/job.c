@@ -73,12 +73,22 @@ static bool job_tags(const reading *r, const json *v)
     return true;
 }
 
-static bool job_run_at(const reading *r, const json *v)
+static bool job_time(const reading *r, const json *v, int64_t *us, const char *name)
 {
     char *when = v->kind == JSON_STRING ? job_string(v) : NULL;
-    bool good = when && text_to_time_us(&r->j->job.run_at_us, when);
+    bool good = when && text_to_time_us(us, when);
     free(when);
-    return good || job_no(r, "", "run_at is no time with its zone, like \"2030-01-31T12:00:00Z\"");
+    return good ||
+           job_no(r, name, " is not a time with its zone, such as \"2030-01-31T12:00:00Z\"");
+}
+
+static bool job_meta(const reading *r, const json *v)
+{
+    job_text *j = r->j;
+    if (v->kind != JSON_OBJECT) return job_no(r, "", "meta is not an object");
+    free(j->meta);
+    j->job.meta = j->meta = cli_copy(v->at, v->size);
+    return true;
 }
 
 static bool job_member(const reading *r, const json *name, const json *v)
@@ -98,7 +108,12 @@ static bool job_member(const reading *r, const json *name, const json *v)
         return job_text_member(r, v, &j->key, &job->key, "key is no string");
     }
     if (json_is(name, "tags", 4)) return job_tags(r, v);
-    if (json_is(name, "run_at", 6)) return job_run_at(r, v);
+    if (json_is(name, "run_at", 6)) return job_time(r, v, &job->run_at_us, "run_at");
+    if (json_is(name, "group", 5)) {
+        return job_text_member(r, v, &j->group, &job->group, "group is not a string");
+    }
+    if (json_is(name, "expires_at", 10)) return job_time(r, v, &job->expires_us, "expires_at");
+    if (json_is(name, "meta", 4)) return job_meta(r, v);
     if (json_is(name, "priority", 8)) {
         return job_int(r, v, 0, 9, &job->priority, "priority is no number from 0 to 9");
     }
@@ -144,12 +159,11 @@ static bool job_full(const reading *r, const json *v)
 
 static bool job_line(const reading *r, const char *member, const char *bytes, size_t size)
 {
-    char no[48];
+    char no[TEXT_WHERE];
     buf t = {0};
     size_t good = text_utf8_span(bytes, size);
     if (good < size) {
-        snprintf(no, sizeof no, "byte %zu is no UTF-8", good + 1);
-        return job_no(r, "", no);
+        return job_no(r, "not UTF-8 at ", text_where(no, bytes, size, good));
     }
     if (memchr(bytes, '\0', size)) return job_no(r, "", "a NUL byte");
     buf_puts(&t, "{");
@@ -165,14 +179,14 @@ bool job_from(job_text *j, const job_form *form, const char *bytes, size_t size,
               size_t why_size)
 {
     const reading r = {j, why, why_size};
-    const char *no;
+    char no[JSON_WHY];
     json v;
     bool good = true;
     *j = (job_text){.job = form->model};
     if (bytes && form->shape == JOB_LINE) {
         good = job_line(&r, form->member ? form->member : "line", bytes, size);
-    } else if (bytes && !json_read(&v, bytes, size, &no)) {
-        good = job_no(&r, "no JSON: ", no);
+    } else if (bytes && !json_read(&v, bytes, size, no)) {
+        good = job_no(&r, "", no);
     } else if (bytes && form->shape == JOB_JSON) {
         j->job.payload = j->payload = cli_copy(v.at, v.size);
     } else if (bytes) {
@@ -189,5 +203,7 @@ void job_free(job_text *j)
     free(j->payload);
     free(j->kind);
     free(j->key);
+    free(j->group);
+    free(j->meta);
     *j = (job_text){.job = PGW_NEW_INIT};
 }

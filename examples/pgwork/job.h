@@ -23,7 +23,7 @@ typedef struct job_form {
 /* A job and the memory behind it. */
 typedef struct job_text {
     pgw_new job;
-    char *payload, *kind, *key, **tags;
+    char *payload, *kind, *key, *group, *meta, **tags;
 } job_text;
 
 /** @p bytes NULL: a job without payload. False: @p why says what is wrong, and nothing needs

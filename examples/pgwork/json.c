@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL */
 #include "json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "text.h"
@@ -9,6 +10,9 @@ typedef struct cursor {
     const char *at, *end;
     const char *why;
 } cursor;
+
+/* A limit of ours: PostgreSQL takes more. */
+static const char json_too_deep[] = "nested deeper than " JSON_DEPTH_TEXT " levels";
 
 static void json_blanks(cursor *c)
 {
@@ -33,7 +37,7 @@ static bool json_word(cursor *c, const char *word)
 {
     size_t n = strlen(word);
     if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n) != 0) {
-        return json_no(c, "a value is expected");
+        return json_no(c, "expected a value");
     }
     c->at += n;
     return true;
@@ -49,11 +53,12 @@ static bool json_digits(cursor *c)
 static bool json_number(cursor *c)
 {
     json_take(c, '-');
-    if (!json_take(c, '0') && !json_digits(c)) return json_no(c, "a value is expected");
-    if (json_take(c, '.') && !json_digits(c)) return json_no(c, "a number ends with its point");
+    if (!json_take(c, '0') && !json_digits(c)) return json_no(c, "expected a value");
+    if (json_take(c, '.') && !json_digits(c))
+        return json_no(c, "expected a digit behind the point of a number");
     if (json_take(c, 'e') || json_take(c, 'E')) {
         if (!json_take(c, '+')) json_take(c, '-');
-        if (!json_digits(c)) return json_no(c, "a number's exponent is missing");
+        if (!json_digits(c)) return json_no(c, "expected the exponent of a number");
     }
     return true;
 }
@@ -84,7 +89,7 @@ static long json_unicode(cursor *c)
         if (low >= 0xdc00 && low <= 0xdfff)
             return 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
     }
-    c->why = "half of a surrogate pair";
+    c->why = "half of a surrogate pair in a string";
     return -1;
 }
 
@@ -94,7 +99,7 @@ static bool json_string(cursor *c, buf *t)
     static const char escapes[] = "\"\\/bfnrt", plain[] = "\"\\/\b\f\n\r\t";
     const char *from = c->at;
     for (;;) {
-        if (c->at == c->end) return json_no(c, "a string does not end");
+        if (c->at == c->end) return json_no(c, "expected the end of a string");
         unsigned char byte = (unsigned char)*c->at;
         if (byte < 0x20) return json_no(c, "a control character in a string");
         if (byte != '"' && byte != '\\') {
@@ -106,7 +111,7 @@ static bool json_string(cursor *c, buf *t)
         if (t) buf_add(t, from, (size_t)(c->at - from));
         c->at++;
         if (byte == '"') return true;
-        if (c->at == c->end) return json_no(c, "a string does not end");
+        if (c->at == c->end) return json_no(c, "expected the end of a string");
         const char *escape = memchr(escapes, *c->at, sizeof escapes - 1);
         if (escape) {
             if (t) buf_add(t, &plain[escape - escapes], 1);
@@ -139,24 +144,24 @@ static bool json_items(cursor *c, bool names, int depth)
     do {
         json_blanks(c);
         if (names) {
-            if (!json_take(c, '"')) return json_no(c, "a member's name is expected");
+            if (!json_take(c, '"')) return json_no(c, "expected a member name");
             if (!json_string(c, NULL)) return false;
             json_blanks(c);
-            if (!json_take(c, ':')) return json_no(c, "':' is expected");
+            if (!json_take(c, ':')) return json_no(c, "expected \":\"");
         }
         if (!json_value(c, &item, depth)) return false;
         json_blanks(c);
     } while (json_take(c, ','));
     return json_take(c, close)
                ? true
-               : json_no(c, names ? "',' or '}' is expected" : "',' or ']' is expected");
+               : json_no(c, names ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
 }
 
 static bool json_value(cursor *c, json *v, int depth)
 {
     json_blanks(c);
-    if (c->at == c->end) return json_no(c, "a value is expected");
-    if (depth == JSON_DEPTH) return json_no(c, "nested too deeply");
+    if (c->at == c->end) return json_no(c, "expected a value");
+    if (depth == JSON_DEPTH) return json_no(c, json_too_deep);
     v->at = c->at;
     bool good;
     switch (*c->at) {
@@ -172,13 +177,18 @@ static bool json_value(cursor *c, json *v, int depth)
     return good;
 }
 
-bool json_read(json *v, const char *text, size_t size, const char **why)
+bool json_read(json *v, const char *text, size_t size, char why[JSON_WHY])
 {
     cursor c = {text, text + size, ""};
+    char where[TEXT_WHERE];
     bool good = json_value(&c, v, 0);
     json_blanks(&c);
-    if (good && c.at != c.end) good = json_no(&c, "something follows the value");
-    *why = c.why;
+    if (good && c.at != c.end) good = json_no(&c, "expected nothing behind the value");
+    if (!good) {
+        snprintf(why, JSON_WHY, "%s%s at %s",
+                 c.why == json_too_deep ? "" : "not valid JSON: ", c.why,
+                 text_where(where, text, size, (size_t)(c.at - text)));
+    }
     return good;
 }
 

@@ -11,7 +11,8 @@
 
 #include "out.h"
 
-#define JSON_DEPTH 1000
+#define JSON_DEPTH      1000
+#define JSON_DEPTH_TEXT "1000"
 
 typedef enum json_kind {
     JSON_NULL,
@@ -28,8 +29,10 @@ typedef struct json {
     size_t size;
 } json;
 
-/** The whole of @p text is one value. When it is not, @p why (static text) says what is wrong. */
-bool json_read(json *v, const char *text, size_t size, const char **why);
+#define JSON_WHY 160
+/** The whole of @p text is one value. When it is not, @p why says what is wrong with it, and where:
+ * "not valid JSON: expected a value at column 5". */
+bool json_read(json *v, const char *text, size_t size, char why[JSON_WHY]);
 
 /* The rest takes values that json_read() found good. */
 

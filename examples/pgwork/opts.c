@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "out.h"
@@ -211,7 +212,9 @@ static int opts_list_property(const pgw_property *p, void *arg)
         out_end(&o);
         return 0;
     }
-    printf("%-26s %-5s %-9s %s\n", p->name, p->type, *value ? value : "-", p->allowed);
+    char *visible = out_visible(*value ? value : "-");
+    printf("%-26s %-5s %-9s %s\n", p->name, p->type, visible, p->allowed);
+    free(visible);
     printf("%26s %s\n", "", p->text);
     return 0;
 }
@@ -272,6 +275,10 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     int code = opts_answer(c);
     if (code != OPTS_GO) return code;
     if (a->count < use->min) return opts_refuse(c, NULL, "missing: ", use->missing);
+    if (use->max > 9 && a->count > use->max) {
+        return cli_fail(CLI_USAGE, NULL, "%s: %d arguments: at most %d at a time", c->command,
+                        a->count, use->max);
+    }
     if (use->max >= 0 && a->count > use->max) {
         return opts_refuse(c, NULL, "one argument too many: ", a->at[use->max]);
     }

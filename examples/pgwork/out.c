@@ -31,40 +31,36 @@ void buf_puts(buf *t, const char *s)
     buf_add(t, s, strlen(s));
 }
 
-/* The control character that stands at @p s, a good character: also one beyond ASCII, U+0080 to
- * U+009F. -1: another one. */
-static int out_control(const char *s)
+/* As JSON escapes it. */
+static void out_add_unseen(buf *t, uint32_t c)
 {
-    unsigned char c = (unsigned char)s[0];
-    if (c < 0x20 || c == 0x7f) return c;
-    return c == 0xc2 && (unsigned char)s[1] < 0xa0 ? (unsigned char)s[1] : -1;
+    char escape[16];
+    if (c > 0xffff) {
+        snprintf(escape, sizeof escape, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (c >> 10)),
+                 (unsigned)(0xdc00 + (c & 0x3ff)));
+    } else {
+        snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
+    }
+    buf_puts(t, escape);
 }
 
 void buf_add_json(buf *t, const char *bytes, size_t n)
 {
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     buf_add(t, "\"", 1);
-    size_t plain = 0, i = 0; /* bytes[plain .. i) goes out as it is */
-    while (i < n) {
-        char c = bytes[i];
-        size_t step = text_utf8_char((const unsigned char *)bytes + i, n - i);
-        int control = step > 0 ? out_control(bytes + i) : 0;
-        if (control < 0 && c != '"' && c != '\\') {
-            i += step;
-            continue;
-        }
+    size_t plain = 0, i = 0, step; /* bytes[plain .. i) goes out as it is */
+    for (; i < n; i += step) {
+        uint32_t unseen = text_unseen(&step, bytes + i, n - i);
+        const char *at = memchr(from, bytes[i], sizeof from - 1);
+        if (!at && !unseen && bytes[i]) continue;
         buf_add(t, bytes + plain, i - plain);
-        char escape[12] = "\\ufffd";
-        if (control != 0) {
-            static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-            const char *at = strchr(from, c);
-            if (at) {
-                snprintf(escape, sizeof escape, "\\%c", to[at - from]);
-            } else {
-                snprintf(escape, sizeof escape, "\\u%04x", (unsigned)control);
-            }
+        if (at) {
+            char escape[] = {'\\', to[at - from], '\0'};
+            buf_puts(t, escape);
+        } else {
+            out_add_unseen(t, unseen ? unseen : 0xfffd);
         }
-        buf_puts(t, escape);
-        plain = i += step > 0 ? step : 1;
+        plain = i + step;
     }
     buf_add(t, bytes + plain, i - plain);
     buf_add(t, "\"", 1);
@@ -72,20 +68,29 @@ void buf_add_json(buf *t, const char *bytes, size_t n)
 
 void buf_add_json_text(buf *t, const char *json)
 {
-    size_t n = strlen(json), plain = 0, i = 0;
-    while (i < n) {
-        size_t step = text_utf8_char((const unsigned char *)json + i, n - i);
-        int control = step > 0 ? out_control(json + i) : -1;
-        if (control >= 0x7f) { /* lower ones are blanks between words */
-            char escape[12];
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)control);
-            buf_add(t, json + plain, i - plain);
-            buf_puts(t, escape);
-            plain = i + step;
-        }
-        i += step > 0 ? step : 1;
+    size_t n = strlen(json), plain = 0, i = 0, step;
+    for (; i < n; i += step) {
+        uint32_t unseen = text_unseen(&step, json + i, n - i);
+        if (unseen < 0x7f || unseen == 0xfffd) continue; /* blanks between words */
+        buf_add(t, json + plain, i - plain);
+        out_add_unseen(t, unseen);
+        plain = i + step;
     }
     buf_add(t, json + plain, n - plain);
+}
+
+void buf_add_visible(buf *t, const char *value)
+{
+    size_t n = strlen(value), step;
+    buf_add(t, "", 0);
+    for (size_t i = 0; i < n; i += step) {
+        char escape[TEXT_ESCAPE];
+        if (*text_escape(escape, &step, value + i, n - i)) {
+            buf_puts(t, escape);
+        } else {
+            buf_add(t, value + i, step);
+        }
+    }
 }
 
 void buf_free(buf *t)
@@ -220,6 +225,7 @@ void out_job(const pgw_job *job, bool claimed)
     out_time(&o, "lease_until", pgw_job_lease_until_us(job));
     out_tags(&o, job);
     out_json(&o, "payload", pgw_job_payload(job));
+    out_json(&o, "meta", pgw_job_meta(job));
     if (claimed) {
         out_base64(&o, "body_base64", body, size);
     } else {
@@ -228,6 +234,8 @@ void out_job(const pgw_job *job, bool claimed)
         out_time(&o, "run_at", pgw_job_run_at_us(job));
         out_time(&o, "finished_at", pgw_job_finished_us(job));
         out_text(&o, "key", pgw_job_key(job));
+        out_text(&o, "group", pgw_job_group(job));
+        out_time(&o, "expires_at", pgw_job_expires_us(job));
         out_text(&o, "error", pgw_job_error(job));
         out_json(&o, "output", pgw_job_output(job));
     }
@@ -239,24 +247,7 @@ void out_job(const pgw_job *job, bool claimed)
 char *out_visible(const char *value)
 {
     buf t = {0};
-    for (size_t n = strlen(value), i = 0; i < n;) {
-        unsigned char c = (unsigned char)value[i];
-        size_t step = text_utf8_char((const unsigned char *)value + i, n - i);
-        if (step > 0 && out_control(value + i) < 0) {
-            buf_add(&t, value + i, step);
-            i += step;
-        } else {
-            char hex[8];
-            snprintf(hex, sizeof hex, "\\x%02x", c);
-            buf_puts(&t, hex);
-            i++;
-            if (step == 2) { /* the other half of a control beyond ASCII */
-                snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)value[i++]);
-                buf_puts(&t, hex);
-            }
-        }
-    }
-    buf_add(&t, "", 0);
+    buf_add_visible(&t, value);
     return t.at;
 }
 

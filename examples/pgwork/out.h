@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * out: data for programs (one JSON object per line) and for people (columns). Text from the
- * database never reaches a terminal raw: control characters are shown, not sent.
+ * database never reaches a terminal raw: what text_unseen() names is escaped, not sent.
  */
 #ifndef OUT_H
 #define OUT_H
@@ -21,9 +21,10 @@ void buf_add(buf *t, const char *bytes, size_t n);
 void buf_puts(buf *t, const char *s);
 /** As a JSON string with its quotes; what is no UTF-8, and NUL, becomes U+FFFD. */
 void buf_add_json(buf *t, const char *bytes, size_t n);
-/** What is JSON already; control characters in its strings that a terminal would obey are escaped.
- */
+/** What is JSON already; what stands unseen in its strings is escaped. */
 void buf_add_json_text(buf *t, const char *json);
+/** Text, with what is unseen in it escaped. */
+void buf_add_visible(buf *t, const char *value);
 void buf_free(buf *t);
 
 /* A JSON object on stdout: out_begin(), members, out_end(). A NULL text is the value null. */
@@ -56,7 +57,7 @@ void table_age(table *t, int64_t ms); /* negative: "-" */
 /** Prints (nothing when there are no rows) and frees. */
 void table_end(table *t);
 
-/** Text with its control characters made visible: caller frees. */
+/** As buf_add_visible() makes it: caller frees. */
 char *out_visible(const char *value);
 
 #endif

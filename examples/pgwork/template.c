@@ -45,8 +45,9 @@ static bool template_of_job(buf *t, const char *name, size_t n, const pgw_job *j
     return true;
 }
 
+/* @p unread: why the payload could not be read. */
 static bool template_word(buf *t, const char *word, const pgw_job *job, const json *payload,
-                          char *why, size_t why_size)
+                          const char *unread, char *why, size_t why_size)
 {
     buf_add(t, "", 0);
     while (*word) {
@@ -70,6 +71,11 @@ static bool template_word(buf *t, const char *word, const pgw_job *job, const js
         if (template_of_job(t, name, n, job)) continue;
         if (*name == '.') name++, n--;
         json v;
+        if (*unread) {
+            snprintf(why, why_size, "{%.*s} cannot be filled in, the payload is %s", (int)n, name,
+                     unread);
+            return false;
+        }
         if (!payload || !json_member(payload, name, n, &v)) {
             snprintf(why, why_size, "the payload has no member \"%.*s\"", (int)n, name);
             return false;
@@ -79,17 +85,20 @@ static bool template_word(buf *t, const char *word, const pgw_job *job, const js
     return true;
 }
 
-char **template_fill(char *const *words, const pgw_job *job, char *why, size_t why_size)
+char **template_fill(char *const *words, const pgw_job *job, bool *ours, char *why, size_t why_size)
 {
-    const char *source = pgw_job_payload(job), *no;
+    const char *source = pgw_job_payload(job);
+    char no[JSON_WHY] = "";
     json payload;
     size_t count = 0;
-    bool parsed = source && json_read(&payload, source, strlen(source), &no);
+    bool parsed = source && json_read(&payload, source, strlen(source), no);
+    *ours = source && !parsed;
     while (words[count]) count++;
     char **filled = cli_alloc((count + 1) * sizeof *filled);
     for (size_t i = 0; i < count; i++) {
         buf t = {0};
-        bool good = template_word(&t, words[i], job, parsed ? &payload : NULL, why, why_size);
+        bool good = template_word(&t, words[i], job, parsed ? &payload : NULL, *ours ? no : "", why,
+                                  why_size);
         filled[i] = t.at;
         if (good) continue;
         template_free(filled);

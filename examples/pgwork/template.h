@@ -12,11 +12,15 @@
 #ifndef TEMPLATE_H
 #define TEMPLATE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "pgwork.h"
 
 /** The command for this job, NULL-terminated: caller frees with template_free(). NULL: @p why says
- * which place stays empty. */
-char **template_fill(char *const *words, const pgw_job *job, char *why, size_t why_size);
+ * which place stays empty. @p ours: it is not the payload's fault, but beyond what we can read. */
+char **template_fill(char *const *words, const pgw_job *job, bool *ours, char *why,
+                     size_t why_size);
 void template_free(char **words);
 /** Is there a place in @p word? */
 bool template_has_place(const char *word);

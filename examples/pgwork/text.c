@@ -183,6 +183,67 @@ size_t text_utf8_span(const char *s, size_t n)
     return n;
 }
 
+/* Unicode's category Cf, the separators of lines and paragraphs, and letters that are blank. Two
+ * names that differ by such a character look alike, and a mark of direction turns the rest of the
+ * line around. */
+static bool text_is_unseen(uint32_t c)
+{
+    static const uint32_t ranges[][2] = {
+        {0x00, 0x1f},       {0x7f, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},
+        {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},
+        {0x890, 0x891},     {0x8e2, 0x8e2},     {0x115f, 0x1160},   {0x17b4, 0x17b5},
+        {0x180b, 0x180f},   {0x200b, 0x200f},   {0x2028, 0x202e},   {0x2060, 0x206f},
+        {0x3164, 0x3164},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},
+        {0xfff0, 0xfffb},   {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f},
+        {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+    }
+    return false;
+}
+
+uint32_t text_unseen(size_t *step, const char *s, size_t n)
+{
+    static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    size_t size = text_utf8_char((const unsigned char *)s, n);
+    *step = size ? size : 1;
+    if (size == 0) return 0xfffd;
+    uint32_t c = (unsigned char)s[0] & mask[size];
+    for (size_t i = 1; i < size; i++) c = c << 6 | ((unsigned char)s[i] & 0x3f);
+    if (c == 0xfffd) return 0;
+    return text_is_unseen(c) ? c : 0;
+}
+
+const char *text_escape(char buf[TEXT_ESCAPE], size_t *step, const char *s, size_t n)
+{
+    uint32_t c = text_unseen(step, s, n);
+    buf[0] = '\0';
+    if (c == 0 && *s) return buf;
+    if (*step == 1) {
+        snprintf(buf, TEXT_ESCAPE, "\\x%02x", (unsigned char)*s);
+    } else {
+        snprintf(buf, TEXT_ESCAPE, c > 0xffff ? "\\U%08x" : "\\u%04x", (unsigned)c);
+    }
+    return buf;
+}
+
+char *text_where(char buf[TEXT_WHERE], const char *s, size_t n, size_t at)
+{
+    size_t line = 1, column = 1, step;
+    for (size_t i = 0; i < at; i += step) {
+        step = text_utf8_char((const unsigned char *)s + i, n - i);
+        if (step == 0) step = 1;
+        column++;
+        if (s[i] == '\n') line++, column = 1;
+    }
+    if (memchr(s, '\n', n)) {
+        snprintf(buf, TEXT_WHERE, "line %zu, column %zu", line, column);
+    } else {
+        snprintf(buf, TEXT_WHERE, "column %zu", column);
+    }
+    return buf;
+}
+
 int64_t text_now_us(void)
 {
     struct timespec t;

@@ -29,6 +29,21 @@ size_t text_utf8_char(const unsigned char *s, size_t n);
 /** Where the first byte that is no UTF-8 stands; @p n when all is well. */
 size_t text_utf8_span(const char *s, size_t n);
 
+#define TEXT_ESCAPE 16
+/** The first character of @p n bytes, @p *step long, as it may be shown: "" where it stands for
+ * itself, else "\\x1b" or "\\u202e", in @p buf, which is returned. Escaped are control characters,
+ * what is no UTF-8, and what is not seen but changes what is: marks of direction, characters
+ * without a width, line separators. */
+const char *text_escape(char buf[TEXT_ESCAPE], size_t *step, const char *s, size_t n);
+/** The code point of such a character, U+FFFD for what is no UTF-8; 0: it stands for itself, or is
+ * NUL. */
+uint32_t text_unseen(size_t *step, const char *s, size_t n);
+
+#define TEXT_WHERE 64
+/** Where @p at stands: "column 5", or "line 2, column 5" of what has several lines, counted from 1
+ * and in characters. Returns @p buf. */
+char *text_where(char buf[TEXT_WHERE], const char *s, size_t n, size_t at);
+
 /** Microseconds since 1970 by this machine's clock. */
 int64_t text_now_us(void);
 /** Milliseconds of the clock that is never set. */

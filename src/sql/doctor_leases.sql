@@ -7,7 +7,9 @@ WITH expired AS (
      WHERE j.state = 'leased' AND j.lease_until < now() -- only where there are leases
        AND j.lease_until < clock_timestamp() - q.lease_ms * interval '1 ms'
 )
-SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'expired leases',
+SELECT CASE WHEN n = 0 THEN 0
+            WHEN oldest > clock_timestamp() - interval '5 min' AND EXISTS (SELECT FROM pgwork.beats b WHERE b.role = 'reaper' AND b.at > clock_timestamp() - interval '30 s') THEN 1
+            ELSE 2 END, 'expired leases',
        CASE WHEN n > 0 THEN format('leases that ended long ago and were not taken back: %s, the oldest ended %s ago', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no lease is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs, and look into its log; `pgwork reap --once` takes them back now.' ELSE '' END

@@ -26,12 +26,10 @@ WITH d AS MATERIALIZED (
                 ELSE format('See that workers run, for a queue of this very name, and in their log that claims do not fail; if it is to wait: `pgwork queue pause %s`.', d.typed) END
       FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
     UNION ALL
-    SELECT 1, 'dead letters', format('dead letters in queue %s: %s, the last one died %s ago', quote_literal(d.name), d.dead || CASE WHEN d.dead = 1000 THEN ' or more' ELSE '' END,
-                                     coalesce(date_trunc('second', clock_timestamp() - l.last)::text, 'more than a day')),
+    SELECT 1, 'dead letters', format('dead letters in queue %s: %s', quote_literal(d.name), d.dead) ||
+                              CASE WHEN d.dead = 1000 THEN ' or more' ELSE format(', the last one died %s ago', date_trunc('second', clock_timestamp() - l.last)) END,
            format('Read why with `pgwork dead list %s`; then redrive or purge them.', d.typed)
-      FROM d CROSS JOIN LATERAL (SELECT max(j.finished_at) AS last FROM pgwork.job j -- max_attempts: other parts of the view are not looked at
-                                  WHERE j.queue = d.name AND j.state = 'dead' AND j.max_attempts IS NOT NULL
-                                    AND j.finished_at > CASE WHEN d.dead < 1000 THEN '-infinity' ELSE now() - interval '1 day' END) l
+      FROM d CROSS JOIN LATERAL (SELECT max(j.finished_at) AS last FROM pgwork.job_list(d.name, 'dead', at_most => d.dead) j WHERE d.dead < 1000) l
      WHERE d.dead > 0
 )
 SELECT grade, check_name, finding, advice FROM found

@@ -8,9 +8,10 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
        format('%s: %s, %s live and %s dead rows, last vacuum %s', s.relname, pg_size_pretty(pg_total_relation_size(s.relid)), s.n_live_tup, s.n_dead_tup,
               coalesce(date_trunc('second', clock_timestamp() - greatest(s.last_vacuum, s.last_autovacuum)) || ' ago', 'never')),
        CASE WHEN s.n_dead_tup > 100000 AND s.n_dead_tup > 2 * s.n_live_tup
-            THEN format('Mend what holds the vacuum horizon first, then VACUUM pgwork.%I; a table that stays large though little lives in it: SELECT pgwork.compact(0), which stops the queues for as long as it reads the file: about a second per GB in memory, five or more from disk.', s.relname) ELSE '' END
+            THEN format('End what holds the vacuum horizon first, then VACUUM pgwork.%I.', s.relname)
+                 || CASE s.relname WHEN 'live_job' THEN ' If the file stays large: SELECT pgwork.compact(); everybody else waits while it copies the live rows.' ELSE '' END ELSE '' END
   FROM s
- WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.pack'::regclass, 'pgwork.delayed_job'::regclass)
+ WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC
 )
 UNION ALL -- a lock or a permit is a row that is written each time: whoever looks for it walks over what of it is dead
@@ -23,8 +24,8 @@ SELECT CASE WHEN s.n_dead_tup > 100000 THEN 2 ELSE 1 END, 'tables',
 UNION ALL -- as the migrations make them; without statistics some seem to be of no use
 SELECT 2, 'indexes', format('index %s is missing: statements may read all of its table', i.name),
        format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)
-  FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_moved', 'live_job (queue, id) WHERE id IS NOT NULL'),
-               ('live_job_bundle', 'live_job (queue, lane, pos, last_id) WHERE jobs IS NOT NULL'), ('delayed_job_due', 'delayed_job (queue, run_at, id)'),
+  FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_id', 'live_job (queue, id, last_id) WHERE id IS NOT NULL'),
+               ('delayed_job_due', 'delayed_job (queue, run_at, id)'),
                ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'),
                ('unique_key_free', 'unique_key (queue, free_after) WHERE free_after IS NOT NULL'), ('operation_at', 'operation (queue, at)'),
                ('table_operation_at', 'table_operation (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),

@@ -1,4 +1,5 @@
--- Does somebody reap, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: what is no older than five minutes is a note.
+-- Does somebody reap, move the low-water marks, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: a reaper seen in the last five minutes is a note; what
+-- is overdue while none is at work is bad at once.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
@@ -21,7 +22,24 @@ SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 mi
             ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL
-SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'delayed jobs',
+SELECT CASE WHEN NOT m.still THEN 0 WHEN m.at > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'low-water marks',
+       CASE WHEN NOT m.still THEN 'no job waits for the low-water marks to move'
+            ELSE coalesce('The reaper ran ' || floor(extract(epoch FROM clock_timestamp() - m.at)) || ' s ago.', 'No reaper has run yet.')
+                 || ' Expired leases, delayed jobs and late commits wait until it runs.' END,
+       CASE WHEN NOT m.still THEN '' ELSE 'Start one: `pgwork reap`. Until then claims stay right, but slow down while vacuum is held back.' END
+  FROM (SELECT t.at, CASE WHEN t.at > clock_timestamp() - interval '10 s' THEN false
+                          ELSE EXISTS (SELECT FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1, true) d WHERE d.ready + d.leased > 0) END AS still
+          FROM pgwork.last_tick t) m
+UNION ALL -- a low-water mark is right only while positions are drawn in order, each once
+SELECT 2, 'positions', format('sequence pgwork.position has CACHE %s: a session may draw positions that lie below the low-water marks', s.seqcache),
+       'As the owner of the schema: ALTER SEQUENCE pgwork.position CACHE 1; then end the sessions that were connected before.'
+  FROM pg_sequence s WHERE s.seqrelid = 'pgwork.position'::regclass AND s.seqcache <> 1
+UNION ALL
+SELECT 2, 'positions', format('sequence pgwork.position went back to %s, but %s was drawn before: new jobs lie below the low-water marks', t.position, t.issued),
+       format('As the owner of the schema: SELECT setval(''pgwork.position'', %s);', t.issued)
+  FROM pgwork.last_tick t WHERE t.position < t.issued
+UNION ALL
+SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' AND (SELECT alive FROM b) > 0 THEN 1 ELSE 2 END, 'delayed jobs',
        CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no delayed job is overdue' END,
        CASE WHEN n > 0 THEN 'See that a reaper runs, often enough, and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END

@@ -1,5 +1,6 @@
--- One round of upkeep, and a sign of life.
+-- One round of upkeep, and a heartbeat. Nobody waits for its commit to reach the disk: after a crash it is done again.
 -- params: batch int, name text
 -- returns: reaped bigint, died bigint, promoted bigint, pruned bigint, next_ms bigint, stuck text, beat void
 SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck, pgwork.beat('reaper', $2)
-  FROM pgwork.maintain($1) m
+  FROM (SELECT pg_catalog.set_config('synchronous_commit', 'off', true) OFFSET 0) s
+ CROSS JOIN LATERAL pgwork.maintain($1) m

@@ -36,6 +36,21 @@ refused 'no server: doctor' 3 . nowhere doctor
 refused 'no server: reap --once' 3 . nowhere reap --once
 PGWORK_DSN='host=/nowhere frob=1' refused 'an option that libpq does not know' 2 . pgwork ls
 PGWORK_DSN="host=$PGHOST dbname=no_such_db" refused 'no such database' 4 'database' pgwork -X call.timeout_ms=2000 -X connect.timeout_ms=2000 ls
+yes 'in the words of the server' grep -q 'FATAL: *database "no_such_db" does not exist' "$tmp/err"
+PGWORK_DSN="host=$PGHOST user=no_such_role" refused 'a role that is not there is named' 5 'role "no_such_role" does not exist' pgwork ls
+PGWORK_DSN="host=$PGHOST dbname=no_such_db password=postgres user=postgres" refused 'a password that is also the user is no reason to say less' 4 'no_such_db' pgwork ls
+for dsn in 'postgresql://sec:pa@ss:w0rd@nowhere.invalid/jobs' 'postgresql://sec:pa/w0rd@nowhere.invalid/jobs' 'host=/nowhere password=pa w0rd' 'postgresql://sec:pa%zzw0rd@h/jobs'; do
+    PGWORK_DSN=$dsn refused 'a password that libpq takes for a host, a port or a keyword' 2 'not shown\|\.\.\.' pgwork ls
+    is 'is not shown in part' "$(grep -c 'w0rd\|"pa' "$tmp/err")" 0
+done
+PGWORK_DSN='hots=x' refused 'a keyword that libpq does not know is named' 2 'invalid connection option "hots"' pgwork ls
+yes 'with the variable it stands in' grep -q '^hint: correct the variable PGWORK_DSN: ' "$tmp/err"
+PGWORK_DSN="password='hush 1' hots=x" refused 'also behind a password in quotes' 2 '"hots"' pgwork ls
+PGWORK_DSN="host=$PGHOST sslmode=bad" refused 'a value that libpq does not know is named' 2 'sslmode.*"bad"' pgwork ls
+PGWORK_DSN="$(printf '\357\273\277host=x')" refused 'a byte order mark is named' 2 'byte order mark' pgwork ls
+printf '\377' >"$tmp/latin"
+chmod 600 "$tmp/latin"
+refused 'a file whose connection string is not UTF-8' 2 'latin: .*not UTF-8' pgwork -d "$tmp/latin" ls
 
 printf 'host=%s\nport=%s user=%s dbname=%s\n' "$PGHOST" "$PGPORT" "$PGUSER" "$PGDATABASE" >"$tmp/dsn"
 chmod 600 "$tmp/dsn"
@@ -70,6 +85,17 @@ is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
 sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
+sql "UPDATE pgw_other.migration SET checksum = '0123456789abcdef' WHERE number = 5"
+sql "CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker, pgwork_producer" 2>/dev/null
+for role in postgres pgw_cli_worker; do
+    for words in 'work q --drain -- true' 'enqueue q x' 'claim q' 'reap --once' 'lock l -- true' 'sem acquire s'; do
+        PGWORK_DSN="host=$PGHOST port=$PGPORT user=$role dbname=$PGDATABASE" \
+            refused "a schema of another text is refused: $words, by $role" 4 'migration 5 of schema .pgw_other. was applied from another text' pgwork --schema pgw_other $words
+    done
+done
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" pgwork --schema pgw_other doctor >"$tmp/out" 2>"$tmp/err"
+yes 'and the doctor says so to everybody' grep -q '^BAD *schema version *migration 5 ' "$tmp/out"
+sql "DROP OWNED BY pgw_cli_worker; DROP ROLE pgw_cli_worker"
 sql "UPDATE pgw_other.migration SET number = number + 1000 WHERE number = (SELECT max(number) FROM pgw_other.migration)" 
 refused 'a schema newer than the library' 4 . pgwork --schema pgw_other ls
 refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other work q --once -- true

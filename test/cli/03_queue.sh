@@ -3,9 +3,9 @@
 pgwork -q migrate
 
 code 'no queues yet' 1 pgwork queue list
-code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --max-bytes 1000 --notify off --bulk on
+code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --max-bytes 1000 --notify off
 is 'settings' "$(pgwork --json queue list | sed 's/.*"lease_ms"/"lease_ms"/')" \
-    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"max_bytes":1000,"notify":false,"bulk":true}'
+    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"max_bytes":1000,"notify":false}'
 code 'set' 0 pgwork queue set a --lease 10
 is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
 refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10
@@ -88,7 +88,6 @@ pgwork queue create "$wide" && pgwork queue create abcdefg
 is 'a wide character takes two columns, an accent none' "$(LC_ALL=C pgwork queue list | sed -n "s/^$wide\( *open\).*/\1/p; s/^abcdefg\( *open\).*/\1/p" | uniq -c | awk '{ print $1, $2 }')" '2 open'
 code 'listed as it is' 0 sh -c 'pgwork queue list | grep -qF "it'\''s a \"queue\", héhé; -- DROP"'
 refused 'notify is on or off' 2 'on or off' pgwork queue create b --notify maybe
-refused 'bulk is on or off' 2 'on or off' pgwork queue create b --bulk maybe
 
 seq 1 10001 | pgwork -q enqueue stone
 sql "CREATE TRIGGER stone BEFORE DELETE ON pgwork.live_job FOR EACH ROW WHEN (OLD.payload = '{\"line\": \"10001\"}') EXECUTE FUNCTION stone()"

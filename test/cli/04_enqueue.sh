@@ -33,18 +33,22 @@ code 'no lines at all' 1 pgwork enqueue j
 refused 'a file that is not there' 2 'cannot open' pgwork enqueue j -f "$tmp/none"
 refused 'a folder' 2 'cannot read' pgwork enqueue j -f "$tmp"
 
-for bad_line in 'not UTF-8:\303\050:no UTF-8' 'NUL:a\000b:NUL byte' 'overlong UTF-8:\300\257:no UTF-8' 'a surrogate:\355\240\200:no UTF-8'; do
+for bad_line in 'not UTF-8:\303\050:not UTF-8 at column 1' 'NUL:a\000b:NUL byte' 'overlong UTF-8:\300\257:not UTF-8 at column 1' 'a surrogate:\355\240\200:not UTF-8 at column 1'; do
     name=${bad_line%%:*} rest=${bad_line#*:}
     printf "fine\\n${rest%%:*}\\nfine\\n" >"$tmp/lines"
     refused "a line with $name" 2 "line 2: .*${rest#*:}" pgwork enqueue j -f "$tmp/lines"
 done
 for bad_json in '{' '{"a":1,}' '[1 2]' '"\u0000"' '"\ud800"' '01' 'nul' "{'a':1}" '1 2' '"a	b"'; do
     printf '1\n%s\n' "$bad_json" >"$tmp/lines"
-    refused "a line that is no JSON: $bad_json" 2 'line 2: no JSON' pgwork enqueue j -J -f "$tmp/lines"
+    refused "a line that is no JSON: $bad_json" 2 'line 2: not valid JSON: .* at column [0-9]*$' pgwork enqueue j -J -f "$tmp/lines"
 done
 awk 'BEGIN { for (i = 0; i < 2000; i++) printf "["; for (i = 0; i < 2000; i++) printf "]"; print "" }' >"$tmp/lines"
-refused 'JSON that is nested too deeply' 2 'nested too deeply' pgwork enqueue j -J -f "$tmp/lines"
-refused 'a bad argument' 2 'job 2: no JSON' pgwork enqueue j -J 1 '}'
+refused 'JSON that is nested too deeply' 2 'nested deeper than 1000 levels at column 1001' pgwork enqueue j -J -f "$tmp/lines"
+printf '{"a": "\377"}\n' >"$tmp/lines"
+refused 'a byte that is not UTF-8 is found where it stands' 2 'line 1: not valid JSON: not UTF-8 at column 8' pgwork enqueue j -J -f "$tmp/lines"
+refused 'so is what is wrong in the second line of an argument, in characters' 2 'job 1: not valid JSON: expected ":" at line 2, column 5' pgwork enqueue j -J '{
+"é" 1}'
+refused 'a bad argument' 2 'job 2: not valid JSON: expected a value at column 1' pgwork enqueue j -J 1 '}'
 is 'none of it has an effect' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'j'")" 0
 head -c 17000000 /dev/zero | tr '\0' x >"$tmp/lines"
 refused 'a payload over 16 MB' 2 . pgwork enqueue j -f "$tmp/lines"
@@ -62,6 +66,7 @@ is 'says everything' "$(sql "SELECT coalesce(payload::text, '-') || ' ' || kind 
 is 'run_at with its zone' "$(sql "SELECT extract(epoch FROM run_at)::bigint FROM pgwork.job WHERE queue = 'k' AND run_at > '2100-01-01'")" 7258114800
 for bad_full in '[1]:no object' '{"frob"|1}:no such member: frob' '{"priority"|10}:0 to 9' '{"priority"|"1"}:0 to 9' \
     '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is no string' '{"run_at"|"soon"}:run_at' \
+    '{"group"|1}:group is not a string' '{"expires_at"|"soon"}:expires_at' '{"meta"|[1]}:meta is not an object' \
     '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
     echo "${bad_full%%:*}" | tr '|' ':' >"$tmp/lines"
     refused "--full with $(cat "$tmp/lines")" 2 "line 1: .*${bad_full#*:}" pgwork enqueue j -F -f "$tmp/lines"
@@ -69,6 +74,18 @@ done
 
 code 'options' 0 pgwork enqueue l x -k kind -p 3 --delay 1h -t t1 -t t2 --max-attempts 4 --lease 7s
 is 'reach the job' "$(sql "SELECT kind, priority, state, tags, max_attempts FROM pgwork.job WHERE queue = 'l'")" 'kind|3|delayed|{t1,t2}|4'
+extras() { sed -n 's/^\(group\|expires\|meta\)  *\([^ ]*\).*/\1 \2/p'; }
+code 'group, expiry and meta' 0 pgwork enqueue extra x --group ann --expires-at 2100-01-01T00:00:00Z --meta '{"t":[1]}'
+is 'show prints them' "$(pgwork show "$(cat "$tmp/out")" | extras)" 'expires 2100-01-01T00:00:00.000000Z
+group ann
+meta {"t":'
+is 'a job without them has no such lines' "$(pgwork show "$(pgwork enqueue extra y)" | extras)" ''
+echo '{"group": "bob", "expires_at": "2100-01-01T00:00:00Z", "meta": {"t": 2}}' >"$tmp/lines"
+code 'as members of --full' 0 pgwork enqueue extra -F -f "$tmp/lines" --group ann
+is 'of this line alone' "$(pgwork --json ls extra | sed -n 's/.*"meta":\([^}]*}\).*"group":\("bob"\),"expires_at":\("[^"]*"\).*/\1 \2 \3/p')" '{"t": 2} "bob" "2100-01-01T00:00:00.000000Z"'
+is 'a claim returns meta' "$(pgwork --json claim extra -n 9 | sed 's/.*"meta":\(null\|[^}]*}\).*/\1/' | tr '\n' ' ')" '{"t": [1]} null {"t": 2} '
+refused 'meta that is not an object' 2 'argument `meta` is not an object' pgwork enqueue extra x --meta '[]'
+refused 'an empty group' 2 'argument `group` is empty' pgwork enqueue extra x --group ''
 code '--run-at in the past is now' 0 pgwork enqueue l x --run-at 2001-01-01T00:00:00Z
 refused '--run-at and --delay' 2 'not both' pgwork enqueue l x --run-at 2030-01-01T00:00:00Z --delay 1s
 refused 'a priority of 10' 2 '0 to 9' pgwork enqueue l x -p 10
@@ -172,4 +189,27 @@ END
 is 'the time of a line replaces a default, either way' "$(sql "SELECT string_agg(CASE WHEN run_at = '2030-01-01Z' THEN 'then' WHEN state = 'ready' THEN 'now' ELSE 'later' END, ' ' ORDER BY id) FROM pgwork.job WHERE queue = 'when'")" 'then now later'
 echo '{"run_at": "2030-01-01T00:00:00Z", "delay_ms": 1}' >"$tmp/lines"
 refused 'but one of both' 2 'not both' pgwork enqueue when -F -f "$tmp/lines"
+
+# A lack of memory, at each of the last allocations: behind the commit nobody may say that nothing was enqueued.
+if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then
+    pgwork queue create scarce
+    pgwork queue create scarcer
+    seq 3 >"$tmp/three"
+    starve() { # starve LAST QUEUE WORDS...: with the last so many
+        last=$1 queue=$2
+        shift
+        LD_PRELOAD=$tmp/oom.so OOM_COUNT=1 pgwork enqueue "$@" >/dev/null 2>"$tmp/err"
+        n=$(tail -n 1 "$tmp/err")
+        i=$((n - last))
+        while [ $i -lt "$n" ]; do
+            i=$((i + 1))
+            before=$(jobs "$queue") code=0
+            LD_PRELOAD=$tmp/oom.so OOM_AT=$i pgwork enqueue "$@" >/dev/null 2>"$tmp/err" || code=$?
+            if [ $code != 0 ] && [ $code != 6 ] && [ "$(jobs "$queue")" != "$before" ]; then echo "$i: $code $(cat "$tmp/err")"; fi
+            if [ $code = 6 ] && grep -q 'nothing was' "$tmp/err"; then echo "$i: $(cat "$tmp/err")"; fi
+        done
+    }
+    is 'without memory behind the commit the outcome is unknown, or told' "$(starve 16 scarce scarce a b c)" ''
+    is 'also of a load' "$(starve 4 scarcer scarcer -f "$tmp/three")" ''
+fi
 exit 0

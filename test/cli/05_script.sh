@@ -66,7 +66,7 @@ is 'tells' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"ok\"}"
 is 'is dead at once' "$(state "$id")" 'dead 1'
 id=$(pgwork enqueue q 'done')
 claim
-refused 'an output that is no JSON' 2 'no JSON' pgwork complete q "$id" "$token" --output '{'
+refused 'an output that is no JSON' 2 'output is not valid JSON: expected a member name at column 2' pgwork complete q "$id" "$token" --output '{'
 code 'complete with output' 0 pgwork complete q "$id" "$token" --output '{"a": "\u00e9"}'
 is 'is kept' "$(sql "SELECT state || ' ' || output FROM pgwork.job WHERE id = $id")" 'done {"a": "é"}'
 refused 'complete again' 1 'refused' pgwork complete q "$id" "$token"

@@ -38,6 +38,10 @@ is 'all of them are done' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 
 pgwork enqueue a big >/dev/null
 yes 'a lot of output' sh -c 'test "$(pgwork -q work a --drain -- head -c 3000000 /dev/zero | wc -c)" = 3000000'
 
+refused 'more queues than a worker serves are counted, with the limit' 2 '65 queues: a worker serves 1 to 64' pgwork work $(seq 65) -- true
+refused 'more queues than are looked at at once are counted, too' 2 '65 arguments: at most 64' pgwork stats $(seq 65)
+refused 'no file descriptors left is not called a lack of memory' 8 'Too many open files' sh -c 'ulimit -n 6; exec pgwork work a --drain -- true'
+
 fresh b
 pgwork enqueue b x >/dev/null
 code '--keep-output' 0 pgwork work b --drain -k -- printf 'a\n"b"\t\377'
@@ -52,9 +56,37 @@ pgwork enqueue c x >/dev/null
 code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
 yes 'for the last time, and says so' grep -q '^pgwork: job [0-9]*, attempt 1 of 1: exit 3, to the dead letters$' "$tmp/err"
 yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
+yes 'and its summary counts it as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
 yes 'the last of which the list shows' sh -c 'pgwork dead list c | grep -q "  why$"'
+fresh shut
+pgwork enqueue shut x >/dev/null
+pgwork queue pause shut
+code 'a claim from a paused queue' 1 pgwork claim shut
+yes 'says that it is paused' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
+is 'so does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }') $(pgwork --json stats shut | grep -c '"state":"paused"')" 'paused 1'
+pgwork -q work shut -- true 2>"$tmp/err" &
+p=$! jobs_of_ours=$!
+yes 'a worker of a paused queue says so' until_true 20 grep -q 'queue "shut" is paused' "$tmp/err"
+kill -TERM $p
+wait $p
+is 'once' "$(grep -c 'is paused' "$tmp/err")" 1
+code 'one that ends when nothing can be claimed, too' 0 pgwork work shut --drain -- true
+yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
+pgwork queue resume shut
+is 'stats tells that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
+pgwork -q queue purge shut
+pgwork enqueue shut --delay 1h x >/dev/null
+code 'a claim where all jobs are delayed' 1 pgwork claim shut
+yes 'says so' grep -q '^pgwork: queue "shut" has delayed jobs only' "$tmp/err"
+is 'as does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" delayed
+
+fresh deep --max-attempts 2
+sql "SELECT pgwork.enqueue('deep', ('{\"file\": \"x\", \"a\": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb)" >/dev/null
+code 'a payload that is nested deeper than we read' 0 pgwork work deep --drain -- echo '{file}'
+is 'fails with the limit as the reason, and is no dead letter at its first attempt' "$(state deep | sed s/ready/delayed/) $(error deep | sed 's/ at column.*//')" \
+    'delayed 1 {file} cannot be filled in, the payload is nested deeper than 1000 levels'
 fresh d
 pgwork enqueue d x >/dev/null
 code 'exit 65' 0 pgwork work d --drain -- sh -c 'exit 65'
@@ -236,7 +268,7 @@ pgwork queue create n --retention 1d --backoff 1h
 pgwork enqueue n -J '{"c": "no-such\ncommand"}' '{"c": "/etc/passwd"}' '{"c": "true"}' >/dev/null
 code 'commands that cannot be started, by their payload' 0 timeout -k 1 20 pgwork work n --drain -- '{c}'
 is 'have failed, and keep no other from its turn' "$(state n)" 'delayed 1, delayed 1, done 1'
-is 'with their names' "$(sql "SELECT string_agg(error, '|' ORDER BY id) FROM pgwork.job WHERE queue = 'n'")" 'cannot start no-such?command: No such file or directory|cannot start /etc/passwd: Permission denied'
+is 'with their names' "$(sql "SELECT string_agg(error, '|' ORDER BY id) FROM pgwork.job WHERE queue = 'n'")" 'cannot start no-such\x0acommand: No such file or directory|cannot start /etc/passwd: Permission denied'
 fresh n2
 pgwork enqueue n2 1 2 >/dev/null
 printf '#!/bin/sh\nrm "$0"\n' >"$tmp/gone"

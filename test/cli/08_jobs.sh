@@ -169,6 +169,17 @@ is 'stats --watch can be interrupted' $? 143
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
 is 'doctor finds that no reaper runs' "$? $(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" '1 1'
 json 'doctor --json is JSON' "$tmp/out"
+pgwork -q reap --once
+pgwork enqueue late x >/dev/null
+pgwork claim late >/dev/null
+sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.beat SET at = now() - interval '40 s'"
+code 'a lease that nobody takes back is bad at once' 1 pgwork doctor
+yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/out"
+pgwork queue drop late --force
+sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_plain dbname=$PGDATABASE" pgwork doctor >"$tmp/out" 2>"$tmp/err"
+is 'a plain worker is told what the doctor may not look at' "$(grep -c '^note .*not checked: needs pgwork_operator' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '4 0'
+sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.beat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
@@ -193,4 +204,19 @@ pgwork doctor -q >"$tmp/out" 2>"$tmp/err"
 is 'doctor -q leaves out what is well' "$(grep -c '^ok ' "$tmp/out")" 0
 pgwork doctor -q --json >"$tmp/out" 2>"$tmp/err"
 is 'with --json, too' "$(grep -c '"grade":"good"' "$tmp/out")" 0
+
+# What is not seen but changes what is: a mark of direction, a blank without width, C1.
+rlo=$(printf '\342\200\256') zwsp=$(printf '\342\200\213') csi=$(printf '\302\233')
+unseen="rl${rlo}o${zwsp}x"
+pgwork queue create "$unseen"
+pgwork enqueue "$unseen" -J "{\"a\": \"b$rlo$csi\"}" >/dev/null
+sql "SELECT pgwork.lock_acquire('l$rlo$csi')" >/dev/null 2>&1 || :
+for words in "stats" "--json stats" "metrics --no-doctor" "ls $unseen" "--json ls $unseen" "claim $unseen --lease 100ms" \
+    "claim none$unseen" "queue list" "--json queue list" "queue depth $unseen" "doctor" "locks" "none$unseen" \
+    "ls $unseen --none$unseen" "-X holder=$unseen -X list" "enqueue $unseen -J {$rlo"; do
+    pgwork $words >"$tmp/out" 2>&1
+    is "no unseen character reaches the terminal: $(printf %s "$words" | LC_ALL=C tr -cd ' -~')" "$(test -s "$tmp/out" && LC_ALL=C grep -c "$rlo\|$zwsp\|$csi" "$tmp/out")" 0
+done
+yes 'but stands there escaped' sh -c 'pgwork stats | grep -qF "rl\u202eo\u200bx"'
+is 'and is the same to a program' "$(pgwork --json queue list | sed -n 's/.*"queue":"\(rl[^"]*\)".*/"\1"/p; s/.*"name":"\(rl[^"]*\)".*/"\1"/p' | sed "s/.*/SELECT ('&'::jsonb #>> '{}') = U\&'rl\\\\202eo\\\\200bx'/" | psql -XAtq)" t
 exit 0

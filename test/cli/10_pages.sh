@@ -13,7 +13,7 @@ if command -v bash >/dev/null; then
     is 'verbs' "$(offer queue cr)" create
     is 'options' "$(offer enqueue thumbs --key-s)" --key-scope
     is 'words of an option' "$(offer enqueue thumbs --key-scope re)" ready
-    is 'words of switches' "$(offer queue set thumbs --notify of) $(offer queue set thumbs --bulk of)" 'off off'
+    is 'words of switches' "$(offer queue set thumbs --notify of)" off
     is 'words of ls -s, which is a switch of lock' "$(offer ls -s re)/$(offer lock -s re)" ready/
     is 'queues' "$(offer claim th)" thumbs
     pgwork queue create 'ko $(>obeyed)'

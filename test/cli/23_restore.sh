@@ -1,7 +1,7 @@
 # What doc/operations.md says about a restore, typed as it stands there.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
-numbers="'{pgwork.place, pgwork.lock_fence, pgwork.schedule_fence, pgwork.semaphore_grant}'::regclass[]"
+numbers="'{pgwork.position, pgwork.lock_fence, pgwork.schedule_fence, pgwork.semaphore_grant}'::regclass[]"
 
 # typed N: the N-th block of commands of that chapter
 typed() {

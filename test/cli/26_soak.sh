@@ -1,5 +1,5 @@
-# Everything at once, at random: producers that roll back or commit late, claims of 1 to 1000 by rows and by packs, holders that complete,
-# fail, hand back, put off, come late, die, are canceled or shot, two reapers, new files for the table, vacuum and snapshots that hold it
+# Everything at once, at random: producers that roll back or commit late, claims of 1 to 1000 jobs, holders that complete,
+# fail, release, snooze, come late, die, are canceled or shot, two reapers, compactions, vacuum, and snapshots that hold it
 # back. In the end each job that was committed was finished exactly once: what a completion accepts goes into a table with a primary key, in
 # the same transaction.
 # For as long as you like, beside a private server:
@@ -9,7 +9,7 @@ seconds=${PGW_SOAK_SECONDS:-6}
 pgwork -q migrate
 sql "CREATE TABLE sent (id bigint PRIMARY KEY);
      CREATE TABLE finished (id bigint PRIMARY KEY);
-     SELECT pgwork.queue_create('s', max_attempts => 1000, backoff_ms => 0), pgwork.setting('compact_mb', '1')" >/dev/null
+     SELECT pgwork.queue_create('s', max_attempts => 1000, backoff_ms => 0)" >/dev/null
 
 script() { cat >"$tmp/$1.sql"; }
 script one <<'S'
@@ -63,13 +63,13 @@ $finish
 \\endif
 S
 # a call completes what the one before has claimed, now and then too late
-script turns <<'S'
+script chain <<'S'
 \set nap random(0, 30)
 \if :nap = 0
 SELECT pg_sleep(0.3);
 \endif
 WITH c AS MATERIALIZED (
-    SELECT * FROM pgwork.claim_batch('{s}', :n, 'turns', 250, nullif(:ids, '{}')::bigint[], nullif(:tokens, '{}')::uuid[])
+    SELECT * FROM pgwork.claim_batch('{s}', :n, 'chain', 250, nullif(:ids, '{}')::bigint[], nullif(:tokens, '{}')::uuid[])
 ), f AS (
     INSERT INTO finished SELECT unnest(:ids::bigint[]) EXCEPT SELECT id FROM c WHERE attempt = 0
 ), j AS (
@@ -84,7 +84,7 @@ troubles=
 # again CMD...: every second
 again() { (while :; do "$@"; sleep 1; done) >>"$tmp/again" 2>&1 & troubles="$troubles $!"; }
 trouble() { shoot; sql "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgbench' AND datname = current_database() ORDER BY random() LIMIT 1"; }
-upkeep() { sql 'SELECT pgwork.compact(0)'; sql 'VACUUM pgwork.live_job'; }
+upkeep() { sql 'SELECT pgwork.compact()'; sql 'VACUUM pgwork.live_job'; }
 pin() { psql -XAtq -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT 1' -c 'SELECT pg_sleep(2 * random())' -c COMMIT; }
 again trouble
 again upkeep
@@ -97,8 +97,8 @@ while [ "$seconds" -gt 0 ]; do
     some -c 3 -f "$tmp/one.sql@6" -f "$tmp/many.sql@6" -f "$tmp/late.sql@2" -f "$tmp/never.sql@1" &
     clients=$!
     some -c 5 -f "$tmp/holder.sql" & clients="$clients $!"
-    some -c 2 -D n=7 -f "$tmp/turns.sql" & clients="$clients $!"
-    some -c 2 -D n=200 -f "$tmp/turns.sql" & clients="$clients $!"
+    some -c 2 -D n=7 -f "$tmp/chain.sql" & clients="$clients $!"
+    some -c 2 -D n=200 -f "$tmp/chain.sql" & clients="$clients $!"
     # shellcheck disable=SC2086  # some numbers
     wait $clients
     seconds=$((seconds - 2))

@@ -294,7 +294,7 @@ void test_an_output_that_is_no_json_finishes_nothing(void)
     refs[0] = it_claim_one(h, "output");
     refs[1] = it_claim_one(h, "output");
     ASSERT_ST(PGW_EINVAL, pgw_complete(h, verdicts, "output", refs, outputs, 2), h);
-    ASSERT_HAS("`outputs[1]` is not JSON (byte 2)", pgw_error_message(h));
+    ASSERT_HAS("`outputs[1]` is not JSON (line 1, column 2)", pgw_error_message(h));
     TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, verdicts[0]); /* nothing is said of it */
     ASSERT_ST(PGW_OK, pgw_complete(h, verdicts, "output", refs, NULL, 2), h);
 }

@@ -18,43 +18,6 @@ void tearDown(void)
     worker_end();
 }
 
-/* ---- a claim that waits ---- */
-
-/* Large claims take turns while others write: while somebody has them all, this one waits. */
-void test_a_claim_may_wait_longer_than_its_lease(void)
-{
-    PGconn *conns[3];
-    pgw_worker_stats s;
-    char sql[300];
-    int i;
-
-    enqueue(100);
-    set("worker.prefetch", "1000");
-    set("worker.lease_ms", "2000");
-    set("application_name", "patient");
-    for (i = 0; i < 3; i++) conns[i] = pgtemp_connect();
-    PQclear(PQexec(conns[0], "BEGIN; SELECT pg_current_xact_id()"));
-    PQclear(PQexec(conns[1], "SELECT pg_current_xact_id()"));
-    snprintf(sql, sizeof(sql),
-             "BEGIN; SELECT pg_advisory_xact_lock(pgwork._lock('turn %s', i)) FROM "
-             "generate_series(0, 7) i",
-             queue);
-    PQclear(PQexec(conns[2], sql));
-    start(noop);
-    for (i = 0; i < PATIENCE_MS && pgtemp_number("SELECT count(*) FROM pg_stat_activity WHERE "
-                                                 "application_name = 'patient' AND wait_event = "
-                                                 "'advisory'") == 0;
-         i++)
-        nap(1);
-    nap(2500);
-    TEST_ASSERT_EQUAL_INT(0, atomic_load(&called));
-    for (i = 0; i < 3; i++) PQfinish(conns[i]);
-    s = finish(PGW_OK);
-    TEST_ASSERT_EQUAL_INT64(0, s.lost);
-    TEST_ASSERT_EQUAL_INT64(100, s.completed);
-    all_done_once(100);
-}
-
 /* ---- the connection that extends leases ---- */
 
 /* Of a worker's two sessions the one that extends leases is the younger. */
@@ -96,6 +59,65 @@ static void hear_refused_login(void *arg, pgw_level level, const char *room, con
     if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
 }
 
+static atomic_int warnings, attempts;
+
+static void hear_warnings(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg, (void)room;
+    if (strstr(message, "/nowhere") == NULL) return;
+    if (level <= PGW_WARN) atomic_fetch_add(&warnings, 1);
+    if (strstr(message, "next try in") != NULL) atomic_fetch_add(&attempts, 1);
+}
+
+void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
+{
+    set("dsn", "host=/nowhere port=1");
+    set("worker.drain", "off");
+    set("reconnect.base_ms", "1");
+    set("reconnect.cap_ms", "20");
+    atomic_store(&warnings, 0);
+    atomic_store(&attempts, 0);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_warnings, NULL);
+    start(noop);
+    await(&attempts, 20);
+    pgw_stop_notify(stop);
+    finish(PGW_OK);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&warnings));
+}
+
+static atomic_int failures;
+
+static void hear_failures(void *arg, pgw_level level, const char *room, const char *message)
+{
+    (void)arg;
+    if (level == PGW_INFO && strcmp(room, "worker") == 0 && strstr(message, "out of paper") &&
+        strstr(message, "attempt 1 of 1"))
+        atomic_fetch_add(&failures, 1);
+}
+
+static pgw_verdict out_of_paper(pgw_task *task, void *arg)
+{
+    (void)arg;
+    pgw_task_set_error(task, "out of paper");
+    return PGW_RETRY;
+}
+
+void test_a_failed_handler_is_logged_with_attempt_and_error_and_the_last_one_counts_as_dead(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    pgw_worker_stats s;
+
+    job.max_attempts = 1;
+    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    atomic_store(&failures, 0);
+    pgw_conf_set_log(conf, PGW_INFO, hear_failures, NULL);
+    start(out_of_paper);
+    s = finish(PGW_OK);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&failures));
+    TEST_ASSERT_EQUAL_INT64(1, s.dead);
+    TEST_ASSERT_EQUAL_INT64(0, s.failed);
+}
+
 /* A worker with one connection could claim, and would lose what outlasts a lease. */
 void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
 {
@@ -108,7 +130,7 @@ void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
     set("dsn", dsn);
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refused_login, NULL);
     start(noop);
     await(&seen, 3);
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
@@ -134,7 +156,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     set("poll.max_ms", "20");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refused_login, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refused_login, NULL);
     atomic_store(&let_go, 0);
     start(until_let_go);
     await(&called, 1);
@@ -243,31 +265,34 @@ TEST_CASE("22012")
 TEST_CASE("42P01")
 void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
 {
-    char sql[300];
+    char sql[600];
 
-    enqueue(100);
+    enqueue(50);
     set("worker.concurrency", "0");
-    set("worker.prefetch", "50"); /* so many take a pack */
+    set("worker.prefetch", "25");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
     atomic_store(&tries, 0);
-    pgw_conf_set_log(conf, PGW_WARN, hear_next_try, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_next_try, NULL);
     start(when_told);
     await(&called, 1);
     snprintf(sql, sizeof(sql),
              "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE "
              "EXCEPTION ''no space left'' USING ERRCODE = ''%s''; END';"
-             "CREATE TRIGGER full_disk BEFORE INSERT ON pgwork.pack FOR EACH ROW EXECUTE "
-             "FUNCTION full_disk()",
+             "CREATE TRIGGER full_disk BEFORE INSERT ON pgwork.live_job FOR EACH ROW "
+             "WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION full_disk();"
+             "CREATE TRIGGER fuller_disk BEFORE UPDATE ON pgwork.live_job FOR EACH ROW "
+             "WHEN (NEW.token <> coalesce(OLD.token, gen_random_uuid())) EXECUTE FUNCTION "
+             "full_disk()",
              sqlstate);
     pgtemp_exec(sql);
     atomic_store(&seen, 1);
-    await_jobs("done", 50);
+    await_jobs("done", 25);
     await(&tries, 3); /* the claim beside the results, and two alone */
-    pgtemp_exec("DROP TRIGGER full_disk ON pgwork.pack; DROP FUNCTION full_disk()");
-    TEST_ASSERT_EQUAL_INT64(100, finish(PGW_OK).completed);
+    pgtemp_exec("DROP FUNCTION full_disk() CASCADE");
+    TEST_ASSERT_EQUAL_INT64(50, finish(PGW_OK).completed);
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&misled));
-    all_done_once(100);
+    all_done_once(50);
 }
 
 /* Somebody's trigger, or a damaged row. */
@@ -344,7 +369,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
 }
 
 /* Jobs of one claim lie in one row, so who has locked it holds all of them. */
-void test_a_locked_pack_holds_no_others_up(void)
+void test_a_locked_row_of_many_jobs_holds_no_others_up(void)
 {
     PGconn *other;
 
@@ -434,7 +459,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     set("application_name", "switched");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refusal, NULL);
     start(until_let_go);
     await(&called, 1);
     await_sign();

@@ -23,12 +23,13 @@ static wire *w;
 
 void setUp(void)
 {
-    char sql[200];
+    char sql[300];
 
     pgtemp_exec("DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY); DROP SCHEMA IF "
                 "EXISTS pgwork CASCADE; CREATE SCHEMA pgwork");
     snprintf(sql, sizeof(sql),
-             "CREATE FUNCTION pgwork.version() RETURNS int LANGUAGE sql AS 'SELECT %d'",
+             "CREATE FUNCTION pgwork.version() RETURNS int LANGUAGE sql AS 'SELECT %d';"
+             "CREATE FUNCTION pgwork.checksums() RETURNS text LANGUAGE sql AS 'SELECT NULL::text'",
              PGW__SCHEMA_MAX > 1 ? PGW__SCHEMA_MAX : 1);
     pgtemp_exec(sql);
 }

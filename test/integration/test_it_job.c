@@ -97,27 +97,23 @@ void test_a_job_comes_back_as_it_was_sent(void)
         "SELECT holder FROM pgwork.job WHERE queue = 'whole' AND holder ~ '^.+:[0-9]+$' LIMIT 1"));
 }
 
-/* More than 32 come as packs or bundles, and each as it was sent all the same. */
-TEST_CASE(false, 0, 1) /* a pack */
-TEST_CASE(false, 1, 1) /* one of them has tags */
-TEST_CASE(true, 0, 4)  /* bundles */
-void test_each_of_many_comes_back_as_it_was_sent(bool bulk, int tagged, int tokens)
+/* The server keeps jobs that travel together in one row. */
+TEST_CASE(0)
+TEST_CASE(1) /* one of them has tags */
+void test_each_of_many_comes_back_as_it_was_sent(int tagged)
 {
     enum { N = 250 };
     static const char *const kinds[] = {"", "mail", "\xc3\xa4"}, *const tags[] = {"x,y"};
     static char payloads[N][40];
     static pgw_new jobs[N];
     static pgw_ref refs[N];
-    pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
     const pgw_new blank = PGW_NEW_INIT;
     pgw_status verdicts[N];
-    uint64_t last = 0;
     pgw_batch *batch;
     int64_t ids[N];
-    int i, seen = 0;
+    int i;
 
-    q.bulk = bulk;
-    ASSERT_ST(PGW_OK, pgw_queue_create(h, "each", &q), h);
+    ASSERT_ST(PGW_OK, pgw_queue_create(h, "each", NULL), h);
     for (i = 0; i < N; i++) {
         jobs[i] = blank;
         snprintf(payloads[i], sizeof(payloads[i]), "{\"i\": %d}", i);
@@ -127,7 +123,7 @@ void test_each_of_many_comes_back_as_it_was_sent(bool bulk, int tagged, int toke
     }
     if (tagged > 0) jobs[N - 1].tags = tags, jobs[N - 1].tags_count = 1;
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "each", jobs, N, NULL), h);
-    for (int got = 0; got < N; got = i) { /* bundles of one priority come first */
+    for (int got = 0; got < N; got = i) { /* in one claim, or in several */
         ASSERT_ST(PGW_OK, it_claim(h, &batch, "each", 1000), h);
         for (i = got; i < got + (int)pgw_batch_count(batch); i++) {
             const pgw_job *job = pgw_batch_job(batch, (size_t)(i - got));
@@ -143,13 +139,10 @@ void test_each_of_many_comes_back_as_it_was_sent(bool bulk, int tagged, int toke
             TEST_ASSERT_INT64_WITHIN(60000000, pgw_server_time_us(h), pgw_job_created_us(job));
             TEST_ASSERT_GREATER_THAN_INT64(pgw_server_time_us(h), pgw_job_lease_until_us(job));
             refs[i] = pgw_job_ref(job);
-            seen += refs[i].token.number != last;
-            last = refs[i].token.number;
         }
         pgw_batch_free(batch);
     }
-    TEST_ASSERT_EQUAL_INT(tokens, seen);
-    ASSERT_ST(PGW_OK, pgw_complete(h, verdicts, "each", refs, NULL, 2), h); /* a part of a pack */
+    ASSERT_ST(PGW_OK, pgw_complete(h, verdicts, "each", refs, NULL, 2), h); /* a part of a row */
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, verdicts, "each", refs + 1, NULL, N - 1), h);
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
@@ -157,6 +150,72 @@ void test_each_of_many_comes_back_as_it_was_sent(bool bulk, int tagged, int toke
     TEST_ASSERT_EQUAL_INT64(0,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'each'"));
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "each", true), h);
+}
+
+static int keep_extras(const pgw_job *job, void *arg)
+{
+    const char *group = pgw_job_group(job), *meta = pgw_job_meta(job);
+    char *text = arg, *end = text + strlen(text);
+
+    sprintf(end, "%s %s %lld %s;", pgw_job_state(job), group != NULL ? group : "-",
+            (long long)pgw_job_expires_us(job), meta != NULL ? meta : "-");
+    return 0;
+}
+
+void test_group_expiry_and_meta_stay_with_a_job(void)
+{
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    char text[400] = "";
+    pgw_batch *batch;
+
+    jobs[0].group = "ann", jobs[0].meta = "{\"t\":1}";
+    jobs[0].expires_us = INT64_C(4102444800000000); /* 2100 */
+    jobs[2].group = "bob", jobs[2].delay_ms = 3600000, jobs[2].meta = "{}";
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "extras", &jobs[0], NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "extras", jobs, 3, NULL), h);
+    o.queue = "extras";
+    ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_extras, text), h);
+    TEST_ASSERT_EQUAL_STRING("ready ann 4102444800000000 {\"t\": 1};"
+                             "ready ann 4102444800000000 {\"t\": 1};ready - 0 -;"
+                             "delayed bob 0 {};",
+                             text);
+    ASSERT_ST(PGW_OK, it_claim(h, &batch, "extras", 10), h);
+    TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
+    TEST_ASSERT_EQUAL_STRING("{\"t\": 1}", pgw_job_meta(pgw_batch_job(batch, 0)));
+    TEST_ASSERT_EQUAL_STRING("{\"t\": 1}", pgw_job_meta(pgw_batch_job(batch, 1)));
+    TEST_ASSERT_NULL(pgw_job_meta(pgw_batch_job(batch, 2)));
+    pgw_batch_free(batch);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "extras", true), h);
+}
+
+/* Each handler finishes its job in a transaction of its own, and keeps that open. */
+void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
+{
+    static const char *const queues[] = {"apart"};
+    static const pgw_new blank = PGW_NEW_INIT;
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    static pgw_new jobs[100];
+    pgw_ref refs[3];
+    pgw_batch *batch;
+    pgw *other = it_open();
+
+    for (int i = 0; i < 100; i++) jobs[i] = blank;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "apart", jobs, 100, NULL), h);
+    o.queues = queues, o.queues_count = 1, o.max = 3, o.apart = 1;
+    ASSERT_ST(PGW_OK, pgw_claim(h, &batch, &o), h);
+    TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
+    for (size_t i = 0; i < 3; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
+    pgw_batch_free(batch);
+    ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "apart", &refs[0], NULL, 1), h);
+    ASSERT_ST(PGW_OK, pgw_complete(other, NULL, "apart", &refs[1], NULL, 1), other);
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(other, NULL, &refs[2], 1, &batch, &o), other);
+    TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
+    pgw_batch_free(batch);
+    ASSERT_ST(PGW_OK, pgw_txn_commit(h), h);
+    pgw_close(other);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "apart", true), h);
 }
 
 void test_priority_goes_first_then_age(void)
@@ -634,9 +693,7 @@ void test_complete_and_claim_in_one_round_trip(void)
     ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, NULL, NULL, 0, &batch, &o), h);
 }
 
-/* Whichever way claims go: the short one knows nothing of suspects, and the function is asked for
- * the rest. */
-void test_a_suspect_never_comes_with_what_went_the_short_way(void)
+void test_a_quarantined_job_comes_alone_also_beside_completions(void)
 {
     static const char *const queues[] = {"wary"};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;

@@ -55,14 +55,12 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
     TEST_ASSERT_EQUAL_INT(10, q.opts.max_attempts);
     TEST_ASSERT_EQUAL_INT(16777216, q.opts.max_bytes);
     TEST_ASSERT_EQUAL_INT(1, q.opts.notify);
-    TEST_ASSERT_EQUAL_INT(1, q.opts.bulk);
 
     o.lease_ms = 500;
     o.notify = 0;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "plain", &o), h);
     o = (pgw_queue_opts)PGW_QUEUE_OPTS_INIT;
-    o.max_attempts = 3, o.backoff_ms = 0, o.backoff_cap_ms = 7, o.retention_ms = 8, o.max_bytes = 9,
-    o.bulk = 0;
+    o.max_attempts = 3, o.backoff_ms = 0, o.backoff_cap_ms = 7, o.retention_ms = 8, o.max_bytes = 9;
     ASSERT_ST(PGW_OK, pgw_queue_set(h, "plain", &o), h);
     q = queue_info("plain");
     TEST_ASSERT_EQUAL_INT64(500, q.opts.lease_ms);
@@ -72,7 +70,6 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
     TEST_ASSERT_EQUAL_INT64(7, q.opts.backoff_cap_ms);
     TEST_ASSERT_EQUAL_INT64(8, q.opts.retention_ms);
     TEST_ASSERT_EQUAL_INT(9, q.opts.max_bytes);
-    TEST_ASSERT_EQUAL_INT(0, q.opts.bulk);
 }
 
 void test_what_is_not_there_is_not_found(void)
@@ -160,9 +157,11 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     pgw_stop *stop;
     int64_t n;
 
-    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[15000])),"
-                " pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[8000]), delays_ms => "
-                "'{60000}')");
+    /* jobs with tags do not share a row */
+    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n]), tags => "
+                "'{\"{a}\"}') FROM unnest('{10000,5000}'::int[]) n;"
+                "SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[8000]), "
+                "delays_ms => '{60000}')");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
@@ -174,7 +173,8 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "large", "all"), h);
     TEST_ASSERT_EQUAL_INT64(13000, n);
     TEST_ASSERT_EQUAL_INT64(0, still_there());
-    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[10001]))");
+    pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n])) FROM "
+                "unnest('{10000,1}'::int[]) n");
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "large", true), h);
 }
 
@@ -234,7 +234,8 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.promoted);
     TEST_ASSERT_EQUAL_INT64(0, stats.died);
     TEST_ASSERT_GREATER_THAN_INT64(0, stats.ticks);
-    again = it_claim_one(h, "reaped");
+    again = it_claim_one(h, "reaped"); /* the reaped job lies in a lane of its own */
+    if (again.id != first.id) again = it_claim_one(h, "reaped");
     TEST_ASSERT_EQUAL_INT64(first.id, again.id);
     TEST_ASSERT_TRUE(again.token.number > first.token.number);
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, NULL, "reaped", &first, NULL, 1), h);

@@ -316,7 +316,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     int i;
 
     set(conf, "application_name", "switched");
-    pgw_conf_set_log(conf, PGW_WARN, hear_refusal, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_refusal, NULL);
     start(&x);
     await_ticks(1);
     pgtemp_read_only(true);
@@ -346,7 +346,7 @@ void test_a_long_story_does_not_hide_what_to_do(void)
     int i;
 
     set(conf, "dsn", "host=" NOWHERE "," NOWHERE "," NOWHERE "," NOWHERE);
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     start(&x);
     for (i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);
@@ -390,7 +390,7 @@ void test_a_stop_is_heard_while_there_is_no_server(void)
     set(conf, "dsn", "host=/nonexistent");
     set(conf, "reconnect.base_ms", "3600000");
     set(conf, "reconnect.cap_ms", "3600000");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     start(&x);
     for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);

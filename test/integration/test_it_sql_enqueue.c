@@ -450,7 +450,7 @@ void test_payloads_alone_come_in_order_whatever_they_are(void)
 }
 
 /* Else a claim could see a later place used and not wait for the transaction of an earlier one. */
-void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
+void test_a_position_is_drawn_by_a_transaction_that_has_its_id(void)
 {
     static const char *const settings[] = {
         "plan_cache_mode = force_generic_plan",
@@ -461,8 +461,9 @@ void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
     };
 
     kit_do(a, "SELECT pgwork.queue_create('q')");
-    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
-              " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.place')");
+    kit_do(a,
+           "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT"
+           " 1 / (pg_current_xact_id_if_assigned() IS NOT NULL)::int * nextval('pgwork.position')");
     TEST_ASSERT_EQUAL_STRING("22012", kit_state(a, "INSERT INTO pgwork.live_job DEFAULT VALUES"));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         PGconn *c = kit_open();
@@ -476,7 +477,7 @@ void test_a_place_is_drawn_by_a_transaction_that_has_its_id(void)
         }
         kit_close(c);
     }
-    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT nextval('pgwork.place')");
+    kit_do(a, "ALTER TABLE pgwork.live_job ALTER pos SET DEFAULT nextval('pgwork.position')");
     TEST_ASSERT_EQUAL_STRING("40 0 0 0 0", kit_places(a, "q"));
 }
 
@@ -516,10 +517,13 @@ void test_one_bad_element_refuses_all(void)
         {"tags|33|up to 32|number 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
-        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
+        {"kind|control characters|number 2 ", "kinds => ARRAY['a', E'b\\n']"},
+        {"meta|number|object|number 2 ", "metas => '{\"{}\",1}'"},
+        {"grp|1 to 255 bytes|number 1 ", "grps => '{\"\"}'"},
+        {"key|up to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
-        {"run_at|infinity|a finite time|number 2 ", "run_ats => '{now,infinity}'"},
+        {"run_at|infinity|a time up to ten years|number 2 ", "run_ats => '{now,infinity}'"},
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
@@ -647,7 +651,15 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
         {"PW001", "tags|33 tags|up to 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
         {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
         {"PW001", "key|''|1 to 255 bytes", "'q', key => ''"},
-        {"PW001", "key|1 to 255 bytes", "'q', key => repeat('k', 256)"},
+        {"PW001", "key|up to 255 bytes", "'q', key => repeat('k', 256)"},
+        {"PW001", "kind|control characters", "'q', kind => E'a\\nb'"},
+        {"PW001", "tags|control characters", "'q', tags => ARRAY[E'a\\x7f']"},
+        {"PW001", "key|control characters", "'q', key => E'\\x1b[2J'"},
+        {"PW001", "grp|control characters", "'q', grp => E'a\\tb'"},
+        {"PW001", "grp|''|1 to 255 bytes", "'q', grp => ''"},
+        {"PW001", "grp|up to 255 bytes", "'q', grp => repeat('g', 256)"},
+        {"PW001", "expires_at|infinity", "'q', expires_at => 'infinity'"},
+        {"PW001", "meta|array|object", "'q', meta => '[1]'"},
         {"PW001", "key_scope|'x'", "'q', key => 'k', key_scope => 'x'"},
         {"PW001", "key_scope|NULL", "'q', key => 'k', key_scope => NULL"},
         {"PW001", "key_policy|'x'", "'q', key => 'k', key_policy => 'x'"},
@@ -819,14 +831,13 @@ void test_cancels_of_the_same_jobs_do_not_deadlock(void)
              first);
     cancels_meet(lock, first, first + 1, "cancelled,cancelled");
 
-    /* leased in a row, and in a pack of lower ids */
-    kit_do(a, "SET pgwork.few = 1");
-    kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2,3}')");
-    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
-    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 2));
+    /* leased in place, and merged into a row behind that one, of lower ids */
+    for (int i = 0; i < 41; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 40));
     snprintf(lock, sizeof(lock), "SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
-             jobs[2].id);
-    cancels_meet(lock, jobs[2].id, jobs[0].id, "requested,requested");
+             jobs[40].id);
+    cancels_meet(lock, jobs[40].id, jobs[0].id, "requested,requested");
 }
 
 /* It goes by keys, but locks what it replaces as a cancel does; ready, and delayed. */
@@ -964,4 +975,45 @@ void test_who_takes_jobs_away_does_not_wait_for_who_takes_over_a_key(void)
         kit_do(a, "SELECT pgwork.queue_purge('q')");
         TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));
     }
+}
+
+/* -- group, expiry and meta ---------------------------------------------------------------------
+ */
+
+static void check_extras(int n)
+{
+    TEST_ASSERT_EQUAL_INT64(
+        n, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE grp = 'g' AND expires_at ="
+                         " '2100-01-01 00:00Z' AND meta = '{\"trace\": 1}'"));
+}
+
+/* Wherever a job goes, they go with it. */
+void test_group_expiry_and_meta_stay_with_a_job(void)
+{
+    static const char claimed[] = "SELECT string_agg(DISTINCT meta::text, ',') FROM"
+                                  " pgwork.claim('{q}', 100, current_setting('application_name'))";
+
+    kit_do(a, "SELECT pgwork.enqueue('q', grp => 'g', expires_at => '2100-01-01 00:00Z',"
+              " meta => '{\"trace\": 1}', delay_ms => 60000)");
+    kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[40]), grps => '{g}',"
+              " expires_ats => '{2100-01-01 00:00Z}', metas => '{\"{\\\"trace\\\": 1}\"}')");
+    check_extras(41); /* delayed, and ready */
+    kit_due(a, "q");
+    kit_do(a, "SELECT pgwork.promote()");
+    check_extras(41);
+    TEST_ASSERT_EQUAL_STRING("{\"trace\": 1}", kit_text(a, claimed));
+    TEST_ASSERT_EQUAL_STRING("0 41 0 0 0", kit_places(a, "q"));
+    check_extras(41);
+    kit_expire(a, "q");
+    kit_do(a, "SELECT pgwork.reap('q')");
+    check_extras(41);
+    for (int i = 0; i < 41; i++) {
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, i % 2 ? "fail" : "snooze", &job,
+                                               i % 2 ? ", 'boom', NULL, true" : ", 60000"));
+    }
+    TEST_ASSERT_EQUAL_STRING("0 0 21 20 0", kit_places(a, "q"));
+    check_extras(41);
+    kit_do(a, "SELECT pgwork.redrive('q')");
+    check_extras(41);
 }

@@ -14,7 +14,6 @@ static PGconn *a;
 void setUp(void)
 {
     kit_begin();
-    kit_few(1); /* rows and packs */
     a = kit_open();
 }
 
@@ -57,11 +56,12 @@ static const char *const story[] = {
     "SELECT string_agg(concat_ws(':', id - (SELECT base FROM first), priority, attempt), ' ') FROM "
     "held WHERE lot = 3",
     "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s' WHERE token IS "
-    "NOT NULL; UPDATE pgwork.pack SET lease_until = clock_timestamp() - interval '1 s', ends = "
-    "NULL",
-    "SELECT concat_ws(' ', reaped, died, promoted, pruned) FROM pgwork.maintain(5)",
-    "SELECT concat_ws(' ', returned, died) FROM pgwork.reap()",
-    "SELECT count(*) FROM pgwork.claim('{s}', 9, 'w')", /* a suspect */
+    "NOT NULL",
+    "SELECT died FROM pgwork.maintain()",
+    "SELECT died FROM pgwork.reap()",
+    "SELECT concat_ws(' ', ready, leased, delayed, dead, done) FROM pgwork.depth('s')",
+    /* all of them one by one: when a quarantined one comes is left to chance */
+    "SELECT count(*) FROM generate_series(1, 60) g, pgwork.claim('{s}', 1, 'w' || g)",
     "SELECT string_agg(status, ',') FROM pgwork.cancel('s', ARRAY[(SELECT max(id) FROM pgwork.job "
     "WHERE state = 'delayed'), 1::bigint << 50])",
     "SELECT concat_ws(' ', ready, leased, delayed, dead, done) FROM pgwork.depth('s')",
@@ -80,7 +80,7 @@ static void begin_story(void)
     kit_do(a, "DROP TABLE IF EXISTS held, first");
     kit_do(a, "CREATE TABLE held AS SELECT 1 AS lot, m.* FROM pgwork.claim('{none}', 1, 'w') m; "
               "CREATE TABLE first AS"
-              " SELECT nextval('pgwork.place') AS base");
+              " SELECT nextval('pgwork.position') AS base");
     kit_do(a, "SELECT pgwork.queue_create('s', retention_ms => 0)");
 }
 
@@ -149,8 +149,6 @@ void test_R24_hostile_settings_change_nothing(void)
         "vacuum_freeze_min_age = 0",
         "SET lock_timeout = '30s'; SET statement_timeout = '60s'; SET "
         "idle_in_transaction_session_timeout = '30s'",
-        "SET \"pgwork.hint_1\" = 'garbage'; SET \"pgwork.upkeep\" = 'garbage'; SET \"pgwork.reap\" "
-        "= '{1}'",
     };
 
     check_all(settings, sizeof(settings) / sizeof(settings[0]));
@@ -192,22 +190,18 @@ void test_R15_every_statement_in_another_session(void)
     TEST_ASSERT_EQUAL_STRING(normal, pooled);
 }
 
-void test_hints_of_another_session_or_none_find_the_jobs_all_the_same(void)
+void test_a_session_that_has_forgotten_everything_claims_what_is_next(void)
 {
-    struct took jobs[50];
+    PGconn *b = kit_open();
+    struct took jobs[40];
 
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[40]))");
     TEST_ASSERT_EQUAL_INT(10, kit_claim(a, "q", 10, jobs));
     kit_do(a, "DISCARD ALL");
     kit_do(a, "SET application_name = 'w'");
-    TEST_ASSERT_EQUAL_INT(10, kit_claim(a, "q", 10, jobs));
-    kit_do(a, "SELECT set_config(name, "
-              "'{9999999999999,0,9999999999999,1,0,999999999,0,999999999}', false)"
-              " FROM (SELECT 'pgwork.hint_' || id FROM pgwork.queue) q (name)"); /* far ahead, from
-                                                                                    the future */
-    for (long long end = kit_ms() + 10000; kit_ms() < end && kit_claim(a, "q", 10, jobs) == 0;)
-        kit_sleep_ms(5);
-    TEST_ASSERT_EQUAL_STRING("10 30 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT(10, kit_claim(a, "q", 10, jobs + 10));
+    TEST_ASSERT_EQUAL_INT(20, kit_claim(b, "q", 40, jobs + 20));
+    for (int i = 1; i < 40; i++) TEST_ASSERT_GREATER_THAN_INT64(jobs[i - 1].id, jobs[i].id);
 }
 
 /* -- isolation levels
@@ -314,65 +308,17 @@ void test_a_stale_snapshot_never_finishes_a_job_of_another(void)
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
 }
 
-/* The key's row is visible and its job is not: that must not look like a job that was claimed. */
-void test_a_taken_key_is_not_free_to_a_snapshot_from_before_a_new_file(void)
-{
-    PGconn *b = kit_open();
-
-    kit_do(a, "SELECT pgwork.enqueue('q', '1', key => 'k', key_scope => 'ready')");
-    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-    kit_renew(b, "live_job", false);
-    TEST_ASSERT_EQUAL_STRING(
-        "40001", kit_state(a, "SELECT pgwork.enqueue('q', '2', key => 'k', key_scope => 'ready')"));
-    kit_do(a, "ROLLBACK");
-    TEST_ASSERT_EQUAL_STRING(
-        "exists",
-        kit_text(a,
-                 "SELECT outcome FROM pgwork.enqueue('q', '2', key => 'k', key_scope => 'ready')"));
-}
-
-/* Nothing to see is not the same as nothing there. */
-void test_a_list_is_refused_to_a_snapshot_from_before_a_new_file(void)
+void test_a_compaction_hides_nothing_from_an_older_snapshot(void)
 {
     PGconn *b = kit_open();
 
     kit_put(a, "q");
     kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    kit_refused(b, "55006", "older snapshots", "SELECT pgwork.compact()");
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.job_list('q')"));
-    kit_do(a, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-    kit_renew(b, "live_job", false);
-    TEST_ASSERT_EQUAL_STRING("40001", kit_state(a, "SELECT count(*) FROM pgwork.job_list('q')"));
     kit_do(a, "ROLLBACK");
-}
-
-/* A key that was only moved would stay taken for good, by a job that is gone. */
-void test_a_key_is_not_left_behind_by_a_snapshot_from_before_a_new_file(void)
-{
-    static const char *const ends[] = {
-        "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
-        "SELECT pgwork.fail('q', '{%lld}', '{%s}', 'boom', 0, true)",
-        "SELECT * FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')",
-        "SELECT pgwork.cancel('q', '{%lld}')",
-    };
-    PGconn *b = kit_open();
-
-    for (int i = 0; i < 8; i++) {
-        struct took job = {0};
-
-        kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => %d)", i / 4 * 60000);
-        job.id = kit_number(a, "SELECT id FROM pgwork.enqueue('q', key => 'k')");
-        if (i % 4 < 3) TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
-        kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-        kit_renew(b, "unique_key", false);
-        TEST_ASSERT_EQUAL_STRING_MESSAGE("40001", kit_state(a, ends[i % 4], job.id, job.token),
-                                         ends[i % 4]);
-        kit_do(a, "ROLLBACK");
-        TEST_ASSERT_EQUAL_STRING_MESSAGE("", kit_state(a, ends[i % 4], job.id, job.token),
-                                         kit_why());
-        TEST_ASSERT_EQUAL_STRING(
-            "new", kit_text(a, "SELECT outcome FROM pgwork.enqueue('q', key => 'k')"));
-        kit_do(a, "SELECT pgwork.queue_purge('q', 'all')");
-    }
+    kit_do(b, "SELECT pgwork.compact()");
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
 }
 
 /* A shared holder's fence is above that of any exclusive holder before, whatever the snapshot. */
@@ -495,7 +441,6 @@ void test_a_claim_that_had_to_wait_hands_out_whole_leases(void)
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
     kit_do(b, "BEGIN");
     kit_do(b, "SELECT pgwork.cancel('q', '{%lld}')", job.id);
-    kit_set_short(a, "NULL");
     kit_send(a,
              "SELECT lease_until - clock_timestamp() > interval '59 s' FROM"
              " pgwork.claim('{q}', 5, 'w', 60000, '{%lld}', '{%s}') WHERE attempt > 0",

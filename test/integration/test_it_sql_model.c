@@ -29,16 +29,13 @@ struct job {
 
 static PGconn *session[SESSIONS];
 static struct job jobs[JOBS];
-static int count, packed; /* jobs; claims of them that shared a token */
+static int count, shared; /* jobs; claims of them that shared a token */
 static uint64_t seed;
 
 void setUp(void)
 {
     kit_begin();
-    for (int i = 0; i < SESSIONS; i++) {
-        kit_few(i % 2); /* every other one makes packs of two */
-        session[i] = kit_open();
-    }
+    for (int i = 0; i < SESSIONS; i++) session[i] = kit_open();
 }
 
 void tearDown(void)
@@ -86,10 +83,13 @@ static void leave(struct job *job, enum state state, int attempt)
 static void put(void)
 {
     int n = 1 + (int)any(any(4) == 0 ? 120 : 4), delayed = any(4) == 0;
-    PGresult *res = kit_rows(anyone(),
-                             "SELECT id FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, "
-                             "ARRAY[%d]), priorities => '{%u}', delays_ms => %s)",
-                             n, any(3), delayed ? "'{3600000}'" : "NULL");
+    PGresult *res = kit_rows(
+        anyone(),
+        any(2) ? "SELECT id FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]),"
+                 " priorities => '{%u}', delays_ms => '{%s}')"
+               : "SELECT (pgwork.enqueue('q', '1', priority => n.priority, delay_ms => n.delay)).id"
+                 " FROM (SELECT generate_series(1, %d), %u AS priority, %s AS delay) n",
+        n, any(3), delayed ? "3600000" : "0");
 
     TEST_ASSERT_EQUAL_INT(n, PQntuples(res));
     TEST_ASSERT_TRUE(count + n <= JOBS);
@@ -109,7 +109,7 @@ static void claim(void)
     for (int i = 0; i < n; i++) {
         struct job *job = by_id(got[i].id);
 
-        packed += job->attempt == 0 && strcmp(got[i].token, got[n - 1].token) == 0 && n > 1;
+        shared += job->attempt == 0 && strcmp(got[i].token, got[n - 1].token) == 0 && n > 1;
 
         TEST_ASSERT_EQUAL_INT(READY, job->state);
         TEST_ASSERT_EQUAL_INT(job->attempt + 1, got[i].attempt);
@@ -155,11 +155,11 @@ static void finish(void)
     }
 }
 
-/* Several leased jobs, of one pack or of many, and one in four without a lease of that token. */
+/* Several leased jobs, of one claim or of many, and one in four without a lease of that token. */
 static int pick(struct job **out, int most)
 {
     struct job *job = some(LEASED);
-    int n = 0, whole = any(2) == 0; /* the rest of a pack, or whatever comes */
+    int n = 0, whole = any(2) == 0; /* those of one token, or whatever comes */
 
     for (int i = 0, at = count ? (int)any((unsigned)count) : 0; job && i < count && n < most; i++) {
         struct job *one = &jobs[(at + i) % count];
@@ -410,10 +410,19 @@ static void undo(void)
     kit_do(conn, "ROLLBACK");
 }
 
-/* Whatever lives moves to a new file. */
-static void renew(void)
+/* Nothing is due: all that the reaper moves are its low-water marks. */
+static void maintain(void)
 {
-    kit_renew(anyone(), kit_passages[any(KIT_PASSAGES)], any(2));
+    TEST_ASSERT_EQUAL_INT64(
+        0, kit_number(anyone(), "SELECT reaped + died + promoted + pruned FROM pgwork.maintain()"));
+}
+
+/* Or autovacuum is at it. */
+static void compact(void)
+{
+    const char *state = kit_state(anyone(), "SELECT pgwork.compact()");
+
+    if (*state) TEST_ASSERT_EQUAL_STRING_MESSAGE("55006", state, kit_why());
 }
 
 /* -- the walk ------------------------------------------------------------------------------------
@@ -441,16 +450,16 @@ static void check(void)
 static void walk(void)
 {
     static void (*const verbs[])(void) = {
-        put,    put,    put,     put,     claim,       claim,       claim,       finish,
-        finish, extend, meddle,  meddle,  finish_many, finish_many, finish_many, cancel,
-        cancel, reap,   promote, redrive, reschedule,  undo,        renew};
+        put,      put,      put,      put,         claim,   claim,       claim,
+        finish,   finish,   extend,   meddle,      meddle,  finish_many, finish_many,
+        cancel,   cancel,   reap,     promote,     redrive, reschedule,  undo,
+        maintain, maintain, maintain, finish_many, compact};
 
-    count = packed = 0;
+    count = shared = 0;
     kit_do(session[0],
-           "SELECT pgwork.queue_create('q', max_attempts => %d, retention_ms => 3600000, "
-           "backoff_ms => 3600000,"
-           " backoff_cap_ms => 3600000, bulk => %s)",
-           MAX_ATTEMPTS, seed % 2 ? "NULL" : "true"); /* an even seed: jobs that share rows */
+           "SELECT pgwork.queue_create('q', lease_ms => 7200000, max_attempts => %d,"
+           " retention_ms => 36000000, backoff_ms => 3600000, backoff_cap_ms => 3600000)",
+           MAX_ATTEMPTS);
     for (int step = 0; step < STEPS; step++) {
         verbs[any(sizeof(verbs) / sizeof(verbs[0]))]();
         if (any(200) == 0) purge();
@@ -464,11 +473,9 @@ static void walk(void)
     }
     TEST_ASSERT_NULL(some(READY));
     check();
-    TEST_ASSERT_GREATER_THAN_INT(30, packed); /* else it has tried little */
+    TEST_ASSERT_GREATER_THAN_INT(30, shared); /* else it has tried little */
     kit_expire(session[0], "q");
     kit_do(session[0], "SELECT pgwork.reap('q')");
-    TEST_ASSERT_EQUAL_INT64(0, kit_number(session[0], "SELECT (SELECT count(*) FROM pgwork.pack) + "
-                                                      "(SELECT count(*) FROM pgwork.pack_out)"));
     kit_do(session[0], "SELECT pgwork.queue_drop('q', true)");
 }
 

@@ -858,3 +858,13 @@ void test_reaping_survives_the_loss_of_each_allocation(void)
         0, pgtemp_number("SELECT count(*) FROM pgwork.leased_table WHERE error <> ''"));
     h = opened();
 }
+
+void test_no_table_rests_for_more_than_an_hour(void)
+{
+    tables();
+    pgtemp_exec("SELECT pgwork.table_reaped(schema_name, table_name, 0, '', 9223372036854775807) "
+                "FROM pgwork.leased_table");
+    TEST_ASSERT_EQUAL_STRING(
+        "t", pgtemp_value("SELECT bool_and(rests_until BETWEEN clock_timestamp() AND "
+                          "clock_timestamp() + interval '1 h') FROM pgwork.leased_table"));
+}

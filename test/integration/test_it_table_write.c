@@ -462,6 +462,107 @@ void test_a_row_that_a_policy_keeps_as_it_is_was_not_written_by_others(void)
     pgw_table_free(mine);
 }
 
+void test_what_a_policy_refuses_is_not_blamed_on_the_roles_of_pgwork(void)
+{
+    pgw_table *mine;
+
+    pgtemp_exec("DROP ROLE IF EXISTS reader; CREATE ROLE reader; GRANT USAGE ON SCHEMA public TO "
+                "reader; GRANT SELECT, UPDATE ON counter TO reader;"
+                "ALTER TABLE counter ENABLE ROW LEVEL SECURITY;"
+                "CREATE POLICY mine ON counter TO reader USING (true) WITH CHECK (n < 5)");
+    must(pgw__pq_text(h, "role", "SET ROLE reader", &(pgw__call){0}));
+    mine = described(h, "v");
+    TEST_ASSERT_EQUAL(PGW_EPERM,
+                      pgw_table_update(h, NULL, mine, key, "0", &(pgw_cell){"n", "7"}, 1));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_message(h), "row-level security"),
+                                 pgw_error_message(h));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_hint(h), "the table's policies"),
+                                 pgw_error_hint(h));
+    TEST_ASSERT_NULL_MESSAGE(strstr(pgw_error_hint(h), "pgwork_operator"), pgw_error_hint(h));
+    must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
+    pgtemp_exec("DROP OWNED BY reader; DROP ROLE reader");
+    pgw_table_free(mine);
+}
+
+static void rewrite_after(const char *how)
+{
+    char sql[600];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE "
+             "public.counter SET v = v + 1, u = gen_random_uuid(), note = ''again'' WHERE id = "
+             "NEW.id; RETURN NULL; END';"
+             "CREATE %s WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION again()",
+             how);
+    pgtemp_exec(sql);
+}
+
+/* Three writes in a row, each with the version that the one before has told. */
+static void write_thrice(const pgw_table *table)
+{
+    pgw_rows *rows = got(table);
+    char version[PGW_ROW_VERSION];
+
+    snprintf(version, sizeof(version), "%s", pgw_rows_version(rows, 0));
+    pgw_rows_free(rows);
+    for (int i = 0; i < 3; i++) {
+        char next[PGW_ROW_VERSION];
+
+        must(pgw_table_update(h, next, table, key, version, &(pgw_cell){"n", "1"}, 1));
+        TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM counter WHERE note = "
+                                                 "'again'"));
+        memcpy(version, next, sizeof(version));
+    }
+}
+
+void test_the_next_version_is_that_which_triggers_after_the_update_leave(void)
+{
+    pgw_table *traced[3];
+
+    rewrite_after("TRIGGER again AFTER UPDATE ON counter FOR EACH ROW");
+    traced[0] = described(h, "v"), traced[1] = described(h, NULL), traced[2] = described(h, "u");
+    for (int i = 0; i < 3; i++) {
+        write_thrice(traced[i]);
+        pgw_table_free(traced[i]);
+    }
+}
+
+void test_in_a_transaction_the_next_version_is_told_and_nothing_is_committed(void)
+{
+    char next[PGW_ROW_VERSION];
+    pgw_table *traced;
+
+    rewrite_after("TRIGGER again AFTER UPDATE ON counter FOR EACH ROW");
+    traced = described(h, "v");
+    must(pgw_txn_begin(h));
+    must(pgw_table_update(h, next, traced, key, "0", &(pgw_cell){"n", "1"}, 1));
+    TEST_ASSERT_EQUAL_STRING("2", next);
+    must(pgw_table_update(h, next, traced, key, next, &(pgw_cell){"n", "2"}, 1));
+    must(pgw_txn_rollback(h));
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT v FROM counter"));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT,
+                      pgw_table_update(h, next, traced, key, "9", &(pgw_cell){"n", "1"}, 1));
+    TEST_ASSERT_EQUAL_STRING("", next);
+    must(pgw_table_update(h, next, traced, key, "0", &(pgw_cell){"n", "1"}, 1)); /* none is open */
+    pgw_table_free(traced);
+}
+
+void test_no_next_version_is_told_where_a_deferred_trigger_may_change_it(void)
+{
+    char next[PGW_ROW_VERSION] = "old";
+    pgw_table *traced;
+
+    rewrite_after("CONSTRAINT TRIGGER again AFTER UPDATE ON counter DEFERRABLE INITIALLY DEFERRED "
+                  "FOR EACH ROW");
+    traced = described(h, "v");
+    must(pgw_table_update(h, next, traced, key, "0", &(pgw_cell){"n", "1"}, 1));
+    TEST_ASSERT_EQUAL_STRING("", next);
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_table_update(h, NULL, traced, key, next, &(pgw_cell){"n", "1"}, 1));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "read the row again"));
+    pgw_table_free(traced);
+}
+
 /* Where the snapshot stays, the version stays with it, whoever has written. */
 void test_in_a_snapshot_that_stays_a_write_of_others_is_an_error_of_the_server(void)
 {

@@ -23,7 +23,7 @@ struct pgw_job {
     uint64_t token;
     int claim;
     int attempt, finishes, canceled, locked, stalls;
-    bool suspect;
+    bool quarantined;
     pgw_status stalled;
     fake_state state;
 };
@@ -59,7 +59,7 @@ static struct {
     int64_t last, first_ready;
     uint64_t tokens;
     int calls[FAKE_VERBS];
-    int claims, parts;
+    int claims, parts, together;
     int open[JOBS_MAX]; /* of a claim: jobs that are not finished */
     struct {
         pgw_status st;
@@ -89,7 +89,7 @@ void fake_reset(void)
     pthread_mutex_lock(&srv.lock);
     memset(srv.jobs, 0, sizeof(srv.jobs[0]) * (size_t)(srv.last + 1));
     memset(srv.calls, 0, sizeof(srv.calls));
-    srv.claims = srv.parts = 0;
+    srv.claims = srv.parts = srv.together = 0;
     memset(srv.fails, 0, sizeof(srv.fails));
     srv.last = 0;
     srv.first_ready = 1;
@@ -181,9 +181,9 @@ void fake_takes_away(int64_t id)
     pthread_mutex_unlock(&srv.lock);
 }
 
-void fake_suspects(int64_t id)
+void fake_quarantine(int64_t id)
 {
-    srv.jobs[id].suspect = true;
+    srv.jobs[id].quarantined = true;
 }
 
 void fake_hands_back(int64_t id)
@@ -218,6 +218,16 @@ int fake_calls(fake_verb verb)
 
     pthread_mutex_lock(&srv.lock);
     n = srv.calls[verb];
+    pthread_mutex_unlock(&srv.lock);
+    return n;
+}
+
+int fake_together(void)
+{
+    int n;
+
+    pthread_mutex_lock(&srv.lock);
+    n = srv.together;
     pthread_mutex_unlock(&srv.lock);
     return n;
 }
@@ -507,6 +517,7 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
         b->jobs[b->n++] = *j;
     }
     srv.open[srv.claims] = (int)b->n;
+    if (!o->apart) srv.together += (int)b->n;
     while (srv.first_ready <= srv.last && srv.jobs[srv.first_ready].state != FAKE_READY)
         srv.first_ready++;
     if (b->n > 0)
@@ -570,9 +581,9 @@ int64_t pgw__batch_since_us(const pgw_batch *b)
     return b->since_us;
 }
 
-bool pgw__batch_suspect(const pgw_batch *b)
+bool pgw__batch_quarantined(const pgw_batch *b)
 {
-    return b->n == 1 && b->jobs[0].suspect;
+    return b->n == 1 && b->jobs[0].quarantined;
 }
 
 int64_t pgw_job_id(const pgw_job *j)
@@ -594,7 +605,7 @@ int pgw_job_attempt(const pgw_job *j)
 int pgw_job_max_attempts(const pgw_job *j)
 {
     (void)j;
-    return srv.max_attempts;
+    return srv.max_attempts > 0 ? srv.max_attempts : 1000; /* none dies of its attempts */
 }
 int64_t pgw_job_lease_until_us(const pgw_job *j)
 {
@@ -603,6 +614,12 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
+pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
+                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    (void)h, (void)queue, (void)at_most, (void)fn, (void)arg;
+    return PGW_EPERM; /* as for most workers */
+}
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
 {
     pgw_status after, st;

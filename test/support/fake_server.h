@@ -32,12 +32,12 @@ typedef enum fake_state {
 pgw *fake_open(const pgw_conf *conf);
 void fake_reset(void);                                      /* no jobs, nothing fails */
 void fake_jobs(const char *queue, int n, int64_t lease_ms); /* ids go on from the last one's */
-void fake_max_attempts(int n);                              /* of every job; 0: unknown */
+void fake_max_attempts(int n);                              /* of every job; 0: many */
 /* The next `times` calls of a verb answer `st`; with `applied`, after having done their work. */
 void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
 void fake_turns_read_only(void);         /* that is why they fail */
 void fake_takes_away(int64_t id);        /* another claim has the job now */
-void fake_suspects(int64_t id);          /* it may have killed who had it last */
+void fake_quarantine(int64_t id);        /* it may have killed who had it last */
 void fake_hands_back(int64_t id);        /* an operator does: any claim may have it */
 void fake_on_complete(void (*fn)(void)); /* called when a completion comes in, before it is done */
 void fake_locks(int64_t id, int times);  /* so many extends find the job locked */
@@ -54,6 +54,7 @@ void fake_freezes_for(int64_t ms); /* the clock jumps, as after SIGSTOP */
 int fake_calls(fake_verb verb);   /* how many calls */
 int64_t fake_limit(const pgw *h); /* what pgw_set_timeout() was told */
 int fake_parts(void);             /* how many calls finished some jobs of a claim and left some */
+int fake_together(void);          /* how many jobs were claimed, but not apart from each other */
 int fake_count(fake_state state); /* how many jobs */
 fake_state fake_state_of(int64_t id);
 int fake_attempt_of(int64_t id);

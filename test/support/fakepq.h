@@ -45,7 +45,7 @@ static struct fake {
     int rows, columns;
     pgw_status status; /* < 0: the call fails, the reader is not called */
     void (*on_call)(const pgw__call *call);
-    bool armed, attached, stopped, in_txn, misread, keeps_plans;
+    bool armed, attached, stopped, in_txn, misread;
     /* what was seen */
     int calls;
     pgw__sql sql, history[64];
@@ -249,12 +249,6 @@ static bool fake_attached(const pgw *h, int n)
     return fake.attached;
 }
 
-/* A session in which small claims may go the short way: only where the test says so. */
-static bool fake_keeps_plans(const pgw *h, int n)
-{
-    return fake.keeps_plans;
-}
-
 static bool fake_in_txn(const pgw *h, int n)
 {
     return fake.in_txn;
@@ -314,7 +308,6 @@ static inline void fake_begin(void)
     pgw__pq_stopped_Stub(fake_stopped);
     pgw__pq_attached_Stub(fake_attached);
     pgw__pq_in_txn_Stub(fake_in_txn);
-    pgw__pq_keeps_plans_Stub(fake_keeps_plans);
     pgw__pq_keep_story_Stub(fake_keep_story);
     pgw__pq_tell_Stub(fake_tell);
 }

@@ -26,7 +26,6 @@ struct racer {
 
 static PGconn *kit_conns[KIT_CONNS];
 static int kit_opened;
-static int kit_few_jobs; /* 0: as it comes */
 static pthread_mutex_t kit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kit_met = PTHREAD_COND_INITIALIZER;
 static int kit_racing, kit_waiting; /* racers that run; of these, waiting at kit_together() */
@@ -91,10 +90,10 @@ static const char *first_value(PGresult *res)
 
 void kit_begin(void)
 {
-    kit_few_jobs = 0;
     pgtemp_migrate();
     pgtemp_exec("SELECT pgwork.queue_drop(name, true) FROM pgwork.queue;"
                 "SELECT pgwork.setting('implicit_queues', 'on');"
+                "SELECT pgwork.setting('low_water_marks', 'on');"
                 "SELECT pgwork.setting('op_retention_ms', '86400000')");
 }
 
@@ -107,13 +106,7 @@ PGconn *kit_open(void)
     kit_do(conn, "SET application_name = 'holder %d'", kit_opened);
     /* Nobody else ends a wait for a session of the test's own. */
     kit_do(conn, "SET lock_timeout = '60s'");
-    if (kit_few_jobs > 0) kit_do(conn, "SET pgwork.few = %d", kit_few_jobs);
     return conn;
-}
-
-void kit_few(int n)
-{
-    kit_few_jobs = n;
 }
 
 void kit_close(PGconn *conn)
@@ -303,28 +296,8 @@ void kit_expire(PGconn *conn, const char *queue)
 {
     kit_do(conn,
            "UPDATE pgwork.live_job SET lease_until = clock_timestamp() - interval '1 s'"
-           " WHERE token IS NOT NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s');"
-           "UPDATE pgwork.pack SET lease_until = clock_timestamp() - interval '1 s', ends = NULL"
-           " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
-           queue, queue);
-}
-
-void kit_set_hint(PGconn *conn, const char *value)
-{
-    kit_do(conn,
-           "SELECT set_config(name, (%s)::text, false)"
-           " FROM (SELECT pgwork._hint(id) FROM pgwork.queue WHERE name = 'q') q (name),"
-           " LATERAL (SELECT nullif(current_setting(name, true), '')::bigint[]) m (h)"
-           " WHERE h IS NOT NULL",
-           value);
-}
-
-void kit_set_short(PGconn *conn, const char *value)
-{
-    kit_do(conn,
-           "SELECT set_config(pgwork._short('q'), coalesce((%s)::text, ''), false) FROM"
-           " (SELECT nullif(current_setting(pgwork._short('q'), true), '')::bigint[]) m (s)",
-           value);
+           " WHERE token IS NOT NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
+           queue);
 }
 
 void kit_due(PGconn *conn, const char *queue)
@@ -333,23 +306,6 @@ void kit_due(PGconn *conn, const char *queue)
            "UPDATE pgwork.delayed_job SET run_at = clock_timestamp() - interval '1 s'"
            " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
            queue);
-}
-
-const char *const kit_passages[KIT_PASSAGES] = {"live_job", "pack", "pack_out", "delayed_job",
-                                                "unique_key"};
-
-const char *kit_try_renew(PGconn *conn, const char *table, bool by_index)
-{
-    return kit_state(
-        conn, "SELECT pgwork._renew('pgwork.%s', NULL::pgwork.%s[], 100000, 100000000, NULL, %s)",
-        table, table, by_index ? "true" : "false");
-}
-
-void kit_renew(PGconn *conn, const char *table, bool by_index)
-{
-    const char *state = kit_try_renew(conn, table, by_index);
-
-    TEST_ASSERT_EQUAL_STRING_MESSAGE("", state, kit_why());
 }
 
 const char *kit_places(PGconn *conn, const char *queue)

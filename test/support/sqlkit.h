@@ -21,8 +21,6 @@ void kit_begin(void);
 /* A connection with its own name; kit_end() in tearDown closes those that a test left open. */
 PGconn *kit_open(void);
 void kit_close(PGconn *conn);
-/* Connections from now on put claims of more than n jobs into packs, and not only large ones. */
-void kit_few(int n);
 void kit_end(void);
 
 /* Run; the server's answer, which the caller clears; the first value of it (NULL: none or NULL;
@@ -66,19 +64,6 @@ long long kit_put(PGconn *conn, const char *queue);
 /* Let all leases of a queue run out, or all delayed jobs become due, without waiting. */
 void kit_expire(PGconn *conn, const char *queue);
 void kit_due(PGconn *conn, const char *queue);
-
-/* Change what the session remembers of queue q: its hint, h in the expression, if it has one; and
- * its short memory, s, which NULL takes away (see migrations/0004_marks.sql). */
-void kit_set_hint(PGconn *conn, const char *value);
-void kit_set_short(PGconn *conn, const char *value);
-
-/* The tables that jobs pass through. Give one of them a new file, as pgwork.compact() does when it
- * has grown, with what the whole table holds or what its index leads to; or try to, and tell the
- * SQLSTATE. */
-enum { KIT_PASSAGES = 5 };
-extern const char *const kit_passages[KIT_PASSAGES];
-void kit_renew(PGconn *conn, const char *table, bool by_index);
-const char *kit_try_renew(PGconn *conn, const char *table, bool by_index);
 
 /* Counts of jobs by place as "ready leased delayed dead done". */
 const char *kit_places(PGconn *conn, const char *queue);

@@ -145,6 +145,20 @@ void test_options_of_a_newer_caller_or_none_are_refused(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(FAKE_H, "opts", &mine, sizeof(mine), &given));
 }
 
+void test_a_size_that_ends_within_a_field_is_refused(void)
+{
+    pgw_claim_opts mine = PGW_CLAIM_OPTS_INIT, given = PGW_CLAIM_OPTS_INIT;
+
+    for (size_t size = 0; size <= sizeof(given) + 8; size++) {
+        const bool whole = size >= 8 && size <= sizeof(given) && size % sizeof(void *) == 0;
+
+        given.struct_size = size;
+        TEST_ASSERT_EQUAL(whole ? PGW_OK : PGW_EINVAL,
+                          pgw__check_opts(FAKE_H, "opts", &mine, sizeof(mine), &given));
+        if (!whole) ASSERT_SAYS("`opts->struct_size`");
+    }
+}
+
 void test_a_job_without_anything_is_a_job(void)
 {
     ACCEPTED((void)job);
@@ -173,8 +187,12 @@ void test_each_field_of_a_job(void)
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
     REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8", job.payload = "\"\xc3\"");
-    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (byte 4): allowed is JSON",
+    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (line 1, column 4): allowed is JSON",
             job.payload = "[1,]");
+    REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8 (line 1, column 8)",
+            job.payload = "{\"a\": \"\xff\"}");
+    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (line 2, column 5)",
+            job.payload = "{\n\"\u00e9\" 1}");
     REFUSED(PGW_EINVAL, "u0000", job.payload = "\"\\u0000\"");
     REFUSED(PGW_EINVAL, "`job.body` is NULL", job.body_size = 1);
     REFUSED(PGW_EINVAL, "`job.priority` is -1: allowed is 0 .. 9", job.priority = -1);
@@ -201,6 +219,23 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k";
             job.key_period_ms = 5);
     ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_PERIOD; job.key_period_ms = 1);
+}
+
+void test_group_expiry_and_meta_of_a_job(void)
+{
+    char payload[991];
+
+    memset(payload, '1', sizeof(payload));
+    payload[990] = '\0';
+    ACCEPTED(job.group = letters(255); job.expires_us = INT64_MAX; job.meta = " \n{}");
+    REFUSED(PGW_EINVAL, "`job.group` is empty", job.group = "");
+    REFUSED(PGW_EINVAL, "`job.group` is longer than 255 bytes", job.group = letters(256));
+    REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
+    REFUSED(PGW_EINVAL, "`job.meta` is not JSON (byte 2)", job.meta = "{");
+    REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
+    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are 5", job.payload = payload;
+            job.body = payload; job.body_size = 5; job.meta = "{\"a\":1}");
+    ACCEPTED(job.payload = payload; job.body = payload; job.body_size = 3; job.meta = "{\"a\":1}");
 }
 
 void test_a_job_among_many_is_named_by_its_index(void)

@@ -102,6 +102,10 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     job.delay_ms = 0, job.key = "k", job.key_policy = PGW_KEY_ERROR;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    job.key_policy = PGW_KEY_SKIP, job.meta = "{}";
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    job.meta = NULL, job.expires_us = 1;
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     REFUSED(pgw_cron_rename(FAKE_H, "s", ""));
     REFUSED(pgw_cron_pause(FAKE_H, NULL));
     REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 1, NULL, NULL));

@@ -21,7 +21,6 @@ TEST_SOURCE_FILE("src/status.c")
 TEST_SOURCE_FILE("src/job_row.c")
 TEST_SOURCE_FILE("src/job_enqueue.c")
 TEST_SOURCE_FILE("src/job_claim.c")
-TEST_SOURCE_FILE("src/job_short.c")
 TEST_SOURCE_FILE("src/job_finish.c")
 TEST_SOURCE_FILE("src/job_look.c")
 
@@ -88,6 +87,11 @@ static void see_enqueue(const pgw__call *call)
     TEST_ASSERT_EQUAL_STRING("error", p[12].v.p);
     TEST_ASSERT_EQUAL_INT64(60000, p[13].v.i);
     TEST_ASSERT_EQUAL_HEX8(0xab, ((const unsigned char *)p[14].v.p)[15]);
+    TEST_ASSERT_EQUAL_STRING("team", p[15].v.p);
+    TEST_ASSERT_EQUAL(PGW__TIME, p[16].type);
+    TEST_ASSERT_EQUAL_INT64(99, p[16].v.i);
+    TEST_ASSERT_EQUAL(PGW__JSONB, p[17].type);
+    TEST_ASSERT_EQUAL_STRING(" {}", p[17].v.p);
 }
 
 void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
@@ -103,6 +107,7 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
     job.key_scope = PGW_KEY_PERIOD;
     job.key_policy = PGW_KEY_ERROR;
     job.key_period_ms = 60000;
+    job.group = "team", job.expires_us = 99, job.meta = " {}";
     fake.on_call = see_enqueue;
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_OK,
@@ -153,7 +158,8 @@ static void see_many(const pgw__call *call)
 {
     const pgw__param *p = call->params;
     const char *const *payloads = p[1].v.p, *const *kinds = p[2].v.p, *const *tags = p[9].v.p;
-    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p;
+    const char *const *metas = p[17].v.p;
+    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p, *expires = p[16].v.p;
     const int32_t *priorities = p[4].v.p;
 
     TEST_ASSERT_EQUAL(3, p[1].n);
@@ -175,6 +181,13 @@ static void see_many(const pgw__call *call)
     TEST_ASSERT_TRUE_MESSAGE(p[10].null, "keys");
     TEST_ASSERT_EQUAL_STRING("unfinished", p[11].v.p);
     TEST_ASSERT_TRUE_MESSAGE(p[14].null, "op");
+    TEST_ASSERT_TRUE_MESSAGE(p[15].null, "groups");
+    TEST_ASSERT_EQUAL(PGW__TIME_ARRAY, p[16].type);
+    TEST_ASSERT_EQUAL_INT64(INT64_MIN, expires[0]);
+    TEST_ASSERT_EQUAL_INT64(9, expires[1]);
+    TEST_ASSERT_EQUAL(PGW__JSONB_ARRAY, p[17].type);
+    TEST_ASSERT_NULL(metas[1]);
+    TEST_ASSERT_EQUAL_STRING("{\"a\":1}", metas[2]);
 }
 
 void test_many_jobs_go_as_columns(void)
@@ -188,7 +201,9 @@ void test_many_jobs_go_as_columns(void)
 
     jobs[0].priority = 9;
     jobs[1].payload = "[1]", jobs[1].run_at_us = 5, jobs[1].tags = tags1, jobs[1].tags_count = 2;
+    jobs[1].expires_us = 9;
     jobs[2].kind = "b", jobs[2].delay_ms = 8, jobs[2].tags = tags2, jobs[2].tags_count = 1;
+    jobs[2].meta = "{\"a\":1}";
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_EXISTS, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 3, NULL));
@@ -256,13 +271,13 @@ void test_many_survives_every_failed_allocation(void)
 
 #define JOB_ROW(id, body, tags)                                                                   \
     F_TEXT("q"), F_INT(id), F_UUID(TOKEN), F_INT(2), F_INT(10), F_INT(5), F_TEXT("resize"),       \
-        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_NULL, F_NULL, F_NULL, F_NULL, \
-        F_NULL, F_INT(0), F_INT(300), F_INT(250)
+        F_TEXT("{\"a\": 1}"), body, tags, F_INT(100), F_INT(200), F_TEXT("{\"t\": 1}"), F_INT(0), \
+        F_NULL, F_NULL, F_NULL, F_NULL, F_INT(300), F_INT(250)
 /* as many jobs as ids */
-#define PACK_ROW(ids, priorities, kinds, payloads, created)                                    \
+#define BATCH_ROW(ids, kinds, payloads, created)                                               \
     F_TEXT("q"), F_NULL, F_UUID(TOKEN), F_INT(1), F_INT(10), F_INT(5), F_NULL, F_NULL, F_NULL, \
-        F_NULL, F_INT(100), F_INT(200), F_TAGS(ids), priorities, kinds, payloads, created,     \
-        F_INT(0), F_INT(300), F_INT(250)
+        F_NULL, F_INT(100), F_INT(200), F_TEXT("{\"m\": 2}"), F_INT(0), F_TAGS(ids), kinds,    \
+        payloads, created, F_INT(300), F_INT(250)
 
 void test_a_claim_is_one_block_of_jobs(void)
 {
@@ -286,6 +301,7 @@ void test_a_claim_is_one_block_of_jobs(void)
     TEST_ASSERT_EQUAL_STRING("q", pgw_job_queue(job));
     TEST_ASSERT_EQUAL_STRING("resize", pgw_job_kind(job));
     TEST_ASSERT_EQUAL_STRING("{\"a\": 1}", pgw_job_payload(job));
+    TEST_ASSERT_EQUAL_STRING("{\"t\": 1}", pgw_job_meta(job));
     TEST_ASSERT_EQUAL_STRING("bytes", pgw_job_body(job, &size));
     TEST_ASSERT_EQUAL(5, size);
     TEST_ASSERT_EQUAL_INT(5, pgw_job_priority(job));
@@ -315,15 +331,15 @@ void test_a_row_may_be_several_jobs(void)
 {
     static const fake_cell answer[] = {
         JOB_ROW(1, F_TEXT("bytes"), F_TAGS("x,yy")),
-        PACK_ROW("7,8,9", F_NULL, F_TAGS("mail,,sms"), F_TAGS("1,22,{}"), F_NULL),
-        PACK_ROW("11,12", F_TAGS("0,9"), F_NULL, F_TAGS("3,4"), F_TAGS("500,600")),
+        BATCH_ROW("7,8,9", F_TAGS("mail,,sms"), F_TAGS("1,22,{}"), F_NULL),
+        BATCH_ROW("11,12", F_NULL, F_TAGS("3,4"), F_TAGS("500,600")),
         JOB_ROW(20, F_NULL, F_TAGS("z"))};
     static const char *const lines[] = {"1 resize {\"a\": 1} 5 100 2",
                                         "7 mail 1 5 100 1",
                                         "8  22 5 100 1",
                                         "9 sms {} 5 100 1",
-                                        "11 - 3 0 500 1",
-                                        "12 - 4 9 600 1",
+                                        "11 - 3 5 500 1",
+                                        "12 - 4 5 600 1",
                                         "20 resize {\"a\": 1} 5 100 2"};
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
@@ -346,6 +362,7 @@ void test_a_row_may_be_several_jobs(void)
         TEST_ASSERT_EQUAL_STRING("q", pgw_job_queue(job));
         TEST_ASSERT_EQUAL_UINT64(0x21, pgw_job_ref(job).token.number);
         TEST_ASSERT_EQUAL_INT64(200, pgw_job_lease_until_us(job));
+        TEST_ASSERT_EQUAL_STRING(i > 0 && i < 6 ? "{\"m\": 2}" : "{\"t\": 1}", pgw_job_meta(job));
     }
     TEST_ASSERT_EQUAL_STRING("z", pgw_job_tag(pgw_batch_job(batch, 6), 0));
     TEST_ASSERT_EQUAL(0, pgw_job_tags_count(pgw_batch_job(batch, 5)));
@@ -355,7 +372,7 @@ void test_a_row_may_be_several_jobs(void)
 
 void test_a_row_of_jobs_that_lack_something_is_not_believed(void)
 {
-    static const fake_cell answer[] = {PACK_ROW("7,8,9", F_NULL, F_NULL, F_TAGS("1,2"), F_NULL)};
+    static const fake_cell answer[] = {BATCH_ROW("7,8,9", F_NULL, F_TAGS("1,2"), F_NULL)};
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
@@ -365,18 +382,18 @@ void test_a_row_of_jobs_that_lack_something_is_not_believed(void)
 }
 
 /* A second attempt tells nothing: the first may have asked for it. */
-void test_only_the_server_knows_of_suspects(void)
+void test_only_the_server_says_that_a_job_is_quarantined(void)
 {
     fake_cell row[] = {JOB_ROW(1, F_NULL, F_NULL)};
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
-    for (int suspect = 0; suspect < 2; suspect++) {
-        row[17].i = suspect;
+    for (int quarantined = 0; quarantined < 2; quarantined++) {
+        row[13].i = quarantined;
         FAKE_ROWS(row, 20);
         TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
         TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(batch, 0)));
-        TEST_ASSERT_EQUAL(suspect == 1, pgw__batch_suspect(batch));
+        TEST_ASSERT_EQUAL(quarantined == 1, pgw__batch_quarantined(batch));
         pgw_batch_free(batch);
     }
 }
@@ -408,6 +425,31 @@ void test_leases_are_counted_from_when_they_began(void)
     }
 }
 
+static bool sent_apart;
+
+static void see_apart(const pgw__call *call)
+{
+    const pgw__param *last = call->params;
+
+    while (last[1].type != PGW__END) last++;
+    TEST_ASSERT_EQUAL(PGW__BOOL, last->type);
+    sent_apart = last->v.b;
+}
+
+void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    fake.on_call = see_apart;
+    for (o.apart = 0; o.apart < 2; o.apart++) {
+        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL(o.apart == 1, sent_apart);
+        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
+        TEST_ASSERT_EQUAL(o.apart == 1, sent_apart);
+    }
+}
+
 void test_a_claim_without_rows_is_empty(void)
 {
     const pgw_claim_opts o = claim_opts();
@@ -420,7 +462,7 @@ void test_a_claim_without_rows_is_empty(void)
 void test_more_jobs_than_asked_for_are_not_believed(void)
 {
     static const fake_cell answer[] = {JOB_ROW(1, F_NULL, F_NULL), JOB_ROW(2, F_NULL, F_NULL)};
-    static const fake_cell pack[] = {PACK_ROW("7,8", F_NULL, F_NULL, F_NULL, F_NULL)};
+    static const fake_cell several[] = {BATCH_ROW("7,8", F_NULL, F_NULL, F_NULL)};
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
@@ -428,7 +470,7 @@ void test_more_jobs_than_asked_for_are_not_believed(void)
     FAKE_ROWS(answer, 20);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
-    FAKE_ROWS(pack, 20);
+    FAKE_ROWS(several, 20);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
 }
@@ -472,6 +514,7 @@ void test_what_a_claim_refuses(void)
     BAD("`opts->max` is 10001", o.max = 10001);
     BAD("`opts->lease_ms` is 5", o.lease_ms = 5);
     BAD("`opts->wait_ms` is -2", o.wait_ms = -2);
+    BAD("`opts->apart` is 2: allowed is 0 .. 1", o.apart = 2);
     BAD("`opts->holder` is empty", o.holder = "");
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
@@ -1001,6 +1044,9 @@ static int look(const pgw_job *job, void *arg)
     TEST_ASSERT_EQUAL_STRING("key", pgw_job_key(job));
     TEST_ASSERT_EQUAL_STRING("h:1", pgw_job_holder(job));
     TEST_ASSERT_EQUAL_STRING("{}", pgw_job_output(job));
+    TEST_ASSERT_EQUAL_STRING("team", pgw_job_group(job));
+    TEST_ASSERT_EQUAL_STRING("{\"a\":1}", pgw_job_meta(job));
+    TEST_ASSERT_EQUAL_INT64(15, pgw_job_expires_us(job));
     TEST_ASSERT_EQUAL_INT64(11, pgw_job_lease_until_us(job));
     TEST_ASSERT_EQUAL_INT64(12, pgw_job_run_at_us(job));
     TEST_ASSERT_EQUAL_INT64(13, pgw_job_created_us(job));
@@ -1013,7 +1059,8 @@ static int look(const pgw_job *job, void *arg)
 #define LOOK_ROW                                                                                  \
     F_TEXT("q"), F_INT(1), F_TEXT("dead"), F_TEXT("k"), F_INT(0), F_INT(1), F_INT(1),             \
         F_TEXT("h:1"), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_TEXT("boom"), F_TEXT("key"), \
-        F_NULL, F_TEXT("1"), F_INT(5), F_TEXT("{}")
+        F_NULL, F_TEXT("1"), F_INT(5), F_TEXT("{}"), F_TEXT("team"), F_INT(15),                   \
+        F_TEXT("{\"a\":1}")
 
 void test_jobs_are_shown_until_the_caller_has_enough(void)
 {
@@ -1021,7 +1068,7 @@ void test_jobs_are_shown_until_the_caller_has_enough(void)
     int stop = 0;
 
     seen = 0;
-    FAKE_ROWS(answer, 18);
+    FAKE_ROWS(answer, 21);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_jobs_each(FAKE_H, NULL, look, &stop));
     TEST_ASSERT_EQUAL_INT(3, seen);

@@ -126,3 +126,32 @@ void test_what_cannot_be_formatted_is_an_empty_message(void)
     TEST_ASSERT_EQUAL_INT(1, seen.calls);
     TEST_ASSERT_EQUAL_STRING("", seen.message);
 }
+
+void test_a_reason_is_news_once_a_minute(void)
+{
+    pgw__log_told told = {0};
+
+    TEST_ASSERT_TRUE(pgw__log_is_news(&told, "refused", 0));
+    TEST_ASSERT_FALSE(pgw__log_is_news(&told, "refused", 59999));
+    TEST_ASSERT_TRUE(pgw__log_is_news(&told, "refused", 60000));
+    TEST_ASSERT_FALSE(pgw__log_is_news(&told, "refused", 119999));
+}
+
+void test_reasons_that_take_turns_are_news_once_each(void)
+{
+    static const char *const reasons[] = {"a", "b", "c", "d"};
+    pgw__log_told told = {0};
+
+    for (int64_t at = 0; at < 10; at++)
+        for (size_t i = 0; i < 4; i++)
+            TEST_ASSERT_EQUAL(at == 0, pgw__log_is_news(&told, reasons[i], at));
+}
+
+void test_what_was_told_is_forgotten_when_the_trouble_is_over(void)
+{
+    pgw__log_told told = {0};
+
+    TEST_ASSERT_TRUE(pgw__log_is_news(&told, "refused", 5));
+    told = (pgw__log_told){0};
+    TEST_ASSERT_TRUE(pgw__log_is_news(&told, "refused", 6));
+}

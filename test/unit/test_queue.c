@@ -78,7 +78,6 @@ void test_settings_out_of_their_limits(void)
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = 2);
-    BAD("`opts->bulk` is 2", o.bulk = 2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -223,7 +222,6 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
     TEST_ASSERT_EQUAL_INT(1, q->opts->notify);
-    TEST_ASSERT_EQUAL_INT(0, q->opts->bulk);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
     TEST_ASSERT_EQUAL_INT64(15, q->depth->oldest_ms);
     return --*seen == 0;
@@ -231,14 +229,14 @@ static int each(const pgw_queue_info *q, void *arg)
 
 #define QUEUE_ROW                                                                                \
     F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8), \
-        F_INT(1), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15)
+        F_INT(1), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15)
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 17);
+    FAKE_ROWS(answer, 16);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, 100, each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
@@ -246,6 +244,9 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, -1, each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, 0, NULL, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, 0, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_queue_look(FAKE_H, "q", 1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_look(FAKE_H, "", 1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_look(FAKE_H, "q", 1, NULL, &enough));
 }
 
 /* ---- reap ---- */

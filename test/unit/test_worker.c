@@ -26,6 +26,7 @@
 #include "worker_plan.h"
 
 TEST_SOURCE_FILE("src/worker_pool.c")
+TEST_SOURCE_FILE("src/worker_why.c")
 TEST_SOURCE_FILE("src/worker_flush.c")
 TEST_SOURCE_FILE("src/worker_heart.c")
 
@@ -362,7 +363,7 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
 }
 
 /* One that may have killed its last worker: what is done would die with this one. */
-static pgw_verdict beside_a_suspect(pgw_task *task, void *arg)
+static pgw_verdict beside_a_quarantined_job(pgw_task *task, void *arg)
 {
     (void)arg;
     atomic_fetch_add(&called, 1);
@@ -381,22 +382,22 @@ static void a_thread_looks_for_work_meanwhile(void)
     for (i = 0; i < 300 && atomic_load(&called) < 3; i++) nap(1);
 }
 
-void test_a_suspect_does_not_begin_while_results_are_on_their_way(void)
+void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
 {
     pthread_t thread;
     bool there = false;
     int i;
 
     fake_jobs("q", 3, 60000);
-    fake_suspects(3);
+    fake_quarantine(3);
     fake_on_complete(a_thread_looks_for_work_meanwhile);
     set("worker.concurrency", "2");
     set("worker.prefetch", "1");
-    start(beside_a_suspect, &thread);
+    start(beside_a_quarantined_job, &thread);
     await(&called, 2);
     for (i = 0; i < 20000 && !there; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        there = w->suspect != NULL;
+        there = w->quarantined != NULL;
         pthread_mutex_unlock(&w->lock);
     }
     TEST_ASSERT_TRUE(there);
@@ -456,6 +457,22 @@ void test_each_verdict_goes_its_way(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
     TEST_ASSERT_EQUAL_INT64(1, stats.settled);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
+}
+
+static pgw_verdict settles_the_second(pgw_task *task, void *arg)
+{
+    (void)arg;
+    return pgw_job_id(pgw_task_job(task)) == 2 ? PGW_SETTLED : PGW_DONE;
+}
+
+void test_jobs_are_claimed_apart_as_soon_as_a_handler_has_settled_one(void)
+{
+    fake_jobs("q", 5, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "1");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, settles_the_second, NULL));
+    TEST_ASSERT_EQUAL_INT64(4, stats.completed);
+    TEST_ASSERT_EQUAL_INT(2, fake_together());
 }
 
 static pgw_verdict with_output(pgw_task *task, void *arg)
@@ -635,7 +652,7 @@ void test_a_refused_result_costs_no_others_a_pause(void)
     fake_stalls(3, PGW_EDB, 1000000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, relent, NULL));
     all_done_once(50);
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&next_tries));
@@ -660,7 +677,7 @@ void test_where_all_results_are_refused_there_is_a_pause(void)
     fake_fails(FAKE_COMPLETE, PGW_EDB, 40, 0);
     set("worker.concurrency", "0");
     set("worker.prefetch", "500");
-    pgw_conf_set_log(conf, PGW_WARN, hear_pause, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_pause, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     all_done_once(1000);
     TEST_ASSERT_GREATER_THAN_INT(0, calls_before_pause);
@@ -729,7 +746,7 @@ void test_a_result_that_never_goes_through_is_told_with_pauses(void)
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
     set("worker.flush_ms", "10000");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
     all_done_once(10);
     /* three together; together and each alone; then it alone, until that goes well */
@@ -802,7 +819,7 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     fake_jobs("q", 1, 60000);
     set("worker.drain", "off");
     set("worker.prefetch", "2");
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     start(held, &thread);
     await(&called, 1);
     fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
@@ -846,7 +863,7 @@ void test_what_the_server_cancels_is_tried_again_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
-    pgw_conf_set_log(conf, PGW_WARN, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
     fake_fails(FAKE_CLAIM, PGW_ECANCELED, 3, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     TEST_ASSERT_EQUAL_INT(3, atomic_load(&next_tries));
@@ -914,7 +931,7 @@ void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
     set("worker.drain", "off");
     set("poll.min_ms", "3600000");
     set("poll.max_ms", "3600000");
-    pgw_conf_set_log(conf, PGW_WARN, hear_advice, NULL);
+    pgw_conf_set_log(conf, PGW_DEBUG, hear_advice, NULL);
     fake_fails(FAKE_IDLE, trouble, 3, 0);
     start(noop, &thread);
     await_idle(4);
@@ -1781,4 +1798,25 @@ void test_without_a_server_a_stop_ends_the_attempts(void)
     pgw_stop_notify(stop);
     pthread_join(thread, &st);
     TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+}
+
+void test_statistics_fill_no_struct_whose_size_is_not_set(void)
+{
+    struct {
+        pgw_worker_stats stats;
+        unsigned char behind[4096];
+    } given, before;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    memset(&given, 0xa5, sizeof(given));
+    for (size_t size = 0; size < sizeof(given); size++) {
+        const bool whole = size >= sizeof(size_t) && size % sizeof(void *) == 0 && size <= 4096;
+
+        given.stats.struct_size = size;
+        before = given;
+        pgw_worker_get_stats(w, &given.stats);
+        if (!whole) TEST_ASSERT_EQUAL_MEMORY(&before, &given, sizeof(given));
+        TEST_ASSERT_EQUAL_MEMORY((char *)&before + size, (char *)&given + size,
+                                 sizeof(given) - size);
+    }
 }

@@ -41,7 +41,7 @@ _pgwork() {
     -d | --dsn-file | -f | --file | -o | --out) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) # of lock it is a switch
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
-    --notify | --bulk) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
     --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
@@ -67,13 +67,14 @@ _pgwork() {
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify --bulk" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
         purge) own="--state" ;;
         drop) own="--force" ;;
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
-        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --op" ;;
+        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
+        --meta --op" ;;
     work) own="-j --jobs -n --max --once --drain --lease --timeout --grace --pass --later -k --keep-output -b --body
         --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
