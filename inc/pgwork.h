@@ -1052,7 +1052,7 @@ typedef enum pgw_verdict {
     PGW_RETRY,   /* fail: again after the queue's backoff, or the time set by pgw_task_set_delay */
     PGW_DEAD,    /* fail: to the dead letters at once */
     PGW_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
-    PGW_RELEASE, /* not started after all: back, no attempt charged */
+    PGW_RELEASE, /* not started after all: ready again, behind what waits, no attempt charged */
     PGW_SETTLED  /* the handler finished the job itself, in its own transaction; the worker claims
                   * jobs apart from then on, see pgw_claim_opts */
 } pgw_verdict;
