@@ -534,6 +534,8 @@ BEGIN
                    g.payload
               FROM (SELECT (found.gone).*) g WHERE q.retention_ms > 0
                 ON CONFLICT DO NOTHING;
+        ELSIF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has it listens there
+            PERFORM pg_notify('pgwork_cancel_' || split_part('pgwork.', '.', 1), id::text);
         END IF;
         RETURN NEXT;
     END LOOP;
