@@ -160,7 +160,9 @@ CREATE TABLE pgwork.reaper_tick (
     seen       bigint[] NOT NULL,     -- ... and the last tick before they were slow
     next_queue integer NOT NULL,      -- where the next tick goes on
     settled    boolean NOT NULL,      -- nothing was left to move
-    reaped_at  timestamptz NOT NULL,  -- what else the reaper has done, and how long that took
+    promoted_at timestamptz NOT NULL, -- what else the reaper has done, and how long that took
+    promote_ms integer NOT NULL,
+    reaped_at  timestamptz NOT NULL,
     reap_ms    integer NOT NULL,
     pruned_at  timestamptz NOT NULL,
     prune_ms   integer NOT NULL

@@ -341,10 +341,10 @@ END $$;
 CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer
 LANGUAGE sql RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
--- One round of all that is due: delayed jobs each time, the low-water marks (0004_marks.sql) while something moves,
--- expired leases four times a second, the rest once a second; all of it less often where it takes long. When it was
--- done last stands in the newest tick, for all reapers. One of them ticks at a time. The others leave it all to that
--- one, unless it is late.
+-- One round of all that is due: the low-water marks (0004_marks.sql) and delayed jobs while something moves, expired
+-- leases four times a second, the rest once a second; each less often where it takes long, so that none holds up the
+-- others. When each was done last stands in the newest tick, for all reapers. One of them ticks at a time. The others
+-- make delayed jobs ready, and leave the rest to that one, unless it is late.
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -355,37 +355,43 @@ DECLARE
                              AND pg_try_advisory_xact_lock(pgwork._lock('tick', 0));
     prev pgwork.reaper_tick;
     t pgwork.reaper_tick;
+    tick_ms integer;
+    at timestamptz; -- when what is just done began
 BEGIN
-    SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
     reaped := 0;
     died := 0;
+    promoted := 0;
     pruned := 0;
     SELECT * INTO prev FROM pgwork.reaper_tick p ORDER BY p.version DESC LIMIT 1;
     IF NOT FOUND THEN
-        prev := (0, '-infinity', 0, '{}', '{}', '{}', 0, false, '-infinity', 0, '-infinity', 0);
+        prev := (0, '-infinity', 0, '{}', '{}', '{}', 0, false, '-infinity', 0, '-infinity', 0, '-infinity', 0);
     END IF;
     t := prev;
     IF mine THEN
         t := pgwork._tick(prev);
     END IF;
-    IF NOT mine AND began < prev.at + interval '5 s' THEN
-        next_ms := least(next_ms, 250);
-        RETURN;
+    tick_ms := pgwork._ms(began);
+    at := clock_timestamp();
+    IF began NOT BETWEEN t.promoted_at AND t.promoted_at + 9 * t.promote_ms * interval '1 ms' THEN
+        SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
+        t.promoted_at := began;
+        t.promote_ms := CASE WHEN promoted < batch THEN least(greatest(pgwork._ms(at) - promoted, 0), 100) ELSE 0 END;
     END IF;
-    IF began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
-        -- After a time without a reaper, leases may lie behind many ready rows.
-        SELECT r.returned, r.died INTO reaped, died FROM pgwork._reap(NULL, batch, began > t.reaped_at + interval '10 s') r;
-        stuck := pgwork._tell_stuck();
-        IF reaped + died < batch THEN
-            t.reaped_at := began;
-            t.reap_ms := least(pgwork._ms(began), 1000);
+    IF mine OR began > prev.at + interval '5 s' THEN
+        at := clock_timestamp();
+        IF began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
+            -- After a time without a reaper, leases may lie behind many ready rows.
+            SELECT r.returned, r.died INTO reaped, died
+              FROM pgwork._reap(NULL, batch, began > t.reaped_at + interval '10 s') r;
+            stuck := pgwork._tell_stuck();
+            t.reaped_at := CASE WHEN reaped + died < batch THEN began ELSE '-infinity' END;
+            t.reap_ms := least(pgwork._ms(at), 1000);
         END IF;
-    END IF;
-    IF began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1000, 19 * t.prune_ms) * interval '1 ms' THEN
-        pruned := pgwork._prune_safely(batch);
-        IF pruned < batch THEN
-            t.pruned_at := began;
-            t.prune_ms := least(pgwork._ms(began), 3000);
+        at := clock_timestamp();
+        IF began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1000, 19 * t.prune_ms) * interval '1 ms' THEN
+            pruned := pgwork._prune_safely(batch);
+            t.pruned_at := CASE WHEN pruned < batch THEN began ELSE '-infinity' END;
+            t.prune_ms := least(pgwork._ms(at), 3000);
         END IF;
     END IF;
     IF mine AND (t.version > prev.version OR began > prev.at + interval '2 s') THEN
@@ -396,7 +402,7 @@ BEGIN
     END IF;
     next_ms := CASE WHEN greatest(reaped + died, promoted, pruned) >= batch THEN 0
                     ELSE greatest(1, least(next_ms, CASE WHEN t.settled THEN 250 ELSE 100 END),
-                                  least(9 * pgwork._ms(began), 1000)) END;
+                                  least(4 * tick_ms, 1000)) END;
 END $$;
 
 CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
