@@ -1052,7 +1052,7 @@ typedef enum pgw_verdict {
     PGW_RETRY,   /* fail: again after the queue's backoff, or the time set by pgw_task_set_delay */
     PGW_DEAD,    /* fail: to the dead letters at once */
     PGW_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
-    PGW_RELEASE, /* not started after all: back, no attempt charged */
+    PGW_RELEASE, /* not started after all: ready again, behind what waits, no attempt charged */
     PGW_SETTLED  /* the handler finished the job itself, in its own transaction; the worker claims
                   * jobs apart from then on, see pgw_claim_opts */
 } pgw_verdict;
@@ -1721,7 +1721,8 @@ PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
  * number of schedulers may be at work, none of them leads, and all times are the server's.
  *
  *     minute hour day month weekday          each * or a list of n, n-n, with /step
- *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday
+ *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday; day also L, LW,
+ *                                            15W, weekday also fri#2, friL
  *     @yearly @monthly @weekly @daily @hourly
  *     @every 90s                             also 1h30m, 2d, 1w; counted from the creation
  *
@@ -1911,6 +1912,15 @@ PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
 PGW_API pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms);
 /** Not done after all: another node may have it at once, no attempt charged. */
 PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
+/** For operators: takes a held tick away from its node, whose token is stale from then on; another
+ * node may claim it at once. What a server's clock that was ahead has planned and decided is
+ * forgotten. *held (may be NULL): was there one? The schedule's error says who took it.
+ *
+ *     bool held;
+ *
+ *     if (pgw_cron_break(h, &held, "sweep") == PGW_OK && held) work("another node may have it");
+ */
+PGW_API pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule);
 
 /* clang-format off */
 /**
@@ -2164,6 +2174,14 @@ typedef struct pgw_lock_who {
 /** Who holds it; of several shared holders the one that took it first as far as is known.
  * PGW_EMPTY: nobody. */
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
+/** For operators: ends the sessions that hold a lock, and makes their fencing number stale. *ended
+ * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM.
+ *
+ *     int64_t ended;
+ *
+ *     if (pgw_lock_break(h, &ended, "mailing 42") == PGW_OK && ended > 0) work("it is free");
+ */
+PGW_API pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name);
 /** Forgets up to @p limit (1 .. 1000) names that nobody holds, and whose fence is older than
  * @p idle_ms (operator); shared holders that follow each other draw one fence only. Fences go on
  * growing when such a name comes back, and those of before are stale. */

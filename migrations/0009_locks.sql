@@ -63,6 +63,8 @@ BEGIN
     IF key IS NULL THEN
         RETURN false; -- to _advisory() that is every key, and none of them would be released by it
     END IF;
+    PERFORM pg_advisory_unlock((key >> 32)::integer, pgwork._gate_low(key, g.place))
+       FROM pgwork._gates(_unlock_if_held.key) g WHERE g.granted AND g.pid = pg_backend_pid();
     FOREACH mode IN ARRAY ARRAY[true, false] LOOP -- shared, and not
         WHILE EXISTS (SELECT FROM pgwork._advisory(_unlock_if_held.key) a WHERE a.granted AND a.pid = pg_backend_pid() AND a.shared = mode) LOOP
             -- a lock of the running transaction is not ours to release
@@ -72,6 +74,69 @@ BEGIN
     END LOOP;
     RETURN was_held;
 END $$;
+
+-- Who waits for an exclusive lock through lock_queue() stands in line by gates, which are advisory locks of two integers: the key's halves, with
+-- the place (1: the front) in the last three bits. A session holds one gate, and waits for the one before it; so the first eight keep their
+-- places between statements, and hold no snapshot meanwhile. Gates end with their session.
+CREATE FUNCTION pgwork._gate_low(key bigint, place integer) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ((key & 4294967288) | (place - 1))::bit(32)::integer;
+
+CREATE FUNCTION pgwork._gates(key bigint DEFAULT NULL, OUT base bigint, OUT place integer, OUT pid integer, OUT granted boolean,
+    OUT waits_since timestamptz) RETURNS SETOF record
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.classid::bigint << 32 | (l.objid::bigint & 4294967288), (l.objid::bigint & 7)::integer + 1, l.pid, l.granted, l.waitstart
+      FROM pg_locks l
+     WHERE l.locktype = 'advisory' AND l.objsubid = 2
+       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+       AND ($1 IS NULL OR l.classid::bigint = ($1 >> 32 & 4294967295) AND l.objid::bigint & 4294967288 = $1 & 4294967288)
+$$;
+
+-- From a place (0: none) as far to the front as there is time. Returns the place.
+CREATE FUNCTION pgwork._gates_pass(key bigint, place integer, wait_ms bigint) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    high CONSTANT integer := (key >> 32)::integer;
+    until CONSTANT timestamptz := clock_timestamp() + wait_ms * interval '1 ms';
+    ahead integer;
+    left_ms bigint;
+BEGIN
+    WHILE place <> 1 LOOP
+        ahead := CASE place WHEN 0 THEN 8 ELSE place - 1 END;
+        IF NOT pg_try_advisory_lock(high, pgwork._gate_low(key, ahead)) THEN
+            left_ms := pgwork._ms_until(until);
+            EXIT WHEN left_ms = 0;
+            PERFORM set_config('lock_timeout', left_ms::text, true);
+            BEGIN
+                PERFORM pg_advisory_lock(high, pgwork._gate_low(key, ahead));
+            EXCEPTION WHEN lock_not_available THEN
+                -- it may have been granted at that very moment
+                EXIT WHEN NOT EXISTS (SELECT FROM pgwork._gates(_gates_pass.key) g
+                                       WHERE g.pid = pg_backend_pid() AND g.place = ahead AND g.granted);
+            END;
+        END IF;
+        IF place > 0 THEN
+            PERFORM pg_advisory_unlock(high, pgwork._gate_low(key, place));
+        END IF;
+        place := ahead;
+    END LOOP;
+    RETURN place;
+END $$;
+
+CREATE FUNCTION pgwork._ms_until(until timestamptz) RETURNS bigint
+LANGUAGE sql VOLATILE
+RETURN greatest(floor(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
+
+-- Does whoever holds the lock wait for us, through whatever others? The server does not see it: our waits are shorter than its deadlock_timeout.
+CREATE FUNCTION pgwork._lock_circle(key bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE behind (pid) AS (
+        SELECT a.pid FROM pgwork._advisory($1) a WHERE a.granted AND a.pid <> pg_backend_pid()
+        UNION
+        SELECT b.pid FROM behind, unnest(pg_blocking_pids(behind.pid)) b (pid)
+    )
+    SELECT EXISTS (SELECT FROM behind WHERE behind.pid = pg_backend_pid())
+$$;
 
 -- The same for one acquisition that failed: what the session held before is not to go with it. While its mode was held
 -- before, an acquisition is granted without a wait; so whatever of this mode a failed wait has left behind is its own.
@@ -238,6 +303,38 @@ BEGIN
     RETURN pgwork._lock_take(name, shared, timeout_ms, true);
 END $$;
 
+-- One turn of a wait that is made of many statements, each of which ends within half a second, and half of the server's deadlock_timeout: then
+-- nobody who waits for old snapshots, such as CREATE INDEX CONCURRENTLY by the lock's holder, waits for us for longer. place: what the turn
+-- before returned, 0 at first. last: there will be no other one. look: is it a deadlock? fence NULL: not yet.
+CREATE FUNCTION pgwork.lock_queue(name text, shared boolean, xact boolean, wait_ms bigint, INOUT place integer, last boolean, look boolean,
+    OUT fence bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+DECLARE
+    k CONSTANT bigint := pgwork.lock_key(name);
+    until timestamptz;
+BEGIN
+    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0 .. 500'),
+            pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0 .. 8');
+    until := clock_timestamp() + least(wait_ms * interval '1 ms', greatest(current_setting('deadlock_timeout')::interval / 2, '10 ms'));
+    IF place = 0 THEN
+        fence := pgwork._lock_take(name, shared, 0, xact);
+    END IF;
+    IF fence IS NULL AND NOT (shared OR xact) THEN
+        place := pgwork._gates_pass(k, place, pgwork._ms_until(until));
+    END IF;
+    IF fence IS NULL AND (shared OR xact OR place = 1) THEN
+        fence := pgwork._lock_take(name, shared, pgwork._ms_until(until), xact);
+    END IF;
+    IF fence IS NULL AND look AND pgwork._lock_circle(k) THEN
+        RAISE EXCEPTION 'the holder of lock % waits for this session', quote_literal(left(name, 80))
+            USING ERRCODE = 'deadlock_detected', HINT = 'take several locks in one order everywhere';
+    END IF;
+    IF place > 0 AND (fence IS NOT NULL OR last) THEN
+        PERFORM pg_advisory_unlock((k >> 32)::integer, pgwork._gate_low(k, place));
+        place := 0;
+    END IF;
+END $$;
+
 CREATE FUNCTION pgwork.lock_release(name text, shared boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -248,6 +345,27 @@ CREATE FUNCTION pgwork.lock_forget(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN pgwork._unlock_if_held(pgwork.lock_key(name));
+END $$;
+
+-- For an operator: ends the sessions that hold the lock, and makes their number stale. Returns how many were ended.
+CREATE FUNCTION pgwork.lock_break(name text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    k CONSTANT bigint := pgwork.lock_key(name);
+    holder integer;
+    ended bigint := 0;
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
+    FOR holder IN SELECT DISTINCT a.pid FROM pgwork._advisory(k) a WHERE a.granted AND a.pid <> pg_backend_pid() LOOP
+        RAISE LOG 'pgwork: lock %: % ends session % that holds it', quote_literal(left(name, 80)), session_user, holder;
+        ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits for its end
+    END LOOP;
+    UPDATE pgwork.named_lock t SET fence = nextval('pgwork.lock_fence'), shared = false WHERE t.key = k AND t.name = lock_break.name AND ended > 0;
+    RETURN ended;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'lock % is held by a session that may not be ended', quote_literal(left(name, 80)) USING ERRCODE = 'insufficient_privilege',
+        HINT = format('GRANT pg_signal_backend TO %I, or end it as a superuser: SELECT pg_terminate_backend(pid) FROM pgwork.lock_list(%L)',
+                      current_user, left(name, 80));
 END $$;
 
 -- FOR SHARE: whoever acquires the lock next has to write this row, and waits for the end of our transaction.
@@ -272,15 +390,29 @@ END $$;
 CREATE FUNCTION pgwork.lock_list(name text DEFAULT NULL) RETURNS TABLE (name text, state text, mode text, pid integer, application text,
     username text, client text, since timestamptz, fence bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(t.name, $1), CASE WHEN a.granted THEN 'held' ELSE 'waits' END, CASE WHEN a.shared THEN 'shared' ELSE 'exclusive' END, a.pid,
+    WITH asked (key) AS (
+        SELECT CASE WHEN $1 IS NOT NULL THEN pgwork.lock_key($1) END
+    ), line AS ( -- 0 holds it, 1 is next, and so on
+        SELECT a.key, a.key AS last_key, CASE WHEN a.granted THEN 0 ELSE 1 END AS place, a.pid, a.shared, a.waits_since
+          FROM asked, pgwork._advisory(asked.key) a
+        UNION ALL
+        SELECT g.base, g.base + 7, CASE WHEN g.granted THEN g.place ELSE g.place + 1 END, g.pid, false, g.waits_since
+          FROM asked, pgwork._gates(asked.key) g
+    ), placed AS ( -- who holds a gate waits for the one before it
+        SELECT DISTINCT ON (t.name, l.pid, l.shared AND l.place = 0) t.name, t.fence, t.taken_at, t.pid AS drawn_by, t.shared AS drawn_shared, l.place, l.pid AS who, l.shared AS mode, l.waits_since
+          FROM line l
+          LEFT JOIN pgwork.named_lock t ON t.key BETWEEN l.key AND l.last_key AND ($1 IS NULL OR t.name = $1)
+         WHERE num_nonnulls(t.name, $1) > 0
+         ORDER BY t.name, l.pid, l.shared AND l.place = 0, l.place
+    )
+    SELECT coalesce(p.name, $1), CASE WHEN p.place = 0 THEN 'held' ELSE 'waits' END, CASE WHEN p.mode THEN 'shared' ELSE 'exclusive' END, p.who,
            s.application_name, s.usename::text, host(s.client_addr),
-           CASE WHEN NOT a.granted THEN a.waits_since WHEN a.pid = t.pid AND a.shared = t.shared THEN t.taken_at END,
-           CASE WHEN a.granted AND (a.pid = t.pid OR t.shared) AND a.shared = t.shared THEN t.fence END
-      FROM pgwork._advisory(CASE WHEN $1 IS NOT NULL THEN pgwork.lock_key($1) END) a
-      LEFT JOIN pgwork.named_lock t ON t.key = a.key AND ($1 IS NULL OR t.name = $1)
-      LEFT JOIN pg_stat_activity s ON s.pid = a.pid
-     WHERE num_nonnulls(t.name, $1) > 0 AND pgwork._knows_holders()
-     ORDER BY t.name, NOT a.granted, a.waits_since, a.pid
+           CASE WHEN p.place > 0 THEN p.waits_since WHEN p.who = p.drawn_by AND p.mode = p.drawn_shared THEN p.taken_at END,
+           CASE WHEN p.place = 0 AND (p.who = p.drawn_by OR p.drawn_shared) AND p.mode = p.drawn_shared THEN p.fence END
+      FROM placed p
+      LEFT JOIN pg_stat_activity s ON s.pid = p.who
+     WHERE pgwork._knows_holders()
+     ORDER BY p.name, p.place, p.waits_since, p.who
 $$;
 
 CREATE FUNCTION pgwork.lock_prune(idle_ms bigint DEFAULT 604800000, batch integer DEFAULT 100) RETURNS bigint
@@ -312,8 +444,10 @@ COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fenci
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
 COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
 COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. A transaction that takes it again gets the same number. Its number counts once committed: hand it to nothing outside of the database before.';
+COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
+COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns how many sessions were ended. Needs pg_signal_backend for the owner of the schema.';
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
 COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
 COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock, or for all whose first acquisition is committed.';

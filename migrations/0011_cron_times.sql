@@ -7,7 +7,9 @@
 
 -- ---- expressions ---------------------------------------------------------------------------------------------
 
--- Sets of numbers: bit n (from the left, from 0) is n. any_*: the field begins with *.
+-- Sets of numbers: bit n (from the left, from 0) is n. any_*: the field begins with *. Besides: day 32 is the last one of a month (L), 33 its
+-- last workday (LW); near n the workday that is nearest to day n (nW), in the same month; weekday 7 * k + n the k-th n of a month (n#k), 42 + n its
+-- last n (nL). near NULL: there is none of all these.
 CREATE TYPE pgwork._cron AS (
     second      bit(60),
     minute      bit(60),
@@ -18,6 +20,7 @@ CREATE TYPE pgwork._cron AS (
     any_day     boolean,
     any_weekday boolean,
     wild        boolean,
+    near        bit(60),
     every_s     integer -- @every: the rest is NULL
 );
 
@@ -35,61 +38,109 @@ BEGIN
                    WHEN word = '' THEN '"' || c || '"'
                    ELSE '"' || word || '"' END
            || ', expected ' || expected
-        USING ERRCODE = 'PW001', HINT = 'minute hour day month weekday, each * or lists of n, n-n, with /step; @daily ...; or @every 90s';
+        USING ERRCODE = 'PW001', HINT = 'minute hour day month weekday, each * or lists of n, n-n, with /step (days also L, LW, nW; weekdays nL, n#k); @daily ...; or @every 90s';
+END $$;
+
+-- The number of a word, or -1.
+CREATE FUNCTION pgwork._cron_value(kind integer, word text) RETURNS integer
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    least_is CONSTANT integer := ('{0,0,0,1,1,0}'::integer[])[kind];
+    most CONSTANT integer := ('{59,59,23,31,12,7}'::integer[])[kind];
+    names CONSTANT text[] := CASE kind
+        WHEN 5 THEN '{january,february,march,april,may,june,july,august,september,october,november,december}'::text[]
+        WHEN 6 THEN '{sunday,monday,tuesday,wednesday,thursday,friday,saturday}'::text[] END;
+    v integer;
+BEGIN
+    word := lower(word COLLATE "C");
+    IF word ~ '^[0-9]{1,9}$' THEN
+        v := word;
+    ELSE
+        SELECT least_is - 1 + n.i INTO v FROM unnest(names) WITH ORDINALITY n (name, i) WHERE word IN (n.name, left(n.name, 3));
+    END IF;
+    RETURN CASE WHEN v BETWEEN least_is AND most THEN v ELSE -1 END;
 END $$;
 
 -- Reads the field that begins at i; i moves to the next one. kind: 1 second .. 6 weekday.
-CREATE FUNCTION pgwork._cron_field(expression text, kind integer, INOUT i integer, OUT bits bit(60), OUT star boolean)
+CREATE FUNCTION pgwork._cron_field(expression text, kind integer, INOUT i integer, OUT bits bit(60), OUT star boolean, OUT near bit(60))
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    none CONSTANT bit(60) := repeat('0', 60)::bit(60);
     field CONSTANT text := ('{second,minute,hour,day of month,month,weekday}'::text[])[kind];
     least_is CONSTANT integer := ('{0,0,0,1,1,0}'::integer[])[kind];
     most CONSTANT integer := ('{59,59,23,31,12,7}'::integer[])[kind];
-    names CONSTANT text[] := CASE kind WHEN 5 THEN '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}'::text[]
-                                       WHEN 6 THEN '{sun,mon,tue,wed,thu,fri,sat}'::text[] END;
+    size CONSTANT integer := ('{60,60,24,31,12,7}'::integer[])[kind]; -- of the circle that a range may go around
     allowed CONSTANT text := least_is || ' .. ' || most || CASE kind WHEN 5 THEN ' or jan .. dec' WHEN 6 THEN ' or sun .. sat' ELSE '' END;
     word text;
+    v integer;
     range integer[]; -- from, to
     step integer;
 BEGIN
-    bits := repeat('0', 60)::bit(60);
+    bits := none;
     star := substr(expression, i, 1) = '*';
     LOOP
         range := '{}';
         step := 1;
-        IF substr(expression, i, 1) = '*' THEN
-            range := ARRAY[least_is, CASE kind WHEN 6 THEN 6 ELSE most END];
-            i := i + 1;
-        ELSE
-            LOOP
-                word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
-                range := range || coalesce(least_is - 1 + array_position(names, lower(word COLLATE "C")),
-                                           CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer END, -1);
-                IF range[cardinality(range)] NOT BETWEEN least_is AND most THEN
-                    PERFORM pgwork._cron_fault(expression, i, field, CASE cardinality(range) WHEN 1 THEN '* or ' ELSE '' END || allowed);
-                ELSIF range[2] < range[1] THEN
-                    PERFORM pgwork._cron_fault(expression, i, field, range[1] || ' .. ' || most || ': a range goes up');
-                END IF;
-                i := i + length(word);
-                EXIT WHEN cardinality(range) = 2 OR substr(expression, i, 1) <> '-';
-                i := i + 1;
-            END LOOP;
-        END IF;
-        IF cardinality(range) = 2 AND substr(expression, i, 1) = '/' THEN
-            i := i + 1;
-            word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
-            step := CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer ELSE 0 END;
-            IF step NOT BETWEEN 1 AND most THEN
-                PERFORM pgwork._cron_fault(expression, i, field, 'a step of 1 .. ' || most);
+        word := lower(coalesce(substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C"), '') COLLATE "C");
+        IF kind = 4 AND word ~ '^(lw?|[0-9]{1,9}w)$' AND (word IN ('l', 'lw') OR pgwork._cron_value(4, left(word, -1)) > 0) THEN
+            near := coalesce(near, none);
+            IF word IN ('l', 'lw') THEN
+                bits := set_bit(bits, 31 + length(word), 1);
+            ELSE
+                near := set_bit(near, left(word, -1)::integer, 1);
             END IF;
             i := i + length(word);
+        ELSIF kind = 6 AND pgwork._cron_value(6, word) >= 0 AND substr(expression, i + length(word), 1) = '#' THEN
+            v := pgwork._cron_value(6, word) % 7;
+            i := i + length(word) + 1;
+            IF substr(expression, i) !~ '^[1-5]([^A-Za-z0-9]|$)' COLLATE "C" THEN
+                PERFORM pgwork._cron_fault(expression, i, field, '1 .. 5');
+            END IF;
+            near := coalesce(near, none);
+            bits := set_bit(bits, 7 * substr(expression, i, 1)::integer + v, 1);
+            i := i + 1;
+        ELSIF kind = 6 AND word ~ '.l$' AND pgwork._cron_value(6, word) < 0 AND pgwork._cron_value(6, left(word, -1)) >= 0 THEN
+            near := coalesce(near, none);
+            bits := set_bit(bits, 42 + pgwork._cron_value(6, left(word, -1)) % 7, 1);
+            i := i + length(word);
+        ELSE
+            IF substr(expression, i, 1) = '*' THEN
+                range := ARRAY[least_is, CASE kind WHEN 6 THEN 6 ELSE most END];
+                i := i + 1;
+            ELSE
+                LOOP
+                    word := coalesce(substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C"), '');
+                    v := pgwork._cron_value(kind, word);
+                    IF v < 0 THEN
+                        PERFORM pgwork._cron_fault(expression, i, field, CASE cardinality(range) WHEN 0 THEN '* or ' ELSE '' END || allowed);
+                    END IF;
+                    range := range || v;
+                    i := i + length(word);
+                    EXIT WHEN cardinality(range) = 2 OR substr(expression, i, 1) <> '-';
+                    i := i + 1;
+                END LOOP;
+            END IF;
+            IF substr(expression, i, 1) = '/' THEN
+                IF cardinality(range) = 1 THEN
+                    range := range || greatest(range[1], CASE kind WHEN 6 THEN 6 ELSE most END);
+                END IF;
+                i := i + 1;
+                word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
+                step := CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer ELSE 0 END;
+                IF step NOT BETWEEN 1 AND most THEN
+                    PERFORM pgwork._cron_fault(expression, i, field, 'a step of 1 .. ' || most);
+                END IF;
+                i := i + length(word);
+            END IF;
         END IF;
         IF substr(expression, i, 1) NOT IN ('', ',', ' ', E'\t') THEN
-            PERFORM pgwork._cron_fault(expression, i, field, CASE WHEN substr(expression, i, 1) = '/' THEN 'a range or * before a step'
-                                                                  ELSE ', or the field''s end' END);
+            PERFORM pgwork._cron_fault(expression, i, field, ', or the field''s end');
         END IF;
-        FOR v IN range[1] .. coalesce(range[2], range[1]) BY step LOOP
-            bits := set_bit(bits, CASE WHEN kind = 6 THEN v % 7 ELSE v END, 1);
+        IF range[2] < range[1] THEN
+            range[2] := range[2] + size;
+        END IF;
+        FOR v IN coalesce(range[1], 0) .. coalesce(range[2], range[1], -1) BY step LOOP
+            bits := set_bit(bits, least_is + (v - least_is) % size, 1);
         END LOOP;
         EXIT WHEN substr(expression, i, 1) <> ',';
         i := i + 1;
@@ -133,6 +184,8 @@ DECLARE
     n integer;
     day_at integer;
     star boolean;
+    near bit(60);
+    day bit(60);
 BEGIN
     IF expression IS NULL THEN
         PERFORM pgwork._refuse('expression', NULL, 'a cron expression');
@@ -174,14 +227,17 @@ BEGIN
     SELECT f.i, f.bits, f.star INTO i, e.hour, star FROM pgwork._cron_field(text_is, 3, i) f;
     e.wild := e.wild OR star;
     day_at := i;
-    SELECT f.i, f.bits, f.star INTO i, e.day, e.any_day FROM pgwork._cron_field(text_is, 4, i) f;
+    SELECT f.i, f.bits, f.star, f.near INTO i, e.day, e.any_day, e.near FROM pgwork._cron_field(text_is, 4, i) f;
     SELECT f.i, f.bits INTO i, e.month FROM pgwork._cron_field(text_is, 5, i) f;
-    SELECT f.i, f.bits, f.star INTO i, e.weekday, e.any_weekday FROM pgwork._cron_field(text_is, 6, i) f;
+    SELECT f.i, f.bits, f.star, f.near INTO i, e.weekday, e.any_weekday, near FROM pgwork._cron_field(text_is, 6, i) f;
+    e.near := coalesce(e.near, near);
 
     -- Days 1 to 29 are in every month (29 February in leap years), 30 not in February, 31 in seven months.
-    IF (e.any_day OR e.any_weekday) AND position(B'1' IN substring(e.day FOR 30)) = 0
-       AND NOT (get_bit(e.day, 30) = 1 AND position(B'1' IN set_bit(e.month, 2, 0)) > 0)
-       AND NOT (get_bit(e.day, 31) = 1 AND position(B'1' IN e.month & rpad('0101010110101', 60, '0')::bit(60)) > 0) THEN
+    -- L and LW are in every month.
+    day := e.day | coalesce(e.near, repeat('0', 60)::bit(60));
+    IF (e.any_day OR e.any_weekday) AND position(B'1' IN substring(day FOR 30)) = 0 AND position(B'1' IN substring(day FROM 33)) = 0
+       AND NOT (get_bit(day, 30) = 1 AND position(B'1' IN set_bit(e.month, 2, 0)) > 0)
+       AND NOT (get_bit(day, 31) = 1 AND position(B'1' IN e.month & rpad('0101010110101', 60, '0')::bit(60)) > 0) THEN
         PERFORM pgwork._cron_fault(expression, day_at, 'day of month', 'a day that one of these months has');
     END IF;
 END $$;
@@ -193,6 +249,38 @@ CREATE FUNCTION pgwork._cron_bit(bits bit(60), n integer) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN nullif(position(B'1' IN substring(bits FROM n + 1)), 0) + n - 1;
 
+-- Does the day match by its place in the month, or its weekday by that? Asked where near is not NULL.
+CREATE FUNCTION pgwork._cron_day(e pgwork._cron, d date) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n CONSTANT integer := extract(day FROM d);
+    w CONSTANT integer := extract(dow FROM d);
+    most integer;
+BEGIN
+    most := extract(day FROM date_trunc('month', d::timestamp) + interval '1 month - 1 day');
+    IF n = most AND get_bit(e.day, 32) = 1 THEN
+        RETURN true;
+    END IF;
+    -- A workday stands for itself, a Friday for the Saturday after it, a Monday for the Sunday before it; at either end of a month for both.
+    RETURN w BETWEEN 1 AND 5
+       AND (get_bit(e.day, 33) = 1 AND (n = most OR w = 5 AND n >= most - 2)
+            OR get_bit(e.near, n) = 1
+            OR w = 5 AND n + 1 <= most AND get_bit(e.near, n + 1) = 1
+            OR w = 5 AND n + 2 = most AND get_bit(e.near, most) = 1
+            OR w = 1 AND n > 1 AND get_bit(e.near, n - 1) = 1
+            OR w = 1 AND n = 3 AND get_bit(e.near, 1) = 1);
+END $$;
+
+CREATE FUNCTION pgwork._cron_weekday(e pgwork._cron, d date) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n CONSTANT integer := extract(day FROM d);
+    w CONSTANT integer := extract(dow FROM d);
+BEGIN
+    RETURN get_bit(e.weekday, 7 * ((n + 6) / 7) + w) = 1
+        OR get_bit(e.weekday, 42 + w) = 1 AND extract(month FROM d + 7) <> extract(month FROM d);
+END $$;
+
 -- The next matching time on the wall clock, as if there were no zones. Found within 40 years: 29 February on a
 -- given weekday, over a year 2100.
 CREATE FUNCTION pgwork._cron_local(e pgwork._cron, after timestamp) RETURNS timestamp
@@ -203,6 +291,7 @@ DECLARE
     h integer := extract(hour FROM t);
     m integer := extract(minute FROM t);
     s integer := pgwork._cron_bit(e.second, extract(second FROM t)::integer);
+    special CONSTANT boolean := e.near IS NOT NULL;
     month integer;
 BEGIN
     -- The time of day, from t on: s, m, h as an odometer.
@@ -224,10 +313,12 @@ BEGIN
         IF get_bit(e.month, month) = 0 THEN
             d := date_trunc('month', d::timestamp)::date + interval '1 month';
         ELSIF e.any_day OR e.any_weekday THEN
-            EXIT WHEN get_bit(e.day, extract(day FROM d)::integer) = 1 AND get_bit(e.weekday, extract(dow FROM d)::integer) = 1;
+            EXIT WHEN (get_bit(e.day, extract(day FROM d)::integer) = 1 OR special AND pgwork._cron_day(e, d))
+                  AND (get_bit(e.weekday, extract(dow FROM d)::integer) = 1 OR special AND pgwork._cron_weekday(e, d));
             d := d + 1;
         ELSE
-            EXIT WHEN get_bit(e.day, extract(day FROM d)::integer) = 1 OR get_bit(e.weekday, extract(dow FROM d)::integer) = 1;
+            EXIT WHEN get_bit(e.day, extract(day FROM d)::integer) = 1 OR get_bit(e.weekday, extract(dow FROM d)::integer) = 1
+                   OR special AND (pgwork._cron_day(e, d) OR pgwork._cron_weekday(e, d));
             d := d + 1;
         END IF;
         IF (d <= t + interval '41 years') IS NOT TRUE THEN
@@ -305,7 +396,7 @@ BEGIN
             SELECT a.last INTO again FROM pgwork._cron_at(zone, pgwork._cron_local(e, (again AT TIME ZONE zone) - interval '1 s')) a;
         END IF;
     END IF;
-    LOOP
+    FOR i IN 1 .. 100 LOOP -- some: a gap or an overlap takes one more
         local := pgwork._cron_local(e, local);
         SELECT * INTO here FROM pgwork._cron_at(zone, local);
         IF NOT e.wild THEN
@@ -320,6 +411,8 @@ BEGIN
             RETURN least(again, CASE WHEN here.first > after THEN here.first ELSE here.last END);
         END IF;
     END LOOP;
+    RAISE EXCEPTION 'no time was found in zone %', quote_literal(left(zone, 80)) USING ERRCODE = 'PW001',
+        HINT = 'use a zone in pg_timezone_names';
 END $$;
 
 CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS void
@@ -347,25 +440,37 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN false; -- there is no zone of this name
 END $$;
 
--- Clients are not told what the server says of a value that it refuses (22023), so it is said here.
-CREATE FUNCTION pgwork._check_zone(zone text) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+-- The name of a zone as the server spells it, or PW001. What AT TIME ZONE takes besides is refused: abbreviations (CST), POSIX rules, whose sign is the
+-- other way round (GMT+3 is three hours behind), offsets (+03:00), and zones that count leap seconds (right/UTC), whose clock shows none of our
+-- times. The list of all zones takes the server a tenth of a second, so the setting is asked: besides names it takes what has a digit and no slash,
+-- or a comma or a bracket, alone. What names have a digit and no slash, such as EST5EDT, is a matter of the list.
+CREATE FUNCTION pgwork._check_zone(zone text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+    is_named text;
 BEGIN
-    PERFORM pgwork._refuse_unless(zone IS NOT NULL, 'zone', zone, 'a time zone, for example Europe/Berlin');
-    PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(zone), 'zone', zone,
+    IF zone ~ '^[A-Za-z_-]+$|^[A-Za-z_]+/[A-Za-z0-9_/+-]+$' COLLATE "C" THEN
+        BEGIN
+            PERFORM set_config('timezone', zone, true);
+            is_named := current_setting('timezone');
+        EXCEPTION WHEN invalid_parameter_value THEN
+            NULL;
+        END;
+    ELSE
+        SELECT z.name INTO is_named FROM pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(zone COLLATE "C") ORDER BY z.name <> zone LIMIT 1;
+    END IF;
+    PERFORM pgwork._refuse_unless(is_named IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
+    PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(is_named), 'zone', zone,
                                   'one by the name of a place, for example Europe/Berlin: this one is also an abbreviation, which has no summer time');
-    BEGIN
-        PERFORM now() AT TIME ZONE zone;
-    EXCEPTION WHEN invalid_parameter_value THEN
-        PERFORM pgwork._refuse_unless(false, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
-    END;
+    RETURN is_named;
 END $$;
 
 CREATE FUNCTION pgwork.cron_next(expression text, zone text DEFAULT 'UTC', after timestamptz DEFAULT clock_timestamp(),
     anchor timestamptz DEFAULT '1970-01-01 UTC') RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor), pgwork._check_zone(zone);
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    zone := pgwork._check_zone(zone);
     RETURN pgwork._cron_after(pgwork._cron_parse(expression), zone, after, anchor);
 END $$;
 
@@ -376,7 +481,8 @@ DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     ahead interval;
 BEGIN
-    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor), pgwork._check_zone(zone);
+    PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
+    zone := pgwork._check_zone(zone);
     PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
     at := after;
     FOR i IN 1 .. n LOOP

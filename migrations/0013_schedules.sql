@@ -211,13 +211,9 @@ DECLARE
     e pgwork._cron := pgwork._cron_parse(expression);
     s pgwork.schedule;
     at timestamptz;
-    -- The list of all zones takes the server a tenth of a second: not for one that is known.
-    zone_is text := coalesce((SELECT t.zone FROM pgwork.schedule t WHERE lower(t.zone COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1),
-                             (SELECT z.name FROM pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(cron_create.zone COLLATE "C") LIMIT 1));
+    zone_is CONSTANT text := pgwork._check_zone(zone);
 BEGIN
     PERFORM pgwork._check_schedule_name('name', name);
-    PERFORM pgwork._refuse_unless(zone_is IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
-    PERFORM pgwork._check_zone(zone_is);
     IF queue IS NOT NULL THEN
         PERFORM pgwork._check_queue_name(queue);
     END IF;
@@ -573,6 +569,36 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- For an operator: takes a held tick away from its node, whose token is stale from then on, so that another node may claim it at once. A clock that
+-- was ahead has also planned and decided too far: what lies in the future is forgotten, the held tick included, and planned afresh.
+CREATE FUNCTION pgwork.cron_break(name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgwork.schedule := pgwork._schedule(name);
+    at CONSTANT timestamptz := clock_timestamp();
+    was_held CONSTANT boolean := s.token IS NOT NULL;
+    ahead CONSTANT boolean := s.slot > at;
+BEGIN
+    IF was_held THEN
+        s.error := format('the tick of %s was taken from %s by %s', s.slot, s.holder, session_user);
+        s.error_at := at;
+        RAISE LOG 'pgwork: schedule %: %', quote_literal(name), s.error;
+    END IF;
+    IF ahead THEN
+        s.slot := NULL;
+    END IF;
+    IF s.base > at THEN
+        s := pgwork._cron_afresh(s, at);
+        s := pgwork._cron_plan(s, pgwork._cron_parse(s.expression), at);
+    END IF;
+    UPDATE pgwork.schedule t
+       SET base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at, slot = s.slot, token = NULL, holder = NULL,
+           since = NULL, until = CASE WHEN s.slot IS NOT NULL THEN at END, attempt = CASE WHEN s.slot IS NOT NULL THEN s.attempt ELSE 0 END,
+           error = s.error, error_at = s.error_at
+     WHERE t.id = s.id;
+    RETURN was_held;
+END $$;
+
 -- ---- upkeep --------------------------------------------------------------------------------------------------
 
 -- Wherever a reaper runs, schedules do.
@@ -604,4 +630,5 @@ COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
     'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most. Commit before the work: until then no other node can have a tick of that schedule.';
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
+COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick away from its node, whose token is stale from then on; another may claim it at once. What a clock that was ahead has planned and decided is forgotten. False: no tick was held.';
 COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';

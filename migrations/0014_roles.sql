@@ -39,7 +39,7 @@ DECLARE
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake',
         'reap', 'promote', 'prune', 'maintain', 'beat',
-        'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
+        'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
         'cron_next', 'cron_times', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release',
         'table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped'];

@@ -13,10 +13,11 @@ typedef enum conf_type { CONF_TEXT, CONF_INT, CONF_BOOL, CONF_ENUM } conf_type;
 
 typedef const char *conf_fault_fn(const char *value, size_t max);
 
-/* An int is min .. max, and 0 as well when zero_too; a text is at most max bytes and what `fault`
- * says; an enum is one of the words in `allowed`. */
+/* An int is min .. max, 0 as well when zero_too, and `word` (if not NULL), which reads as -1; a
+ * text is at most max bytes and what `fault` says; an enum is one of the words in `allowed`. */
 typedef struct conf_row {
     const char *name, *initial, *text;
+    const char *word;
     const char *allowed; /* NULL: told from the limits */
     conf_fault_fn *fault;
     int64_t min, max;
@@ -46,6 +47,9 @@ static const char *conf_label_fault(const char *value, size_t max)
 #define INT_OR_0_ROW(NAME, MIN, MAX, INITIAL, TEXT) \
     {.name = NAME, .type = CONF_INT, .initial = INITIAL, .min = MIN, .max = MAX, .text = TEXT, \
      .zero_too = true}
+#define INT_OR_WORD_ROW(NAME, WORD, MIN, MAX, INITIAL, TEXT) \
+    {.name = NAME, .type = CONF_INT, .initial = INITIAL, .min = MIN, .max = MAX, .text = TEXT, \
+     .word = WORD}
 #define BOOL_ROW(NAME, INITIAL, TEXT) \
     {.name = NAME, .type = CONF_BOOL, .initial = INITIAL, .allowed = "on, off", .text = TEXT}
 #define ENUM_ROW(NAME, WORDS, INITIAL, TEXT) \
@@ -87,6 +91,8 @@ static const conf_row conf_rows[] = {
         "the server looks for its client so often (client_connection_check_interval); 0: never"),
     ENUM_ROW("prepare", "auto, never", "auto",
         "prepared statements; never: for poolers that cannot keep them"),
+    ENUM_ROW("pooler", "auto, session", "auto",
+        "what a pooler before the server keeps for a client; auto: a transaction; session: a session"),
     ENUM_ROW("durability", "sync, relaxed", "sync",
         "relaxed: claim and extend do not wait for the disk; a crash may undo them"),
     BOOL_ROW("notify", "on",
@@ -99,7 +105,8 @@ static const conf_row conf_rows[] = {
 
     INT_ROW("worker.concurrency", 0, 1024, "4",
         "handlers at once; 0: one, in the thread that runs the worker"),
-    INT_ROW("worker.prefetch", 0, 10000, "0", "jobs claimed ahead; 0: twice what the handlers take at once, or once without threads"),
+    INT_OR_WORD_ROW("worker.prefetch", "auto", 0, 10000, "auto",
+        "jobs claimed ahead of the handlers; auto: as many as were lately done in 50 ms, up to 1000; 0: none"),
     INT_ROW("worker.batch", 1, 1000, "1", "jobs given to a batch handler at once"),
     INT_OR_0_ROW("worker.lease_ms", 100, CONF_DAY, "0",
         "lease of claimed jobs; 0: as the queue says"),
@@ -185,6 +192,7 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
     switch (row->type) {
     case CONF_TEXT: return row->fault(value, (size_t)row->max);
     case CONF_INT:
+        if (row->word != NULL && strcmp(value, row->word) == 0) return NULL;
         if (!pgw__int_parse(&number, value)) return "is no whole number of 64 bits";
         if ((number < row->min || number > row->max) && !(row->zero_too && number == 0))
             return "is out of range";
@@ -204,8 +212,8 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
 static const char *conf_allowed(const conf_row *row, char text[CONF_LIMITS_SIZE])
 {
     if (row->allowed != NULL) return row->allowed;
-    snprintf(text, CONF_LIMITS_SIZE, "%s%" PRId64 " .. %" PRId64, row->zero_too ? "0, " : "",
-             row->min, row->max);
+    snprintf(text, CONF_LIMITS_SIZE, "%s%s%s%" PRId64 " .. %" PRId64, row->zero_too ? "0, " : "",
+             row->word != NULL ? row->word : "", row->word != NULL ? ", " : "", row->min, row->max);
     return text;
 }
 
@@ -328,7 +336,7 @@ const char *pgw__conf_text(const pgw_conf *conf, const char *name)
 int64_t pgw__conf_int(const pgw_conf *conf, const char *name)
 {
     const conf_row *row = conf_find(name);
-    int64_t v = 0;
+    int64_t v = -1;
 
     assert(row != NULL && row->type == CONF_INT);
     (void)pgw__int_parse(&v, conf_value(conf, row));

@@ -235,6 +235,17 @@ pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new_name)
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_CRON_RENAME, params) : st;
 }
 
+pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule)
+{
+    const pgw__param params[] = {P_TEXT(schedule), P_END};
+    const pgw_status st = pgw__check_name(h, "schedule", schedule, PGW__QUEUE_MAX);
+    bool was;
+
+    if (held == NULL) held = &was;
+    *held = false;
+    return st == PGW_OK ? pgw__ask_flag(h, held, PGW__SQL_CRON_BREAK, params, PGW__WRITES) : st;
+}
+
 pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule)
 {
     const pgw__param params[] = {P_TEXT(schedule), P_END};

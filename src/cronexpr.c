@@ -8,20 +8,27 @@
 
 typedef struct cronexpr_kind {
     const char *name;
-    int least, most;   /* 7 is Sunday as well as 0 */
-    const char *names; /* three letters each, the first one for `least` */
+    int least, most;          /* 7 is Sunday as well as 0 */
+    const char *const *names; /* the first one for `least`; three letters do */
     const char *values;
+    int size; /* of the circle that a range may go around */
 } cronexpr_kind;
 
 enum { SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY, FIELDS };
 
+static const char *const cronexpr_months[] = {
+    "january", "february",  "march",   "april",    "may",      "june", "july",
+    "august",  "september", "october", "november", "december", NULL};
+static const char *const cronexpr_weekdays[] = {"sunday",   "monday", "tuesday",  "wednesday",
+                                                "thursday", "friday", "saturday", NULL};
+
 static const cronexpr_kind cronexpr_kinds[FIELDS] = {
-    [SECOND] = {"second", 0, 59, "", "0 .. 59"},
-    [MINUTE] = {"minute", 0, 59, "", "0 .. 59"},
-    [HOUR] = {"hour", 0, 23, "", "0 .. 23"},
-    [DAY] = {"day of month", 1, 31, "", "1 .. 31"},
-    [MONTH] = {"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec", "1 .. 12 or jan .. dec"},
-    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat", "0 .. 7 or sun .. sat"},
+    [SECOND] = {"second", 0, 59, NULL, "0 .. 59", 60},
+    [MINUTE] = {"minute", 0, 59, NULL, "0 .. 59", 60},
+    [HOUR] = {"hour", 0, 23, NULL, "0 .. 23", 24},
+    [DAY] = {"day of month", 1, 31, NULL, "1 .. 31", 31},
+    [MONTH] = {"month", 1, 12, cronexpr_months, "1 .. 12 or jan .. dec", 12},
+    [WEEKDAY] = {"weekday", 0, 7, cronexpr_weekdays, "0 .. 7 or sun .. sat", 7},
 };
 
 typedef struct cronexpr_reader {
@@ -29,6 +36,8 @@ typedef struct cronexpr_reader {
     const char *where; /* the field's name, or NULL */
     pgw__cronexpr_fault *fault;
     bool failed;
+    bool special;  /* there was one of L, W and # */
+    uint32_t near; /* days with a W */
 } cronexpr_reader;
 
 static bool cronexpr_is_blank(char c)
@@ -123,27 +132,42 @@ static int cronexpr_number(const char *p, size_t n)
     return v;
 }
 
+static bool cronexpr_is(const char *p, size_t n, const char *name)
+{
+    if (strlen(name) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (cronexpr_lower(p[i]) != name[i]) return false;
+    return true;
+}
+
+/* -1: it is none of the kind's names. */
 static int cronexpr_named(const cronexpr_kind *kind, const char *p, size_t n)
 {
-    if (n != 3) return -1;
-    for (int i = 0; kind->names[(size_t)i * 3] != '\0'; i++) {
-        const char *name = kind->names + (size_t)i * 3;
+    char shortened[4] = "";
 
-        if (cronexpr_lower(p[0]) == name[0] && cronexpr_lower(p[1]) == name[1] &&
-            cronexpr_lower(p[2]) == name[2]) {
+    for (int i = 0; kind->names != NULL && kind->names[i] != NULL; i++) {
+        memcpy(shortened, kind->names[i], 3);
+        if (cronexpr_is(p, n, kind->names[i]) || cronexpr_is(p, n, shortened))
             return kind->least + i;
-        }
     }
     return -1;
+}
+
+/* A name or a number; -1: neither, or out of range. */
+static int cronexpr_known(const cronexpr_kind *kind, const char *p, size_t n)
+{
+    int v = cronexpr_named(kind, p, n);
+
+    if (v < 0) v = cronexpr_number(p, n);
+    return v < kind->least || v > kind->most ? -1 : v;
 }
 
 static int cronexpr_value(cronexpr_reader *r, const cronexpr_kind *kind, const char *or_else)
 {
     const size_t n = cronexpr_word(r->p);
-    int v = cronexpr_named(kind, r->p, n);
+    const int v = cronexpr_known(kind, r->p, n);
 
-    if (v < 0) v = cronexpr_number(r->p, n);
-    if (v < kind->least || v > kind->most) {
+    if (v < 0) {
         cronexpr_expect(r, r->p, "%s%s", or_else, kind->values);
         return 0;
     }
@@ -151,27 +175,74 @@ static int cronexpr_value(cronexpr_reader *r, const cronexpr_kind *kind, const c
     return v;
 }
 
-/* n | n-n | n-n/step | * | * /step */
-static uint64_t cronexpr_item(cronexpr_reader *r, const cronexpr_kind *kind)
+/* L, LW, nW: a bit of the day's set, or a day in `near`. */
+static uint64_t cronexpr_special_day(cronexpr_reader *r, size_t n)
 {
-    int from = kind->least, to = kind->most, step = 1;
-    bool range = true;
+    int v;
+
+    if (cronexpr_is(r->p, n, "l")) return PGW__CRONEXPR_LAST_DAY;
+    if (cronexpr_is(r->p, n, "lw")) return PGW__CRONEXPR_LAST_WORKDAY;
+    if (n < 2 || cronexpr_lower(r->p[n - 1]) != 'w') return 0;
+    v = cronexpr_number(r->p, n - 1);
+    if (v < 1 || v > 31) return 0;
+    r->near |= UINT32_C(1) << v;
+    return UINT64_C(1) << 63; /* not of the set */
+}
+
+/* nL, n#k: a bit of the weekday's set. */
+static uint64_t cronexpr_special_weekday(cronexpr_reader *r, size_t *n)
+{
+    const cronexpr_kind *kind = &cronexpr_kinds[WEEKDAY];
+    int v = cronexpr_known(kind, r->p, *n);
+
+    if (v >= 0 && r->p[*n] == '#') {
+        const char *k = r->p + *n + 1;
+
+        if (cronexpr_word(k) != 1 || *k < '1' || *k > '5') {
+            cronexpr_expect(r, k, "1 .. 5");
+            return 0;
+        }
+        *n += 2;
+        return UINT64_C(1) << (7 * (*k - '0') + v % 7);
+    }
+    if (v >= 0 || *n < 2 || cronexpr_lower(r->p[*n - 1]) != 'l') return 0;
+    v = cronexpr_known(kind, r->p, *n - 1);
+    return v < 0 ? 0 : UINT64_C(1) << (PGW__CRONEXPR_LAST_WEEKDAY + v % 7);
+}
+
+/* 0: it is none. */
+static uint64_t cronexpr_special(cronexpr_reader *r, const cronexpr_kind *kind)
+{
+    size_t n = cronexpr_word(r->p);
+    uint64_t bits = 0;
+
+    if (kind == &cronexpr_kinds[DAY]) bits = cronexpr_special_day(r, n);
+    if (kind == &cronexpr_kinds[WEEKDAY]) bits = cronexpr_special_weekday(r, &n);
+    if (bits == 0) return 0;
+    r->p += n;
+    r->special = true;
+    return bits;
+}
+
+/* n | n-n | * , each with a step or without */
+static uint64_t cronexpr_range(cronexpr_reader *r, const cronexpr_kind *kind)
+{
+    const int most = kind == &cronexpr_kinds[WEEKDAY] ? 6 : kind->most;
+    int from = kind->least, to = most, step = 1;
     uint64_t bits = 0;
 
     if (*r->p == '*') {
         r->p++;
-        if (kind == &cronexpr_kinds[WEEKDAY]) to = 6;
     } else {
         to = from = cronexpr_value(r, kind, "* or ");
-        range = !r->failed && *r->p == '-';
-        if (range) {
-            const char *at = ++r->p;
-
+        if (!r->failed && *r->p == '-') {
+            r->p++;
             to = cronexpr_value(r, kind, "");
-            if (to < from) cronexpr_expect(r, at, "%d .. %d: a range goes up", from, kind->most);
+        } else if (!r->failed && *r->p == '/' && most > from) {
+            to = most;
         }
     }
-    if (range && !r->failed && *r->p == '/') {
+    if (!r->failed && *r->p == '/') {
         const size_t n = cronexpr_word(++r->p);
 
         step = cronexpr_number(r->p, n);
@@ -180,14 +251,23 @@ static uint64_t cronexpr_item(cronexpr_reader *r, const cronexpr_kind *kind)
         r->p += n;
     }
     if (r->failed) return 0;
+    if (to < from) to += kind->size;
+    for (int v = from; v <= to; v += step)
+        bits |= UINT64_C(1) << (kind->least + (v - kind->least) % kind->size);
+    return bits;
+}
+
+static uint64_t cronexpr_item(cronexpr_reader *r, const cronexpr_kind *kind)
+{
+    uint64_t bits = cronexpr_special(r, kind);
+
+    if (bits == 0 && !r->failed) bits = cronexpr_range(r, kind);
+    if (r->failed) return 0;
     if (*r->p != '\0' && *r->p != ',' && !cronexpr_is_blank(*r->p)) {
-        cronexpr_expect(r, r->p, "%s",
-                        *r->p == '/' ? "a range or * before a step" : ", or the field's end");
+        cronexpr_expect(r, r->p, ", or the field's end");
         return 0;
     }
-    for (int v = from; v <= to; v += step)
-        bits |= UINT64_C(1) << (kind == &cronexpr_kinds[WEEKDAY] ? v % 7 : v);
-    return bits;
+    return bits & ~(UINT64_C(1) << 63);
 }
 
 static uint64_t cronexpr_field(cronexpr_reader *r, int which, bool *star)
@@ -222,13 +302,15 @@ static int cronexpr_count(const char *p, const char **extra)
 /* A schedule that never comes is a mistake: none of its days is in any of its months. */
 static bool cronexpr_comes(const pgw__cronexpr *e)
 {
-    const uint32_t every_month = 0x3ffffffe; /* days 1 .. 29: February has leap years */
+    const uint64_t every_month = 0x3ffffffe; /* days 1 .. 29: February has leap years */
+    const uint64_t last = PGW__CRONEXPR_LAST_DAY | PGW__CRONEXPR_LAST_WORKDAY;
     const uint32_t february = 1u << 2, long_months = 0x15aa;
+    const uint64_t day = e->day | e->near;
 
     if (!e->any_day && !e->any_weekday) return true; /* its weekdays come */
-    return (e->day & every_month) != 0 ||
-           ((e->day & 1u << 30) != 0 && (e->month & ~february) != 0) ||
-           ((e->day & 1u << 31) != 0 && (e->month & long_months) != 0);
+    return (day & (every_month | last)) != 0 ||
+           ((day & 1u << 30) != 0 && (e->month & ~february) != 0) ||
+           ((day & UINT64_C(1) << 31) != 0 && (e->month & long_months) != 0);
 }
 
 static void cronexpr_fields(cronexpr_reader *r, pgw__cronexpr *out)
@@ -249,9 +331,11 @@ static void cronexpr_fields(cronexpr_reader *r, pgw__cronexpr *out)
     out->minute = cronexpr_field(r, MINUTE, &minute);
     out->hour = (uint32_t)cronexpr_field(r, HOUR, &hour);
     day = r->p;
-    out->day = (uint32_t)cronexpr_field(r, DAY, &out->any_day);
+    out->day = cronexpr_field(r, DAY, &out->any_day);
     out->month = (uint32_t)cronexpr_field(r, MONTH, &month);
-    out->weekday = (uint32_t)cronexpr_field(r, WEEKDAY, &out->any_weekday);
+    out->weekday = cronexpr_field(r, WEEKDAY, &out->any_weekday);
+    out->near = r->near;
+    out->special = r->special;
     out->wild = minute || hour;
     if (!r->failed && !cronexpr_comes(out)) {
         r->where = cronexpr_kinds[DAY].name;
@@ -260,14 +344,6 @@ static void cronexpr_fields(cronexpr_reader *r, pgw__cronexpr *out)
 }
 
 /* ---- @names ---- */
-
-static bool cronexpr_is(const char *p, size_t n, const char *name)
-{
-    if (strlen(name) != n) return false;
-    for (size_t i = 0; i < n; i++)
-        if (cronexpr_lower(p[i]) != name[i]) return false;
-    return true;
-}
 
 /* 1h30m: numbers with a unit each. */
 static int64_t cronexpr_duration(cronexpr_reader *r)

@@ -15,8 +15,11 @@
 #include "pq.h"
 
 #define LOCK_NAME_MAX    255
-/* A statement that waits holds back vacuum with its snapshot: it ends, and begins anew. */
-#define LOCK_STAND_MS    30000
+/* A statement that waits holds a snapshot, for whose end others wait: vacuum, and CREATE INDEX
+ * CONCURRENTLY by the lock's holder. So it ends, and the next one goes on from its place. */
+#define LOCK_TURN_MS     500
+#define LOCK_LOOK_MS     1000 /* the first look for a deadlock after that, then each time later */
+#define LOCK_LOOK_MAX_MS 30000
 #define LOCK_TIMEOUT_MAX INT64_C(31536000000) /* a year */
 
 struct pgw_lock {
@@ -94,64 +97,113 @@ static pgw_status lock_check_unknown(pgw *h, const char *name)
 
 /* ---- acquiring ---- */
 
+typedef struct lock_line { /* what a turn is about */
+    const char *name;
+    bool shared, xact;
+    int64_t fence; /* 0: not granted */
+    int64_t place; /* for the next turn */
+} lock_line;
+
 typedef struct lock_answer {
-    int64_t *fence; /* 0: not granted */
+    lock_line *line;
 } lock_answer;
 
-static pgw_status lock_read_fence(pgw *h, const pgw__rows *rows, void *ctx)
+static pgw_status lock_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    const lock_answer *in = ctx;
+    lock_line *line = ((const lock_answer *)ctx)->line;
 
     if (pgw__rows_count(rows) != 1)
         return pgw__pq_fail(h, PGW_EPROTO, "a lock was not answered with one row",
                             "run the migrations");
-    *in->fence = pgw__rows_int(rows, 0, 0);
-    return *in->fence != 0 ? PGW_OK : PGW_ELOCKED;
+    line->fence = pgw__rows_int(rows, 0, 0);
+    line->place = pgw__rows_columns(rows) > 1 ? pgw__rows_int(rows, 0, 1) : 0;
+    return line->fence != 0 ? PGW_OK : PGW_ELOCKED;
 }
 
-/* One statement: tries, and stands in the server's queue for at most wait_ms. */
-static pgw_status lock_stand(pgw *h, pgw__sql sql, int64_t *fence, const char *name, bool shared,
-                             int64_t wait_ms)
+static pgw_status lock_ask(pgw *h, lock_line *line, pgw__sql sql, const pgw__param *params,
+                           int64_t wait_ms)
 {
-    const lock_answer ctx = {fence};
-    const pgw__param params[] = {P_TEXT(name), P_BOOL(shared), P_INT8(wait_ms), P_END};
+    const lock_answer ctx = {line};
     const pgw__call call = {
         .sql = sql,
         .params = params,
-        .read = lock_read_fence,
+        .read = lock_read,
         .ctx = &ctx,
         .ctx_size = sizeof(ctx),
-        .flags = PGW__WRITES | (sql == PGW__SQL_LOCK_ACQUIRE ? PGW__OWNED | PGW__DIRECT : 0u),
+        .flags = PGW__WRITES | (line->xact ? 0u : PGW__OWNED | PGW__DIRECT),
         .wait_ms = wait_ms,
     };
 
-    *fence = 0;
+    line->fence = 0;
     return pgw__pq_call(h, &call);
 }
 
-static pgw_status lock_wait(pgw *h, pgw__sql sql, int64_t *fence, const char *name, bool shared,
-                            int64_t timeout_ms)
+/* One statement, and no wait. */
+static pgw_status lock_try(pgw *h, lock_line *line)
+{
+    const pgw__param params[] = {P_TEXT(line->name), P_BOOL(line->shared), P_INT8(0), P_END};
+
+    return lock_ask(h, line, line->xact ? PGW__SQL_LOCK_ACQUIRE_XACT : PGW__SQL_LOCK_ACQUIRE,
+                    params, 0);
+}
+
+/* One statement that waits. */
+static pgw_status lock_turn(pgw *h, lock_line *line, int64_t left_ms, bool look)
+{
+    const bool last = left_ms >= 0 && left_ms <= LOCK_TURN_MS;
+    const int64_t wait_ms = last ? left_ms : LOCK_TURN_MS;
+    const pgw__param params[] = {
+        P_TEXT(line->name),  P_BOOL(line->shared), P_BOOL(line->xact), P_INT8(wait_ms),
+        P_INT4(line->place), P_BOOL(last),         P_BOOL(look),       P_END};
+
+    return lock_ask(h, line, PGW__SQL_LOCK_QUEUE, params, wait_ms);
+}
+
+/* A lock that is not held yet is lost by nobody: the wait begins anew in another session, unless
+ * the one that ended held others. False: it cannot. */
+static bool lock_wait_on(pgw *h, lock_line *line, pgw_status st, int64_t deadline)
+{
+    const int64_t left = pgw__deadline_left_ms(deadline);
+
+    if (line->xact || left == 0 || (st != PGW_ECONN && st != PGW_EUNKNOWN)) return false;
+    if (pgw__pq_kept(h) != NULL || pgw__pq_look(h) == PGW_OK) return false;
+    line->place = 0;
+    return pgw__pq_connect(h, left) == PGW_OK;
+}
+
+static pgw_status lock_wait(pgw *h, lock_line *line, int64_t timeout_ms)
 {
     const int64_t deadline = pgw__deadline_in(timeout_ms);
+    int64_t look_at = pgw__deadline_in(LOCK_LOOK_MS), look_ms = LOCK_LOOK_MS;
     pgw_status st;
 
     for (;;) {
-        const int64_t left = pgw__deadline_left_ms(deadline);
+        const bool look = pgw__deadline_left_ms(look_at) == 0;
 
-        st = lock_stand(h, sql, fence, name, shared,
-                        left < 0 || left > LOCK_STAND_MS ? LOCK_STAND_MS : left);
-        if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') break;
-        if (pgw__deadline_left_ms(deadline) == 0)
-            return pgw__pq_fail(h, st, "the lock is held by somebody else",
-                                "see `pgwork locks`, or wait longer");
+        st = lock_turn(h, line, pgw__deadline_left_ms(deadline), look);
+        if (lock_wait_on(h, line, st, deadline)) continue;
+        if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
+        if (pgw__deadline_left_ms(deadline) == 0) return st;
         if (pgw__pq_stopped(h))
             return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop while waiting for a lock", NULL);
+        if (!look) continue;
+        if (look_ms < LOCK_LOOK_MAX_MS) look_ms *= 2;
+        look_at = pgw__deadline_in(look_ms);
     }
+}
+
+static pgw_status lock_take(pgw *h, lock_line *line, int64_t timeout_ms)
+{
+    const pgw_status st = timeout_ms == 0 ? lock_try(h, line) : lock_wait(h, line, timeout_ms);
+
     if (st == PGW_EPOOLED)
-        pgw__pq_advise(h, st,
-                       "use pgw_lock_acquire_xact() in a transaction, or connect to the server "
-                       "itself: host and port in `dsn`");
-    return st;
+        pgw__pq_advise(
+            h, st,
+            "use pgw_lock_acquire_xact() in a transaction, connect to the server itself, or "
+            "set property `pooler` to session if it pools sessions");
+    if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
+    return pgw__pq_fail(h, st, "the lock is held by somebody else",
+                        "`pgwork locks NAME` says by whom; or wait longer");
 }
 
 /* The statement failed, and the session is there: did it get the lock all the same? */
@@ -179,6 +231,7 @@ static bool lock_was_refused(const pgw *h, pgw_status st)
 pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_mode mode,
                             int64_t timeout_ms)
 {
+    lock_line line;
     pgw_lock *l;
     size_t size;
     pgw_status st;
@@ -199,7 +252,9 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     l->h = h;
     l->shared = mode == PGW_SHARED;
     pgw__pq_unlisten_slot(h); /* as a claim that waits would, if the lock were held */
-    st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE, &l->fence, name, l->shared, timeout_ms);
+    line = (lock_line){.name = l->name, .shared = l->shared};
+    st = lock_take(h, &line, timeout_ms);
+    l->fence = line.fence;
     if (st == PGW_OK && pgw__pq_look(h) == PGW_OK) {
         l->epoch = pgw__pq_epoch(h);
         lock_link(l);
@@ -218,7 +273,7 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
 pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_lock_mode mode,
                                  int64_t timeout_ms)
 {
-    int64_t number = 0;
+    lock_line line = {.name = name, .shared = mode == PGW_SHARED, .xact = true};
     pgw_status st;
 
     if (fence != NULL) *fence = 0;
@@ -230,8 +285,8 @@ pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_l
                               "BEGIN first; or use pgw_lock_acquire()");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
-    st = lock_wait(h, PGW__SQL_LOCK_ACQUIRE_XACT, &number, name, mode == PGW_SHARED, timeout_ms);
-    if (st == PGW_OK && fence != NULL) *fence = number;
+    st = lock_take(h, &line, timeout_ms);
+    if (st == PGW_OK && fence != NULL) *fence = line.fence;
     return st;
 }
 
@@ -430,6 +485,16 @@ pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
     if (st == PGW_OK && !find.found) return PGW_EMPTY;
     if (st == PGW_OK) pgw__fill(who, &find.who, sizeof(find.who));
     return st;
+}
+
+pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name)
+{
+    const pgw__param params[] = {P_TEXT(name), P_END};
+    pgw_status st = pgw__check_any_name(h, "name", name);
+
+    if (ended != NULL) *ended = 0;
+    if (st == PGW_OK) st = lock_check_armed(h);
+    return st == PGW_OK ? pgw__ask_number(h, ended, PGW__SQL_LOCK_BREAK, params) : st;
 }
 
 pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit)

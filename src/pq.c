@@ -260,7 +260,8 @@ void pgw__pq_launch(pgw *h)
     }
     if ((op->flags & PGW__DIRECT) != 0 && h->pooled) {
         pq_end_with(h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
-                    "connect to the server itself: host and port in `dsn`");
+                    "connect to the server itself, or set property `pooler` to session if it pools "
+                    "sessions");
         return;
     }
     if (txn == PQTRANS_INERROR && op->ending < PGW__COMMITTED) {
@@ -686,7 +687,7 @@ static bool pq_look_at_clock(pgw *h)
                 return false;
         } else if (reason != PGW_OK) {
             op->halting = reason;
-            op->grace = pgw__deadline_in(PGW__GRACE_MS);
+            op->grace = pgw__deadline_in(h->grace_ms);
             pq_cancel(h);
         } else {
             return false;

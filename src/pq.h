@@ -210,6 +210,10 @@ bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will no
 bool pgw__pq_disarm(pgw *h);
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
+/* Who hears of each notification when the session is looked at, as pgw__pq_look() and each call do;
+ * fn must not use the handle. */
+typedef void pgw__notified_fn(void *arg, const char *channel, const char *payload);
+void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg);
 /* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
  * then. */
 int pgw__pq_slot(const pgw *h, char channel[64]);
@@ -230,6 +234,9 @@ void pgw__pq_limit_locks(pgw *h, int64_t lock_ms);
 void pgw__pq_heed_stop(pgw *h);
 bool pgw__pq_stopped(const pgw *h); /* there was such a request */
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms);
+/* The same, with the answer to a cancel included: after `ms` the call is over, and a session that
+ * has not answered is dropped. */
+void pgw__pq_limit_calls(pgw *h, int64_t ms);
 int64_t pgw__pq_call_ms(const pgw *h); /* how long each call may take; < 0: for ever */
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled);
 

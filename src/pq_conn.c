@@ -36,8 +36,14 @@
     XX("plan_cache_mode", "auto")                  \
     XX("jit", "off")
 
+#define CONN_SESSION(XX)                                  \
+    XX("default_transaction_isolation", "read committed") \
+    XX("default_transaction_deferrable", "off")           \
+    XX("idle_session_timeout", "0")
+
 #define CONN_AS_OPTION(name, value) " -c " name "=" value
 #define CONN_AS_LOCAL(name, value)  ", pg_catalog.set_config('" name "', '" value "', true)"
+#define CONN_AS_OURS(name, value)   ", pg_catalog.set_config('" name "', '" value "', false)"
 
 static const char conn_options[] =
     CONN_SETTINGS(CONN_AS_OPTION, "0") " -c default_transaction_isolation=read\\ committed -c "
@@ -51,6 +57,17 @@ const char pgw__conn_isolation[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITT
 static void conn_make_settings(pgw *h)
 {
     const bool older = PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT;
+
+    if (h->own_session) { /* behind a pooler that keeps it for us */
+        _Static_assert(
+            sizeof("SELECT true" CONN_SETTINGS(CONN_AS_OURS, "9223372036854775807") CONN_SESSION(
+                CONN_AS_OURS) CONN_AS_OURS("transaction_timeout", "0")) <= sizeof(h->settings),
+            "room for the settings");
+        snprintf(h->settings, sizeof(h->settings),
+                 "SELECT true" CONN_SETTINGS(CONN_AS_OURS, "%lld") CONN_SESSION(CONN_AS_OURS) "%s",
+                 (long long)h->lock_ms, older ? "" : CONN_AS_OURS("transaction_timeout", "0"));
+        return;
+    }
 
     _Static_assert(sizeof("SELECT true" CONN_SETTINGS(CONN_AS_LOCAL, "9223372036854775807")
                               CONN_AS_LOCAL("transaction_timeout", "0")) <= sizeof(h->settings),
@@ -404,7 +421,8 @@ bool pgw__conn_poll(pgw *h)
         PQsetnonblocking(h->conn, 1);
         conn_make_settings(h);
         h->setup_at = 0;
-        h->pooled = h->plain;
+        h->unset = h->plain;
+        h->pooled = h->plain && !h->own_session;
         pgw__conn_setup(h);
         break;
     default: conn_refused(h); break;
@@ -437,6 +455,7 @@ static const char *conn_late_settings(const pgw *h)
     const bool timed = PQserverVersion(h->conn) >= CONN_TRANSACTION_TIMEOUT; /* older: unknown */
 
     if (h->pooled) return NULL;
+    if (h->unset) return h->settings;
     if (conn_has_other_times(h))
         return timed ? "SELECT " CONN_NO_TIMEOUT ", " CONN_OUR_TIMES : "SELECT " CONN_OUR_TIMES;
     return timed ? "SELECT " CONN_NO_TIMEOUT : NULL;
@@ -484,7 +503,8 @@ void pgw__conn_setup(pgw *h)
 pgw_status pgw__conn_read_pid(pgw *h, const pgw__rows *rows, void *ctx)
 {
     (void)ctx;
-    h->pooled = pgw__rows_int(rows, 0, 0) != PQbackendPID(h->conn);
+    h->unset = pgw__rows_int(rows, 0, 0) != PQbackendPID(h->conn);
+    h->pooled = h->unset && !h->own_session;
     return PGW_OK;
 }
 
@@ -531,6 +551,7 @@ bool pgw__conn_alive(pgw *h)
         if (PQconsumeInput(h->conn) == 0) return false;
     while ((note = PQnotifies(h->conn)) != NULL) {
         h->notified = true;
+        if (h->on_notified != NULL) h->on_notified(h->notified_arg, note->relname, note->extra);
         PQfreemem(note);
     }
     return !h->dead && PQstatus(h->conn) == CONNECTION_OK;
@@ -540,7 +561,7 @@ void pgw__conn_drop(pgw *h)
 {
     if (h->conn != NULL && !h->attached) PQfinish(h->conn);
     h->conn = NULL;
-    h->ready = h->pooled = h->unnamed = h->dead = false;
+    h->ready = h->pooled = h->unset = h->unnamed = h->dead = false;
     h->notice[0] = '\0';
     memset(h->prepared, 0, sizeof(h->prepared));
 }

@@ -23,11 +23,13 @@ static pgw *handle_new(const pgw_conf *conf)
     h->pid = getpid();
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
+    h->grace_ms = PGW__GRACE_MS;
     h->slot = (int)(pgw__random_u64() % 256);
     h->mark = pgw__random_u64();
     h->call_timeout_ms = pgw__conf_int(h->conf, "call.timeout_ms");
     h->connect_timeout_ms = pgw__conf_int(h->conf, "connect.timeout_ms");
     h->prepare = strcmp(pgw__conf_text(h->conf, "prepare"), "auto") == 0;
+    h->own_session = strcmp(pgw__conf_text(h->conf, "pooler"), "session") == 0;
     h->relaxed = strcmp(pgw__conf_text(h->conf, "durability"), "relaxed") == 0;
     pgw__backoff_init(&h->backoff, pgw__conf_int(h->conf, "reconnect.base_ms"),
                       pgw__conf_int(h->conf, "reconnect.cap_ms"));
@@ -267,6 +269,12 @@ int pgw__pq_slot(const pgw *h, char channel[64])
     return h->slot;
 }
 
+void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg)
+{
+    h->on_notified = fn;
+    h->notified_arg = arg;
+}
+
 uint64_t pgw__pq_mark(const pgw *h)
 {
     return h->mark;
@@ -311,6 +319,15 @@ bool pgw__pq_stopped(const pgw *h)
 void pgw__pq_set_timeout(pgw *h, int64_t timeout_ms)
 {
     h->timeout_ms = timeout_ms;
+    h->grace_ms = PGW__GRACE_MS;
+}
+
+void pgw__pq_limit_calls(pgw *h, int64_t ms)
+{
+    const int64_t quarter = ms / 4 > 0 ? ms / 4 : 1;
+
+    h->grace_ms = quarter < PGW__GRACE_MS ? quarter : PGW__GRACE_MS;
+    h->timeout_ms = ms - h->grace_ms > 0 ? ms - h->grace_ms : 1;
 }
 
 int64_t pgw__pq_server_time(const pgw *h)

@@ -28,7 +28,7 @@
 #define PGW__LISTENS_MAX  4
 #define PGW__LISTEN_SIZE  160  /* LISTEN and a quoted identifier */
 #define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
-#define PGW__GRACE_MS     2000 /* after a deadline: time for a cancel to bring the real outcome */
+#define PGW__GRACE_MS     2000 /* at most, after a deadline */
 #define PGW__CANCEL_MS    500  /* between cancels: one that meets a session at rest is lost */
 #define PGW__STOP_LOOK_MS 100  /* between looks for the second request to stop */
 
@@ -113,10 +113,12 @@ struct pgw {
     pgw_stop *stop;
     bool heeded;         /* only its second notify counts */
     int64_t timeout_ms;  /* 0: call.timeout_ms */
+    int64_t grace_ms;    /* after a deadline: time for a cancel to bring the real outcome */
     int64_t lock_ms;     /* lock_timeout of its sessions; 0: none */
     char settings[1536]; /* for one transaction behind a pooler */
     int64_t call_timeout_ms, connect_timeout_ms;
     bool prepare, relaxed;
+    bool own_session; /* a pooler keeps a session of the server for each of its clients */
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
     int hosts;
     int silent_hosts; /* so many attempts in a row ran out, each at one of them ... */
@@ -130,10 +132,13 @@ struct pgw {
     bool ready; /* connected and set up */
     bool plain; /* somebody between us refused start-up options */
     bool pooled;
-    bool unnamed;   /* names of statements clash: prepare no more */
-    uint64_t txns;  /* begun */
-    bool in_txn;    /* between pgw__pq_begin() and its end, also when the session was lost */
-    bool dead;      /* the server said good-bye while idle */
+    bool unset;    /* start-up options did not reach the server */
+    bool unnamed;  /* names of statements clash: prepare no more */
+    uint64_t txns; /* begun */
+    bool in_txn;   /* between pgw__pq_begin() and its end, also when the session was lost */
+    bool dead;     /* the server said good-bye while idle */
+    pgw__notified_fn *on_notified;
+    void *notified_arg;
     bool notified;  /* a notification was seen and not yet reported */
     char notice[6]; /* SQLSTATE by which the server said that the session ends (R2) */
     int setup_at;

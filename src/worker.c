@@ -14,11 +14,14 @@
 #include "name.h"
 #include "status.h"
 
-#define WORKER_QUEUES_MAX  64
-#define WORKER_LOCK_MS     2000 /* as long at most as a locked row may hold up all the rest */
-#define WORKER_ROOM        "worker"
-#define WORKER_SIGN_MIN_MS 1000 /* before a sign that could not be hung out is tried again */
-#define WORKER_SIGN_MAX_MS 60000
+#define WORKER_QUEUES_MAX   64
+#define WORKER_LOCK_MS      2000 /* as long at most as a locked row may hold up all the rest */
+#define WORKER_ROOM         "worker"
+#define WORKER_PACE_US      50000 /* of work are claimed ahead, as the last look at it has it ... */
+#define WORKER_PACE_EACH_US 10000 /* ... which is at least so long ago */
+#define WORKER_STALE_MS     1000  /* all handlers are busy for so long: others may be idle */
+#define WORKER_SIGN_MIN_MS  1000  /* before a sign that could not be hung out is tried again */
+#define WORKER_SIGN_MAX_MS  60000
 
 /* ---- birth and death ---- */
 
@@ -40,7 +43,7 @@ static void worker_read_conf(pgw_worker *w)
     w->batch = w->batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
     w->prefetch = (int)pgw__conf_int(c, "worker.prefetch");
     /* with a thread for all, nobody extends what would wait for a handler */
-    if (w->prefetch == 0) w->prefetch = w->batch * (w->concurrency > 0 ? 2 * w->concurrency : 1);
+    if (w->prefetch < 0 && w->concurrency == 0) w->prefetch = 0;
     w->flush_jobs = (int)pgw__conf_int(c, "worker.flush_jobs");
     w->flush_ms = pgw__conf_int(c, "worker.flush_ms");
     w->lease_ms = pgw__conf_int(c, "worker.lease_ms");
@@ -612,21 +615,49 @@ static void worker_heed_stop(pgw_worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* ---- prefetch ----
+ *
+ * What is claimed ahead waits under a lease for this worker alone. Handlers are kept busy by as
+ * many jobs as they finish while a few round trips take, which is none where jobs take long. What
+ * was claimed ahead all the same, when a job takes long after many that did not, is requeued. */
+
+static int worker_ahead(pgw_worker *w, int64_t now_us)
+{
+    const int64_t elapsed = now_us - w->pace_us;
+    int64_t pace;
+
+    if (now_us / 1000 < w->alone_until) return 0;
+    if (w->prefetch >= 0) return w->prefetch;
+    if (elapsed < WORKER_PACE_EACH_US) return w->pace;
+    pace = (w->finished - w->pace_finished) * WORKER_PACE_US / elapsed;
+    w->pace = (int)(pace < PGW__AHEAD_MAX ? pace : PGW__AHEAD_MAX);
+    w->pace_us = now_us;
+    w->pace_finished = w->finished;
+    return w->pace;
+}
+
+static bool worker_is_stale(const pgw_worker *w, int64_t now)
+{
+    return w->prefetch < 0 && w->busy == w->concurrency && now - w->began_at >= WORKER_STALE_MS;
+}
+
 /* Looks at everything and decides. From a plan to wait on, handlers poke us when they change it. */
 static pgw__worker_plan worker_plan(pgw_worker *w)
 {
     pgw__worker_view *v = &w->view;
     pgw__worker_plan plan;
+    int64_t now_us;
 
     pthread_mutex_lock(&w->lock);
-    v->now = pgw__clock_ms();
+    now_us = pgw__clock_us();
+    v->now = now_us / 1000;
     v->left = w->max_jobs > 0 ? w->max_jobs - w->taken : INT64_MAX;
     pgw__worker_sort_out(w);
     w->hurries = w->stops > 0 || v->left <= 0 || (w->drain && w->found_none);
     if (w->stops < 2 || v->now < w->end_at) pgw__result_resume(w, v->now, w->hurries);
     v->n = pgw__worker_count(w);
     v->claim_at = w->claim_at;
-    v->since_us = pgw__clock_us() - w->filled_us;
+    v->since_us = now_us - w->filled_us;
     v->call_us = w->call_us;
     v->done_before = w->done_before;
     v->call_at = w->call_at;
@@ -636,7 +667,8 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->fell_short = w->fell_short;
     v->stops = w->stops;
     v->found_none = w->found_none;
-    v->prefetch = w->prefetch;
+    v->prefetch = worker_ahead(w, now_us);
+    v->stale = worker_is_stale(w, v->now);
     v->flush_jobs = w->flush_jobs;
     v->here = w->concurrency == 0;
     v->drain = w->drain;
@@ -648,15 +680,56 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     return plan;
 }
 
+/* ---- where connections are short ----
+ *
+ * Workers that hold one session each while they wait for the other would wait for each other for
+ * ever, after a restart of the server, say. So the one that is there goes: the main loop's when it
+ * has nothing left to report, the heartbeat's when no job needs it now. */
+
+bool pgw__worker_is_crowded(const pgw *h)
+{
+    return strcmp(pgw_error_sqlstate(h), "53300") == 0;
+}
+
+static bool worker_uses(const pgw_worker *w)
+{
+    return w->ready.count + w->running > 0;
+}
+
+static void worker_make_room(pgw_worker *w)
+{
+    bool leaves;
+
+    pthread_mutex_lock(&w->lock);
+    leaves =
+        w->beats.crowded && !w->down && !worker_uses(w) && w->done.count + w->resting.count == 0;
+    w->beats.crowded = false;
+    pthread_mutex_unlock(&w->lock);
+    if (!leaves) return;
+    pgw__pq_drop(w->h);
+    w->down = true;
+    w->call_at = pgw__clock_ms() + pgw__backoff_next_ms(&w->trouble);
+}
+
 static void worker_reconnect(pgw_worker *w)
 {
-    const int64_t most_ms = w->stops > 1 ? PGW__WORKER_LEAST_CALL_MS : w->connect_ms;
-    const pgw_status st = pgw__pq_connect(w->h, most_ms < w->connect_ms ? most_ms : w->connect_ms);
+    const bool hurries = w->stops > 1 && w->connect_ms > PGW__WORKER_LEAST_CALL_MS;
+    const pgw_status st =
+        hurries ? pgw__pq_connect(w->h, PGW__WORKER_LEAST_CALL_MS) : pgw__pq_connect_once(w->h);
 
-    if (st < 0)
-        worker_call_failed(w, st);
-    else
+    if (st >= 0) {
         worker_connected(w);
+        return;
+    }
+    worker_call_failed(w, st);
+    if (w->concurrency == 0 || !pgw__worker_is_crowded(w->h)) return;
+    pthread_mutex_lock(&w->lock);
+    w->beats.yields = !worker_uses(w) && !w->beats.away;
+    if (w->beats.yields) {
+        w->heart_at = 0;
+        pgw__worker_heart_wake(w);
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 static void worker_beat_here(pgw_worker *w)
@@ -695,6 +768,7 @@ static void worker_loop(pgw_worker *w)
 
         worker_heed_heart(w);
         worker_heed_stop(w);
+        worker_make_room(w);
         if (w->down && pgw__clock_ms() >= w->call_at) worker_reconnect(w);
         if (w->down && w->stops > 0) worker_abandon_results(w, pgw__clock_ms());
         plan = worker_plan(w);
@@ -719,45 +793,72 @@ static int64_t worker_lock_ms(const pgw_worker *w)
 {
     const int64_t stop_ms =
         w->stop_ms > PGW__WORKER_LEAST_CALL_MS ? w->stop_ms : PGW__WORKER_LEAST_CALL_MS;
-    const int64_t half = (w->call_ms < stop_ms ? w->call_ms : stop_ms) / 2;
+    int64_t half = (w->call_ms < stop_ms ? w->call_ms : stop_ms) / 2;
 
+    if (w->lease_ms > 0 && w->lease_ms / 8 < half) half = w->lease_ms / 8; /* pgw__lease_third() */
     return half < 1 ? 1 : half < WORKER_LOCK_MS ? half : WORKER_LOCK_MS;
 }
 
-/* A first connection: the one thing that can be hopeless from the start. */
+/* A first connection: the one thing that can be hopeless from the start. One attempt. */
 static pgw_status worker_open(pgw_worker *w, pgw **h)
 {
-    for (;;) {
-        struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
-        const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
+    const pgw_status st = pgw__handle_open(h, w->conf, w->stop, worker_lock_ms(w));
 
-        if (st >= 0) {
-            worker_untrouble(w);
-            return PGW_OK;
-        }
-        worker_failed_on(w, *h, st);
-        pgw_close(*h);
-        *h = NULL;
-        if (w->fatal != PGW_OK) return w->fatal;
-        if (pgw_stop_count(w->stop) > 0) return PGW_ECANCELED;
-        pgw__deadline_poll(&stop, 1, w->call_at);
+    if (st >= 0) return PGW_OK;
+    worker_failed_on(w, *h, st);
+    pgw_close(*h);
+    *h = NULL;
+    if (w->fatal != PGW_OK) return w->fatal;
+    return pgw_stop_count(w->stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
+}
+
+/* Behind a pooler, say, cancelled jobs are heard of when their leases are extended. */
+static pgw_status worker_open_ears(pgw_worker *w)
+{
+    const pgw_status st = pgw__worker_heart_listen(w);
+
+    if (st >= 0) return PGW_OK;
+    if (!worker_passes(st)) {
+        PGW__LOG(&w->log, PGW_INFO, WORKER_ROOM, "cancelled jobs are not announced here: %s",
+                 pgw_error_message(w->heart_h));
+        return PGW_OK;
     }
+    worker_failed_on(w, w->heart_h, st);
+    pgw_close(w->heart_h);
+    w->heart_h = NULL;
+    return pgw_stop_count(w->stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
+}
+
+/* Both sessions, or none: where connections are short, workers that held their first one while they
+ * wait for the second would wait for each other for ever. */
+static pgw_status worker_open_both(pgw_worker *w)
+{
+    pgw_status st = worker_open(w, &w->h);
+
+    if (st < 0 || w->concurrency == 0) return st;
+    st = worker_open(w, &w->heart_h);
+    if (st >= 0) st = worker_open_ears(w);
+    if (st >= 0) return st;
+    pgw_close(w->h);
+    w->h = NULL;
+    return st;
 }
 
 /* Before the first claim: a worker that cannot have the heart's connection would lose what outlasts
  * a lease. */
 static pgw_status worker_open_all(pgw_worker *w)
 {
-    pgw_status st = worker_open(w, &w->h);
+    struct pollfd stop = {pgw_stop_fd(w->stop), POLLIN, 0};
+    pgw_status st = worker_open_both(w);
 
+    while (st < 0 && st != PGW_ECANCELED && w->fatal == PGW_OK) {
+        pgw__deadline_poll(&stop, 1, w->call_at);
+        st = worker_open_both(w);
+    }
     if (st < 0) return st;
     w->epoch = pgw__pq_epoch(w->h);
-    if (w->concurrency > 0) st = worker_open(w, &w->heart_h);
-    if (st < 0) {
-        pgw_close(w->h);
-        w->h = NULL;
-    }
-    return st;
+    worker_untrouble(w);
+    return PGW_OK;
 }
 
 static void worker_reset(pgw_worker *w, pgw_stop *stop)
@@ -770,6 +871,10 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->deaf_until = w->notify ? 0 : INT64_MAX;
     w->claim_at = w->call_at = w->end_at = w->taken = 0;
     w->told_ready = w->told_absent = false;
+    w->pace_us = pgw__clock_us();
+    w->pace_finished = w->finished;
+    w->pace = 0;
+    w->alone_until = 0;
     memset(w->why, 0, w->queues_count);
     w->why_at = 0;
     w->seen = 0;
@@ -778,7 +883,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->quarantined = NULL;
     w->hold_until = 0;
     w->beats.rest_until = 0;
-    w->beats.away = false;
+    w->beats.away = w->beats.crowded = w->beats.yields = false;
     atomic_store(&w->beats.fatal, PGW_OK);
     atomic_store(&w->stopping, 0);
 }

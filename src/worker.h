@@ -93,6 +93,8 @@ typedef struct pgw__hand { /* a handler thread */
     size_t held;
 } pgw__hand;
 
+#define PGW__LEASE_LEAST_CALL_MS 100
+
 /* Until when a lease is believed in that began then or later. Clocks differ in their rate: a part
  * in 512 is more than those differ that are kept in time. */
 static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
@@ -100,7 +102,16 @@ static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
     return since + lease_ms - lease_ms / 512;
 }
 
-#define PGW__BEATS_MAX 1000 /* leases that one beat extends */
+/* How long a call may take that extends a lease or reports its job: then there is time for a new
+ * session and another call before the lease ends. */
+static inline int64_t pgw__lease_third(int64_t lease_ms)
+{
+    return lease_ms / 3 > PGW__LEASE_LEAST_CALL_MS ? lease_ms / 3 : PGW__LEASE_LEAST_CALL_MS;
+}
+
+#define PGW__AHEAD_MAX    1000 /* jobs that an adaptive worker.prefetch claims ahead */
+#define PGW__CANCELED_MAX 64
+#define PGW__BEATS_MAX    1000 /* leases that one beat extends */
 
 typedef struct pgw__beats {
     pgw_task **tasks;
@@ -110,11 +121,15 @@ typedef struct pgw__beats {
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
     pgw__backoff trouble;
-    pgw__log_told told; /* of trouble */
-    bool away;          /* no session: who claimed now could extend nothing */
-    int64_t failed_at;  /* the last call did, or the session was lost: ... */
-    int64_t rest_until; /* ... none before, unless a lease is nearly over */
-    atomic_int fatal;   /* a status: no use in trying again; the main loop ends the worker ... */
+    pgw__log_told told;                  /* of trouble */
+    int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
+    int canceled_count;                  /* more: all may be */
+    bool crowded;                        /* the server had no connection left for it */
+    bool yields;                         /* it had none left for the main loop: drop this one */
+    bool away;                           /* no session: who claimed now could extend nothing */
+    int64_t failed_at;                   /* the last call did, or the session was lost: ... */
+    int64_t rest_until;                  /* ... none before, unless a lease is nearly over */
+    atomic_int fatal; /* a status: no use in trying again; the main loop ends the worker ... */
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__beats;
 
@@ -151,7 +166,10 @@ struct pgw_worker {
     int64_t claim_at, call_at, end_at; /* as in the view */
     int64_t flush_until;               /* after the second stop: no result is told later */
     int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
-    int64_t taken;                     /* jobs claimed in this run */
+    int64_t taken;                     /* jobs claimed in this run, and not requeued unstarted */
+    int64_t pace_us, pace_finished;    /* when the pace was last looked at, and `finished` then */
+    int pace;                          /* jobs done in 50 ms, as of then */
+    int64_t alone_until;               /* nothing is prefetched before: see worker_pool.c */
     bool told_ready, told_absent;      /* in this run */
     unsigned char *why;                /* of each queue: why nothing came from it, as told last */
     int64_t why_at;                    /* that is looked at from then on; INT64_MAX: never */
@@ -181,6 +199,8 @@ struct pgw_worker {
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */
     int running, idle;
+    int busy;           /* handlers that run: of threads, each */
+    int64_t finished;   /* jobs that handlers have returned from, ever */
     int telling;           /* results that are on their way to the server */
     bool unfit;            /* something in `ready` has a signal, and is not to start */
     int64_t began_at;      /* the last handler */
@@ -204,7 +224,8 @@ struct pgw_worker {
 };
 
 /* ---- worker.c ---- */
-#define PGW__WORKER_LEAST_CALL_MS 1000 /* however late it is */
+bool pgw__worker_is_crowded(const pgw *h); /* its last connect failed for want of a connection */
+#define PGW__WORKER_LEAST_CALL_MS 1000     /* however late it is */
 void pgw__worker_destroy(pgw_worker *w);
 /* While the worker is to end, no call takes much longer than there is time. */
 void pgw__worker_limit_calls(pgw_worker *w, int64_t ms);
@@ -218,6 +239,7 @@ pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
 bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and were left behind */
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
+int pgw__worker_handlers(const pgw_worker *w); /* handlers that may run at once */
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
@@ -269,6 +291,9 @@ void pgw__worker_tell_why(pgw_worker *w); /* a claim found nothing */
 /* ---- worker_heart.c ---- */
 bool pgw__worker_heart_init(pgw_worker *w);
 void pgw__worker_heart_free(pgw_worker *w);
+/* Has the heartbeat's session listen for cancelled jobs; worth another attempt when it fails with
+ * PGW_ECONN and the like, and not necessary otherwise. */
+pgw_status pgw__worker_heart_listen(pgw_worker *w);
 pgw_status pgw__worker_heart_start(pgw_worker *w);
 void pgw__worker_heart_end(pgw_worker *w);
 void pgw__worker_heart_wake(pgw_worker *w);

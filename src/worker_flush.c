@@ -17,13 +17,15 @@
 
 #define FLUSH_MAX       10000 /* of one call */
 #define FLUSH_TRIES     3     /* of a report that the server answers with an error */
+#define FLUSH_DOUBLED   8     /* times that it gets twice as long as before */
 #define FLUSH_VAIN      3     /* rows one after another that somebody has locked, and the like */
 #define FLUSH_REFUSED   16    /* one after another: then it is none of theirs */
 #define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
-    const int held = w->prefetch + w->batch * (w->concurrency > 0 ? w->concurrency : 1);
+    const int ahead = w->prefetch < 0 ? PGW__AHEAD_MAX : w->prefetch;
+    const int held = ahead + w->batch * pgw__worker_handlers(w);
     const int most = 2 * held; /* what was held when the last call was sent, and came with it */
     const int room = most > w->flush_jobs ? most : w->flush_jobs;
 
@@ -158,12 +160,31 @@ static size_t flush_group_size(pgw_worker *w, size_t from, size_t end)
 
 /* ---- sending ---- */
 
+/* A third of the shortest lease, so that a session that hangs leaves time for another one. Each
+ * time the server has not done it by then it gets twice as long. */
+static int64_t flush_limit_ms(const pgw_worker *w, size_t from, size_t n)
+{
+    int64_t ms = INT64_MAX;
+
+    for (size_t i = from; i < from + n; i++) {
+        const pgw_task *t = w->out[i];
+        const int64_t third = pgw__lease_third(t->lease_ms)
+                              << (t->stalls < FLUSH_DOUBLED ? t->stalls : FLUSH_DOUBLED);
+
+        if (third < ms) ms = third;
+    }
+    return ms < w->call_ms ? ms : w->call_ms;
+}
+
 /* While the worker is to end, all that it still has to tell shares the time that is left. */
-static pgw_status flush_hurry(pgw_worker *w)
+static pgw_status flush_limit(pgw_worker *w, size_t from, size_t n)
 {
     int64_t left_ms;
 
-    if (w->stops < 2) return PGW_OK;
+    if (w->stops < 2) {
+        pgw__pq_limit_calls(w->h, flush_limit_ms(w, from, n));
+        return PGW_OK;
+    }
     left_ms = w->flush_until - pgw__clock_ms();
     if (left_ms <= 0)
         return pgw__pq_fail(w->h, PGW_ETIMEDOUT, "no time was left for results", NULL);
@@ -202,7 +223,7 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 
 static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 {
-    pgw_status st = flush_hurry(w);
+    pgw_status st = flush_limit(w, from, n);
 
     flush_name(w, from, n);
     if (st == PGW_OK) st = flush_send(w, from, n);
@@ -364,6 +385,7 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 {
     pgw_status st;
 
+    pgw__pq_limit_calls(w->h, flush_limit_ms(w, 0, n));
     flush_name(w, 0, n);
     claim->sent_us = pgw__clock_us();
     st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, n, &claim->batch, &claim->opts);
@@ -538,6 +560,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_group(w, &first, 0, plain); /* and no claim: there is trouble */
     else
         flush_fill(w, 0, plain, PGW_ECONN);
+    if (w->stops < 2) pgw_set_timeout(w->h, 0);
     flush_settle(w, n);
     if (first.st < 0) return pgw__pq_tell(w->h, &first.story);
     return claim != NULL && claim->done ? st : PGW_OK;

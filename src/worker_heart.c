@@ -14,14 +14,14 @@
 #include "clock.h"
 #include "handle.h"
 #include "mem.h"
+#include "name.h"
 #include "status.h"
 
-#define HEART_LEAST_CALL_MS 100
-#define HEART_MAX_SLEEP_MS  1000 /* by a clock that may stand still while the machine sleeps */
-#define HEART_LOCKED        10   /* part of a lease after which a locked row is asked for again */
-#define HEART_LOCKED_MS     200
-#define HEART_LAST          30 /* part of a lease that is nearly over after which is tried again */
-#define HEART_CALLS         64 /* to find those whose leases cannot be extended, among others */
+#define HEART_MAX_SLEEP_MS 1000 /* by a clock that may stand still while the machine sleeps */
+#define HEART_LOCKED       10   /* part of a lease after which a locked row is asked for again */
+#define HEART_LOCKED_MS    200
+#define HEART_LAST         30 /* part of a lease that is nearly over after which is tried again */
+#define HEART_CALLS        64 /* to find those whose leases cannot be extended, among others */
 
 bool pgw__worker_heart_init(pgw_worker *w)
 {
@@ -171,6 +171,60 @@ static int64_t heart_collect(pgw_worker *w)
     return next;
 }
 
+/* ---- cancelled jobs ----
+ *
+ * cancel() announces the id of a job that runs. The worker that has it asks for its lease at once,
+ * and is told by the answer; so a notification that means nothing does no harm, and one that is
+ * missed is made up for by the next extension. */
+
+static void heart_notified(void *arg, const char *channel, const char *payload)
+{
+    pgw__beats *b = arg;
+    int64_t id;
+
+    (void)channel; /* it listens to one */
+    if (b->canceled_count > PGW__CANCELED_MAX || !pgw__int_parse(&id, payload)) return;
+    if (b->canceled_count < PGW__CANCELED_MAX) b->canceled[b->canceled_count] = id;
+    b->canceled_count++;
+}
+
+static bool heart_is_canceled(const pgw__beats *b, int64_t id)
+{
+    if (b->canceled_count > PGW__CANCELED_MAX) return true;
+    for (int i = 0; i < b->canceled_count; i++)
+        if (b->canceled[i] == id) return true;
+    return false;
+}
+
+/* With the lock held. */
+static void heart_heed_cancels(pgw_worker *w)
+{
+    pgw__beats *b = &w->beats;
+    pgw__crate *c;
+    size_t i;
+
+    if (b->canceled_count == 0) return;
+    for (c = w->crates; c != NULL; c = c->next) {
+        for (i = 0; i < c->count; i++) {
+            if (!heart_is_canceled(b, c->tasks[i].ref.id)) continue;
+            c->tasks[i].beat_at = c->tasks[i].ask_at = 0;
+            w->heart_at = 0;
+        }
+    }
+    b->canceled_count = 0;
+}
+
+pgw_status pgw__worker_heart_listen(pgw_worker *w)
+{
+    char channel[64];
+
+    if (!w->notify) return PGW_OK;
+    snprintf(channel, sizeof(channel), "pgwork_cancel_%s", pgw__pq_schema(w->heart_h));
+    w->beats.canceled_count = 0;
+    pgw__pq_on_notified(w->heart_h, heart_notified, &w->beats);
+    return pgw__pq_listen(w->heart_h, channel);
+}
+
 /* ---- asking the server ---- */
 
 static void heart_answered(pgw *h, pgw_status st, void *arg)
@@ -230,13 +284,15 @@ static pgw_status heart_connect(pgw_worker *w, pgw *h)
     return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
 }
 
-/* One statement per queue and length. The deadline is that of the last lease to end: from then on
- * the answer is of no use to any. Handlers whose leases end before are told so meanwhile. */
+/* One statement per queue and length. A session that hangs is given up while there is time for
+ * another one; and when the last lease ends, for from then on the answer is of no use to any.
+ * Handlers whose leases end before are told so meanwhile. */
 static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
     const int64_t now = pgw__clock_ms();
-    int64_t left = HEART_LEAST_CALL_MS;
+    const int64_t third = pgw__lease_third(b->tasks[from]->lease_ms);
+    int64_t left = PGW__LEASE_LEAST_CALL_MS;
     size_t i;
     pgw_status st;
 
@@ -247,7 +303,8 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
         b->refs[i] = b->tasks[i]->ref;
         b->sent_at[i] = now;
     }
-    if (h != w->h) pgw_set_timeout(h, left < w->call_ms ? left : w->call_ms);
+    if (left > third) left = third;
+    pgw__pq_limit_calls(h, left < w->call_ms ? left : w->call_ms);
     st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
@@ -369,7 +426,8 @@ static int64_t heart_rests_until(const pgw_worker *w)
         for (i = 0; i < c->count; i++) {
             const pgw_task *t = &c->tasks[i];
             const int64_t pause = t->lease_ms / HEART_LAST;
-            int64_t at = b->failed_at + (pause > HEART_LEAST_CALL_MS ? pause : HEART_LEAST_CALL_MS);
+            int64_t at = b->failed_at +
+                         (pause > PGW__LEASE_LEAST_CALL_MS ? pause : PGW__LEASE_LEAST_CALL_MS);
             const int64_t safe_until = atomic_load(&t->safe_until);
             const int64_t late = safe_until - t->lease_ms / 3;
 
@@ -390,12 +448,29 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char 
     pgw__beats *b = &w->beats;
 
     heart_rest(b, pgw__backoff_next_ms(&b->trouble));
+    if (pgw__worker_is_crowded(h)) {
+        b->crowded = true;
+        pgw__wake_poke(&w->wake);
+    }
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__pq_in_loop(h, st);
     if (!pgw__status_is_hopeless(st)) return;
     snprintf(b->error, sizeof(b->error), "%s: %s", what, story);
     atomic_store(&b->fatal, st);
     pgw__wake_poke(&w->wake);
+}
+
+/* With the lock held. The main loop waits for a connection: another worker may wait for this one
+ * with its own. */
+static void heart_yield(pgw_worker *w, pgw *h)
+{
+    pgw__beats *b = &w->beats;
+
+    if (!b->yields) return;
+    b->yields = false;
+    pgw__pq_drop(h);
+    heart_is_away(w, true);
+    heart_rest(b, pgw__backoff_next_ms(&b->trouble));
 }
 
 int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
@@ -408,6 +483,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     bool away;
     pgw_status st;
 
+    heart_yield(w, h);
     if (pgw__clock_ms() < b->rest_until) {
         next = heart_tell_all(w);
         rest = heart_rests_until(w);
@@ -425,6 +501,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->verdicts[i] = PGW_ECONN;
     st = away ? heart_connect(w, h) : heart_send_all(w, h);
+    if (h == w->h) pgw_set_timeout(h, 0);
     if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {
@@ -457,6 +534,8 @@ static void heart_sleep(pgw_worker *w)
     int64_t pause = 0;
     bool lost;
 
+    heart_heed_cancels(w); /* heard while the server answered something else */
+    if (pgw__clock_ms() >= w->heart_at) return;
     pthread_mutex_unlock(&w->lock);
     poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
@@ -468,7 +547,10 @@ static void heart_sleep(pgw_worker *w)
                  (long long)pause);
     }
     pthread_mutex_lock(&w->lock);
-    if (!lost) return;
+    if (!lost) {
+        heart_heed_cancels(w);
+        return;
+    }
     heart_is_away(w, true);
     heart_rest(b, pause);
     w->heart_at = b->failed_at; /* it is to look when that will be */

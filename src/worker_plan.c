@@ -30,15 +30,16 @@ static bool plan_rush(const pgw__worker_view *v)
     return v->since_us < 2 * time_us && left * v->since_us < finished * time_us;
 }
 
-/* Half of the prefetch at a time keeps round trips few and handlers busy; with nothing in stock,
- * anything will do. In the calling thread claims and handlers take turns: early claims are no use.
- */
+/* Jobs for idle handlers, or the prefetch where that is more. Half of it at a time keeps round
+ * trips few and handlers busy; with nothing in stock, anything will do. In the calling thread
+ * claims and handlers take turns: early claims are no use. */
 static int plan_room(const pgw__worker_view *v)
 {
-    const int room = v->prefetch - v->n.ready;
+    const int most = v->prefetch > v->n.free ? v->prefetch : v->n.free;
+    const int room = most - v->n.ready;
 
     if (plan_is_over(v) || v->heartless || room <= 0 || v->now < v->n.hold_until) return 0;
-    if (v->n.ready > 0 && (v->here || room < v->prefetch - room)) return 0;
+    if (v->n.ready > 0 && (v->here || room < most - room)) return 0;
     return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
 }
 
@@ -97,7 +98,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
 
     p.end = plan_end(v);
     if (p.end) return p;
-    p.release = v->stops > 0 && v->n.ready > 0;
+    p.release = (v->stops > 0 || v->stale) && v->n.ready > 0;
     p.beat = may_call && v->now >= v->beat_at;
     if (may_call) {
         p.flush = plan_flush(v);

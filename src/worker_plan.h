@@ -11,6 +11,7 @@
 /* What handlers change. Times are monotonic milliseconds. */
 typedef struct pgw__worker_counts {
     int ready, running, done; /* jobs not started, with a handler, finished but not yet reported */
+    int free;                 /* jobs that idle handlers would take */
     int whole;                /* of `done`: of claims of which nothing else is left */
     int64_t due_at;           /* when the first of `done` must be reported; INT64_MAX: none */
     bool blocked;             /* the next job in stock starts only when all results are reported */
@@ -35,7 +36,8 @@ typedef struct pgw__worker_view {
     bool found_none;  /* the last claim found nothing while nothing was held here */
     bool rush;        /* the plan before held back a claim, see there */
     /* configuration */
-    int prefetch, flush_jobs;
+    int prefetch, flush_jobs; /* the former as things are: it may adapt */
+    bool stale; /* no handler has begun a job for so long that another worker had better have it */
     bool here;  /* handlers run in the calling thread */
     bool drain; /* end when nothing is left */
 } pgw__worker_view;
@@ -43,7 +45,7 @@ typedef struct pgw__worker_view {
 /* What to do: the first of these that is set, from top to bottom; flush and claim go together. */
 typedef struct pgw__worker_plan {
     bool end;
-    bool release;    /* hand back what is not started */
+    bool release;    /* requeue what is not started */
     bool beat;       /* extend leases now, in this thread */
     bool flush;      /* report results, those of whole claims and what is due ... */
     bool flush_all;  /* ... or all of them */

@@ -12,6 +12,7 @@
 #include "mem.h"
 #include "name.h"
 
+#define POOL_ALONE_MS    1000 /* after a claim that brought a last attempt too many */
 #define POOL_TRUST_MS    1000 /* a killer is quick */
 #define POOL_REST_MS     2000 /* of a result whose row somebody has locked, the first time */
 #define POOL_REST_MAX_MS 60000
@@ -157,49 +158,6 @@ static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t 
     t->delay_ms = -1;
 }
 
-pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us)
-{
-    const size_t n = pgw_batch_count(batch);
-    pgw__crate *c = pgw__mem_zero(1, sizeof(*c) + n * sizeof(c->tasks[0]));
-    int64_t beat_at = INT64_MAX;
-    size_t i;
-
-    if (c == NULL) {
-        pgw_batch_free(batch);
-        return PGW_ENOMEM;
-    }
-    c->batch = batch;
-    c->open = c->busy = c->count = n;
-    c->due_at = INT64_MAX;
-    for (i = 0; i < n; i++) {
-        c->tasks[i].worker = w;
-        pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), since, server_us);
-        if (c->tasks[i].beat_at < beat_at) beat_at = c->tasks[i].beat_at;
-    }
-    atomic_fetch_add(&w->n.claimed, (int64_t)n);
-
-    pthread_mutex_lock(&w->lock);
-    c->next = w->crates;
-    if (c->next != NULL) c->next->prev = c;
-    w->crates = c;
-    for (i = 0; i < n; i++) pgw__list_push(&w->ready, &c->tasks[i]);
-    w->done_before = w->done.count;
-    if (pgw__batch_quarantined(batch)) {
-        w->quarantined = &c->tasks[0];
-        w->hold_until = INT64_MAX;
-    }
-    if (beat_at < w->heart_at) {
-        w->heart_at = beat_at;
-        pgw__worker_heart_wake(w);
-    }
-    if (n >= (size_t)w->idle)
-        pthread_cond_broadcast(&w->work);
-    else
-        for (i = 0; i < n; i++) pthread_cond_signal(&w->work);
-    pthread_mutex_unlock(&w->lock);
-    return PGW_OK;
-}
-
 /* The first result of a crate says when all that are there by then are reported, after
  * worker.flush_ms; and each, that it is before the last third of a lease that nobody extends. Where
  * the next handler would hold it up, the time of this one counts: it tells how long that may be. */
@@ -228,16 +186,101 @@ static void pool_release(pgw_worker *w, pgw_task *t)
     pool_finish(w, t);
 }
 
-/* At once: others can have them while what runs here goes on. */
+/* At once: others can have it while what runs here goes on. It was not one of worker.max_jobs. */
+static void pool_requeue(pgw_worker *w, pgw_task *t, int64_t now)
+{
+    pool_release(w, t);
+    t->crate->due_at = w->due_at = now;
+    w->taken--;
+}
+
+/* ---- stock ---- */
+
+int pgw__worker_handlers(const pgw_worker *w)
+{
+    return w->concurrency > 0 ? w->concurrency : 1;
+}
+
+static int pool_free(const pgw_worker *w)
+{
+    return w->batch * (pgw__worker_handlers(w) - w->busy);
+}
+
+/* Would the job be dead, should this process die before it has begun? Then it waits at the server:
+ * such a job is requeued unless a handler is free for it, and nothing is prefetched for a while. */
+static bool pool_is_last(const pgw_job *job)
+{
+    const int most = pgw_job_max_attempts(job);
+
+    return most > 0 && pgw_job_attempt(job) >= most;
+}
+
+/* With the lock held. */
+static void pool_stock(pgw_worker *w, pgw__crate *c)
+{
+    const int64_t now = pgw__clock_ms();
+    const int free = pool_free(w);
+    size_t i;
+
+    for (i = 0; i < c->count; i++) {
+        if (w->ready.count < free || !pool_is_last(c->tasks[i].job)) {
+            pgw__list_push(&w->ready, &c->tasks[i]);
+            continue;
+        }
+        pool_requeue(w, &c->tasks[i], now);
+        w->alone_until = now + POOL_ALONE_MS;
+    }
+}
+
+pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us)
+{
+    const size_t n = pgw_batch_count(batch);
+    pgw__crate *c = pgw__mem_zero(1, sizeof(*c) + n * sizeof(c->tasks[0]));
+    int64_t beat_at = INT64_MAX;
+    size_t i;
+
+    if (c == NULL) {
+        pgw_batch_free(batch);
+        return PGW_ENOMEM;
+    }
+    c->batch = batch;
+    c->open = c->busy = c->count = n;
+    c->due_at = INT64_MAX;
+    for (i = 0; i < n; i++) {
+        c->tasks[i].worker = w;
+        pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), since, server_us);
+        if (c->tasks[i].beat_at < beat_at) beat_at = c->tasks[i].beat_at;
+    }
+    atomic_fetch_add(&w->n.claimed, (int64_t)n);
+
+    pthread_mutex_lock(&w->lock);
+    c->next = w->crates;
+    if (c->next != NULL) c->next->prev = c;
+    w->crates = c;
+    pool_stock(w, c);
+    w->done_before = w->done.count;
+    if (pgw__batch_quarantined(batch)) {
+        w->quarantined = &c->tasks[0];
+        w->hold_until = INT64_MAX;
+    }
+    if (beat_at < w->heart_at) {
+        w->heart_at = beat_at;
+        pgw__worker_heart_wake(w);
+    }
+    if (n >= (size_t)w->idle)
+        pthread_cond_broadcast(&w->work);
+    else
+        for (i = 0; i < n; i++) pthread_cond_signal(&w->work);
+    pthread_mutex_unlock(&w->lock);
+    return PGW_OK;
+}
+
 void pgw__worker_release_ready(pgw_worker *w)
 {
     const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
-    while ((t = pgw__list_pop(&w->ready)) != NULL) {
-        pool_release(w, t);
-        t->crate->due_at = w->due_at = now;
-    }
+    while ((t = pgw__list_pop(&w->ready)) != NULL) pool_requeue(w, t, now);
 }
 
 /* ---- signals ---- */
@@ -274,6 +317,7 @@ bool pgw__worker_lose(pgw_task *t)
 pgw__worker_counts pgw__worker_count(const pgw_worker *w)
 {
     return (pgw__worker_counts){.ready = w->ready.count,
+                                .free = pool_free(w),
                                 .running = w->running,
                                 .done = w->done.count,
                                 .whole = w->whole,
@@ -342,6 +386,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
         tasks[n++] = t;
     }
     w->began_at = now;
+    w->busy += n > 0;
     w->running += (int)n;
     atomic_store(&w->n.running, w->running);
     return n;
@@ -359,6 +404,8 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
 {
     size_t i;
 
+    w->busy--;
+    w->finished += (int64_t)n;
     w->running -= (int)n;
     atomic_store(&w->n.running, w->running);
     for (i = 0; i < n; i++) {

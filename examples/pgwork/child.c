@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: PostgreSQL */
-#define _GNU_SOURCE /* POSIX_SPAWN_SETSID */
+#define _GNU_SOURCE /* environ */
 #include "child.h"
 
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,119 +106,138 @@ static bool child_is_script(const char *path)
     return n > 0 && !memchr(bytes, '\0', (size_t)n);
 }
 
-/* A script that names no interpreter is the shell's, as execvp() has it. */
-static int child_spawn_script(const child *c, const posix_spawn_file_actions_t *files,
-                              const posix_spawnattr_t *attr, pid_t *pid)
+/* What a command is started with, made before fork(): beside other threads a child may not
+ * allocate.
+ */
+typedef struct start {
+    const child *c;
+    const pipes *p;
+    pid_t parent;
+    char path[PATH_MAX]; /* without a slash: exec() looks for it, there is no PATH */
+    char **shell;        /* words for a script that names no interpreter, as execvp() has it */
+} start;
+
+static int start_prepare(start *s, const child *c, const pipes *p)
 {
-    char path[PATH_MAX];
     size_t n = 0;
-    if (child_path(path, c->argv[0]) != 0 || !child_is_script(path)) return ENOEXEC;
-    while (c->argv[n]) n++;
-    char **argv = cli_alloc((n + 2) * sizeof *argv);
-    argv[0] = (char[]){"sh"};
-    argv[1] = path;
-    memcpy(argv + 2, c->argv + 1, (n - 1) * sizeof *argv);
-    int failed = posix_spawn(pid, "/bin/sh", files, attr, argv, c->envp);
-    free(argv);
-    return failed;
-}
-
-static int child_spawn(const child *c, const pipes *p, pid_t *pid)
-{
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t none, resets;
-    int failed = posix_spawn_file_actions_init(&files);
+    int failed = child_path(s->path, c->argv[0]);
     if (failed) return failed;
-    failed = posix_spawnattr_init(&attr);
-    if (failed) {
-        posix_spawn_file_actions_destroy(&files);
-        return failed;
-    }
-    if (p->in[0] >= 0) posix_spawn_file_actions_adddup2(&files, p->in[0], STDIN_FILENO);
-    if (p->out[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->out[1], STDOUT_FILENO);
-    if (p->err[1] >= 0) posix_spawn_file_actions_adddup2(&files, p->err[1], STDERR_FILENO);
-    /* a session of its own: Ctrl-C is for us, the whole family can be ended at once, and who would
-     * ask at the terminal is refused; in a mere group it would be stopped there for ever */
-    sigemptyset(&none);
-    child_resets(&resets);
-    posix_spawnattr_setflags(&attr, (short)((c->group ? POSIX_SPAWN_SETSID : 0) |
-                                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setsigdefault(&attr, &resets);
-    failed = posix_spawnp(pid, c->argv[0], &files, &attr, c->argv, c->envp);
-    if (failed == ENOEXEC) failed = child_spawn_script(c, &files, &attr, pid);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    return failed;
+    s->c = c;
+    s->p = p;
+    s->parent = getpid();
+    while (c->argv[n]) n++;
+    s->shell = cli_alloc((n + 2) * sizeof *s->shell);
+    s->shell[0] = (char[]){"sh"};
+    s->shell[1] = s->path;
+    memcpy(s->shell + 2, c->argv + 1, n * sizeof *s->shell);
+    return 0;
 }
 
-/* Between fork() and exec(): as posix_spawn() does it above, and to be killed when we are, which it
- * can only ask for itself. */
-static void child_become(const child *c, pid_t parent)
+static void child_redirect(int from, int to)
 {
-    sigset_t none, all, resets;
+    if (from == to)
+        fcntl(from, F_SETFD, 0);
+    else if (from >= 0)
+        dup2(from, to);
+}
+
+static void child_reset_signals(void)
+{
+    sigset_t all, resets;
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = SIG_DFL;
-    sigemptyset(&none);
     sigfillset(&all);
     child_resets(&resets);
     for (int n = 1; sigismember(&all, n) == 1; n++)
         if (sigismember(&resets, n) == 1) sigaction(n, &action, NULL);
+}
+
+/* Between fork() and exec(): what may be called in a signal handler. It asks to be killed when we
+ * are, which it can only do itself; in a session of its own, Ctrl-C is for us, the whole family can
+ * be ended at once, and a question at the terminal is refused: in a mere group it would be stopped
+ * there for ever. */
+static void child_become(const start *s)
+{
+    const child *c = s->c;
+    sigset_t none;
+    child_redirect(s->p->in[0], STDIN_FILENO);
+    child_redirect(s->p->out[1], STDOUT_FILENO);
+    child_redirect(s->p->err[1], STDERR_FILENO);
+    child_reset_signals();
     if (c->group) setsid();
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != parent) _exit(127); /* too late: we are dead */
+    if (getppid() != s->parent) _exit(127); /* too late: we are dead */
+    sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execvp(c->argv[0], c->argv);
+    if (c->envp) environ = (char **)(uintptr_t)c->envp;
+    if (strchr(s->path, '/'))
+        execve(s->path, c->argv, environ);
+    else
+        execvp(s->path, c->argv);
+    if (errno == ENOEXEC && child_is_script(s->path)) execve("/bin/sh", s->shell, environ);
 }
 
-/* Only where there is one thread: what is held is held for the command, which therefore must not go
- * on without us. */
-static int child_fork(const child *c, pid_t *pid)
+/* The child writes why exec() has failed; when it has not, exec() closes the pipe. */
+static int child_fork(const start *s, pid_t *pid, int *slot)
 {
+    const child *c = s->c;
     int fd[2], failed = 0;
-    pid_t parent = getpid();
     sigset_t all, before;
     if (!pipes_open_one(fd, 1)) return errno;
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    signals_child_starts();
     *pid = fork();
     if (*pid == 0) {
-        child_become(c, parent);
+        child_become(s);
         failed = errno;
         _exit(write(fd[1], &failed, sizeof failed) < 0);
     }
     if (*pid < 0) failed = errno;
-    if (*pid > 0) signals_take_along(c->group ? -*pid : *pid);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    *slot = signals_child_started(*pid < 0 ? 0 : c->group ? -*pid : *pid);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     close(fd[1]);
-    if (*pid > 0 && read(fd[0], &failed, sizeof failed) > 0) { /* else exec() has closed it */
+    if (*pid > 0 && read(fd[0], &failed, sizeof failed) > 0) {
         waitpid(*pid, NULL, 0);
-        signals_take_along(0);
+        signals_child_ended(*slot);
     }
     close(fd[0]);
     return failed;
 }
 
+/* What a command leaves behind is ours to bury, also where process 1 does not. */
+static void child_adopt(void)
+{
+#ifdef PR_SET_CHILD_SUBREAPER
+    static bool done;
+    if (!done) prctl(PR_SET_CHILD_SUBREAPER, 1);
+    done = true;
+#endif
+}
+
 /* No other child may inherit these ends, or it would keep them open: one start at a time. */
-static int child_start(const child *c, pipes *p, pid_t *pid)
+static int child_start(const child *c, pipes *p, pid_t *pid, int *slot)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    int failed = 0;
+    start s;
+    int failed = start_prepare(&s, c, p);
+    if (failed) return failed;
     pthread_mutex_lock(&one_at_a_time);
+    child_adopt();
     if (!c->plain && (!pipes_open_one(p->in, 1) || !pipes_open_one(p->err, 0) ||
                       (c->keep && !pipes_open_one(p->out, 0)))) {
         failed = errno;
     }
-    if (!failed) failed = c->plain ? child_fork(c, pid) : child_spawn(c, p, pid);
+    if (!failed) failed = child_fork(&s, pid, slot);
     pipes_close(&p->in[0]);
     pipes_close(&p->out[1]);
     pipes_close(&p->err[1]);
     if (failed) pipes_close_all(p);
     pthread_mutex_unlock(&one_at_a_time);
+    free(s.shell);
     return failed;
 }
 
@@ -341,7 +359,7 @@ int child_run(child *c)
     pid_t pid = 0;
     size_t fed = 0;
     int64_t kill_at = 0;
-    int nap = 1;
+    int nap = 1, slot;
     bool ended = false;
     /* who reads from a terminal has to be in its foreground group, which is ours; asked once: a
      * terminal that has gone is none any more */
@@ -351,7 +369,7 @@ int child_run(child *c)
     c->output_size = 0;
     c->truncated = false;
     c->error[0] = '\0';
-    int failed = child_start(c, &p, &pid);
+    int failed = child_start(c, &p, &pid, &slot);
     if (failed) return failed;
     child_feed(c, &p.in[1], &fed);
     for (;;) {
@@ -381,7 +399,7 @@ int child_run(child *c)
     pipes_close_all(&p);
     child_mend_error(c);
     if (c->signaled && c->group) kill(-pid, SIGKILL); /* what is left of the family */
-    signals_take_along(0);
+    signals_child_ended(slot);
     return 0;
 }
 

@@ -119,8 +119,9 @@ static const char *cli_translate(const char *hint)
         {"pgw_table_sql() says how",
          "`pgwork table init` prints the statements that add it, --apply runs them"},
         {"pgw_tables_each() shows", "`pgwork table list` shows those that are"},
-        {"use pgw_lock_acquire_xact()",
-         "connect to the server itself, not to a pooler: host and port in the connection string"},
+        {"use pgw_lock_acquire_xact()", "connect to the server itself, not to a pooler: host and "
+                                        "port in the connection string; or "
+                                        "pass -X pooler=session if it pools sessions"},
     };
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
         if (strstr(hint, hints[i].words)) return hints[i].here;

@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cron.h"
 #include "opts.h"
 #include "out.h"
 #include "signals.h"
 #include "text.h"
 
-#define CRON_HOUR INT64_C(3600000)
-
 static const opt cron_no_options[] = {{.name = NULL}};
-static const char *const cron_misfires[] = {"once", "skip", "all"};
 
 /* To the second, as ticks are. */
 static const char *cron_time(char text[TEXT_TIME], int64_t us)
@@ -111,77 +109,19 @@ static int cron_list(cli *c, int argc, char **argv)
 
 /* -- making ----------------------------------------------------------------------------------- */
 
-static int cron_misfire(cli *c, pgw_misfire *misfire, const char *word)
-{
-    for (int i = 0; word && i < 3; i++) {
-        if (strcmp(word, cron_misfires[i]) == 0) {
-            *misfire = (pgw_misfire)i;
-            return CLI_DONE;
-        }
-    }
-    if (!word) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --misfire is '%s': allowed is once, skip or all",
-                    c->command, word);
-}
-
 static int cron_add(cli *c, int argc, char **argv)
 {
-    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
-    wordlist tags = {NULL, 0};
-    const char *misfire = NULL;
-    const opt opts[] = {
-        {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &o.zone},
-        {'Q', "queue", "QUEUE", "a tick is a job there (none: a node claims it)", .text = &o.queue},
-        {'k', "kind", "KIND", "kind of the job", .text = &job.kind},
-        {0, "payload", "JSON", "payload of the job", .text = &job.payload},
-        {'p', "priority", "N", "of the job, 0 (first) to 9 (0)", .number = &job.priority, .max = 9},
-        {0, "max-attempts", "N", "of the job, or nodes that may take a tick (10)",
-         .number = &job.max_attempts, .min = 1, .max = 1000},
-        {0, "lease", "TIME", "of the job (as the queue says)", .ms = &job.lease_ms, .min = 100,
-         .max = CLI_DAY},
-        {'t', "tag", "TAG", "of the job; may be given again", .words = &tags},
-        {0, "key", "KEY", "no job while one with this unique key is unfinished", .text = &job.key},
-        {0, "misfire", "POLICY", "ticks that were missed: once, skip or all (once)",
-         .text = &misfire},
-        {0, "misfire-max", "N", "with all: at most the latest N (100)", .number = &o.misfire_max,
-         .min = 1, .max = 1000},
-        {0, "grace", "TIME", "a tick is missed when it is so late (1m); 1s at least with skip",
-         .ms = &o.grace_ms, .max = CLI_DAY},
-        {0, "jitter", "TIME", "each tick up to so much later (0)", .ms = &o.jitter_ms,
-         .max = CRON_HOUR},
-        {0, "timeout", "TIME", "a node holds a tick so long (5m)", .ms = &o.timeout_ms, .min = 100,
-         .max = 7 * CLI_DAY},
-        {.name = NULL}};
-    static const usage use = {
-        .synopsis = "cron add NAME EXPRESSION [OPTIONS]",
-        .about = "Makes a schedule; when it is there, makes it what is said: options that are not "
-                 "given\n"
-                 "have their defaults. Prints the time of its next tick.\n\n"
-                 "EXPRESSION is 'minute hour day month weekday', with a second in front if there "
-                 "are six\n"
-                 "fields; @yearly, @monthly, @weekly, @daily, @hourly; or '@every 90s'.",
-        .more = "  pgwork cron add report '30 6 * * mon-fri' --tz Europe/Berlin -Q mail -k report",
-        .min = 2,
-        .max = 2,
-        .missing = "NAME or EXPRESSION",
-    };
-    args a;
-    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    cron_def d;
+    int code = cron_define(c, &d, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = cron_misfire(c, &o.misfire, misfire)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    job.tags = tags.at, job.tags_count = tags.count;
-    o.job = &job;
     int64_t next_us;
-    pgw_status st = pgw_cron_create(c->h, &next_us, a.at[0], a.at[1], &o);
-    free(tags.at);
-    if (st < 0) return cli_fail_at(c->h);
+    if (cron_create(c, &d, &next_us) < 0) return cli_fail_at(c->h);
     char text[TEXT_TIME];
     if (c->json) {
         out line;
         out_begin(&line);
-        out_text(&line, "schedule", a.at[0]);
+        out_text(&line, "schedule", d.name);
         out_time(&line, "next", next_us);
         out_end(&line);
     } else {
@@ -488,19 +428,39 @@ static int cron_extend(cli *c, int argc, char **argv)
     return pgw_cron_extend(c->h, NULL, token, timeout_ms) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
+static int cron_break(cli *c, const char *name)
+{
+    bool held;
+    int code = cli_open(c, false);
+    if (code != CLI_DONE) return code;
+    if (pgw_cron_break(c->h, &held, name) < 0) return cli_fail_at(c->h);
+    if (held) return CLI_DONE;
+    cli_say(c, "no tick was held");
+    return CLI_NOTHING;
+}
+
 static int cron_release(cli *c, int argc, char **argv)
 {
+    bool force = false;
+    const opt opts[] = {
+        {0, "force", NULL, "take the tick of this schedule from whoever has it", .flag = &force},
+        {.name = NULL}};
     static const usage use = {
-        .synopsis = "cron release TOKEN",
-        .about = "Not done after all: another node may have it at once.",
+        .synopsis = "cron release TOKEN\ncron release --force NAME",
+        .about =
+            "Not done after all: another node may have it at once. With --force its node is not\n"
+            "asked: its token is stale from then on. What a server's clock that was ahead has\n"
+            "planned and decided is forgotten, too. Only for operators.",
+        .more = "--force ends with 1 when no tick was held.",
         .min = 1,
         .max = 1,
-        .missing = "TOKEN",
+        .missing = "TOKEN, or --force and NAME",
     };
     args a;
     pgw_token token;
-    int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (force) return cron_break(c, a.at[0]);
     if ((code = cron_token(c, &token, a.at[0])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return pgw_cron_release(c->h, token) < 0 ? cli_fail_at(c->h) : CLI_DONE;
@@ -513,16 +473,18 @@ int cmd_cron(cli *c, int argc, char **argv)
         {"pause", "", cron_pause},     {"resume", "", cron_resume}, {"rename", "", cron_rename},
         {"run", "", cron_run},         {"next", "", cron_next},     {"tick", "", cron_tick},
         {"claim", "", cron_claim},     {"finish", "", cron_finish}, {"extend", "", cron_extend},
-        {"release", "", cron_release}, {NULL, NULL, NULL}};
+        {"release", "", cron_release}, {"apply", "", cron_apply},   {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "cron list [NAME]\ncron add NAME EXPRESSION [OPTIONS]\n"
+                    "cron apply FILE [--prune] [-n]\n"
                     "cron rm|pause|resume NAME...\ncron rename NAME NEW-NAME\ncron run NAME\n"
                     "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]\ncron tick\n"
                     "cron claim [NAME...] [--node NODE]\ncron finish TOKEN [-e TEXT]\n"
-                    "cron extend TOKEN [--timeout TIME]\ncron release TOKEN",
+                    "cron extend TOKEN [--timeout TIME]\ncron release TOKEN | --force NAME",
         .about = "Schedules: each tick happens once, on one of many machines.\n\n"
                  "  list      all schedules and when they come next\n"
                  "  add       a new one, or another definition\n"
+                 "  apply     those of a file\n"
                  "  rm        remove\n"
                  "  pause     no more ticks\n"
                  "  resume    go on from now\n"
@@ -535,9 +497,9 @@ int cmd_cron(cli *c, int argc, char **argv)
                  "  extend    hold it longer\n"
                  "  release   leave it to another node",
         .more = "`pgwork cron add --help` tells the options of a verb.",
-        .missing =
-            "list, add, rm, pause, resume, rename, run, next, tick, claim, finish, extend or "
-            "release",
+        .missing = "list, add, apply, rm, pause, resume, rename, run, next, tick, claim, finish, "
+                   "extend or "
+                   "release",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

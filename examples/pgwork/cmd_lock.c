@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "guard.h"
 #include "opts.h"
@@ -14,6 +15,43 @@
 static bool lock_holds(void *arg)
 {
     return pgw_lock_is_held(arg);
+}
+
+/* -- a command that would wait for itself --------------------------------------------------- */
+
+/* Numbers of the locks that are held for us, by commands that run this one. */
+#define LOCK_HELD "PGWORK_FENCES"
+
+static bool lock_is_listed(const char *fences, int64_t fence)
+{
+    char *end;
+    for (; *fences; fences = end) {
+        if (strtoll(fences, &end, 10) == fence) return true;
+        if (end == fences) return false;
+    }
+    return false;
+}
+
+/* Does a command that runs this one hold the lock? We would wait for its end, and it for ours. */
+static int lock_check_ours(cli *c, const char *name, bool shared)
+{
+    const char *fences = getenv(LOCK_HELD);
+    pgw_lock_who who = PGW_LOCK_WHO_INIT;
+    if (!fences || pgw_lock_holder(c->h, &who, name) != PGW_OK) return CLI_DONE;
+    if ((shared && who.shared) || !lock_is_listed(fences, who.fence)) return CLI_DONE;
+    return cli_fail(CLI_USAGE, "it would wait for itself: take another lock, or none",
+                    "the lock is held for the command that runs this one");
+}
+
+static void lock_list_ours(const char *fence)
+{
+    const char *before = getenv(LOCK_HELD);
+    buf t = {0};
+    buf_puts(&t, before ? before : "");
+    buf_puts(&t, before && *before ? " " : "");
+    buf_puts(&t, fence);
+    setenv(LOCK_HELD, t.at, 1);
+    buf_free(&t);
 }
 
 static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
@@ -29,6 +67,7 @@ static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
     snprintf(fence, sizeof fence, "%lld", (long long)pgw_lock_fence(lock));
     setenv("PGWORK_LOCK", a->at[0], 1);
     setenv("PGWORK_FENCE", fence, 1);
+    lock_list_ours(fence);
     int code = guard_run(&g);
     pgw_status st = pgw_lock_release(lock);
     if (st == PGW_OK || code == CLI_LOST) return code;
@@ -36,11 +75,47 @@ static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
                     a->command[0]);
 }
 
+/* -- for operators -------------------------------------------------------------------------- */
+
+static int lock_break(cli *c, int argc, char **argv)
+{
+    bool asked = false;
+    const opt opts[] = {{0, "break", NULL, "end the sessions that hold it", .flag = &asked},
+                        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "lock --break NAME",
+        .about = "Ends the sessions of the server that hold a lock, so that others get it. Their\n"
+                 "fencing number is stale, and their commands are ended as when a connection is\n"
+                 "lost. Only for operators; the owner of the schema needs pg_signal_backend.",
+        .more = "Exit code 1: nobody holds it.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
+    args a;
+    int64_t ended;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (pgw_lock_break(c->h, &ended, a.at[0]) < 0) return cli_fail_at(c->h);
+    cli_say(c, "%lld ended", (long long)ended);
+    return ended > 0 ? CLI_DONE : CLI_NOTHING;
+}
+
+static bool lock_is_break(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--break")) return true;
+    return false;
+}
+
 int cmd_lock(cli *c, int argc, char **argv)
 {
+    if (lock_is_break(argc, argv)) return lock_break(c, argc, argv);
     bool shared = false, no_wait = false;
     int64_t wait_ms = -1, grace_ms = 5000;
     int held = CLI_HELD;
+    const char *pass = NULL;
     const opt opts[] = {
         {'s', "shared", NULL, "together with others that share (alone)", .flag = &shared},
         {'w', "wait", "TIME", "wait so long (without limit)", .ms = &wait_ms,
@@ -50,13 +125,15 @@ int cmd_lock(cli *c, int argc, char **argv)
          .min = 0, .max = 255},
         {0, "grace", "TIME", "between TERM and KILL when the lock is lost (5s)", .ms = &grace_ms,
          .max = 86400000},
+        {0, "pass", "SIGNALS", "pass these on to the command: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] NAME -- COMMAND [ARG...]",
+        .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] [--pass SIGNALS]\n"
+                    "       NAME -- COMMAND [ARG...]\nlock --break NAME",
         .about =
             "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
             "a file. The lock is free when the command ends. The command is ended when the lock\n"
-            "is lost with its connection, and by TERM, INT, HUP or QUIT to this process. It\n"
+            "is lost with its connection, and by any signal that would end this process. It\n"
             "finds the lock's name in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
         .more =
             "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
@@ -74,7 +151,9 @@ int cmd_lock(cli *c, int argc, char **argv)
     if ((code = guard_wait(c, no_wait, &wait_ms)) != CLI_DONE) return code;
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if ((code = lock_check_ours(c, a.at[0], shared)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;
     pgw_status st =
@@ -127,7 +206,7 @@ int cmd_locks(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "locks [NAME]",
         .about = "Who holds a lock, and who waits for it in which order; without NAME: all locks.\n"
-                 "PID is the server's process: pg_terminate_backend(PID) takes the lock away.",
+                 "PID is the server's process; `pgwork lock --break NAME` takes the lock away.",
         .more = "Exit code 1: nobody holds or waits.",
         .max = 1,
     };

@@ -331,6 +331,7 @@ static int sem_run(cli *c, int argc, char **argv)
     sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
     int64_t grace_ms = 5000;
     int held = CLI_HELD;
+    const char *pass = NULL;
     s.o.timeout_ms = -1;
     const opt opts[] = {
         {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
@@ -344,12 +345,13 @@ static int sem_run(cli *c, int argc, char **argv)
         {0, "grace", "TIME", "between TERM and KILL when they are lost (5s)", .ms = &grace_ms,
          .max = SEM_TTL_MAX},
         {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
+        {0, "pass", "SIGNALS", "pass these on to the command: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "sem run NAME [OPTIONS] -- COMMAND [ARG...]",
         .about =
             "Runs a command while holding permits, which come back when it ends. It is ended when\n"
-            "they are lost, and by TERM, INT, HUP or QUIT to this process. It finds the token in\n"
+            "they are lost, and by any signal that would end this process. It finds the token in\n"
             "PGWORK_PERMIT.",
         .more =
             "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
@@ -367,6 +369,7 @@ static int sem_run(cli *c, int argc, char **argv)
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     s.name = a.at[0];
     if ((code = sem_open(&s)) != CLI_DONE) return code;
+    if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
     bool pooled;
     if (pgw_is_pooled(c->h, &pooled) != PGW_OK) return cli_fail_at(c->h);
     s.o.session = !pooled;

@@ -461,7 +461,7 @@ int cmd_work(cli *c, int argc, char **argv)
 {
     int64_t lease_ms = 0, timeout_ms = 0, max = 0;
     int threads = 0;
-    const char *holder = NULL;
+    const char *holder = NULL, *pass = NULL;
     bool once = false, drain = false;
     work w = {.c = c, .grace_ms = 5000, .later_ms = 30000};
     const opt opts[] = {
@@ -482,6 +482,7 @@ int cmd_work(cli *c, int argc, char **argv)
         {'b', "body", NULL, "the body on stdin, not the payload", .flag = &w.body},
         {0, "literal", NULL, "replace nothing in COMMAND", .flag = &w.literal},
         {0, "holder", "NAME", "who works (host:pid)", .text = &holder},
+        {0, "pass", "SIGNALS", "pass these on to commands: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "work QUEUE... [OPTIONS] -- COMMAND [ARG...]",
@@ -505,8 +506,8 @@ int cmd_work(cli *c, int argc, char **argv)
             "attempt\n\n"
             "Its end and the last of its stderr are kept as the job's error. TERM, INT, QUIT or\n"
             "HUP: nothing new is taken, running commands end; a second one, but for HUP, ends\n"
-            "them; a third one ends pgwork at once, as KILL does: commands run on, and a reaper\n"
-            "returns their jobs when the leases end.\n"
+            "them; a third one kills them and ends pgwork at once, and a reaper requeues their\n"
+            "jobs when the leases end.\n"
             "--once ends with 1 when no job was completed.\n\n"
             "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
@@ -521,6 +522,7 @@ int cmd_work(cli *c, int argc, char **argv)
     if ((code = work_check(c, &w)) != CLI_DONE) return code;
     if ((code = work_find(&w)) != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
+    if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
     if ((code = cli_configure(c, &c->conf)) != CLI_DONE) return code;
     if (once) max = 1;
     const struct {

@@ -3,16 +3,99 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "text.h"
 
 static pgw_stop *volatile signals_stop;
 static pgw_reaper *signals_reaper;
-static volatile sig_atomic_t signals_seen, signals_last, signals_family;
+static volatile sig_atomic_t signals_seen, signals_last;
 static bool signals_no_hang_up; /* it was ignored when we came */
+
+/* -- commands that run ---------------------------------------------------------------------- */
+
+#define SIGNALS_CHILDREN 1024 /* of pgwork work -j */
+
+static atomic_int signals_children[SIGNALS_CHILDREN]; /* a process, or -group; 0: free */
+static atomic_int signals_starting;
+
+/* To each command, and with @p family to what it has started. */
+static void signals_tell_children(int number, bool family)
+{
+    for (int i = 0; i < SIGNALS_CHILDREN; i++) {
+        int whom = atomic_load(&signals_children[i]);
+        if (whom) kill(family || whom > 0 ? whom : -whom, number);
+    }
+}
+
+static bool signals_knows(pid_t pid)
+{
+    for (int i = 0; i < SIGNALS_CHILDREN; i++) {
+        int whom = atomic_load(&signals_children[i]);
+        if (whom == pid || whom == -pid) return true;
+    }
+    return false;
+}
+
+/* Does a command get what the terminal sends, as we do? */
+static bool signals_share_terminal(void)
+{
+    for (int i = 0; i < SIGNALS_CHILDREN; i++)
+        if (atomic_load(&signals_children[i]) > 0) return true;
+    return false;
+}
+
+/* Buries processes that commands have left to us. A command's own end is for who runs it to ask
+ * for: what died is looked at first, then whether a command is just being started, then if it is
+ * one. What lies behind a command comes when that one is buried. */
+static void signals_bury(void)
+{
+    for (;;) {
+        siginfo_t dead;
+        dead.si_pid = 0;
+        if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) != 0 || dead.si_pid == 0) return;
+        if (atomic_load(&signals_starting) || signals_knows(dead.si_pid)) return;
+        waitpid(dead.si_pid, NULL, WNOHANG);
+    }
+}
+
+static void signals_handle_child(int number)
+{
+    int saved = errno;
+    (void)number;
+    signals_bury();
+    errno = saved;
+}
+
+void signals_child_starts(void)
+{
+    atomic_fetch_add(&signals_starting, 1);
+}
+
+int signals_child_started(pid_t whom)
+{
+    int slot = -1;
+    for (int i = 0; whom && i < SIGNALS_CHILDREN && slot < 0; i++) {
+        int nobody = 0;
+        if (atomic_compare_exchange_strong(&signals_children[i], &nobody, whom)) slot = i;
+    }
+    atomic_fetch_sub(&signals_starting, 1);
+    signals_bury();
+    return slot;
+}
+
+void signals_child_ended(int slot)
+{
+    if (slot >= 0) atomic_store(&signals_children[slot], 0);
+    signals_bury();
+}
+
+/* -- what signals do ------------------------------------------------------------------------ */
 
 static void signals_handle(int number)
 {
@@ -20,10 +103,34 @@ static void signals_handle(int number)
     signals_last = number;
     signals_seen = signals_seen + 1;
     if (signals_seen > 2) {
-        if (signals_family) kill(signals_family, SIGKILL);
+        signals_tell_children(SIGKILL, true);
         _exit(128 + number);
     }
     pgw_stop_notify(signals_stop);
+    errno = saved;
+}
+
+/* What a terminal sends to us it has sent to a command that shares it, too: it is for the command
+ * to heed, or not, as a shell leaves it. */
+static void signals_handle_key(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_pid == 0 && signals_share_terminal()) return;
+    signals_handle(number);
+}
+
+/* We cannot go on. */
+static void signals_handle_fault(int number)
+{
+    signals_tell_children(SIGKILL, true);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void signals_handle_pass(int number)
+{
+    int saved = errno;
+    signals_tell_children(number, false);
     errno = saved;
 }
 
@@ -39,19 +146,29 @@ static void signals_handle_reload(int number)
     pgw_reaper_reload(signals_reaper);
 }
 
+/* Blocked when we came, it would never be heard. */
+static void signals_unblock(int number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 static void signals_set(int number, void (*handler)(int))
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    /* one after the other, so that the count is exact */
-    sigaddset(&action.sa_mask, SIGTERM);
-    sigaddset(&action.sa_mask, SIGINT);
-    sigaddset(&action.sa_mask, SIGHUP);
-    sigaddset(&action.sa_mask, SIGQUIT);
+    if (number == SIGCHLD) action.sa_flags |= SA_NOCLDSTOP;
+    if (handler == signals_handle && (number == SIGINT || number == SIGQUIT)) {
+        action.sa_sigaction = signals_handle_key;
+        action.sa_flags |= SA_SIGINFO;
+    }
+    sigfillset(&action.sa_mask); /* one after the other, so that the count is exact */
     sigaction(number, &action, NULL);
+    signals_unblock(number);
 }
 
 /* What nohup has had ignored, or a shell for its background jobs, stays so. False: that is so. */
@@ -61,6 +178,65 @@ static bool signals_set_unless_ignored(int number, void (*handler)(int))
     if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return false;
     signals_set(number, handler);
     return true;
+}
+
+/* Signals that would end us alone, and leave a command without what is held for it. Somebody else's
+ * handler, such as a sanitizer's, stays. */
+static void signals_set_where_default(int number, void (*handler)(int))
+{
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) != 0 || before.sa_handler != SIG_DFL) return;
+    signals_set(number, handler);
+}
+
+static void signals_set_others(void)
+{
+    static const int asked[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ};
+    static const int faults[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        signals_set_where_default(asked[i], signals_handle);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        signals_set_where_default(faults[i], signals_handle_fault);
+#ifdef SIGIO
+    signals_set_where_default(SIGIO, signals_handle);
+#endif
+#ifdef SIGPWR
+    signals_set_where_default(SIGPWR, signals_handle);
+#endif
+#ifdef SIGSTKFLT
+    signals_set_where_default(SIGSTKFLT, signals_handle);
+#endif
+#ifdef SIGRTMIN
+    for (int n = SIGRTMIN; n <= SIGRTMAX; n++) signals_set_where_default(n, signals_handle);
+#endif
+}
+
+/* A signal of this list's first name; 0: it is none that can be passed on. */
+static int signals_named(const char *name, size_t n)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } known[] = {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i].name) == n && !strncmp(known[i].name, name, n)) return known[i].number;
+    return 0;
+}
+
+int signals_pass(const cli *c, const char *names)
+{
+    for (const char *at = names; names; at++) {
+        size_t n = strcspn(at, ",");
+        int number = signals_named(at, n);
+        if (!number)
+            return cli_fail(CLI_USAGE, "USR1, USR2 and HUP, separated by commas",
+                            "%s: --pass \"%s\" names a signal that cannot be passed on", c->command,
+                            names);
+        signals_set(number, signals_handle_pass);
+        at += n;
+        if (!*at) break;
+    }
+    return CLI_DONE;
 }
 
 void signals_forget(void)
@@ -80,7 +256,8 @@ int signals_install(cli *c)
     /* what cannot be written is an error of that write, not the end of the program */
     signals_set(SIGPIPE, SIG_IGN);
     /* who ignores it, as the one who started us may have, is not told how a command ended */
-    signals_set(SIGCHLD, SIG_DFL);
+    signals_set(SIGCHLD, signals_handle_child);
+    signals_set_others();
     return CLI_DONE;
 }
 
@@ -98,11 +275,6 @@ void signals_on_reload(pgw_reaper *r)
     signals_set(SIGHUP, r                    ? signals_handle_reload
                         : signals_no_hang_up ? SIG_IGN
                                              : signals_handle_hang_up);
-}
-
-void signals_take_along(pid_t whom)
-{
-    signals_family = whom;
 }
 
 int signals_code(void)

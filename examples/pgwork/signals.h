@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * signals: TERM, INT and QUIT ask once to stop and twice to hurry; the third ends the program at
- * once. HUP asks to stop, however often it comes. INT, QUIT and HUP that are ignored from the start
- * stay so, for commands that we run as well.
+ * once, and its commands. So do USR1, ALRM and all others that would end it. HUP asks to stop,
+ * however often it comes. INT, QUIT and HUP that are ignored from the start stay so, for commands
+ * that we run as well. INT and QUIT of a terminal that a command shares are for the command.
+ * Processes that commands leave behind are buried.
  */
 #ifndef SIGNALS_H
 #define SIGNALS_H
@@ -20,8 +22,14 @@ int signals_open(cli *c);
 void signals_forget(void);
 /** What HUP is for instead: @p r is to read its configuration again. NULL: no more. */
 void signals_on_reload(pgw_reaper *r);
-/** Whom the third signal kills: a process, or -group; 0: nobody. */
-void signals_take_along(pid_t whom);
+/** A command is about to be started; it was, @p whom is its process, or -group, or 0 when it was
+ * not: returns a slot for signals_child_ended(), -1 for 0. Whatever ends us ends it first. */
+void signals_child_starts(void);
+int signals_child_started(pid_t whom);
+void signals_child_ended(int slot);
+/** Passes signals on to commands: @p names is a list like "USR1,HUP", or NULL. CLI_DONE or an exit
+ * code, told. After signals_install(). */
+int signals_pass(const cli *c, const char *names);
 /** The exit code of a command that was interrupted: 128 and the signal; 0: none came. */
 int signals_code(void);
 /** The exit code of a call that failed with @p st: told, unless a signal has asked for it. */

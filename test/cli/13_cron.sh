@@ -6,6 +6,51 @@ code 'no schedules yet' 1 pgwork cron list
 refused 'a bad expression, with its place' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron next '* * 32 * *'
 refused 'the same from add' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron add x '* * 32 * *'
 refused 'a zone that is none' 2 'Mars' pgwork cron add x '* * * * *' --tz Mars
+for zone in +03:00 GMT+3 CST right/UTC '<+03>-3' posixrules/none ''; do
+    refused "what is no zone by name ($zone) is refused by next" 2 'zone' timeout -k 1 20 pgwork cron next '* * * * * *' --tz "$zone"
+    refused 'and by add' 2 'zone' timeout -k 1 20 pgwork cron add x '* * * * * *' --tz "$zone"
+done
+yes 'a zone is found whatever its case by next' pgwork cron next @daily --tz europe/berlin
+yes 'and by add' pgwork cron add case @daily --tz europe/berlin
+pgwork cron rm case
+pgwork cron add ahead @hourly --timeout 7d >/dev/null
+pgwork cron run ahead
+token=$(pgwork cron claim ahead --node a | cut -f1)
+# as if the server's clock had been eight hours ahead meanwhile
+sql "UPDATE pgwork.schedule SET base = base + interval '8 h', next_at = next_at + interval '8 h', next_slot = next_slot + interval '8 h' WHERE name = 'ahead'" >/dev/null
+code 'a held tick, and nothing for another node' 1 pgwork cron claim ahead --node b
+code 'release --force' 0 pgwork cron release --force ahead
+refused 'makes the token stale' 1 '' pgwork cron finish "$token"
+yes 'and says by whom it was taken' sh -c 'pgwork cron list ahead --json | grep -q "was taken from a by"'
+yes 'the next time is not ahead any more' count_is "SELECT count(*) FROM pgwork.schedules WHERE name = 'ahead' AND next_slot < clock_timestamp() + interval '61 min'" 1
+code 'another node may claim it' 0 pgwork cron claim ahead --node b
+code 'release --force when none is held' 1 sh -c 'pgwork cron release --force ahead && pgwork cron release --force ahead'
+refused 'release --force of no schedule' 1 'none_such' pgwork cron release --force none_such
+pgwork cron rm ahead
+cat >"$tmp/schedules" <<'END'
+# what there is to be
+  apply-a '30 6 * * mon-fri' --tz "Europe/Berlin" -Q mail -k report   # a comment
+apply\ b "@every 1h" --timeout 1m
+
+END
+pgwork cron add apply-old @daily >/dev/null
+code 'apply, a dry run' 0 pgwork cron apply -n --prune "$tmp/schedules"
+is 'tells what would change' "$(sort "$tmp/out" | tr '\n' ',')" 'new apply b,new apply-a,removed apply-old,'
+is 'and changes nothing' "$(sql "SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" apply-old
+code 'apply' 0 pgwork cron apply "$tmp/schedules"
+is 'makes those of the file' "$(sql "SELECT string_agg(name || ' ' || coalesce(queue, '-'), ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" 'apply b -,apply-a mail,apply-old -'
+code 'apply --prune from stdin' 0 sh -c 'pgwork --json cron apply --prune - <"$0"' "$tmp/schedules"
+json 'apply --json is JSON' "$tmp/out"
+is 'removes the others' "$(sql "SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" 'apply b,apply-a'
+printf '%s\n' 'apply-c @daily' 'apply-d "* * 32 * *"' >"$tmp/schedules"
+refused 'a file with a mistake' 2 'schedules:2: nothing was changed' pgwork cron apply --prune "$tmp/schedules"
+is 'changes nothing' "$(sql "SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" 'apply b,apply-a'
+echo 'apply-c "@daily' >"$tmp/schedules"
+refused 'a quote that is not closed' 2 'schedules:1: a quote' pgwork cron apply "$tmp/schedules"
+printf '%s\n' 'apply-c @daily' 'apply-c @hourly' >"$tmp/schedules"
+refused 'a schedule that is there twice' 2 'twice' pgwork cron apply "$tmp/schedules"
+refused 'a file that is not there' 2 'cannot read' pgwork cron apply "$tmp/none_such"
+pgwork cron rm apply-a 'apply b'
 refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
 refused 'a grace with which skip never runs' 2 '1000 .. 86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
 

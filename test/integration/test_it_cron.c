@@ -624,9 +624,10 @@ void test_a_zone_that_may_be_taken_for_an_abbreviation_is_refused(void)
             cases[i].expected, pgw_cron_next(h, "0 0 * * *", zone, 0, 1, ignore_time, NULL), zone);
         if (cases[i].expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
     }
-    /* it is not asked of what is no name of a zone */
-    OK(pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));
-    OK(pgw_cron_next(h, "0 0 * * *", "CET-1CEST", 0, 1, ignore_time, NULL));
+    /* nor is what is no name of a zone at all */
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "0 0 * * *", "CET-1CEST", 0, 1, ignore_time, NULL));
 }
 
 /* ---- one fails alone ---- */
@@ -1406,7 +1407,7 @@ void test_roles_may_what_they_need(void)
         "cron_claim cron_extend cron_finish cron_next cron_release cron_tick cron_times",
         may("pgwork_worker"));
     TEST_ASSERT_EQUAL_STRING(
-        "cron_claim cron_create cron_drop cron_extend cron_finish cron_next cron_pause "
+        "cron_break cron_claim cron_create cron_drop cron_extend cron_finish cron_next cron_pause "
         "cron_release cron_rename cron_resume cron_run cron_tick cron_times",
         may("pgwork_operator"));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT has_function_privilege('pgwork_worker', "

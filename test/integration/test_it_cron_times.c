@@ -375,6 +375,27 @@ void test_the_table_of_the_documentation(void)
           "2026-10-04 02:30:00 +11:00, 2026-10-05 02:15:00 +11:00, 2026-10-06 02:15:00 +11:00");
 }
 
+/* Of 2026: 28 February is a Saturday, 1 August too, 31 May a Sunday, 1 November a Sunday. */
+void test_days_by_their_place_in_the_month_are_found(void)
+{
+    times("0 0 L * *", "UTC", "2026-01-31 00:00",
+          "2026-02-28 00:00:00 +00:00, 2026-03-31 00:00:00 +00:00, 2026-04-30 00:00:00 +00:00");
+    times("0 0 LW 2,5,8 *", "UTC", "2026-01-31 00:00",
+          "2026-02-27 00:00:00 +00:00, 2026-05-29 00:00:00 +00:00, 2026-08-31 00:00:00 +00:00");
+    times("0 0 1W 8,11 *", "UTC", "2026-01-31 00:00",
+          "2026-08-03 00:00:00 +00:00, 2026-11-02 00:00:00 +00:00, 2027-08-02 00:00:00 +00:00");
+    times("0 0 31W 1,5 *", "UTC", "2026-01-01 00:00",
+          "2026-01-30 00:00:00 +00:00, 2026-05-29 00:00:00 +00:00, 2027-01-29 00:00:00 +00:00");
+    times("0 0 15W 2,3,8 *", "UTC", "2026-01-31 00:00",
+          "2026-02-16 00:00:00 +00:00, 2026-03-16 00:00:00 +00:00, 2026-08-14 00:00:00 +00:00");
+    times("0 0 * * fri#2", "UTC", "2026-01-01 00:00",
+          "2026-01-09 00:00:00 +00:00, 2026-02-13 00:00:00 +00:00, 2026-03-13 00:00:00 +00:00");
+    times("0 0 * * sun#5", "UTC", "2026-01-01 00:00",
+          "2026-03-29 00:00:00 +00:00, 2026-05-31 00:00:00 +00:00, 2026-08-30 00:00:00 +00:00");
+    times("0 0 * * friL", "UTC", "2026-01-01 00:00",
+          "2026-01-30 00:00:00 +00:00, 2026-02-27 00:00:00 +00:00, 2026-03-27 00:00:00 +00:00");
+}
+
 void test_every_keeps_its_phase(void)
 {
     TEST_ASSERT_EQUAL_STRING("2026-01-01 00:01:30+00",
@@ -398,10 +419,12 @@ void test_every_keeps_its_phase(void)
 static void draw_text(char *out)
 {
     static const char *const pieces[] = {
-        "*",  "*",    "0", "5",   "59",  "60",        "7",          "1-5",      "9-5", "/2",
-        "/0", ",",    "-", "mon", "Fri", "jan",       "DEC",        "monday",   "31",  "30",
-        "29", "2",    "4", "L",   "?",   "#",         "@daily",     "@every",   "90s", "1h30m",
-        "0s", "400d", "@", "\t",  " ",   "000000012", "0000000012", "\xc3\xa9", "1w",
+        "*",          "*",        "0",     "5",        "59",   "60",  "7",     "1-5", "9-5",
+        "/2",         "/0",       ",",     "-",        "mon",  "Fri", "jan",   "DEC", "monday",
+        "31",         "30",       "29",    "2",        "4",    "L",   "?",     "#",   "@daily",
+        "@every",     "90s",      "1h30m", "0s",       "400d", "@",   "\t",    " ",   "000000012",
+        "0000000012", "\xc3\xa9", "1w",    "LW",       "15W",  "1w",  "fri#2", "0#5", "6L",
+        "friL",       "fri-mon",  "5/15",  "Thursday",
     };
     size_t n = 0;
 
@@ -453,7 +476,7 @@ void test_both_parsers_agree(void)
         "DECLARE e pgwork._cron; BEGIN e := pgwork._cron_parse(x); RETURN coalesce('every ' || "
         "e.every_s, "
         "concat_ws(' ', e.second, e.minute, e.hour, e.day, e.month, e.weekday, e.any_day, "
-        "e.any_weekday, e.wild)); "
+        "e.any_weekday, e.wild, e.near)); "
         "EXCEPTION WHEN SQLSTATE 'PW001' THEN RETURN substring(SQLERRM FROM '.*: (at [0-9]+ .*)'); "
         "END $$");
     for (int i = 0; i < 20000; i++) {
@@ -471,12 +494,14 @@ void test_both_parsers_agree(void)
             snprintf(mine, sizeof(mine), "every %lld", (long long)e.every_s);
             read++;
         } else {
-            char s[6][61];
+            char s[7][61];
 
             bits_text(s[0], e.second), bits_text(s[1], e.minute), bits_text(s[2], e.hour);
             bits_text(s[3], e.day), bits_text(s[4], e.month), bits_text(s[5], e.weekday);
-            snprintf(mine, sizeof(mine), "%s %s %s %s %s %s %c %c %c", s[0], s[1], s[2], s[3], s[4],
-                     s[5], e.any_day ? 't' : 'f', e.any_weekday ? 't' : 'f', e.wild ? 't' : 'f');
+            bits_text(s[6], e.near);
+            snprintf(mine, sizeof(mine), "%s %s %s %s %s %s %c %c %c%s%s", s[0], s[1], s[2], s[3],
+                     s[4], s[5], e.any_day ? 't' : 'f', e.any_weekday ? 't' : 'f',
+                     e.wild ? 't' : 'f', e.special ? " " : "", e.special ? s[6] : "");
             read++;
         }
         r = ask("SELECT pg_temp.reading($1)", 1, values);

@@ -395,6 +395,7 @@ void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
     set("worker.drain", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
+    set("worker.prefetch", "2");
     start(until_signalled);
     await_sign();
     only_job();
@@ -698,6 +699,24 @@ void test_a_cancel_reaches_a_running_handler(void)
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).failed);
     TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
+}
+
+/* A lease of an hour is extended when 20 minutes are over. */
+void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
+{
+    pgw_new job = PGW_NEW_INIT;
+    int64_t id;
+
+    job.lease_ms = 3600000;
+    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    set("worker.drain", "off");
+    start(until_signalled);
+    await(&called, 1);
+    must(pgw_cancel(h, NULL, queue, &id, 1));
+    await(&seen, PGW_CANCELED);
+    pgw_stop_notify(stop);
+    finish(PGW_OK);
+    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
 }
 
 void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)

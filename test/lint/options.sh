@@ -10,7 +10,7 @@ complain() { echo "$*"; bad=1; }
 # "command letter name" for each row of an option table
 options() {
     awk '
-        FNR == 1 { command = FILENAME; sub(/.*cmd_/, "", command); sub(/\.c$/, "", command)
+        FNR == 1 { command = FILENAME; sub(/.*\/(cmd_)?/, "", command); sub(/(_.*)?\.c$/, "", command)
                    if (FILENAME ~ /opts\.c$/) command = "" }
         /^int cmd_[a-z]+\(/ { command = $2; sub(/^cmd_/, "", command); sub(/\(.*/, "", command) }
         match($0, /\{(0|.[a-zA-Z0-9].), "[a-z][a-z-]*", ("|NULL)/) {
@@ -18,7 +18,7 @@ options() {
             letter = row ~ /^\{0,/ ? "-" : substr(row, 3, 1)
             split(row, quoted, "\"")
             print (command == "" ? "global" : command), letter, quoted[2]
-        }' $cli/opts.c $cli/cmd_*.c
+        }' $cli/opts.c $cli/cmd_*.c $cli/cron*.c
 }
 
 options >"${TMPDIR:-/tmp}/pgwork-options.$$"

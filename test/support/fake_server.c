@@ -66,6 +66,7 @@ static struct {
         int times, applied;
     } fails[FAKE_VERBS];
     char poison[128];
+    int max_attempts;
     bool read_only;
     int64_t late_ms, slow_ms;
     atomic_bool hangs;
@@ -93,6 +94,7 @@ void fake_reset(void)
     srv.last = 0;
     srv.first_ready = 1;
     srv.poison[0] = '\0';
+    srv.max_attempts = 0;
     srv.read_only = false;
     srv.late_ms = srv.slow_ms = 0;
     atomic_store(&srv.hangs, false);
@@ -100,6 +102,11 @@ void fake_reset(void)
     atomic_store(&srv.frozen_us, 0);
     pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_max_attempts(int n)
+{
+    srv.max_attempts = n;
 }
 
 void fake_jobs(const char *queue, int n, int64_t lease_ms)
@@ -598,7 +605,7 @@ int pgw_job_attempt(const pgw_job *j)
 int pgw_job_max_attempts(const pgw_job *j)
 {
     (void)j;
-    return 1000; /* none of these jobs dies of its attempts */
+    return srv.max_attempts > 0 ? srv.max_attempts : 1000; /* none dies of its attempts */
 }
 int64_t pgw_job_lease_until_us(const pgw_job *j)
 {
@@ -692,6 +699,14 @@ void pgw_set_timeout(pgw *h, int64_t ms)
 {
     h->limit_ms = ms;
 }
+void pgw__pq_limit_calls(pgw *h, int64_t ms)
+{
+    pgw_set_timeout(h, ms);
+}
+const char *pgw_error_sqlstate(const pgw *h)
+{
+    return h->sqlstate;
+}
 int64_t fake_limit(const pgw *h)
 {
     return h->limit_ms;
@@ -710,6 +725,15 @@ int pgw__pq_slot(const pgw *h, char channel[64])
     (void)h;
     *channel = '\0';
     return 0;
+}
+const char *pgw__pq_schema(const pgw *h)
+{
+    (void)h;
+    return "pgwork";
+}
+void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg)
+{
+    (void)h, (void)fn, (void)arg;
 }
 pgw_status pgw__pq_listen(pgw *h, const char *channel)
 {

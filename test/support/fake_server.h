@@ -32,6 +32,7 @@ typedef enum fake_state {
 pgw *fake_open(const pgw_conf *conf);
 void fake_reset(void);                                      /* no jobs, nothing fails */
 void fake_jobs(const char *queue, int n, int64_t lease_ms); /* ids go on from the last one's */
+void fake_max_attempts(int n);                              /* of every job; 0: many */
 /* The next `times` calls of a verb answer `st`; with `applied`, after having done their work. */
 void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
 void fake_turns_read_only(void);         /* that is why they fail */

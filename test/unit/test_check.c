@@ -231,7 +231,7 @@ void test_group_expiry_and_meta_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.group` is empty", job.group = "");
     REFUSED(PGW_EINVAL, "`job.group` is longer than 255 bytes", job.group = letters(256));
     REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
-    REFUSED(PGW_EINVAL, "`job.meta` is not JSON (byte 2)", job.meta = "{");
+    REFUSED(PGW_EINVAL, "`job.meta` is not JSON (line 1, column 2)", job.meta = "{");
     REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
     REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are 5", job.payload = payload;
             job.body = payload; job.body_size = 5; job.meta = "{\"a\":1}");

@@ -57,13 +57,14 @@ static const struct {
     {"tcp.user_timeout_ms", "int", "4000"},
     {"session.check_interval_ms", "int", "500"},
     {"prepare", "enum", "auto"},
+    {"pooler", "enum", "auto"},
     {"durability", "enum", "sync"},
     {"notify", "bool", "on"},
     {"payload.max_bytes", "int", "16777216"},
     {"poll.min_ms", "int", "5"},
     {"poll.max_ms", "int", "500"},
     {"worker.concurrency", "int", "4"},
-    {"worker.prefetch", "int", "0"},
+    {"worker.prefetch", "int", "auto"},
     {"worker.batch", "int", "1"},
     {"worker.lease_ms", "int", "0"},
     {"worker.job_timeout_ms", "int", "0"},
@@ -119,6 +120,7 @@ static int try_limits(const pgw_property *p, void *arg)
         set(p->name, "0");
         limits += 3;
     }
+    if (strncmp(limits, "auto, ", 6) == 0) limits += 6;
     TEST_ASSERT_EQUAL_INT_MESSAGE(2, sscanf(limits, "%" SCNd64 " .. %" SCNd64, &min, &max),
                                   p->name);
     snprintf(text, sizeof(text), "%" PRId64, min);
@@ -172,6 +174,11 @@ void test_numbers(void)
     }
     set("worker.prefetch", "-0");
     TEST_ASSERT_EQUAL_STRING("0", pgw_conf_get(conf, "worker.prefetch"));
+    TEST_ASSERT_EQUAL_INT64(0, pgw__conf_int(conf, "worker.prefetch"));
+    set("worker.prefetch", "auto");
+    TEST_ASSERT_EQUAL_INT64(-1, pgw__conf_int(conf, "worker.prefetch"));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(conf, "worker.prefetch", "-1"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "auto, 0 .. 10000"));
     set("worker.max_jobs", "9223372036854775807");
     TEST_ASSERT_EQUAL_INT64(INT64_MAX, pgw__conf_int(conf, "worker.max_jobs"));
 }

@@ -98,6 +98,31 @@ void test_names_of_months_and_weekdays_in_any_case(void)
     TEST_ASSERT_EQUAL_HEX32(BITS(0, 6), e.weekday);
 }
 
+void test_full_names_and_ranges_that_wrap_and_steps_from_a_number(void)
+{
+    parse("5/15 22-2 * nov-february Friday-monday");
+    TEST_ASSERT_EQUAL_HEX64(BITS(5, 20, 35, 50), e.minute);
+    TEST_ASSERT_EQUAL_HEX32(BITS(22, 23, 0, 1, 2), e.hour);
+    TEST_ASSERT_EQUAL_HEX32(BITS(11, 12, 1, 2), e.month);
+    TEST_ASSERT_EQUAL_HEX32(BITS(5, 6, 0, 1), e.weekday);
+    parse("50-10/10 * 30-2 * 7-2");
+    TEST_ASSERT_EQUAL_HEX64(BITS(50, 0, 10), e.minute);
+    TEST_ASSERT_EQUAL_HEX64(BITS(30, 31, 1, 2), e.day);
+    TEST_ASSERT_EQUAL_HEX32(BITS(0, 1, 2), e.weekday);
+    TEST_ASSERT_FALSE(e.special);
+}
+
+void test_days_by_their_place_in_the_month(void)
+{
+    parse("0 0 L,15w,LW * *");
+    TEST_ASSERT_EQUAL_HEX64(BITS(32, 33), e.day);
+    TEST_ASSERT_EQUAL_HEX32(BITS(15), e.near);
+    TEST_ASSERT_TRUE(e.special);
+    parse("0 0 * * fri#2,5L,sundayL,0#5,mon");
+    TEST_ASSERT_EQUAL_HEX64(BITS(1, 14 + 5, 35, 42 + 5, 42), e.weekday);
+    TEST_ASSERT_TRUE(e.special);
+}
+
 void test_sunday_is_0_and_7(void)
 {
     parse("0 0 * * 0");
@@ -199,9 +224,14 @@ void test_what_is_no_value(void)
     refused("-5 * * * *", "at 1 (minute) stands \"-\", expected * or 0 .. 59");
     refused("* * * monday *",
             "at 7 (month) stands \"monday\", expected * or 1 .. 12 or jan .. dec");
-    refused("* * * * Monday",
-            "at 9 (weekday) stands \"Monday\", expected * or 0 .. 7 or sun .. sat");
-    refused("* * L * *", "at 5 (day of month) stands \"L\", expected * or 1 .. 31");
+    refused("* * * * Mond", "at 9 (weekday) stands \"Mond\", expected * or 0 .. 7 or sun .. sat");
+    refused("* * * * L", "at 9 (weekday) stands \"L\", expected * or 0 .. 7 or sun .. sat");
+    refused("* L * * *", "at 3 (hour) stands \"L\", expected * or 0 .. 23");
+    refused("* * 32W * *", "at 5 (day of month) stands \"32W\", expected * or 1 .. 31");
+    refused("* * 1#2 * *", "at 6 (day of month) stands \"#\", expected , or the field's end");
+    refused("* * * * fri#6", "at 13 (weekday) stands \"6\", expected 1 .. 5");
+    refused("* * * * fri#", "at 13 (weekday) stands the end, expected 1 .. 5");
+    refused("* * L-3 * *", "at 6 (day of month) stands \"-\", expected , or the field's end");
     refused("1,,2 * * * *", "at 3 (minute) stands \",\", expected * or 0 .. 59");
     refused("1, * * * *", "at 3 (minute) stands \" \", expected * or 0 .. 59");
     refused("* * * * 1,", "at 11 (weekday) stands the end, expected * or 0 .. 7 or sun .. sat");
@@ -216,16 +246,14 @@ void test_what_is_no_value(void)
 
 void test_ranges_and_steps_that_make_no_sense(void)
 {
-    refused("9-5 * * * *", "at 3 (minute) stands \"5\", expected 9 .. 59: a range goes up");
-    refused("* * * * fri-mon", "at 13 (weekday) stands \"mon\", expected 5 .. 7: a range goes up");
     refused("*/0 * * * *", "at 3 (minute) stands \"0\", expected a step of 1 .. 59");
     refused("*/60 * * * *", "at 3 (minute) stands \"60\", expected a step of 1 .. 59");
     refused("*/x * * * *", "at 3 (minute) stands \"x\", expected a step of 1 .. 59");
     refused("* 1-5/ * * *", "at 7 (hour) stands \" \", expected a step of 1 .. 23");
-    refused("5/15 * * * *", "at 2 (minute) stands \"/\", expected a range or * before a step");
+    refused("5/0 * * * *", "at 3 (minute) stands \"0\", expected a step of 1 .. 59");
     refused("*5 * * * *", "at 2 (minute) stands \"5\", expected , or the field's end");
     refused("1-2-3 * * * *", "at 4 (minute) stands \"-\", expected , or the field's end");
-    refused("*/2/2 * * * *", "at 4 (minute) stands \"/\", expected a range or * before a step");
+    refused("*/2/2 * * * *", "at 4 (minute) stands \"/\", expected , or the field's end");
     refused("5W * * * *", "at 1 (minute) stands \"5W\", expected * or 0 .. 59");
 }
 

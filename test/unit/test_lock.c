@@ -25,6 +25,7 @@ static struct session {
     pgw_status look;
     bool in_txn;
     int drops;
+    bool reconnects;
     void *kept;
     void (*bye)(void *kept);
     char sqlstate[6];
@@ -77,6 +78,12 @@ static const char *the_hint(const pgw *h, int n)
     return "";
 }
 
+static pgw_status the_connect(pgw *h, int64_t timeout_ms, int n)
+{
+    if (session.reconnects) session.epoch++, session.look = PGW_OK;
+    return session.look;
+}
+
 static int the_fd(const pgw *h, int n)
 {
     return 33;
@@ -97,6 +104,7 @@ void setUp(void)
     pgw__pq_error_message_Stub(the_message);
     pgw__pq_error_hint_Stub(the_hint);
     pgw__pq_fd_Stub(the_fd);
+    pgw__pq_connect_Stub(the_connect);
     pgw__pq_unlisten_slot_Ignore();
 }
 
@@ -239,7 +247,7 @@ static pgw_status failure, forgetting;
 static void fail_acquire(const pgw__call *call)
 {
     FAKE_ROWS(yes, 1);
-    fake.status = call->sql == PGW__SQL_LOCK_ACQUIRE ? failure : forgetting;
+    fake.status = call->sql == PGW__SQL_LOCK_QUEUE ? failure : forgetting;
 }
 
 void test_a_failure_with_the_session_alive_is_settled(void)
@@ -303,31 +311,75 @@ void test_a_pooler_gets_advice(void)
 
 /* ---- waiting ---- */
 
-static int stands;
+static int turns;
 static int64_t longest;
+static const fake_cell at_place_4[] = {F_NULL, F_INT(4)};
 
 static void grant_the_third(const pgw__call *call)
 {
     if (call->wait_ms > longest) longest = call->wait_ms;
-    TEST_ASSERT_EQUAL_INT64(call->wait_ms, call->params[2].v.i);
-    if (++stands < 3) {
-        FAKE_ROWS(not_granted, 1);
+    TEST_ASSERT_EQUAL_INT64(call->wait_ms, call->params[3].v.i);
+    TEST_ASSERT_EQUAL_INT64(turns > 0 ? 4 : 0, call->params[4].v.i);
+    if (++turns < 3) {
+        FAKE_ROWS(at_place_4, 2);
     } else {
         FAKE_ROWS(granted, 1);
     }
 }
 
-void test_who_waits_stands_again_and_again(void)
+void test_no_turn_of_a_wait_is_longer_than_half_a_second_and_each_goes_on_from_its_place(void)
 {
     pgw_lock *l;
 
-    stands = 0, longest = 0;
+    turns = 0, longest = 0;
     fake.on_call = grant_the_third;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
-    TEST_ASSERT_EQUAL_INT(3, stands);
-    TEST_ASSERT_EQUAL_INT64(30000, longest);
+    TEST_ASSERT_EQUAL_INT(3, turns);
+    TEST_ASSERT_EQUAL_INT64(500, longest);
     fake.on_call = NULL;
     given_back(l);
+}
+
+static void restart_the_server(const pgw__call *call)
+{
+    if (++turns == 2) {
+        session.look = PGW_ECONN;
+        fake.status = PGW_EUNKNOWN;
+        return;
+    }
+    fake.status = PGW_OK;
+    if (turns == 1) {
+        FAKE_ROWS(at_place_4, 2);
+    } else {
+        TEST_ASSERT_EQUAL_INT64(0, call->params[4].v.i);
+        FAKE_ROWS(granted, 1);
+    }
+}
+
+void test_a_wait_goes_on_in_a_new_session_at_the_end_of_the_line(void)
+{
+    pgw_lock *l;
+
+    turns = 0;
+    session.reconnects = true;
+    fake.on_call = restart_the_server;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
+    TEST_ASSERT_EQUAL_INT(3, turns);
+    fake.on_call = NULL;
+    given_back(l);
+}
+
+void test_a_wait_ends_with_the_session_that_holds_another_lock(void)
+{
+    pgw_lock *other = taken("other"), *l;
+
+    turns = 0;
+    session.reconnects = true;
+    fake.on_call = restart_the_server;
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
+    fake.on_call = NULL;
+    fake.status = PGW_OK;
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(other));
 }
 
 void test_a_try_is_one_statement(void)

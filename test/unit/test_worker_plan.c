@@ -40,6 +40,27 @@ void test_it_claims_when_half_of_the_stock_is_gone(void)
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
+void test_idle_handlers_get_jobs_whatever_the_prefetch(void)
+{
+    v.prefetch = 0;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    v.n.free = 3;
+    TEST_ASSERT_EQUAL_INT(3, next().claim);
+    v.n.ready = 3;
+    TEST_ASSERT_EQUAL_INT(0, next().claim);
+    v.prefetch = 8;
+    v.n.ready = 0;
+    TEST_ASSERT_EQUAL_INT(8, next().claim);
+}
+
+void test_a_stock_that_no_handler_will_take_soon_is_requeued(void)
+{
+    v.stale = true;
+    TEST_ASSERT_FALSE(next().release);
+    v.n.ready = 1;
+    TEST_ASSERT_TRUE(next().release);
+}
+
 void test_a_stock_of_one_is_filled_whenever_it_is_empty(void)
 {
     v.prefetch = 1;

@@ -75,7 +75,7 @@ _pgwork() {
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
         --meta --op" ;;
-    work) own="-j --jobs -n --max --once --drain --lease --timeout --grace --later -k --keep-output -b --body
+    work) own="-j --jobs -n --max --once --drain --lease --timeout --grace --pass --later -k --keep-output -b --body
         --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
@@ -95,12 +95,14 @@ _pgwork() {
         esac
         ;;
     cron)
-        verbs="list add rm pause resume rename run next tick claim finish extend release" queue=
+        verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
             --misfire --misfire-max --grace --jitter --timeout" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
+        release) own="--force" ;;
+        apply) own="--prune -n --dry-run" queue= ;;
         finish) own="-e --error" ;;
         extend) own="--timeout" ;;
         esac
@@ -111,13 +113,13 @@ _pgwork() {
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
-    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --" queue= ;;
+    lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --break --" queue= ;;
     locks) queue= ;;
     sem)
         verbs="create acquire extend release resize drop list run" queue=
         case $verb in
         acquire) own="--permits -w --wait -n --no-wait --ttl --holder" ;;
-        run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --" ;;
+        run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --pass --" ;;
         extend) own="--ttl" ;;
         drop) own="--force" ;;
         esac
