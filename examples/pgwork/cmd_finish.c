@@ -277,8 +277,7 @@ int cmd_release(cli *c, int argc, char **argv)
     const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("release", ""),
-        .about =
-            "Hands claimed jobs back unstarted, behind what waits; no attempt is charged.",
+        .about = "Hands claimed jobs back unstarted, behind what waits; no attempt is charged.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
