@@ -338,6 +338,25 @@ BEGIN
     RETURN n_ready;
 END $$;
 
+-- Locks what is about to be replaced: one such call at a time, and in the order of cancel(), so that none deadlocks.
+CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue));
+    PERFORM FROM (SELECT _lock_replaced.queue, u.id, f.lane, f.pos
+                    FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)
+                   CROSS JOIN LATERAL (SELECT u.id FROM pgwork.unique_key u
+                                        WHERE u.queue = _lock_replaced.queue AND u.key = k.key OFFSET 0) u
+                    LEFT JOIN LATERAL pgwork._find(_lock_replaced.queue, u.id) f ON NOT f.leased
+                   ORDER BY f.pos, f.lane, u.id OFFSET 0) f
+      LEFT JOIN LATERAL (SELECT FROM pgwork.live_job j
+                          WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.token IS NULL
+                            FOR NO KEY UPDATE) j ON true
+      LEFT JOIN LATERAL (SELECT FROM pgwork.delayed_job d WHERE d.queue = ANY (ARRAY[f.queue]) AND d.id = f.id
+                            FOR NO KEY UPDATE) d ON true;
+END $$;
+
 CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] DEFAULT NULL,
     bodies bytea[] DEFAULT NULL, priorities integer[] DEFAULT NULL, run_ats timestamptz[] DEFAULT NULL,
     delays_ms bigint[] DEFAULT NULL, max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL,
@@ -403,8 +422,8 @@ BEGIN
     IF keys IS NULL THEN
         n_due := pgwork._store(q.id, jobs);
     ELSE
-        IF key_policy = 'replace' THEN -- it locks what it replaces: two calls could wait for each other
-            PERFORM pg_advisory_xact_lock(pgwork._lock('replace', q.id));
+        IF key_policy = 'replace' THEN
+            PERFORM pgwork._lock_replaced(q.id, keys);
         END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
         FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_series(1, n) i) u

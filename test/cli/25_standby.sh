@@ -66,7 +66,7 @@ psql -XqAt -c "SELECT pgwork.table_applied('$three')" >"$tmp/out" 2>"$tmp/err" &
 yes 'a question that waits' until_true 10 count_is "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'" 1
 wait $!
 yes 'whether a write to a table of yours is applied is not told before the standby has it' grep -q 'synchronous replication' "$tmp/err"
-refused 'a round of the reaper' 6 'no synchronous standby' brief reap --once
+code 'a round of the reaper, which can be done again, does not wait for it' 0 brief reap --once
 
 pg_start "$second"
 code 'when it is back the call may be repeated' 0 pgwork enqueue q two --op "$two"
@@ -78,7 +78,6 @@ sql "ALTER SYSTEM RESET synchronous_standby_names" && sql 'SELECT pg_reload_conf
 is 'what was told to be done is there' "$(pgwork enqueue q one --op "$one" 2>/dev/null)" 1
 is 'once' "$(pgwork enqueue q two --op "$two" 2>/dev/null)" "$id"
 yes 'a lock has a higher number' pgwork lock -n L -- sh -c "[ \"\$PGWORK_FENCE\" -gt $(cat "$tmp/fence") ]"
-# It has not written yet what it had received of the sequences without WAL: PostgreSQL 15 to 18 find their files empty then.
-code 'a reaper makes hints anew that were lost' 0 pgwork reap --once
+code 'the reaper runs' 0 pgwork reap --once
 code 'and jobs are claimed' 0 pgwork claim q
 exit 0

@@ -46,8 +46,11 @@ static void check_read(const pgw__cronexpr *e)
     CHECK(e->second != 0 && e->second >> 60 == 0);
     CHECK(e->minute != 0 && e->minute >> 60 == 0);
     CHECK(e->hour != 0 && e->hour >> 24 == 0);
-    CHECK(e->day != 0 && (e->day & 1) == 0);
     CHECK(e->month != 0 && (e->month & 1) == 0 && e->month >> 13 == 0);
+    CHECK((e->day & 1) == 0 && (e->near & 1) == 0);
+    CHECK((e->day | e->near) != 0 && e->weekday != 0);
+    if (e->special) return; /* L, W and # are not written as lists of numbers */
+    CHECK(e->day != 0);
     CHECK(e->weekday != 0 && e->weekday >> 7 == 0);
     n += write_field(text + n, e->second, 0, 59);
     n += write_field(text + n, e->minute, 0, 59);

@@ -115,6 +115,28 @@ void test_priority_then_age_within_a_claim_and_across_claims(void)
     TEST_ASSERT_EQUAL_INT(9, jobs[199].priority);
 }
 
+/* Some jobs were enqueued one by one, others together; claims of any size take them in order. */
+TEST_CASE(8)
+TEST_CASE(40)
+TEST_CASE(100)
+void test_jobs_that_came_together_are_not_passed_over(int n)
+{
+    int got;
+
+    for (int i = 0; i < 61; i++) kit_do(a, "SELECT pgwork.enqueue('q', priority => %d)", i % 2);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs)); /* the session expects single jobs */
+    fill("q", 60);
+    for (int i = 0; i < 61; i++) kit_do(a, "SELECT pgwork.enqueue('q', priority => %d)", i % 3);
+    got = 1;
+    while (got < 182) {
+        int more = kit_claim(b, "q", n, jobs + got);
+
+        TEST_ASSERT_GREATER_THAN_INT(0, more);
+        got += more;
+        check_order(jobs, got);
+    }
+}
+
 void test_claims_go_on_where_all_tables_are_published(void)
 {
     kit_do(a, "CREATE PUBLICATION everything FOR ALL TABLES");
@@ -223,6 +245,32 @@ void test_what_commits_late_is_claimed_by_sessions_that_are_far_ahead(void)
         kit_sleep_ms(2);
     }
     TEST_ASSERT_TRUE_MESSAGE(found, "not among 8,000 jobs that came after it");
+}
+
+/* A worker that never stops completes a job and claims the next one by one call. */
+void test_what_commits_late_is_claimed_by_a_worker_that_goes_on_and_on(void)
+{
+    PGconn *late = kit_open();
+    long long id, end;
+
+    kit_put(a, "q");
+    kit_do(late, "BEGIN");
+    id = kit_put(late, "q");
+    kit_do(a, "SELECT pgwork.enqueue('q') FROM generate_series(1, 20000)");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs));
+    kit_do(late, "COMMIT");
+    for (end = kit_ms() + 10000; jobs[0].id != id && kit_ms() < end; kit_sleep_ms(2)) {
+        PGresult *res =
+            kit_rows(b, "SELECT id, token FROM pgwork.claim('{q}', 1, 'w', NULL, '{%lld}', '{%s}')",
+                     jobs[0].id, jobs[0].token);
+
+        TEST_ASSERT_EQUAL_INT(1, PQntuples(res));
+        jobs[0].id = strtoll(PQgetvalue(res, 0, 0), NULL, 10);
+        snprintf(jobs[0].token, sizeof(jobs[0].token), "%s", PQgetvalue(res, 0, 1));
+        PQclear(res);
+    }
+    TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
 }
 
 void test_a_late_commit_into_a_new_lane_is_found(void)

@@ -180,6 +180,18 @@ void test_a_page_and_a_job_cost_no_more_where_many_wait(int how)
     }
 }
 
+void test_jobs_of_a_state_cost_no_more_where_many_are_done(void)
+{
+    static const char *const of[] = {"'q', 'ready'", "'q', 'delayed'", "'q', 'dead'"};
+
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000)");
+    kit_do(a, "INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind)"
+              " SELECT g, now(), q.id, 0, 1, '' FROM pgwork.queue q, generate_series(1, 30000) g");
+    kit_do(a, "ANALYZE pgwork.done_job");
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        TEST_ASSERT_LESS_THAN_INT64_MESSAGE(100, blocks(of[i]), of[i]);
+}
+
 void test_what_a_list_refuses(void)
 {
     kit_refused(a, "PW001", "argument state|'asleep'|ready, delayed, leased, done, dead, cancelled",
