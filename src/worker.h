@@ -199,8 +199,8 @@ struct pgw_worker {
     int whole;         /* of `done`: of whole crates */
     int64_t due_at;    /* the earliest of all crates */
     int running, idle;
-    int busy;           /* handlers that run: of threads, each */
-    int64_t finished;   /* jobs that handlers have returned from, ever */
+    int busy;              /* handlers that run: of threads, each */
+    int64_t finished;      /* jobs that handlers have returned from, ever */
     int telling;           /* results that are on their way to the server */
     bool unfit;            /* something in `ready` has a signal, and is not to start */
     int64_t began_at;      /* the last handler */
