@@ -97,9 +97,9 @@ DECLARE
     q record;
     picked record;
 BEGIN
-    SELECT array_agg(j.at) FILTER (WHERE j.plain) AS plain,
-           array_agg(j.at) FILTER (WHERE NOT j.plain AND j.n = 1) AS odd INTO picked
-      FROM (SELECT j.*
+    SELECT array_agg(j.at) FILTER (WHERE j.fits AND j.plain) AS plain,
+           array_agg(j.at) FILTER (WHERE j.fits AND NOT j.plain) AS odd INTO picked
+      FROM (SELECT j.*, bool_and(j.n = 1) OVER (ROWS UNBOUNDED PRECEDING) AS fits
               FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n, pgwork._is_plain(j) AS plain FROM pgwork.live_job j
                                   WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
@@ -252,11 +252,12 @@ BEGIN
             ELSE
                 RETURN QUERY
                     WITH p AS MATERIALIZED (
-                        SELECT j.at, t.name, t.max_attempts, clock_timestamp() AS since,
+                        SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
+                               t.max_attempts, clock_timestamp() AS since,
                                coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
                           FROM pgwork.queue t
                          CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
-                         CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
@@ -268,7 +269,7 @@ BEGIN
                            attempt = j.attempt + 1,
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
                       FROM p
-                     WHERE j.ctid = p.at AND j.token IS NULL AND j.n = size
+                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
                     RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, p.max_attempts),
                               j.lane / 2, j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, p.since,
                               j.meta, alone, j.ids, j.kinds, j.payloads, j.created;
