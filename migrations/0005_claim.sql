@@ -36,12 +36,12 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
-          LEFT JOIN LATERAL (SELECT h.lane / 2 AS priority, h.pos FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
-                              CROSS JOIN LATERAL (SELECT j.lane, j.pos FROM pgwork.live_job j
-                                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start
-                                                     AND j.pos <= r.stop AND j.token IS NULL
-                                                   ORDER BY j.pos LIMIT 1) h
-                              LIMIT 1) h ON true
+          LEFT JOIN LATERAL (
+                SELECT h.* FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
+                 CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
+                                      WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
+                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h
+                 LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
 END $$;
 
@@ -74,8 +74,7 @@ BEGIN
            CASE WHEN p.n > 1 THEN p.payloads END, CASE WHEN p.n > 1 THEN p.created END
       FROM (SELECT g.upto - g.low AS n, cut.ids[g.low + 1:g.upto] AS ids, cut.kinds[g.low + 1:g.upto] AS kinds,
                    cut.payloads[g.low + 1:g.upto] AS payloads, cut.created[g.low + 1:g.upto] AS created
-              FROM (SELECT 0 AS low, wanted AS upto
-                     UNION ALL
+              FROM (SELECT 0 AS low, wanted AS upto UNION ALL
                     SELECT g, least(g + size, cut.n) FROM generate_series(wanted, cut.n - 1, size) g) g OFFSET 0) p;
     RETURN wanted;
 END $$;
@@ -121,7 +120,8 @@ BEGIN
                                       id, last_id, ids, kinds, payloads, created)
     SELECT g.pos, pgwork._token(g.pos * 32 + 20 + g.priority, stamp), q.since + q.lease_ms * interval '1 ms',
            g.created[1], m.queue, 20 + g.priority, cardinality(g.ids), 1, _claim_wide.holder,
-           (SELECT min(i) FROM unnest(g.ids) i), (SELECT max(i) FROM unnest(g.ids) i), g.ids, g.kinds, g.payloads, g.created
+           (SELECT min(i) FROM unnest(g.ids) i), (SELECT max(i) FROM unnest(g.ids) i), g.ids, g.kinds, g.payloads,
+           g.created
       FROM (SELECT nextval('pgwork.position') AS pos, g.priority, g.ids[i:i + 99] AS ids, g.kinds[i:i + 99] AS kinds,
                    g.payloads[i:i + 99] AS payloads, g.created[i:i + 99] AS created
               FROM (SELECT * FROM g ORDER BY g.priority, g.start) g
@@ -198,7 +198,7 @@ DECLARE
     its_name text;
     hint bigint[];       -- see above
     m pgwork.mark;
-    lanes smallint[];    -- ranges
+    lanes smallint[];    -- where it looks, with starts and stops
     starts bigint[];
     stops bigint[];
     wanted integer := n; -- jobs
@@ -234,7 +234,8 @@ BEGIN
             IF i = 1 AND NOT alone AND hint[6] >= 0 AND (wanted / size <= 32 OR apart) THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
-                starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1] THEN passed >> 5 END)];
+                starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
+                                                       THEN passed >> 5 END)];
                 stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size / 8)];
             ELSE
                 SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
@@ -270,14 +271,15 @@ BEGIN
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
                       FROM p
                      WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
-                    RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, p.max_attempts),
-                              j.lane / 2, j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, p.since,
-                              j.meta, alone, j.ids, j.kinds, j.payloads, j.created;
+                    RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
+                              coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
+                              j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
+                              j.created;
                 GET DIAGNOSTICS got = ROW_COUNT;
                 got := got * size;
             END IF;
             IF alone THEN
-                EXIT WHEN got > 0 OR i > 2;
+                EXIT WHEN got > 0 OR i > 1;
                 alone := false;
                 size := CASE WHEN apart THEN 1 ELSE hint[4] END;
                 CONTINUE;
@@ -318,5 +320,5 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token: grows with every claim of a job.';
-COMMENT ON FUNCTION pgwork.claim_batch IS 'As claim(), but a row per leased row: jobs that share a token come with ids, kinds, payloads.';
+COMMENT ON FUNCTION pgwork.claim_batch IS 'As claim(), but jobs that share a token come as one row, with arrays.';
 COMMENT ON FUNCTION pgwork.claim IS 'Takes up to n jobs under a lease; first completes done_ids of the first queue.';
