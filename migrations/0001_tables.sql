@@ -281,6 +281,7 @@ CREATE TABLE pgwork.stuck_job (
     tries    integer NOT NULL DEFAULT 1,
     again_at timestamptz NOT NULL,
     told     boolean NOT NULL DEFAULT false,
+    lane     smallint,         -- a ready job that was put aside: where it belongs
     PRIMARY KEY (queue, id)
 );
 

@@ -114,6 +114,70 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Puts aside those of the first thousand ready rows that no claim can lease or return: they would make each claim of
+-- their queues fail. They move to lane 31, which nobody looks at, and are noted; the reaper brings them back at
+-- again_at. Does nothing where all rows fail: then it is no job's fault. For a worker whose claim has failed.
+CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    r record;
+    put bigint := 0;
+    sound boolean := false;
+BEGIN
+    FOR r IN
+        SELECT t.id AS queue, j.* FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
+         CROSS JOIN LATERAL unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
+         CROSS JOIN LATERAL (SELECT j.ctid AS at, coalesce(j.id, j.pos) AS id, j.lane FROM pgwork.live_job j
+                              WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
+                                AND j.token IS NULL
+                              ORDER BY j.pos LIMIT 1000 FOR UPDATE SKIP LOCKED) j
+         WHERE t.name = ANY (queues)
+    LOOP
+        BEGIN
+            PERFORM octet_length(j::text) FROM pgwork.live_job j WHERE j.ctid = r.at;
+            UPDATE pgwork.live_job j SET token = gen_random_uuid(), holder = '' WHERE j.ctid = r.at;
+            RAISE EXCEPTION USING ERRCODE = 'PW000'; -- it can be leased: undone
+        EXCEPTION WHEN SQLSTATE 'PW000' THEN
+            sound := true;
+        WHEN assert_failure OR OTHERS THEN
+            IF pgwork._is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            PERFORM pgwork._note_stuck(r.queue, r.id, SQLSTATE, SQLERRM);
+            UPDATE pgwork.stuck_job s SET lane = r.lane WHERE s.queue = r.queue AND s.id = r.id;
+            UPDATE pgwork.live_job j SET lane = 31, id = r.id, last_id = coalesce(j.last_id, r.id) WHERE j.ctid = r.at;
+            put := put + 1;
+        END;
+    END LOOP;
+    IF put > 0 AND NOT sound THEN
+        RAISE EXCEPTION 'none of the ready jobs can be claimed: none is put aside' USING ERRCODE = 'PW000';
+    END IF;
+    RETURN put;
+EXCEPTION WHEN SQLSTATE 'PW000' THEN
+    RETURN 0;
+END $$;
+
+-- Brings back what was put aside, at a new position.
+CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    s pgwork.stuck_job;
+BEGIN
+    FOR s IN SELECT * FROM pgwork.stuck_job s WHERE s.queue = _bring_back.queue AND s.lane IS NOT NULL
+                AND s.again_at < pgwork._now() FOR UPDATE SKIP LOCKED LOOP
+        BEGIN
+            PERFORM pg_current_xact_id(); -- before the position, see 0004_marks.sql
+            UPDATE pgwork.live_job j SET lane = s.lane, pos = nextval('pgwork.position')
+             WHERE j.queue = s.queue AND j.id = s.id AND j.lane = 31;
+            UPDATE pgwork.stuck_job t SET lane = NULL WHERE t.queue = s.queue AND t.id = s.id;
+        EXCEPTION WHEN assert_failure OR OTHERS THEN
+            PERFORM pgwork._note_stuck(s.queue, s.id, SQLSTATE, SQLERRM);
+        END;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION pgwork._reap(queue text, batch integer, whole boolean, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -125,6 +189,7 @@ BEGIN
     returned := 0;
     died := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE _reap.queue IS NULL OR t.name = _reap.queue ORDER BY t.id LOOP
+        PERFORM pgwork._bring_back(q.id);
         BEGIN
             SELECT * INTO lot FROM pgwork._expired(q.id, (batch - returned - died)::integer, whole);
         EXCEPTION WHEN data_corrupted OR index_corrupted OR internal_error THEN
@@ -548,6 +613,7 @@ BEGIN
     RETURN gone;
 END $$;
 
+COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can return. How many rows.';
 COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';

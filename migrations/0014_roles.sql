@@ -37,7 +37,7 @@ DECLARE
     everybody CONSTANT text[] := ARRAY['version', 'checksums', 'token_number'];
     producers CONSTANT text[] := ARRAY['enqueue', 'enqueue_many', 'cancel', 'table_operation', 'table_applied'];
     workers CONSTANT text[] := ARRAY[
-        'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake',
+        'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake', 'set_aside',
         'reap', 'promote', 'prune', 'maintain', 'beat',
         'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',

@@ -520,6 +520,20 @@ static void worker_tell_ready(pgw_worker *w)
     if (w->on_ready != NULL) w->on_ready(w->ready_arg);
 }
 
+/* A damaged row, or somebody's trigger, must not keep the worker from all its other jobs. */
+static void worker_set_aside(pgw_worker *w)
+{
+    const pgw__param params[] = {P_ARRAY(TEXT, w->queues, w->queues_count), P_END};
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_SET_ASIDE, .params = params, .flags = PGW__OWNED | PGW__WRITES};
+    const pgw_status st = pgw__pq_call(w->h, &call);
+
+    PGW__LOG(&w->log, PGW_WARN, WORKER_ROOM, "%s",
+             st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
+                            "the view pgwork.stuck_jobs"
+                          : pgw_error_message(w->h));
+}
+
 /* Reports results and claims, in one round trip where that can be. */
 static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
 {
@@ -540,6 +554,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     }
     if (st < 0) {
         worker_call_failed(w, st);
+        if (st == PGW_EDB && claim.sent_us > 0) worker_set_aside(w);
         return;
     }
     worker_well(w);

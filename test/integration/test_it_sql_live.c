@@ -256,6 +256,50 @@ void test_an_idle_claim_takes_no_transaction_id_and_writes_nothing(void)
                                 "\"WAL Records\": 0,"));
 }
 
+/* -- rows that no claim can return ------------------------------------------------------------- */
+
+static void refuse_leases(const char *when)
+{
+    kit_do(a, "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
+              " 'BEGIN RAISE EXCEPTION $$no$$; END'");
+    kit_do(a,
+           "CREATE TRIGGER refuse BEFORE UPDATE ON pgwork.live_job FOR EACH ROW"
+           " WHEN (NEW.token IS NOT NULL AND %s) EXECUTE FUNCTION public.refuse()",
+           when);
+}
+
+static void refuse_no_more(void)
+{
+    kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
+}
+
+void test_a_job_that_no_claim_can_return_is_put_aside_and_brought_back(void)
+{
+    fill(3);
+    kit_do(a, "SELECT pgwork.enqueue('q', '\"bad\"')");
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', priority => 3)");
+    refuse_leases("NEW.payload = '\"bad\"'");
+    TEST_ASSERT_EQUAL_STRING("P0001", kit_state(b, "SELECT pgwork.claim('{q}', 10, 'w')"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT pgwork.set_aside('{q}')"));
+    TEST_ASSERT_EQUAL_INT(4, kit_claim(b, "q", 10, jobs));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    refuse_no_more();
+    kit_do(a, "UPDATE pgwork.stuck_job SET again_at = now()");
+    kit_do(a, "SELECT pgwork.reap()");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 10, jobs));
+    kit_do(a, "DELETE FROM pgwork.stuck_job");
+}
+
+void test_where_no_job_can_be_claimed_none_is_put_aside(void)
+{
+    fill(3);
+    refuse_leases("true");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT pgwork.set_aside('{q}')"));
+    refuse_no_more();
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.stuck_jobs"));
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(b, "q", 10, jobs));
+}
+
 /* What a session remembers are settings of its own, which anybody can set to anything. */
 static void forge(const char *hint)
 {
