@@ -476,9 +476,12 @@ void test_a_poison_job_ends_in_dead_letters_after_exactly_max_attempts(void)
         kit_put(a, "q");
         for (;;) {
             got = kit_claim(a, "q", 8, jobs);
-            TEST_ASSERT_EQUAL_INT(1, got);
+            TEST_ASSERT_GREATER_THAN_INT(0, got);
+            for (int i = 0; i < got; i++)
+                TEST_ASSERT_TRUE(got == 1 || jobs[i].id != job.id); /* it comes alone */
             if (jobs[0].id == job.id) break;
-            TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+            for (int i = 0; i < got; i++)
+                TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
         }
     }
     reap(0, 1);
