@@ -21,20 +21,14 @@
 
 -- Every client speaks UTF8. In a database of another encoding a text can lie that no client can be sent.
 DO $$
-BEGIN
-    IF current_setting('server_encoding') <> 'UTF8' THEN
-        RAISE EXCEPTION 'database % is encoded in %: pgwork needs UTF8',
-            quote_ident(current_database()), current_setting('server_encoding')
-            USING ERRCODE = 'PW007',
-                  HINT = 'make another one: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0';
-    END IF;
-END $$;
-
-DO $$
 DECLARE
     name text := split_part('pgwork.', '.', 1);
 BEGIN
-    IF to_regnamespace(name) IS NULL THEN
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION 'database % is encoded in %: pgwork needs UTF8',
+            quote_ident(current_database()), current_setting('server_encoding') USING ERRCODE = 'PW007',
+            HINT = 'make another one: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0';
+    ELSIF to_regnamespace(name) IS NULL THEN
         CREATE SCHEMA pgwork;
     ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name)
           <> (SELECT oid FROM pg_roles WHERE rolname = current_user) THEN
@@ -49,19 +43,12 @@ REVOKE ALL ON SCHEMA pgwork FROM PUBLIC;
 CREATE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE sql RETURN clock_timestamp();
 
 CREATE TABLE pgwork.migration (
-    number     integer PRIMARY KEY,
-    name       text NOT NULL,
-    checksum   text NOT NULL,
+    number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-
 CREATE VIEW pgwork.migrations AS SELECT * FROM pgwork.migration;
 
-CREATE TABLE pgwork.setting (
-    name  text PRIMARY KEY,
-    value text NOT NULL,
-    about text NOT NULL
-);
+CREATE TABLE pgwork.setting (name text PRIMARY KEY, value text NOT NULL, about text NOT NULL);
 INSERT INTO pgwork.setting VALUES
     ('implicit_queues', 'on', 'on: the first enqueue makes a queue; off: only queue_create() does'),
     ('op_retention_ms', '86400000', 'how long an operation id is remembered'),
@@ -69,8 +56,7 @@ INSERT INTO pgwork.setting VALUES
 
 CREATE TABLE pgwork.queue (
     id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name           text NOT NULL UNIQUE
-                   CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
+    name           text NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
     lease_ms       integer NOT NULL DEFAULT 30000      CHECK (lease_ms BETWEEN 100 AND 86400000),
     max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts BETWEEN 1 AND 1000),
     backoff_ms     bigint NOT NULL DEFAULT 1000        CHECK (backoff_ms BETWEEN 0 AND 31536000000),
@@ -95,27 +81,16 @@ CREATE TABLE pgwork.live_job (
     lane         smallint NOT NULL DEFAULT 1,
     n            integer NOT NULL DEFAULT 1,
     attempt      integer NOT NULL DEFAULT 0,
-    max_attempts integer,    -- NULL: as the queue says
+    max_attempts integer,     -- NULL: as the queue says
     lease_ms     integer,     -- NULL: as the claim, else the queue says
-    id           bigint,
-    last_id      bigint,
+    id bigint, last_id bigint,
     kind         text NOT NULL DEFAULT '',
-    holder       text,
-    payload      jsonb,
-    body         bytea,
-    key          text,
+    holder text, payload jsonb, body bytea, key text,
     error        text,        -- of the last attempt
     tags         text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
-    grp          text,
-    expires_at   timestamptz,
-    meta         jsonb,
-    cancel_ids   bigint[],
-    gone_ids     bigint[],
-    ids          bigint[],
-    kinds        text[],
-    payloads     jsonb[],
-    created      timestamptz[]
+    grp text, expires_at timestamptz, meta jsonb, cancel_ids bigint[], gone_ids bigint[],
+    ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
         autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.2,
@@ -140,8 +115,7 @@ RETURN CASE WHEN lane < 20 THEN lane / 2 ELSE lane - 20 END;
 
 -- The jobs of a row, one by one. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)
-RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz)
-LANGUAGE sql STABLE ROWS 10 AS $$
+RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT u.id, u.kind, u.payload, u.created_at
       FROM unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                   coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
@@ -154,102 +128,58 @@ $$;
 CREATE TABLE pgwork.reaper_tick (
     version    bigint PRIMARY KEY,
     at         timestamptz NOT NULL,
-    issued     bigint NOT NULL,       -- the last position drawn, read before `writers`
-    writers    xid[] NOT NULL,        -- transactions that wrote to live_job at that time
-    slow       xid[] NOT NULL,        -- those that had also done so at the tick before ...
-    seen       bigint[] NOT NULL,     -- ... and the last tick before they were slow
-    next_queue integer NOT NULL,      -- where the next tick goes on
-    settled    boolean NOT NULL,      -- nothing was left to move
-    promoted_at timestamptz NOT NULL, -- what else the reaper has done, and how long that took
-    promote_ms integer NOT NULL,
-    reaped_at  timestamptz NOT NULL,
-    reap_ms    integer NOT NULL,
-    pruned_at  timestamptz NOT NULL,
-    prune_ms   integer NOT NULL
+    issued     bigint NOT NULL,   -- the last position drawn, read before `writers`
+    writers    xid[] NOT NULL,    -- transactions that wrote to live_job at that time
+    slow       xid[] NOT NULL,    -- those that had also done so at the tick before ...
+    seen       bigint[] NOT NULL, -- ... and the last tick before they were slow
+    next_queue integer NOT NULL,  -- where the next tick goes on
+    settled    boolean NOT NULL,  -- nothing was left to move
+    -- what else the reaper has done, and how long that took
+    promoted_at timestamptz NOT NULL, promote_ms integer NOT NULL, reaped_at timestamptz NOT NULL,
+    reap_ms integer NOT NULL, pruned_at timestamptz NOT NULL, prune_ms integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 CREATE TABLE pgwork.mark (
-    queue       integer NOT NULL,
-    version     bigint NOT NULL,      -- the tick that wrote it
-    lanes       smallint[] NOT NULL,  -- where claims look, in order: ranges of a lane, behind this position ...
-    starts      bigint[] NOT NULL,
-    stops       bigint[] NOT NULL,    -- ... and up to this one
-    front       integer NOT NULL,     -- the first so many are not of quarantined jobs
-    marks       bigint[] NOT NULL,    -- by lane: the low-water mark; its range has no end
-    floors      bigint[] NOT NULL,    -- by lane: no row at all lies up to here
-    froms       bigint[] NOT NULL,    -- for `slow`: marks and floors as they were since these ticks ...
-    lows        bigint[] NOT NULL,    -- ... fifty numbers each
-    back        bigint[] NOT NULL,    -- where a look back between these and the marks of now has come to
+    queue   integer NOT NULL,
+    version bigint NOT NULL,     -- the tick that wrote it
+    lanes   smallint[] NOT NULL, -- where claims look, in order: ranges of a lane, behind this position ...
+    starts  bigint[] NOT NULL,
+    stops   bigint[] NOT NULL,   -- ... and up to this one
+    front   integer NOT NULL,    -- the first so many are not of quarantined jobs
+    marks   bigint[] NOT NULL,   -- by lane: the low-water mark; its range has no end
+    floors  bigint[] NOT NULL,   -- by lane: no row at all lies up to here
+    froms   bigint[] NOT NULL,   -- for `slow`: marks and floors as they were since these ticks ...
+    lows    bigint[] NOT NULL,   -- ... fifty numbers each
+    back    bigint[] NOT NULL,   -- where a look back between these and the marks of now has come to
     PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 CREATE TABLE pgwork.delayed_job (
-    run_at       timestamptz NOT NULL,
-    id           bigint NOT NULL DEFAULT nextval('pgwork.position'),
-    created_at   timestamptz NOT NULL DEFAULT pgwork._now(),
-    queue        integer NOT NULL,
-    priority     smallint NOT NULL,
-    attempt      integer NOT NULL DEFAULT 0,
-    max_attempts integer,
-    lease_ms     integer,
-    kind         text NOT NULL DEFAULT '',
-    key          text,
-    error        text,
-    tags         text[],
-    payload      jsonb,
-    body         bytea,
-    grp          text,
-    expires_at   timestamptz,
-    meta         jsonb,
+    run_at timestamptz NOT NULL, id bigint NOT NULL DEFAULT nextval('pgwork.position'),
+    created_at timestamptz NOT NULL DEFAULT pgwork._now(), queue integer NOT NULL, priority smallint NOT NULL,
+    attempt integer NOT NULL DEFAULT 0, max_attempts integer, lease_ms integer, kind text NOT NULL DEFAULT '',
+    key text, error text, tags text[], payload jsonb, body bytea, grp text, expires_at timestamptz, meta jsonb,
     PRIMARY KEY (queue, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id);
 
-CREATE TABLE pgwork.dead_job (
-    id           bigint NOT NULL,
-    created_at   timestamptz NOT NULL,
-    died_at      timestamptz NOT NULL DEFAULT pgwork._now(),
-    queue        integer NOT NULL,
-    priority     smallint NOT NULL,
-    attempt      integer NOT NULL,
-    max_attempts integer,
-    lease_ms     integer,
-    kind         text NOT NULL,
-    holder       text,
-    key          text,
-    error        text,
-    tags         text[],
-    payload      jsonb,
-    body         bytea,
-    grp          text,
-    expires_at   timestamptz,
-    meta         jsonb,
-    PRIMARY KEY (queue, id)
-);
+-- A dead letter has the time when it died instead of the one when it is due, and the last holder.
+CREATE TABLE pgwork.dead_job (LIKE pgwork.delayed_job, holder text, PRIMARY KEY (queue, id));
+ALTER TABLE pgwork.dead_job RENAME run_at TO died_at;
+ALTER TABLE pgwork.dead_job ALTER died_at SET DEFAULT pgwork._now();
 CREATE INDEX dead_job_died ON pgwork.dead_job (queue, died_at);
 
 CREATE TABLE pgwork.done_job (
-    id           bigint NOT NULL,
-    created_at   timestamptz NOT NULL,
-    finished_at  timestamptz NOT NULL DEFAULT pgwork._now(),
-    queue        integer NOT NULL,
-    priority     smallint NOT NULL,
-    attempt      integer NOT NULL,
-    cancelled    boolean NOT NULL DEFAULT false,
-    kind         text NOT NULL,
-    holder       text,
-    key          text,
-    tags         text[],
-    payload      jsonb,
-    output       jsonb,
+    id bigint NOT NULL, created_at timestamptz NOT NULL, finished_at timestamptz NOT NULL DEFAULT pgwork._now(),
+    queue integer NOT NULL, priority smallint NOT NULL, attempt integer NOT NULL,
+    cancelled boolean NOT NULL DEFAULT false, kind text NOT NULL, holder text, key text, tags text[],
+    payload jsonb, output jsonb,
     PRIMARY KEY (queue, id)
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
 
 CREATE TABLE pgwork.unique_key (
-    queue       integer NOT NULL,
-    key         text NOT NULL,
-    id          bigint NOT NULL,
+    queue integer NOT NULL, key text NOT NULL, id bigint NOT NULL,
     free_after  timestamptz,                    -- scope period; NULL: freed by the job's end
     while_ready boolean NOT NULL DEFAULT false, -- scope ready: free, too, while the job does not wait
     PRIMARY KEY (queue, key)
@@ -257,23 +187,17 @@ CREATE TABLE pgwork.unique_key (
 CREATE INDEX unique_key_free ON pgwork.unique_key (queue, free_after) WHERE free_after IS NOT NULL;
 
 CREATE TABLE pgwork.operation (
-    queue integer NOT NULL,
-    op    uuid NOT NULL,
-    ids   bigint[] NOT NULL,
-    at    timestamptz NOT NULL DEFAULT pgwork._now(),
+    queue integer NOT NULL, op uuid NOT NULL, ids bigint[] NOT NULL, at timestamptz NOT NULL DEFAULT pgwork._now(),
     PRIMARY KEY (queue, op)
 );
 CREATE INDEX operation_at ON pgwork.operation (queue, at);
 
 CREATE TABLE pgwork.beat (
-    role text NOT NULL,
-    name text NOT NULL,
-    pid  integer NOT NULL,
-    at   timestamptz NOT NULL,
-    PRIMARY KEY (role, name)
+    role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)
 );
 
 CREATE TABLE pgwork.stuck_job (
+<<<<<<< HEAD
     queue    integer NOT NULL, -- 0: id 1 is prune() itself
     id       bigint NOT NULL,
     error    text NOT NULL,
@@ -282,6 +206,11 @@ CREATE TABLE pgwork.stuck_job (
     again_at timestamptz NOT NULL,
     told     boolean NOT NULL DEFAULT false,
     lane     smallint,         -- a ready job that was put aside: where it belongs
+=======
+    queue integer NOT NULL, -- 0: id 1 is prune() itself
+    id bigint NOT NULL, error text NOT NULL, since timestamptz NOT NULL DEFAULT pgwork._now(),
+    tries integer NOT NULL DEFAULT 1, again_at timestamptz NOT NULL, told boolean NOT NULL DEFAULT false,
+>>>>>>> e2-s1
     PRIMARY KEY (queue, id)
 );
 
