@@ -197,20 +197,10 @@ CREATE TABLE pgwork.beat (
 );
 
 CREATE TABLE pgwork.stuck_job (
-<<<<<<< HEAD
-    queue    integer NOT NULL, -- 0: id 1 is prune() itself
-    id       bigint NOT NULL,
-    error    text NOT NULL,
-    since    timestamptz NOT NULL DEFAULT pgwork._now(),
-    tries    integer NOT NULL DEFAULT 1,
-    again_at timestamptz NOT NULL,
-    told     boolean NOT NULL DEFAULT false,
-    lane     smallint,         -- a ready job that was put aside: where it belongs
-=======
     queue integer NOT NULL, -- 0: id 1 is prune() itself
     id bigint NOT NULL, error text NOT NULL, since timestamptz NOT NULL DEFAULT pgwork._now(),
     tries integer NOT NULL DEFAULT 1, again_at timestamptz NOT NULL, told boolean NOT NULL DEFAULT false,
->>>>>>> e2-s1
+    lane smallint, -- a ready job that was put aside: where it belongs
     PRIMARY KEY (queue, id)
 );
 
