@@ -369,7 +369,8 @@ void test_extends_of_batches_are_hot_updates(void)
                               jobs[0].token));
         after = updates("live_job");
         TEST_ASSERT_EQUAL_INT64(100, after / 1000000 - before / 1000000);
-        /* not all: a page is only pruned when no snapshot of another program can see what is dead */
+        /* not all: a page is only pruned when no snapshot of another program can see what is dead
+         */
         TEST_ASSERT_GREATER_OR_EQUAL_INT64(50, after % 1000000 - before % 1000000);
     }
 }
