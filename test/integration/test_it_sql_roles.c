@@ -40,8 +40,8 @@ static const struct {
                  {"queue_drop", "..o"},   {"queue_pause", "..o"},  {"queue_purge", "..o"},
                  {"queue_resume", "..o"}, {"queue_set", "..o"},    {"reap", ".wo"},
                  {"redrive", "..o"},      {"release", ".wo"},      {"reschedule", "..o"},
-                 {"setting", "..o"},      {"snooze", ".wo"},       {"token_number", "pwo"},
-                 {"version", "pwo"}};
+                 {"set_aside", ".wo"},    {"setting", "..o"},      {"snooze", ".wo"},
+                 {"token_number", "pwo"}, {"version", "pwo"}};
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
 
