@@ -3,17 +3,14 @@
 -- Errors that these functions raise: PW001 bad argument, PW002 over a limit, PW003 no such queue,
 -- PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next, DETAIL which of many jobs it is.
 
--- Which of many a call was given is refused, for DETAIL; the library reads it.
-CREATE FUNCTION pgwork._which(i bigint) RETURNS text
-LANGUAGE sql IMMUTABLE RETURN 'It is number ' || i || ' of this call.';
-
+-- `i` says which of many that a call was given is refused. It comes as DETAIL, which the library reads.
 CREATE FUNCTION pgwork._refuse_with_hint(code text, message text, hint text, i bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF i IS NULL THEN
         RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint;
     END IF;
-    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = pgwork._which(i);
+    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = 'It is number ' || i || ' of this call.';
 END $$;
 
 CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text, i bigint DEFAULT NULL) RETURNS void
@@ -25,25 +22,20 @@ BEGIN
     IF i IS NULL THEN
         RAISE EXCEPTION '%', message USING ERRCODE = 'PW001';
     END IF;
-    RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = pgwork._which(i);
+    RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = 'It is number ' || i || ' of this call.';
 END $$;
 
 CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text, i bigint DEFAULT NULL)
-RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF ok IS NOT TRUE THEN
         PERFORM pgwork._refuse(argument, value, allowed, i);
     END IF;
 END $$;
 
-CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF name IS NULL OR octet_length(name) NOT BETWEEN 1 AND 200 OR name ~ '[[:cntrl:]]' THEN
-        PERFORM pgwork._refuse('queue', name, '1 to 200 bytes without control characters');
-    END IF;
-END $$;
+CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void LANGUAGE sql
+RETURN pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]', 'queue', name,
+                             '1 to 200 bytes without control characters');
 
 -- The queue's row, or PW003.
 CREATE FUNCTION pgwork._queue(name text) RETURNS pgwork.queue
@@ -63,15 +55,10 @@ END $$;
 -- The queue's row, made now unless the setting implicit_queues is off.
 CREATE FUNCTION pgwork._queue_made(name text) RETURNS pgwork.queue
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    q pgwork.queue;
 BEGIN
-    -- ON CONFLICT draws a number even when it does nothing.
-    SELECT * INTO q FROM pgwork.queue t WHERE t.name = _queue_made.name;
-    IF FOUND THEN
-        RETURN q;
-    END IF;
-    IF (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
+    -- Looks first: ON CONFLICT draws a number even when it does nothing.
+    IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = _queue_made.name)
+       AND (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
         PERFORM pgwork._check_queue_name(name);
         INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
     END IF;
@@ -89,15 +76,17 @@ BEGIN
         EXIT WHEN FOUND; -- else it would draw a number
         INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
     END LOOP;
-    PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes, notify);
+    PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
+                             notify);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
     max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
 DECLARE
-    q pgwork.queue := pgwork._queue(queue_set.queue);
+    q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(a.value BETWEEN a.low AND a.high, true), a.name, a.value::text, a.allowed)
        FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, '100 .. 86400000'),
@@ -107,52 +96,39 @@ BEGIN
                     ('retention_ms', retention_ms, 0, 3153600000000, '0 (keep nothing) .. 3153600000000'),
                     ('max_bytes', max_bytes, 1, 268435455, '1 .. 268435455')) a (name, value, low, high, allowed);
     UPDATE pgwork.queue t
-       SET lease_ms = coalesce(queue_set.lease_ms, t.lease_ms),
-           max_attempts = coalesce(queue_set.max_attempts, t.max_attempts),
-           backoff_ms = coalesce(queue_set.backoff_ms, t.backoff_ms),
-           backoff_cap_ms = coalesce(queue_set.backoff_cap_ms, t.backoff_cap_ms),
-           retention_ms = coalesce(queue_set.retention_ms, t.retention_ms),
-           max_bytes = coalesce(queue_set.max_bytes, t.max_bytes),
-           notify = coalesce(queue_set.notify, t.notify)
-     WHERE t.id = q.id
-       AND num_nonnulls(queue_set.lease_ms, queue_set.max_attempts, queue_set.backoff_ms, queue_set.backoff_cap_ms,
-                        queue_set.retention_ms, queue_set.max_bytes, queue_set.notify) > 0;
+       SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
+           backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
+           retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
+           notify = coalesce(notify, t.notify)
+     WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
+                                        notify) > 0;
     IF NOT FOUND THEN
-        PERFORM pgwork._queue(queue_set.queue); -- it may be gone by now
+        PERFORM pgwork._queue(queue); -- it may be gone by now
     END IF;
 END $$;
 
 -- Sets what is given of a queue: no claims, no enqueues.
 CREATE FUNCTION pgwork._set_state(queue text, paused boolean, draining boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    q pgwork.queue := pgwork._queue(_set_state.queue);
+#variable_conflict use_variable
 BEGIN
-    UPDATE pgwork.queue t
-       SET paused = coalesce(_set_state.paused, t.paused), draining = coalesce(_set_state.draining, t.draining)
-     WHERE t.id = q.id AND (t.paused <> _set_state.paused OR t.draining <> _set_state.draining);
+    UPDATE pgwork.queue t SET paused = coalesce(paused, t.paused), draining = coalesce(draining, t.draining)
+     WHERE t.name = queue AND (t.paused <> paused OR t.draining <> draining);
     IF NOT FOUND THEN
-        PERFORM pgwork._queue(_set_state.queue); -- it may be gone by now
+        PERFORM pgwork._queue(queue); -- it is so already, unless there is none
     END IF;
 END $$;
 
 CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._set_state(queue, true, NULL);
-END $$;
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, true, NULL);
 
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._set_state(queue, NULL, true);
-END $$;
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
 
 CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._set_state(queue, false, false);
-    PERFORM pgwork._wake(queue, 256);
+    PERFORM pgwork._set_state(queue, false, false), pgwork._wake(queue, 256);
 END $$;
 
 -- The time so long ago; infinity: whenever it was.
@@ -164,79 +140,69 @@ BEGIN
     RETURN CASE WHEN older_than_ms > 0 THEN pgwork._now() - older_than_ms * interval '1 ms' ELSE 'infinity' END;
 END $$;
 
--- Deletes up to `batch` rows of one of these tables; ready ones of live_job, whose rows may be several jobs. Skips what
--- others hold. `after` is where the last call ended: lane * 2^58 + position of live_job, the id of the others.
-CREATE FUNCTION pgwork._purge(queue integer, place text, after bigint, batch bigint, before timestamptz,
-    OUT n_rows bigint, OUT n_jobs bigint, OUT last bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
-#variable_conflict use_column
-DECLARE
-    keyed bigint[];
-    keys text[];
-BEGIN
-    IF place = 'live_job' THEN
-        WITH d AS (
-            DELETE FROM pgwork.live_job j
-             WHERE j.ctid = ANY (ARRAY(
-                       SELECT t.ctid FROM pgwork.live_job t
-                        WHERE t.queue = _purge.queue
-                          AND (t.lane, t.pos) > ((after >> 58)::smallint, after & 288230376151711743)
-                          AND t.token IS NULL AND t.created_at < before
-                        ORDER BY t.lane, t.pos LIMIT batch FOR UPDATE SKIP LOCKED))
-            RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, j.n
-        )
-        SELECT count(*), coalesce(sum(d.n), 0), max(d.at),
-               array_agg(d.id) FILTER (WHERE d.key IS NOT NULL), array_agg(d.key) FILTER (WHERE d.key IS NOT NULL)
-          INTO n_rows, n_jobs, last, keyed, keys FROM d;
-    ELSE
-        EXECUTE format($q$
-            WITH d AS (
-                DELETE FROM pgwork.%1$I j
-                 WHERE j.queue = $1
-                   AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t
-                                          WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4
-                                          ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))
-                RETURNING j.id, j.key
-            )
-            SELECT count(*), count(*), max(d.id), array_agg(d.id) FILTER (WHERE d.key IS NOT NULL),
-                   array_agg(d.key) FILTER (WHERE d.key IS NOT NULL) FROM d $q$, place)
-           INTO n_rows, n_jobs, last, keyed, keys USING queue, after, batch, before;
-    END IF;
-    IF keyed IS NOT NULL THEN
-        PERFORM pgwork._free(queue, keyed, keys);
-    END IF;
-END $$;
-
+-- Skips what others hold, and leased jobs. Goes piece by piece: `last` is where a piece ended, as an id, or of live_job
+-- as lane * 2^58 + position. A piece with fewer rows than asked for need not be the last one: others may have been
+-- changed just now, and lie behind.
 CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL,
     older_than_ms bigint DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
-    q pgwork.queue := pgwork._queue(queue_purge.queue);
+    q pgwork.queue := pgwork._queue(queue);
     before timestamptz;
     wanted bigint := batch;
     gone bigint := 0;
-    s record;
+    one text;
     went record;
 BEGIN
     PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state,
                                   'ready, delayed, dead, done or all'),
             pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
     before := pgwork._before(older_than_ms);
-    FOR s IN SELECT * FROM (VALUES ('ready', 'live_job'), ('delayed', 'delayed_job'), ('dead', 'dead_job'),
-                                   ('done', 'done_job')) v (name, place) LOOP
-        CONTINUE WHEN state NOT IN ('all', s.name);
+    FOREACH one IN ARRAY CASE state WHEN 'all' THEN '{ready,delayed,dead,done}' ELSE ARRAY[state] END LOOP
         SELECT 0::bigint AS last INTO went;
-        LOOP -- fewer rows than asked for: others may have been changed just now, and lie behind
-            SELECT * INTO went FROM pgwork._purge(q.id, s.place, went.last, least(wanted, 10000), before);
-            gone := gone + went.n_jobs;
-            wanted := wanted - went.n_rows;
-            EXIT WHEN went.n_rows = 0 OR wanted = 0;
+        LOOP
+            IF one = 'ready' THEN -- a row may be several jobs
+                WITH d AS (
+                    DELETE FROM pgwork.live_job j
+                     WHERE j.ctid = ANY (ARRAY(
+                               SELECT t.ctid FROM pgwork.live_job t
+                                WHERE t.queue = q.id AND t.token IS NULL AND t.created_at < before
+                                  AND (t.lane, t.pos) > ((went.last >> 58)::smallint, went.last & 288230376151711743)
+                                ORDER BY t.lane, t.pos LIMIT least(wanted, 10000) FOR UPDATE SKIP LOCKED))
+                    RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, j.n
+                )
+                SELECT count(*) AS rows, coalesce(sum(d.n), 0) AS jobs, max(d.at) AS last, array_agg(d.id) AS ids,
+                       array_agg(d.key) AS keys INTO went FROM d;
+            ELSE
+                EXECUTE format($q$
+                    WITH d AS (
+                        DELETE FROM pgwork.%1$I j
+                         WHERE j.queue = $1
+                           AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t
+                                                  WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4
+                                                  ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))
+                        RETURNING j.id, j.key
+                    )
+                    SELECT count(*) AS rows, count(*) AS jobs, max(d.id) AS last, array_agg(d.id) AS ids,
+                           array_agg(d.key) AS keys FROM d $q$, one || '_job')
+                   INTO went USING q.id, went.last, least(wanted, 10000), before;
+            END IF;
+            IF num_nonnulls(VARIADIC went.keys) > 0 THEN
+                PERFORM pgwork._free(q.id, went.ids, went.keys);
+            END IF;
+            gone := gone + went.jobs;
+            wanted := wanted - went.rows;
+            EXIT WHEN went.rows = 0 OR wanted = 0;
         END LOOP;
         EXIT WHEN wanted = 0;
     END LOOP;
     RETURN gone;
 END $$;
+
+-- The tables whose rows belong to a queue.
+CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
+RETURN '{live_job,delayed_job,dead_job,done_job,unique_key,operation,mark}'::text[];
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -265,32 +231,23 @@ BEGIN
     END LOOP;
 END $$;
 
--- The tables whose rows belong to a queue.
-CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN '{live_job,delayed_job,dead_job,done_job,unique_key,operation,mark}'::text[];
-
 CREATE FUNCTION pgwork.setting(name text, value text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
 DECLARE
-    now_is text;
+    now_is text := (SELECT s.value FROM pgwork.setting s WHERE s.name = setting.name);
 BEGIN
-    SELECT s.value INTO now_is FROM pgwork.setting s WHERE s.name = setting.name;
-    IF NOT FOUND THEN
-        PERFORM pgwork._refuse('name', setting.name,
-                               (SELECT string_agg(s.name, ', ' ORDER BY s.name) FROM pgwork.setting s));
+    PERFORM pgwork._refuse_unless(now_is IS NOT NULL, 'name', name,
+                                  (SELECT string_agg(s.name, ', ' ORDER BY s.name) FROM pgwork.setting s));
+    IF value IS NULL THEN
+        RETURN now_is;
+    ELSIF now_is IN ('on', 'off') THEN
+        PERFORM pgwork._refuse_unless(value IN ('on', 'off'), 'value', value, 'on or off');
+    ELSE
+        PERFORM pgwork._refuse_unless(CASE WHEN value ~ '^[0-9]{1,15}$' THEN value::bigint <= 3153600000000 END,
+                                      'value', value, 'milliseconds, 0 .. 3153600000000');
     END IF;
-    IF setting.value IS NOT NULL THEN
-        IF now_is IN ('on', 'off') THEN
-            PERFORM pgwork._refuse_unless(setting.value IN ('on', 'off'), 'value', setting.value, 'on or off');
-        ELSE
-            PERFORM pgwork._refuse_unless(CASE WHEN setting.value ~ '^[0-9]{1,15}$'
-                                               THEN setting.value::bigint <= 3153600000000 END,
-                                          'value', setting.value, 'milliseconds, 0 .. 3153600000000');
-        END IF;
-        UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name RETURNING s.value INTO now_is;
-    END IF;
-    RETURN now_is;
+    UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name;
+    RETURN value;
 END $$;
 
 -- ---- waking up workers ----
@@ -312,15 +269,9 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || queue
 CREATE FUNCTION pgwork._held(key bigint) RETURNS boolean
 LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock(key) THEN NOT pg_advisory_unlock(key) ELSE true END;
 
--- Where waiters of a slot listen: pgwork_wake_<schema>, and _<slot> unless the slot is 0.
-CREATE FUNCTION pgwork._channel(slot integer) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 'pgwork_wake_' || split_part('pgwork.', '.', 1) || CASE slot WHEN 0 THEN '' ELSE '_' || slot::text END;
-
 -- Whether a notification may be sent. While a session that listens, of any database, keeps a transaction open, the
 -- server keeps all notifications since; when it has no room left, a transaction that has notified cannot commit.
-CREATE FUNCTION pgwork._may_notify() RETURNS boolean
-LANGUAGE sql RETURN pg_notification_queue_usage() < 0.9;
+CREATE FUNCTION pgwork._may_notify() RETURNS boolean LANGUAGE sql RETURN pg_notification_queue_usage() < 0.9;
 
 -- Wakes up as many waiters as there are jobs, at commit. NOTIFY takes a lock of the whole database at commit, so it is
 -- sent only when somebody waits, and by one transaction per slot at a time. Never waits: a worker that is missed polls.
@@ -341,7 +292,8 @@ BEGIN
             slot := part * 16 + (first + j & 15);
             IF pgwork._held(pgwork._waiters(queue, slot))
                AND pg_try_advisory_xact_lock(pgwork._waiters(queue, 512 + slot)) THEN
-                PERFORM pg_notify(pgwork._channel(slot), queue);
+                PERFORM pg_notify('pgwork_wake_' || split_part('pgwork.', '.', 1)
+                                  || CASE slot WHEN 0 THEN '' ELSE '_' || slot END, queue);
                 jobs := jobs - 1;
                 IF jobs <= 0 THEN
                     RETURN;
@@ -391,6 +343,6 @@ COMMENT ON FUNCTION pgwork.queue_resume IS 'Undoes queue_pause() and queue_drain
 COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns how many.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';
-COMMENT ON FUNCTION pgwork.idle IS 'Says that this session waits for jobs and listens; those of the queues that do not exist.';
+COMMENT ON FUNCTION pgwork.idle IS 'Says that this session waits and listens; those of the queues that do not exist.';
 COMMENT ON FUNCTION pgwork.awake IS 'Undoes idle() for the same queues and slot.';
 COMMENT ON FUNCTION pgwork.absent IS 'Those of these queues that do not exist.';
