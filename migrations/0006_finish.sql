@@ -5,16 +5,15 @@
 -- Jobs are locked in the order of their tokens, by everybody: so two calls for the same jobs cannot deadlock.
 
 -- One token for each id, if one was given for all.
-CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
+DECLARE
+    n CONSTANT integer := coalesce(cardinality(ids), 0);
 BEGIN
-    IF coalesce(cardinality(ids), 0) = coalesce(cardinality(tokens), 0) THEN
-        RETURN tokens;
-    ELSIF ids <> '{}' AND cardinality(tokens) = 1 THEN
-        RETURN array_fill(tokens[array_lower(tokens, 1)], ARRAY[cardinality(ids)]);
+    IF coalesce(cardinality(tokens), 0) NOT IN (n, least(n, 1)) THEN
+        PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens',
+                               n || ', one for each id, or one for all');
     END IF;
-    PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens',
-                           coalesce(cardinality(ids), 0) || ', one for each id, or one for all');
+    RETURN CASE cardinality(tokens) WHEN n THEN tokens ELSE array_fill(tokens[array_lower(tokens, 1)], ARRAY[n]) END;
 END $$;
 
 -- A job that was taken away from its holder.
@@ -24,10 +23,9 @@ CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, 
 
 -- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. Waits for transactions that are at
 -- these rows. Of a batch row that is not taken as a whole it notes which jobs have left.
-CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_hashjoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_hashjoin = off AS $$
 #variable_conflict use_column
 BEGIN
     -- First the locks; then, with a snapshot of its own, what these rows are now.
@@ -58,7 +56,7 @@ END $$;
 
 -- Which were refused, and why: stale (the job is there under another token) or gone.
 CREATE FUNCTION pgwork._refused(queue integer, ids bigint[], accepted bigint[]) RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     IF cardinality(accepted) = cardinality(ids) THEN
@@ -72,21 +70,23 @@ BEGIN
 END $$;
 
 -- The same, as rows of a claim that was to complete them.
-CREATE FUNCTION pgwork._refused_claims(queue text, ids bigint[], accepted bigint[]) RETURNS SETOF pgwork.claimed_batch
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
+CREATE FUNCTION pgwork._refused_claims(queue text, ids bigint[], accepted bigint[])
+RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
+DECLARE
+    c pgwork.claimed_batch;
 BEGIN
-    RETURN QUERY
-    SELECT _refused_claims.queue, r.id, NULL::uuid, 0, NULL::integer, NULL::integer, r.status, NULL::jsonb, NULL::bytea, NULL::text[],
-           NULL::timestamptz, NULL::timestamptz, pgwork._now(), NULL::jsonb, false,
-           NULL::bigint[], NULL::text[], NULL::jsonb[], NULL::timestamptz[]
-      FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) r;
+    c.queue := queue;
+    c.attempt := 0;
+    c.server_time := pgwork._now();
+    c.quarantined := false;
+    FOR c.id, c.kind IN SELECT r.* FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) r LOOP
+        RETURN NEXT c;
+    END LOOP;
 END $$;
 
 -- Frees unique keys of finished jobs. Never waits: a producer that has the row of a key locked takes it over
 -- (scope ready), or rolls back, and the next producer takes it.
-CREATE FUNCTION pgwork._free(queue integer, ids bigint[], keys text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION pgwork._free(queue integer, ids bigint[], keys text[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
     DELETE FROM pgwork.unique_key u
@@ -96,65 +96,55 @@ BEGIN
                                                        AND u.free_after IS NULL FOR UPDATE SKIP LOCKED) u));
 END $$;
 
--- Completes whole rows of a queue that keeps nothing, as nearly always: their jobs are deleted unread. Returns the
--- tokens of those. (Under the settings of its callers, as _complete() is.)
-CREATE FUNCTION pgwork._complete_whole(its_queue text, ids bigint[], tokens uuid[]) RETURNS uuid[]
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    number CONSTANT bigint := pgwork.token_number(tokens[1]);
-    whole uuid[];
-BEGIN
-    IF cardinality(tokens) = 1 THEN
-        DELETE FROM pgwork.live_job j
-         WHERE j.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = its_queue AND t.retention_ms = 0)
-           AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1] AND j.key IS NULL
-           AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete_whole.ids;
-        RETURN CASE WHEN FOUND THEN tokens END;
-    END IF;
-    WITH d AS (
-        DELETE FROM pgwork.live_job j
-         USING (SELECT q.id AS queue, t.*
-                  FROM pgwork.queue q
-                 CROSS JOIN (SELECT u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS ids
-                               FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t
-                 WHERE q.name = its_queue AND q.retention_ms = 0 OFFSET 0) t
-         WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5
-           AND j.token = t.token AND j.key IS NULL AND j.gone_ids IS NULL
-           AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.ids
-        RETURNING j.token
-    )
-    SELECT array_agg(d.token) INTO whole FROM d;
-    RETURN whole;
-END $$;
-
--- Finishes jobs; the ids of those that were accepted. The only implementation: claims use it, too.
+-- Finishes jobs; the ids of those that were accepted. The only implementation: claims use it, too. (Under the settings
+-- of its callers.) Whole rows of a queue that keeps nothing, as nearly always, are deleted unread.
 CREATE FUNCTION pgwork._complete(its_queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    number CONSTANT bigint := pgwork.token_number(tokens[1]);
     q pgwork.queue;
-    whole uuid[];
-    taken record;
+    whole uuid[]; taken record;
 BEGIN
-    IF (cardinality(tokens) IN (1, cardinality(ids)) AND outputs IS NULL) THEN
-        whole := pgwork._complete_whole(its_queue, ids, tokens);
+    IF cardinality(tokens) = 1 AND outputs IS NULL THEN
+        DELETE FROM pgwork.live_job j
+         WHERE j.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = its_queue AND t.retention_ms = 0)
+           AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1] AND j.key IS NULL
+           AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids;
+        IF FOUND THEN
+            RETURN ids;
+        END IF;
+    ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
+        WITH d AS (
+            DELETE FROM pgwork.live_job j
+             USING (SELECT q.id AS queue, t.* FROM pgwork.queue q
+                     CROSS JOIN (SELECT u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS ids
+                                   FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t
+                     WHERE q.name = its_queue AND q.retention_ms = 0 OFFSET 0) t
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5
+               AND j.token = t.token AND j.key IS NULL AND j.gone_ids IS NULL
+               AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.ids
+            RETURNING j.token
+        )
+        SELECT array_agg(d.token) INTO whole FROM d;
         IF cardinality(whole) = cardinality(tokens) THEN
             RETURN ids;
         END IF;
     END IF;
     q := pgwork._queue(its_queue);
     tokens := pgwork._tokens(ids, tokens);
-    PERFORM pgwork._refuse_unless(coalesce(cardinality(outputs), 0) IN (0, cardinality(ids)), 'outputs',
-                                  cardinality(outputs) || ' outputs', cardinality(ids) || ', one for each id, or NULL')
-      WHERE outputs IS NOT NULL;
+    IF cardinality(outputs) NOT IN (0, cardinality(ids)) THEN
+        PERFORM pgwork._refuse('outputs', cardinality(outputs) || ' outputs',
+                               cardinality(ids) || ', one for each id, or NULL');
+    END IF;
     WITH t AS MATERIALIZED (
-        SELECT t.* FROM (SELECT array_agg(u.id) AS ids, array_agg(u.token) AS tokens FROM unnest(ids, tokens) u (id, token)
-                          WHERE u.token <> ALL (coalesce(whole, '{}'))) u
+        SELECT t.* FROM (SELECT array_agg(u.id) AS ids, array_agg(u.token) AS tokens
+                           FROM unnest(ids, tokens) u (id, token) WHERE u.token <> ALL (coalesce(whole, '{}'))) u
          CROSS JOIN LATERAL pgwork._take(q.id, u.ids, u.tokens) t
     ), d AS (
         INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind, holder, key, tags, payload, output)
-        SELECT t.id, t.created_at, q.id, pgwork._priority(t.lane), t.attempt, t.kind, t.holder, t.key, t.tags, t.payload, o.output
+        SELECT t.id, t.created_at, q.id, pgwork._priority(t.lane), t.attempt, t.kind, t.holder, t.key, t.tags,
+               t.payload, o.output
           FROM t LEFT JOIN (SELECT DISTINCT ON (u.id) u.* FROM unnest(ids, outputs) u (id, output)) o ON o.id = t.id
          WHERE q.retention_ms > 0
             ON CONFLICT DO NOTHING
@@ -168,10 +158,9 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs jsonb[] DEFAULT NULL)
-RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     accepted bigint[] := pgwork._complete(queue, ids, tokens, outputs);
 BEGIN
@@ -184,18 +173,15 @@ END $$;
 -- lost. Its row is safe as long: no reaper can have it either. A batch row has one lease: where only some of its jobs
 -- are extended, these move to a row of their own, at the same position and under the same token.
 CREATE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
-RETURNS TABLE (id bigint, status text, lease_until timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+RETURNS TABLE (id bigint, status text, lease_until timestamptz) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue(extend.queue);
     now_is CONSTANT timestamptz := pgwork._now();
     accepted bigint[] := '{}';
-    r record;
-    j pgwork.live_job;
-    mine bigint[];
+    r record; j pgwork.live_job; mine bigint[];
 BEGIN
     tokens := pgwork._tokens(ids, tokens);
     PERFORM pgwork._refuse_unless(coalesce(extend.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms',
@@ -226,25 +212,19 @@ BEGIN
                        FROM unnest(mine) m;
     END LOOP;
     IF cardinality(accepted) < cardinality(ids) THEN
-        FOR id, status, lease_until IN
-            SELECT t.id, 'locked', l.lease_until
+        RETURN QUERY
+        WITH l AS MATERIALIZED (
+            SELECT t.id, l.lease_until
               FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
                       FROM unnest(ids, tokens) u (id, token) WHERE u.id <> ALL (accepted) OFFSET 0) t
              CROSS JOIN LATERAL (SELECT r.lease_until FROM pgwork.live_job r CROSS JOIN LATERAL pgwork._jobs(r) k
                                   WHERE r.queue = ANY (ARRAY[t.queue]) AND r.lane = (t.number & 31)::smallint
                                     AND r.pos = t.number >> 5 AND r.token = t.token AND k.id = t.id) l
-        LOOP
-            accepted := accepted || id;
-            RETURN NEXT;
-        END LOOP;
-        RETURN QUERY SELECT r.id, r.status, NULL::timestamptz FROM pgwork._refused(q.id, extend.ids, accepted) r;
+        )
+        SELECT l.id, 'locked', l.lease_until FROM l UNION ALL
+        SELECT r.*, NULL FROM pgwork._refused(q.id, ids, accepted || ARRAY(SELECT l.id FROM l)) r;
     END IF;
 END $$;
-
--- Exponential backoff with full jitter.
-CREATE FUNCTION pgwork._backoff(attempt integer, base_ms bigint, cap_ms bigint) RETURNS interval
-LANGUAGE sql VOLATILE
-RETURN random() * least(cap_ms, base_ms * 2.0 ^ least(attempt - 1, 40)) * interval '1 ms';
 
 -- What becomes of jobs that are taken away unfinished, by their holder or by the reaper: one statement, so a job is
 -- always in exactly one place.
@@ -254,24 +234,23 @@ RETURN random() * least(cap_ms, base_ms * 2.0 ^ least(attempt - 1, 40)) * interv
 --          ready      again, at a new position: behind what waits; quarantined when reaped
 --          delayed    later
 CREATE FUNCTION pgwork._requeue(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text,
-    OUT accepted bigint[], OUT died bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off AS $$
+    OUT accepted bigint[], OUT died bigint) LANGUAGE plpgsql SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     refund CONSTANT integer := CASE WHEN verb IN ('snooze', 'release') THEN 1 ELSE 0 END;
     why CONSTANT text := CASE WHEN verb = 'reap' THEN 'the lease expired: its holder died or hung'
                               ELSE pgwork._cut_text(_requeue.error, 8000) END;
     now_is CONSTANT timestamptz := pgwork._now();
-    returned bigint;
-    keyed bigint[];
-    keys text[];
+    returned bigint; keyed bigint[]; keys text[];
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
         SELECT j.*, pgwork._priority(j.lane) AS priority, greatest(0, j.attempt - refund) AS charged,
                coalesce(why, j.error) AS why,
+               coalesce(delay_ms, -- or an exponential backoff with full jitter
+                        random() * least(q.backoff_cap_ms, q.backoff_ms * 2.0 ^ least(j.attempt - 1, 40)))
+                   * interval '1 ms' AS delay,
                CASE WHEN verb = 'dead' THEN 'dead'
                     WHEN j.cancel THEN 'cancelled'
                     WHEN verb IN ('fail', 'reap') AND j.attempt >= coalesce(j.max_attempts, q.max_attempts) THEN 'dead'
@@ -279,31 +258,29 @@ BEGIN
                     ELSE 'delayed' END AS fate
           FROM pgwork._take(q.id, ids, tokens) j
     ), dead AS (
-        INSERT INTO pgwork.dead_job (id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind, holder, key,
-                                     error, tags, payload, body, grp, expires_at, meta)
-        -- Where ids are drawn again, after a restore without care for the sequence, another letter may have this id.
-        SELECT coalesce((SELECT nextval('pgwork.position') FROM pgwork.dead_job d
-                          WHERE d.queue = q.id AND d.id = t.id), t.id),
-               t.created_at, q.id, t.priority, t.attempt, t.max_attempts, t.lease_ms, t.kind, t.holder, t.key,
-               t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta
-          FROM t WHERE t.fate = 'dead'
-            ON CONFLICT DO NOTHING
+        INSERT INTO pgwork.dead_job (created_at, queue, priority, attempt, max_attempts, lease_ms, kind, holder, key,
+                                     error, tags, payload, body, grp, expires_at, meta, id)
+        SELECT t.created_at, q.id, t.priority, t.attempt, t.max_attempts, t.lease_ms, t.kind, t.holder, t.key, t.why,
+               t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta,
+               -- Ids are drawn again after a restore that forgot the sequence: another letter may have this one.
+               coalesce((SELECT nextval('pgwork.position') FROM pgwork.dead_job d
+                          WHERE d.queue = q.id AND d.id = t.id), t.id)
+          FROM t WHERE t.fate = 'dead' ON CONFLICT DO NOTHING
     ), cancelled AS (
-        INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, holder, key, tags, payload)
-        SELECT t.id, t.created_at, q.id, t.priority, t.charged, true, t.kind, t.holder, t.key, t.tags, t.payload
-          FROM t WHERE t.fate = 'cancelled' AND q.retention_ms > 0
-            ON CONFLICT DO NOTHING
+        INSERT INTO pgwork.done_job (cancelled, id, created_at, queue, priority, attempt, kind, holder, key, tags,
+                                     payload)
+        SELECT true, t.id, t.created_at, q.id, t.priority, t.charged, t.kind, t.holder, t.key, t.tags, t.payload
+          FROM t WHERE t.fate = 'cancelled' AND q.retention_ms > 0 ON CONFLICT DO NOTHING
     ), ready AS (
-        INSERT INTO pgwork.live_job (created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind, key,
+        INSERT INTO pgwork.live_job (lane, id, last_id, created_at, queue, attempt, max_attempts, lease_ms, kind, key,
                                      error, tags, payload, body, grp, expires_at, meta)
-        SELECT t.created_at, q.id, 2 * t.priority + CASE verb WHEN 'reap' THEN 0 ELSE 1 END, t.charged, t.max_attempts,
-               t.lease_ms, t.id, t.id, t.kind, t.key, t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta
+        SELECT 2 * t.priority + CASE verb WHEN 'reap' THEN 0 ELSE 1 END, t.id, t.id, t.created_at, q.id, t.charged,
+               t.max_attempts, t.lease_ms, t.kind, t.key, t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta
           FROM t WHERE t.fate = 'ready' ORDER BY t.id
     ), delayed AS (
-        INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind,
+        INSERT INTO pgwork.delayed_job (run_at, priority, id, created_at, queue, attempt, max_attempts, lease_ms, kind,
                                         key, error, tags, payload, body, grp, expires_at, meta)
-        SELECT now_is + coalesce(delay_ms * interval '1 ms', pgwork._backoff(t.attempt, q.backoff_ms, q.backoff_cap_ms)),
-               t.id, t.created_at, q.id, t.priority, t.charged, t.max_attempts, t.lease_ms, t.kind,
+        SELECT now_is + t.delay, t.priority, t.id, t.created_at, q.id, t.charged, t.max_attempts, t.lease_ms, t.kind,
                t.key, t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta
           FROM t WHERE t.fate = 'delayed'
     )
@@ -311,63 +288,57 @@ BEGIN
            array_agg(t.id) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
            array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL)
       INTO accepted, died, returned, keyed, keys FROM t;
-    IF keyed IS NOT NULL THEN
-        PERFORM pgwork._free(q.id, keyed, keys);
-    END IF;
-    IF returned > 0 AND q.notify THEN
-        PERFORM pgwork._wake(q.name, returned);
-    END IF;
+    PERFORM pgwork._free(q.id, keyed, keys) WHERE keyed IS NOT NULL;
+    PERFORM pgwork._wake(q.name, returned) WHERE returned > 0 AND q.notify;
 END $$;
 
 -- The first so many bytes of a text, or a little fewer.
-CREATE FUNCTION pgwork._cut_text(value text, bytes integer) RETURNS text
-LANGUAGE sql IMMUTABLE
+CREATE FUNCTION pgwork._cut_text(value text, bytes integer) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN octet_length(value) <= bytes THEN value
-            ELSE (SELECT max(left(value, n)) FROM generate_series(bytes / 4, bytes) n WHERE octet_length(left(value, n)) <= bytes) END;
+            ELSE (SELECT max(left(value, n)) FROM generate_series(bytes / 4, bytes) n
+                   WHERE octet_length(left(value, n)) <= bytes) END;
+
+-- The same for a holder: returns the refused.
+CREATE FUNCTION pgwork._give_back(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
+RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql AS $$
+DECLARE
+    all_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens);
+    accepted CONSTANT bigint[] := (SELECT m.accepted FROM pgwork._requeue(q, ids, all_tokens, verb, delay_ms, error) m);
+BEGIN
+    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with a new snapshot: we may have waited
+END $$;
 
 CREATE FUNCTION pgwork.fail(queue text, ids bigint[], tokens uuid[], error text DEFAULT NULL,
-    retry_ms bigint DEFAULT NULL, dead boolean DEFAULT false)
-RETURNS TABLE (id bigint, status text)
+    retry_ms bigint DEFAULT NULL, dead boolean DEFAULT false) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    q pgwork.queue := pgwork._queue(fail.queue);
-    accepted bigint[];
+    q CONSTANT pgwork.queue := pgwork._queue(queue);
 BEGIN
-    tokens := pgwork._tokens(ids, tokens);
     PERFORM pgwork._refuse_unless(coalesce(retry_ms, 0) BETWEEN 0 AND 31536000000, 'retry_ms', retry_ms::text,
                                   '0 .. 31536000000 (a year), or NULL for the queue''s backoff');
-    SELECT m.accepted INTO accepted
-      FROM pgwork._requeue(q, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END, retry_ms, error) m;
-    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with a new snapshot: we may have waited
+    RETURN QUERY
+    SELECT * FROM pgwork._give_back(q, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END, retry_ms, error);
 END $$;
 
 CREATE FUNCTION pgwork.snooze(queue text, ids bigint[], tokens uuid[], delay_ms bigint)
 RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    q pgwork.queue := pgwork._queue(snooze.queue);
-    accepted bigint[];
+    q CONSTANT pgwork.queue := pgwork._queue(queue);
 BEGIN
-    tokens := pgwork._tokens(ids, tokens);
     PERFORM pgwork._refuse_unless(delay_ms BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)');
-    SELECT m.accepted INTO accepted FROM pgwork._requeue(q, ids, tokens, 'snooze', delay_ms, NULL) m;
-    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
+    RETURN QUERY SELECT * FROM pgwork._give_back(q, ids, tokens, 'snooze', delay_ms, NULL);
 END $$;
 
 CREATE FUNCTION pgwork.release(queue text, ids bigint[], tokens uuid[]) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    q pgwork.queue := pgwork._queue(release.queue);
-    accepted bigint[];
 BEGIN
-    tokens := pgwork._tokens(ids, tokens);
-    SELECT m.accepted INTO accepted FROM pgwork._requeue(q, ids, tokens, 'release', NULL, NULL) m;
-    RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted);
+    RETURN QUERY SELECT * FROM pgwork._give_back(pgwork._queue(queue), ids, tokens, 'release', NULL, NULL);
 END $$;
 
-COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused only: stale or gone. In a transaction of yours: roll back then.';
+COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused: stale or gone. If any, roll back.';
 COMMENT ON FUNCTION pgwork.extend IS 'Makes leases end lease_ms from now. status: ok, cancel, locked, stale or gone.';
 COMMENT ON FUNCTION pgwork.fail IS 'Failed: again later, or a dead letter. Returns the refused.';
 COMMENT ON FUNCTION pgwork.snooze IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';
-COMMENT ON FUNCTION pgwork.release IS 'Not started: ready again, behind what waits, no attempt charged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.release IS 'Not started: ready again, behind what waits, uncharged. Returns the refused.';

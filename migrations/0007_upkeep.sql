@@ -2,17 +2,16 @@
 -- batches, skips what others hold, and is harmless when several do it at once.
 
 -- Jobs that cannot be moved, since somebody's trigger or constraint on a table of ours raises an error or a row is
--- damaged, must not keep others from it. They are noted, and left alone for longer and longer.
-CREATE FUNCTION pgwork._rests(queue integer, id bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM pgwork.stuck_job s
-                    WHERE s.queue = _rests.queue AND s.id = _rests.id AND s.again_at > pgwork._now());
-END $$;
+-- damaged, must not keep others from it. They are noted, and left alone for longer and longer: one such job, if it
+-- rests now. (The planner inlines it.)
+CREATE FUNCTION pgwork._resting(queue integer, id bigint) RETURNS SETOF pgwork.stuck_job LANGUAGE sql STABLE AS $$
+    SELECT * FROM pgwork.stuck_job s
+     WHERE s.queue = _resting.queue AND s.id = _resting.id AND s.again_at > pgwork._now()
+$$;
 
 -- Errors of class 22 quote a value, so their text is not kept.
 CREATE FUNCTION pgwork._note_stuck(queue integer, id bigint, state text, message text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO pgwork.stuck_job AS s (queue, id, error, again_at)
     VALUES (queue, id, format('%s%s (SQLSTATE %s)', CASE WHEN queue = 0 THEN 'prune(): ' END,
@@ -30,86 +29,105 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 -- Jobs of expired leases of a queue, up to `batch`. Claims take positions in order, so leased rows lie in front of the
 -- ready ones: the look at a lane ends when a thousand rows above the mark have no lease, unless `whole`.
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
-    any_stuck CONSTANT boolean := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = _expired.queue);
     m CONSTANT pgwork.mark := pgwork._mark(queue);
-    after bigint;
-    chunk record;
-    l integer; -- lane
+    its_lane integer; after bigint; chunk record;
 BEGIN
     ids := '{}';
     tokens := '{}';
-    FOR l, after IN SELECT r.i - 1, m.floors[r.i]
-                         FROM unnest(pgwork._first_rows(queue, m.floors)) WITH ORDINALITY r (pos, i)
-                        WHERE r.pos IS NOT NULL LOOP
+    FOR its_lane, after IN
+        SELECT r.i - 1, m.floors[r.i] FROM unnest(pgwork._first_rows(queue, m.floors)) WITH ORDINALITY r (pos, i)
+         WHERE r.pos IS NOT NULL
+    LOOP
         LOOP
             SELECT count(*) AS rows, count(s.token) AS leases, max(s.pos) AS last,
                    array_agg(DISTINCT s.pos) FILTER (WHERE s.lease_until < now_is) AS expired INTO chunk
               FROM (SELECT j.pos, j.token, CASE WHEN j.token IS NOT NULL THEN j.lease_until END AS lease_until
                       FROM pgwork.live_job j
-                     WHERE j.queue = _expired.queue AND j.lane = l::smallint AND j.pos > after
+                     WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint AND j.pos > after
                      ORDER BY j.pos LIMIT 1000) s;
             -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
             WITH r AS (
                 SELECT k.id, j.token
                   FROM unnest(chunk.expired) p (pos)
-                 -- No values are read, which may be damaged: only _take_back() can tell which job that is.
+                 -- No values are read, which may be damaged: only _move() can tell which job that is.
                  CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
                                             coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
-                                      WHERE j.queue = _expired.queue AND j.lane = l::smallint
+                                      WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint
                                         AND j.pos = p.pos AND j.token IS NOT NULL AND j.lease_until < now_is
                                         FOR UPDATE SKIP LOCKED) j
                  CROSS JOIN LATERAL unnest(j.own) k (id)
-                 WHERE k.id <> ALL (j.gone) AND NOT (any_stuck AND pgwork._rests(_expired.queue, k.id))
+                 WHERE k.id <> ALL (j.gone) AND NOT EXISTS (SELECT FROM pgwork._resting(_expired.queue, k.id))
                  LIMIT batch - cardinality(ids)
             )
             SELECT ids || array_agg(r.id), tokens || array_agg(r.token) INTO ids, tokens FROM r;
             IF cardinality(ids) >= batch THEN
                 RETURN;
             END IF;
-            EXIT WHEN chunk.rows < 1000 OR chunk.leases = 0 AND chunk.last > m.marks[l + 1] AND NOT whole;
+            EXIT WHEN chunk.rows < 1000 OR chunk.leases = 0 AND chunk.last > m.marks[its_lane + 1] AND NOT whole;
             after := chunk.last - 1; -- rows that extend() has split share a position
         END LOOP;
     END LOOP;
 END $$;
 
--- Requeues jobs of expired leases. Lots that fail get smaller until the job that cannot be moved stands alone.
-CREATE FUNCTION pgwork._take_back(q pgwork.queue, ids bigint[], tokens uuid[], OUT returned bigint, OUT died bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Delayed jobs become ready: at new positions, in the order of their times.
+CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[]) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    moved bigint;
+BEGIN
+    PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
+    WITH t AS (
+        DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) due
+         WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
+    )
+    INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
+                                 key, error, tags, payload, body, grp, expires_at, meta)
+    SELECT least(s.run_at, pgwork._now()), s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.max_attempts,
+           s.lease_ms, s.id, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body, s.grp, s.expires_at, s.meta
+      FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    PERFORM pgwork._wake(q.name, moved) WHERE moved > 0 AND q.notify;
+    RETURN moved;
+END $$;
+
+-- Requeues jobs of expired leases; without tokens, makes delayed ones ready. Lots that fail get smaller until the job
+-- that cannot be moved stands alone.
+CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], OUT moved bigint, OUT died bigint)
+LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    any_stuck CONSTANT boolean := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id);
-    at integer := 1;
-    size integer := cardinality(ids);
-    taken record;
+    first integer := 1; size integer := cardinality(ids);
+    lot bigint[]; n bigint; n_died bigint;
 BEGIN
-    returned := 0;
+    moved := 0;
     died := 0;
-    WHILE at <= cardinality(ids) LOOP
-        size := least(size, cardinality(ids) - at + 1);
+    WHILE first <= cardinality(ids) LOOP
+        lot := ids[first : first + size - 1];
         BEGIN
-            SELECT m.accepted, coalesce(cardinality(m.accepted), 0) AS n, m.died INTO taken
-              FROM pgwork._requeue(q, ids[at : at + size - 1], tokens[at : at + size - 1], 'reap', NULL, NULL) m;
-            IF any_stuck THEN
-                DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (taken.accepted);
+            IF tokens IS NULL THEN
+                SELECT pgwork._promote(q, lot), 0 INTO n, n_died;
+            ELSE
+                SELECT coalesce(cardinality(m.accepted), 0), m.died INTO n, n_died
+                  FROM pgwork._requeue(q, lot, tokens[first : first + size - 1], 'reap', NULL, NULL) m;
             END IF;
-            returned := returned + taken.n - taken.died;
-            died := died + taken.died;
-            at := at + size;
+            DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (lot);
+            moved := moved + n;
+            died := died + n_died;
+            first := first + size;
             size := 2 * size;
         EXCEPTION WHEN assert_failure OR OTHERS THEN
             IF pgwork._is_passing(SQLSTATE) THEN
                 RAISE;
-            ELSIF size > 1 THEN
-                size := size / 2;
-                CONTINUE;
+            ELSIF cardinality(lot) > 1 THEN
+                size := cardinality(lot) / 2;
+            ELSE
+                PERFORM pgwork._note_stuck(q.id, lot[1], SQLSTATE, SQLERRM);
+                first := first + 1;
             END IF;
-            PERFORM pgwork._note_stuck(q.id, ids[at], SQLSTATE, SQLERRM);
-            at := at + 1;
         END;
     END LOOP;
 END $$;
@@ -160,7 +178,7 @@ END $$;
 
 -- Brings back what was put aside, at a new position.
 CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     s pgwork.stuck_job;
@@ -178,13 +196,12 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Of one queue, or of all; up to `batch`.
 CREATE FUNCTION pgwork._reap(queue text, batch integer, whole boolean, OUT returned bigint, OUT died bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    q pgwork.queue;
-    lot record;
-    taken record;
+    q pgwork.queue; lot record; taken record;
 BEGIN
     returned := 0;
     died := 0;
@@ -197,8 +214,8 @@ BEGIN
             CONTINUE;
         END;
         IF lot.ids <> '{}' THEN
-            SELECT * INTO taken FROM pgwork._take_back(q, lot.ids, lot.tokens);
-            returned := returned + taken.returned;
+            SELECT * INTO taken FROM pgwork._move(q, lot.ids, lot.tokens);
+            returned := returned + taken.moved - taken.died;
             died := died + taken.died;
         END IF;
         EXIT WHEN returned + died >= batch;
@@ -209,69 +226,8 @@ CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000,
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
-    IF queue IS NOT NULL THEN
-        PERFORM pgwork._queue(reap.queue);
-    END IF;
-    SELECT r.returned, r.died INTO returned, died FROM pgwork._reap(queue, batch, true) r;
-END $$;
-
--- Delayed jobs become ready: at new positions, in the order of their times.
-CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[]) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE
-    moved bigint;
-BEGIN
-    PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
-    WITH t AS (
-        DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) due
-         WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
-    )
-    INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
-                                 key, error, tags, payload, body, grp, expires_at, meta)
-    SELECT least(s.run_at, pgwork._now()), s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.max_attempts,
-           s.lease_ms, s.id, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body, s.grp, s.expires_at, s.meta
-      FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s;
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    IF moved > 0 AND q.notify THEN
-        PERFORM pgwork._wake(q.name, moved);
-    END IF;
-    RETURN moved;
-END $$;
-
--- The same for what is due of a queue, up to `batch`. Lots that fail get smaller, as in _take_back().
-CREATE FUNCTION pgwork._promote_due(q pgwork.queue, now_is timestamptz, batch bigint) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE
-    any_stuck boolean := EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id);
-    size bigint := batch;
-    moved bigint := 0;
-    ids bigint[];
-BEGIN
-    LOOP
-        ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d
-                      WHERE d.queue = q.id AND d.run_at <= now_is AND NOT (any_stuck AND pgwork._rests(d.queue, d.id))
-                      ORDER BY d.run_at, d.id LIMIT least(size, batch - moved) FOR UPDATE SKIP LOCKED);
-        EXIT WHEN ids = '{}';
-        BEGIN
-            moved := moved + pgwork._promote(q, ids);
-            IF any_stuck THEN
-                DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (ids);
-            END IF;
-            EXIT WHEN cardinality(ids) < size OR moved >= batch;
-            size := 2 * size;
-        EXCEPTION WHEN assert_failure OR OTHERS THEN
-            IF pgwork._is_passing(SQLSTATE) THEN
-                RAISE;
-            ELSIF cardinality(ids) > 1 THEN
-                size := cardinality(ids) / 2;
-            ELSE
-                PERFORM pgwork._note_stuck(q.id, ids[1], SQLSTATE, SQLERRM);
-                any_stuck := true;
-            END IF;
-        END;
-    END LOOP;
-    RETURN moved;
+    PERFORM pgwork._queue(reap.queue) WHERE reap.queue IS NOT NULL;
+    SELECT r.* INTO returned, died FROM pgwork._reap(queue, batch, true) r;
 END $$;
 
 CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
@@ -279,10 +235,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    q pgwork.queue;
-    next_at timestamptz;
     now_is CONSTANT timestamptz := pgwork._now(); -- a variable: with the function itself no index is used
-    any_stuck boolean;
+    q pgwork.queue; ids bigint[]; moved bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
     promoted := 0;
@@ -291,110 +245,86 @@ BEGIN
          WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0)
          ORDER BY t.id
     LOOP
-        promoted := promoted + pgwork._promote_due(q, now_is, batch - promoted);
+        LOOP -- again where stuck jobs have left room in the batch
+            ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d
+                          WHERE d.queue = q.id AND d.run_at <= now_is
+                            AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
+                          ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
+            EXIT WHEN ids = '{}';
+            moved := (pgwork._move(q, ids, NULL)).moved;
+            promoted := promoted + moved;
+            EXIT WHEN moved IN (0, cardinality(ids));
+        END LOOP;
         EXIT WHEN promoted >= batch;
     END LOOP;
-    any_stuck := EXISTS (SELECT FROM pgwork.stuck_job s);
-    SELECT min(d.run_at) INTO next_at
-      FROM pgwork.queue t
-     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
-                          WHERE d.queue = t.id AND NOT (any_stuck AND pgwork._rests(d.queue, d.id))
-                          ORDER BY d.run_at LIMIT 1) d;
-    IF next_at IS NOT NULL THEN -- greatest() would make 0 of a NULL: come back at once
-        next_ms := greatest(0, ceil(extract(epoch FROM next_at - pgwork._now()) * 1000))::bigint;
-    END IF;
+    -- greatest() would make 0 of a NULL: come back at once
+    SELECT CASE WHEN n.at IS NOT NULL
+                THEN greatest(0, ceil(extract(epoch FROM n.at - pgwork._now()) * 1000))::bigint END INTO next_ms
+      FROM (SELECT min(d.run_at) AS at FROM pgwork.queue t
+             CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
+                                  WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
+                                  ORDER BY d.run_at LIMIT 1) d) n;
 END $$;
 
--- Deletes what dropped queues have left: producers that committed after the drop. It lies between the ids of the queues
--- that are there. One snapshot tells both: a queue may be committed together with its first jobs at any moment.
-CREATE FUNCTION pgwork._prune_orphans(batch bigint) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+-- First what is too old; last what dropped queues have left: producers that committed after the drop. It lies between
+-- the ids of the queues that are there. One snapshot tells both: a queue may be committed together with its first jobs
+-- at any moment.
+CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    place text;
-    pruned bigint := 0;
-    n bigint;
-BEGIN
-    FOREACH place IN ARRAY pgwork._places() LOOP
-        EXECUTE format($q$
-            DELETE FROM pgwork.%1$I j
-             WHERE j.ctid = ANY (ARRAY(
-                       SELECT d.ctid
-                         FROM (SELECT t.id AS low, lead(t.id) OVER (ORDER BY t.id) AS high
-                                 FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) g
-                        CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d
-                                             WHERE d.queue > g.low AND d.queue < coalesce(g.high, 2147483647)
-                                             LIMIT $1 FOR UPDATE SKIP LOCKED) d
-                        WHERE g.high > g.low + 1 IS NOT FALSE LIMIT $1)) $q$, place) USING batch - pruned;
-        GET DIAGNOSTICS n = ROW_COUNT;
-        pruned := pruned + n;
-    END LOOP;
-    RETURN pruned;
-END $$;
-
-CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-#variable_conflict use_column
-DECLARE
-    q pgwork.queue;
-    old record;
-    pruned bigint := 0;
-    n bigint;
     now_is CONSTANT timestamptz := pgwork._now();
-    op_ms CONSTANT bigint := (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms');
+    pruned bigint := 0; n bigint; part record;
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
-    FOR old IN SELECT * FROM (VALUES ('done_job', 'finished_at', NULL), ('operation', 'at', op_ms),
-                                     ('unique_key', 'free_after', 0)) v (place, since, kept_ms) LOOP
-        FOR q IN SELECT * FROM pgwork.queue t ORDER BY t.id LOOP
-            EXECUTE format('DELETE FROM pgwork.%1$I j WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.%1$I d'
-                           ' WHERE d.queue = $1 AND d.%2$I < $2 ORDER BY d.%2$I LIMIT $3 FOR UPDATE SKIP LOCKED))',
-                           old.place, old.since)
-              USING q.id, now_is - coalesce(old.kept_ms, q.retention_ms) * interval '1 ms', batch - pruned;
-            GET DIAGNOSTICS n = ROW_COUNT;
-            pruned := pruned + n;
-            EXIT WHEN pruned >= batch;
-        END LOOP;
-    END LOOP;
-    IF pruned < batch THEN
-        pruned := pruned + pgwork.table_prune((batch - pruned)::integer);
-    END IF;
     DELETE FROM pgwork.stuck_job s -- nobody has come across it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
-    IF pruned < batch THEN
-        pruned := pruned + pgwork._prune_orphans(batch - pruned);
-    END IF;
-    RETURN pruned;
+    FOR part IN
+        SELECT v.place, 'pgwork.queue' AS ranges,
+               format('d.queue = g.id AND d.%1$I < $1 - (%2$s) * interval ''1 ms'' ORDER BY d.%1$I',
+                      v.since, v.kept) AS what
+          FROM (VALUES ('done_job', 'finished_at', 'g.retention_ms'), ('unique_key', 'free_after', '0'),
+                       ('operation', 'at', $q$SELECT s.value::bigint FROM pgwork.setting s
+                                               WHERE s.name = 'op_retention_ms'$q$)) v (place, since, kept)
+         UNION ALL
+        SELECT p, $q$(SELECT t.id AS low, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS high
+                        FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t)$q$,
+               'g.high > g.low + 1 AND d.queue > g.low AND d.queue < g.high' FROM unnest(pgwork._places()) p
+    LOOP
+        EXECUTE format('DELETE FROM pgwork.%1$I j WHERE j.ctid = ANY (ARRAY('
+                       'SELECT d.ctid FROM %2$s g CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
+                       ' WHERE %3$s LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2))', part.place, part.ranges, part.what)
+          USING now_is, batch - pruned;
+        GET DIAGNOSTICS n = ROW_COUNT;
+        pruned := pruned + n;
+        EXIT WHEN pruned >= batch;
+    END LOOP;
+    RETURN pruned + CASE WHEN pruned < batch THEN pgwork.table_prune((batch - pruned)::integer) ELSE 0 END;
 END $$;
 
 -- Jobs that could not be moved, for the log: each once, as many at a time as fit into a line of 1 KB.
-CREATE FUNCTION pgwork._tell_stuck(OUT news text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._tell_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT FROM pgwork.stuck_job s WHERE NOT s.told) THEN
-        WITH untold AS (
-            SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
-                                       WHEN q.id IS NOT NULL THEN format('job %s of queue %L: %s', s.id, q.name, s.error)
-                                       END AS line
-              FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
-             WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
-        ), fit AS (
-            SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
-                             FROM untold u WINDOW w AS (ORDER BY u.queue, u.id)) u
-             WHERE u.n = 1 OR coalesce(u.bytes, 0) <= 1000
-        ), noted AS (
-            UPDATE pgwork.stuck_job s SET told = true FROM fit f WHERE s.queue = f.queue AND s.id = f.id
-        )
-        SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
-    END IF;
+    WITH untold AS (
+        SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
+                                   WHEN q.id IS NOT NULL THEN format('job %s of queue %L: %s', s.id, q.name, s.error)
+                                   END AS line
+          FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
+         WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
+    ), fit AS (
+        SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
+                         FROM untold u WINDOW w AS (ORDER BY u.queue, u.id)) u
+         WHERE u.n = 1 OR coalesce(u.bytes, 0) <= 1000
+    ), noted AS (
+        UPDATE pgwork.stuck_job s SET told = true FROM fit f WHERE s.queue = f.queue AND s.id = f.id
+    )
+    SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
 END $$;
 
 -- prune(), which somebody's trigger or a damaged row may make fail: jobs must not wait for that.
-CREATE FUNCTION pgwork._prune_safely(batch integer) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._prune_safely(batch integer) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN CASE WHEN pgwork._rests(0, 1) THEN 0 ELSE pgwork.prune(batch) END;
+    RETURN CASE WHEN EXISTS (SELECT FROM pgwork._resting(0, 1)) THEN 0 ELSE pgwork.prune(batch) END;
 EXCEPTION WHEN assert_failure OR OTHERS THEN
     IF pgwork._is_passing(SQLSTATE) THEN
         RAISE;
@@ -403,8 +333,8 @@ EXCEPTION WHEN assert_failure OR OTHERS THEN
     RETURN 0;
 END $$;
 
-CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer
-LANGUAGE sql RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
+CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
+RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
 -- One round of all that is due: the low-water marks (0004_marks.sql) and delayed jobs while something moves, expired
 -- leases four times a second, the rest once a second; each less often where it takes long, so that none holds up the
@@ -418,23 +348,15 @@ DECLARE
     began CONSTANT timestamptz := clock_timestamp();
     mine CONSTANT boolean := current_setting('transaction_isolation') = 'read committed'
                              AND pg_try_advisory_xact_lock(pgwork._lock('tick', 0));
-    prev pgwork.reaper_tick;
-    t pgwork.reaper_tick;
-    tick_ms integer;
-    at timestamptz; -- when what is just done began
+    prev pgwork.reaper_tick; t pgwork.reaper_tick;
+    tick_ms integer; at timestamptz; -- when what is just done began
 BEGIN
-    reaped := 0;
-    died := 0;
-    promoted := 0;
-    pruned := 0;
+    reaped := 0; died := 0; promoted := 0; pruned := 0;
     SELECT * INTO prev FROM pgwork.reaper_tick p ORDER BY p.version DESC LIMIT 1;
     IF NOT FOUND THEN
         prev := (0, '-infinity', 0, '{}', '{}', '{}', 0, false, '-infinity', 0, '-infinity', 0, '-infinity', 0);
     END IF;
-    t := prev;
-    IF mine THEN
-        t := pgwork._tick(prev);
-    END IF;
+    t := CASE WHEN mine THEN pgwork._tick(prev) ELSE prev END;
     tick_ms := pgwork._ms(began);
     at := clock_timestamp();
     IF began NOT BETWEEN t.promoted_at AND t.promoted_at + 9 * t.promote_ms * interval '1 ms' THEN
@@ -522,8 +444,8 @@ CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    q pgwork.queue := pgwork._queue(redrive.queue);
-    before timestamptz := pgwork._before(older_than_ms);
+    q CONSTANT pgwork.queue := pgwork._queue(redrive.queue);
+    before CONSTANT timestamptz := pgwork._before(older_than_ms);
     moved bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
@@ -543,9 +465,7 @@ BEGIN
            s.error, s.tags, s.payload, s.body, s.grp, s.expires_at, s.meta
       FROM (SELECT * FROM t ORDER BY t.id OFFSET 0) s;
     GET DIAGNOSTICS moved = ROW_COUNT;
-    IF moved > 0 AND q.notify THEN
-        PERFORM pgwork._wake(q.name, moved);
-    END IF;
+    PERFORM pgwork._wake(q.name, moved) WHERE moved > 0 AND q.notify;
     RETURN moved;
 END $$;
 
@@ -581,14 +501,12 @@ BEGIN
     END IF;
     moved := cardinality(chosen);
     last_id := chosen[moved];
-    IF moved = 0 THEN
-        RETURN;
-    END IF;
     DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (chosen);
     IF due > pgwork._now() THEN
-        UPDATE pgwork.delayed_job d SET run_at = due FROM (SELECT q.id AS queue, u AS id FROM unnest(chosen) u OFFSET 0) u
+        UPDATE pgwork.delayed_job d SET run_at = due
+          FROM (SELECT q.id AS queue, u AS id FROM unnest(chosen) u OFFSET 0) u
          WHERE d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id;
-    ELSE
+    ELSIF moved > 0 THEN
         PERFORM pgwork._promote(q, chosen);
     END IF;
 END $$;
@@ -617,9 +535,9 @@ COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can
 COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
-COMMENT ON FUNCTION pgwork.maintain IS 'One round of upkeep; call it again after next_ms, each time in a transaction of its own.';
+COMMENT ON FUNCTION pgwork.maintain IS 'One round of upkeep; call it again after next_ms, in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
-COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without dead tuples; refuses while an older snapshot exists.';
+COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without dead rows; not under an older snapshot.';
 COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
 COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';
 COMMENT ON FUNCTION pgwork.dead_purge IS 'Deletes dead letters: by id, by kind, or all.';
