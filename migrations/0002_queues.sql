@@ -7,9 +7,7 @@
 CREATE FUNCTION pgwork._refuse_with_hint(code text, message text, hint text, i bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF i IS NULL THEN
-        RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint;
-    END IF;
+    IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint; END IF;
     RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = 'It is number ' || i || ' of this call.';
 END $$;
 
@@ -19,18 +17,14 @@ DECLARE
     message text := format('argument %s is %s: allowed is %s', argument,
                            coalesce(left(quote_literal(value), 80), 'NULL'), allowed);
 BEGIN
-    IF i IS NULL THEN
-        RAISE EXCEPTION '%', message USING ERRCODE = 'PW001';
-    END IF;
+    IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = 'PW001'; END IF;
     RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = 'It is number ' || i || ' of this call.';
 END $$;
 
 CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text, i bigint DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF ok IS NOT TRUE THEN
-        PERFORM pgwork._refuse(argument, value, allowed, i);
-    END IF;
+    IF ok IS NOT TRUE THEN PERFORM pgwork._refuse(argument, value, allowed, i); END IF;
 END $$;
 
 CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void LANGUAGE sql
@@ -150,10 +144,8 @@ SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 DECLARE
     q pgwork.queue := pgwork._queue(queue);
     before timestamptz;
-    wanted bigint := batch;
-    gone bigint := 0;
-    one text;
-    went record;
+    wanted bigint := batch; gone bigint := 0;
+    one text; went record;
 BEGIN
     PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state,
                                   'ready, delayed, dead, done or all'),
@@ -191,8 +183,7 @@ BEGIN
             IF num_nonnulls(VARIADIC went.keys) > 0 THEN
                 PERFORM pgwork._free(q.id, went.ids, went.keys);
             END IF;
-            gone := gone + went.jobs;
-            wanted := wanted - went.rows;
+            gone := gone + went.jobs; wanted := wanted - went.rows;
             EXIT WHEN went.rows = 0 OR wanted = 0;
         END LOOP;
         EXIT WHEN wanted = 0;
@@ -279,8 +270,7 @@ CREATE FUNCTION pgwork._wake(queue text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first CONSTANT integer := random() * 256;
-    part integer; -- the group
-    slot integer;
+    slot integer; part integer; -- the group
 BEGIN
     IF NOT pgwork._held(pgwork._waiters(queue, 272)) OR NOT pgwork._may_notify() THEN
         RETURN;
@@ -295,9 +285,7 @@ BEGIN
                 PERFORM pg_notify('pgwork_wake_' || split_part('pgwork.', '.', 1)
                                   || CASE slot WHEN 0 THEN '' ELSE '_' || slot END, queue);
                 jobs := jobs - 1;
-                IF jobs <= 0 THEN
-                    RETURN;
-                END IF;
+                IF jobs <= 0 THEN RETURN; END IF;
             END IF;
         END LOOP;
     END LOOP;

@@ -3,8 +3,7 @@
 -- Every function that draws positions takes the transaction's id first, and the lock of live_job: the low-water marks
 -- (0004_marks.sql) find a transaction that may own a position by these two.
 
--- Where a live job lies, by its id: `first` is the id of its row, NULL of one at its first position. (PL/pgSQL keeps
--- its plan; an SQL function would be planned at every call.)
+-- Where a live job lies, by its id: `first` is the id of its row, NULL of one at its first position.
 -- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
 -- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint)
@@ -38,45 +37,33 @@ BEGIN
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
 END $$;
 
-CREATE FUNCTION pgwork._check_text(argument text, value text, most integer, i bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF octet_length(value) > most OR value ~ '[[:cntrl:]]' THEN
-        PERFORM pgwork._refuse(argument, value, 'up to ' || most || ' bytes without control characters', i);
-    END IF;
-END $$;
-
 CREATE FUNCTION pgwork._check_new(q pgwork.queue, bytes bigint, kind text, priority integer, max_attempts integer,
     lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb, i bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    words CONSTANT text := 'up to 255 bytes without control characters';
 BEGIN
     IF bytes > q.max_bytes THEN
         PERFORM pgwork._refuse_with_hint('PW002',
             format('payload and body are %s bytes: queue %L takes at most %s', bytes, q.name, q.max_bytes),
             'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()', i);
     END IF;
-    PERFORM pgwork._check_text('kind', kind, 255, i);
-    IF priority NOT BETWEEN 0 AND 9 THEN
-        PERFORM pgwork._refuse('priority', priority::text, '0 (first) .. 9', i);
-    ELSIF max_attempts NOT BETWEEN 1 AND 1000 THEN
-        PERFORM pgwork._refuse('max_attempts', max_attempts::text, '1 .. 1000', i);
-    ELSIF lease_ms NOT BETWEEN 100 AND 86400000 THEN
-        PERFORM pgwork._refuse('lease_ms', lease_ms::text, '100 .. 86400000', i);
-    ELSIF cardinality(tags) > 32 THEN
-        PERFORM pgwork._refuse('tags', cardinality(tags) || ' tags', 'up to 32', i);
-    ELSIF array_ndims(tags) > 1 THEN
-        PERFORM pgwork._refuse('tags', 'an array with the bounds ' || array_dims(tags), 'one dimension', i);
-    ELSIF octet_length(key) = 0 THEN
-        PERFORM pgwork._refuse('key', key, '1 to 255 bytes', i);
-    ELSIF octet_length(grp) = 0 THEN
-        PERFORM pgwork._refuse('grp', grp, '1 to 255 bytes', i);
-    ELSIF NOT isfinite(expires_at) THEN
-        PERFORM pgwork._refuse('expires_at', expires_at::text, 'a finite time', i);
-    ELSIF jsonb_typeof(meta) <> 'object' OR pg_column_size(meta) > 65536 THEN
-        PERFORM pgwork._refuse('meta', 'JSON ' || jsonb_typeof(meta), 'an object of up to 64 KB', i);
-    END IF;
-    PERFORM pgwork._check_text('tags', t, 255, i) FROM unnest(tags) t;
-    PERFORM pgwork._check_text('key', key, 255, i), pgwork._check_text('grp', grp, 255, i);
+    PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
+       FROM (VALUES (octet_length(kind) > 255 OR kind ~ '[[:cntrl:]]', 'kind', kind, words),
+                    (priority NOT BETWEEN 0 AND 9, 'priority', priority::text, '0 (first) .. 9'),
+                    (max_attempts NOT BETWEEN 1 AND 1000, 'max_attempts', max_attempts::text, '1 .. 1000'),
+                    (lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text, '100 .. 86400000'),
+                    (cardinality(tags) > 32, 'tags', cardinality(tags) || ' tags', 'up to 32'),
+                    (array_ndims(tags) > 1, 'tags', 'an array with the bounds ' || array_dims(tags), 'one dimension'),
+                    (octet_length(key) = 0, 'key', key, '1 to 255 bytes'),
+                    (octet_length(key) > 255 OR key ~ '[[:cntrl:]]', 'key', key, words),
+                    (octet_length(grp) = 0, 'grp', grp, '1 to 255 bytes'),
+                    (octet_length(grp) > 255 OR grp ~ '[[:cntrl:]]', 'grp', grp, words),
+                    (NOT isfinite(expires_at), 'expires_at', expires_at::text, 'a finite time'),
+                    (jsonb_typeof(meta) <> 'object' OR pg_column_size(meta) > 65536, 'meta',
+                     'JSON ' || jsonb_typeof(meta), 'an object of up to 64 KB')
+             UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(tags) t
+            ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
 
 CREATE FUNCTION pgwork._check_key(keyed boolean, key_scope text, key_policy text, key_period_ms bigint) RETURNS void
@@ -85,63 +72,54 @@ BEGIN
     PERFORM pgwork._refuse_unless(key_scope IN ('ready', 'unfinished', 'period'), 'key_scope', key_scope,
                                   'ready, unfinished or period'),
             pgwork._refuse_unless(key_policy IN ('skip', 'replace', 'error'), 'key_policy', key_policy,
-                                  'skip, replace or error');
-    IF keyed AND key_scope = 'period' THEN
-        PERFORM pgwork._refuse_unless(key_period_ms BETWEEN 1 AND 31536000000, 'key_period_ms', key_period_ms::text,
-                                      '1 .. 31536000000 (a year)');
-    END IF;
+                                  'skip, replace or error'),
+            pgwork._refuse_unless(NOT (keyed AND key_scope = 'period') OR key_period_ms BETWEEN 1 AND 31536000000,
+                                  'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
 END $$;
 
 -- When a job becomes ready; NULL: now.
 CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF run_at IS NOT NULL AND delay_ms IS NOT NULL THEN
-        PERFORM pgwork._refuse('delay_ms', delay_ms::text, 'nothing together with run_at', i);
-    END IF;
-    PERFORM pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
+    PERFORM pgwork._refuse_unless(num_nulls(run_at, delay_ms) > 0, 'delay_ms', delay_ms::text,
+                                  'nothing together with run_at', i),
+            pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)', i),
             pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
--- Begins an operation, which its caller completes with ids. If it was applied before: the ids of then.
-CREATE FUNCTION pgwork._operation(queue integer, op uuid) RETURNS bigint[]
+-- Begins an enqueue, which draws positions then. If its operation was applied before: the ids of then, whatever would
+-- be refused by now.
+CREATE FUNCTION pgwork._begin(q pgwork.queue, op uuid) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     before bigint[];
 BEGIN
-    LOOP
-        INSERT INTO pgwork.operation (queue, op, ids) VALUES (_operation.queue, _operation.op, '{}')
-            ON CONFLICT DO NOTHING;
-        IF FOUND THEN
-            RETURN NULL;
-        END IF;
+    WHILE _begin.op IS NOT NULL LOOP
+        INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, _begin.op, '{}') ON CONFLICT DO NOTHING;
+        EXIT WHEN FOUND; -- _put() completes it
         -- A lock has to be written: so this answer, too, waits for the disk, and for a synchronous standby.
-        SELECT o.ids INTO before FROM pgwork.operation o
-         WHERE o.queue = _operation.queue AND o.op = _operation.op FOR KEY SHARE;
+        SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = q.id AND o.op = _begin.op FOR KEY SHARE;
         IF FOUND THEN -- else it has just been pruned
             RETURN before;
         END IF;
     END LOOP;
-END $$;
-
--- The queue for an enqueue, which is refused while it is drained.
-CREATE FUNCTION pgwork._refuse_draining(q pgwork.queue) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
     IF q.draining THEN
         RAISE EXCEPTION 'queue % is being drained and takes no jobs', quote_literal(q.name)
             USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
     END IF;
+    PERFORM pg_current_xact_id();
+    LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
+    RETURN NULL;
 END $$;
 
 -- A new job, when it was checked. As a type: it goes through several hands.
 CREATE TYPE pgwork._new_job AS (id bigint, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
     max_attempts integer, lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb);
 
--- Takes the job's unique key: `id` is NULL, or the job that has it. Waits for a racing producer of the same key to
+-- Takes the job's unique key: `id` is this job, or the one that has it. Waits for a racing producer of the same key to
 -- commit or roll back. Locks nothing of what is there: finishing jobs must not wait for a producer.
 CREATE FUNCTION pgwork._take_key(q pgwork.queue, j pgwork._new_job, key_scope text, key_policy text,
     key_period_ms bigint, i bigint, OUT id bigint, OUT outcome text)
@@ -149,8 +127,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    taken pgwork.unique_key;
-    waits boolean;
+    taken pgwork.unique_key; waits boolean;
     until timestamptz := CASE WHEN key_scope = 'period' THEN pgwork._now() + key_period_ms * interval '1 ms' END;
 BEGIN
     LOOP
@@ -171,8 +148,7 @@ BEGIN
             PERFORM pgwork._refuse_with_hint('PW005', format('queue %L has a job with this unique key', q.name),
                                              'it is job ' || taken.id, i);
         END IF;
-        id := taken.id;
-        outcome := 'exists';
+        id := taken.id; outcome := 'exists';
         IF key_policy = 'replace' THEN -- a running job is left alone
             UPDATE pgwork.live_job r SET payload = j.payload, body = j.body
               FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
@@ -188,16 +164,7 @@ BEGIN
         END IF;
         RETURN;
     END LOOP;
-    id := NULL;
-END $$;
-
--- The id of a new job, in the order that 0004_marks.sql needs: transaction id, lock, position.
-CREATE FUNCTION pgwork._new_id() RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pg_current_xact_id();
-    LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
-    RETURN nextval('pgwork.position');
+    id := j.id; outcome := 'new';
 END $$;
 
 -- What became of a job that was to be enqueued. A type of its own: OUT parameters would be decoded at every call.
@@ -212,11 +179,8 @@ RETURNS pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
-    job pgwork.enqueued;
-    waiters boolean;
-    q pgwork.queue;
-    before bigint[];
-    new pgwork._new_job;
+    job pgwork.enqueued; waiters boolean;
+    q pgwork.queue; before bigint[];
 BEGIN
     -- Nearly always there is nothing to look after: one statement looks, checks and puts the job. All conditions look
     -- at t, so that they are one filter. The one thing that is not null is the transaction's id.
@@ -239,39 +203,19 @@ BEGIN
     END IF;
 
     q := pgwork._queue_made(queue);
-    -- First of all: what was applied before is answered so, whatever would be refused by now.
-    IF op IS NOT NULL THEN
-        before := pgwork._operation(q.id, op);
-        IF before IS NOT NULL THEN
-            job := (before[1], 'repeated');
-            RETURN job;
-        END IF;
-    END IF;
-    PERFORM pgwork._refuse_draining(q);
+    before := pgwork._begin(q, op);
+    IF before IS NOT NULL THEN RETURN (before[1], 'repeated')::pgwork.enqueued; END IF;
     PERFORM pgwork._check_new(q, pgwork._bytes(payload) + coalesce(octet_length(body), 0), kind, priority, max_attempts,
-                              lease_ms, tags, key, grp, expires_at, meta, NULL);
-    PERFORM pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms);
-    new := (NULL, payload, coalesce(kind, ''), body, coalesce(priority, 0), pgwork._due(run_at, delay_ms),
-            max_attempts, lease_ms, tags, key, grp, expires_at, meta);
-    new.id := pgwork._new_id();
-    IF key IS NOT NULL THEN
-        SELECT k.id, k.outcome INTO job FROM pgwork._take_key(q, new, key_scope, key_policy, key_period_ms, NULL) k;
-    END IF;
-    IF job.id IS NULL THEN
-        IF pgwork._store(q.id, ARRAY[new]) > 0 AND q.notify THEN
-            PERFORM pgwork._wake(q.name, 1);
-        END IF;
-        job := (new.id, 'new');
-    END IF;
-    IF op IS NOT NULL THEN
-        UPDATE pgwork.operation o SET ids = ARRAY[job.id] WHERE o.queue = q.id AND o.op = enqueue.op;
-    END IF;
+                              lease_ms, tags, key, grp, expires_at, meta, NULL),
+            pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms);
+    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[(nextval('pgwork.position'), payload, coalesce(kind, ''), body,
+        coalesce(priority, 0), pgwork._due(run_at, delay_ms), max_attempts, lease_ms, tags, key, grp, expires_at,
+        meta)::pgwork._new_job], key_scope, key_policy, key_period_ms, op, false) p;
     RETURN job;
 END $$;
 
 -- The size of a payload. One that comes from a table may be compressed.
-CREATE FUNCTION pgwork._bytes(payload jsonb) RETURNS bigint
-LANGUAGE sql STABLE
+CREATE FUNCTION pgwork._bytes(payload jsonb) RETURNS bigint LANGUAGE sql STABLE
 RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                      ELSE octet_length(payload::text) END, 0);
 
@@ -307,25 +251,23 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
-    many CONSTANT boolean := cardinality(jobs) > 1;
     n_ready bigint;
 BEGIN
     WITH new AS MATERIALIZED (
         SELECT u.*, coalesce(u.due > now_is, false) AS later,
-               many AND coalesce(pg_column_size(u.payload), 0) <= 2000
-               AND num_nonnulls(u.body, u.max_attempts, u.lease_ms, u.tags, u.key, u.grp, u.expires_at, u.meta) = 0 AS plain
+               cardinality(jobs) > 1 AND coalesce(pg_column_size(u.payload), 0) <= 2000 AND num_nonnulls(
+                   u.body, u.max_attempts, u.lease_ms, u.tags, u.key, u.grp, u.expires_at, u.meta) = 0 AS plain
           FROM unnest(jobs) u
     ), d AS (
-        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags,
-                                        payload, body, grp, expires_at, meta)
-        SELECT due, id, _store.queue, priority, max_attempts, lease_ms, kind, key, tags, payload, body, grp, expires_at, meta
-          FROM new WHERE later
+        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags, payload,
+                                        body, grp, expires_at, meta)
+        SELECT due, id, _store.queue, priority, max_attempts, lease_ms, kind, key, tags, payload, body, grp, expires_at,
+               meta FROM new WHERE later
     ), s AS (
-        INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, key, tags,
-                                     payload, body, grp, expires_at, meta)
-        SELECT id, _store.queue, 2 * priority + 1, max_attempts, lease_ms, kind, key, tags,
-               payload, body, grp, expires_at, meta
-          FROM new WHERE NOT later AND NOT plain
+        INSERT INTO pgwork.live_job (pos, queue, lane, max_attempts, lease_ms, kind, key, tags, payload, body, grp,
+                                     expires_at, meta)
+        SELECT id, _store.queue, 2 * priority + 1, max_attempts, lease_ms, kind, key, tags, payload, body, grp,
+               expires_at, meta FROM new WHERE NOT later AND NOT plain
     ), b AS (
         INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, ids, kinds, payloads, created)
         SELECT min(p.id), _store.queue, 2 * p.priority + 1, count(*), min(p.id), max(p.id), now_is,
@@ -357,6 +299,42 @@ BEGIN
                             FOR NO KEY UPDATE) d ON true;
 END $$;
 
+-- Takes the keys of new jobs, stores them, wakes up workers, and completes the operation.
+CREATE FUNCTION pgwork._put(q pgwork.queue, jobs pgwork._new_job[], key_scope text, key_policy text,
+    key_period_ms bigint, op uuid, many boolean) RETURNS SETOF pgwork.enqueued
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    new_ids bigint[]; keys text[];
+    outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
+    n_ready bigint := 0;
+    one record; taken pgwork.enqueued;
+BEGIN
+    SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL) INTO new_ids, keys FROM unnest(jobs) u;
+    IF keys IS NULL THEN
+        n_ready := pgwork._store(q.id, jobs);
+    ELSE
+        IF many AND key_policy = 'replace' THEN PERFORM pgwork._lock_replaced(q.id, keys); END IF;
+        -- In the order of the keys, so that two batches with the same keys cannot deadlock.
+        FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_subscripts(jobs, 1) i) u
+                    ORDER BY (u.job).key, u.i LOOP
+            IF one.key IS NOT NULL THEN
+                SELECT k.* INTO taken FROM pgwork._take_key(q, one.job, key_scope, key_policy, key_period_ms,
+                                                            CASE WHEN many THEN one.i END) k;
+                new_ids[one.i] := taken.id; outcomes[one.i] := taken.outcome;
+            END IF;
+            IF outcomes[one.i] = 'new' THEN
+                n_ready := n_ready + pgwork._store(q.id, ARRAY[one.job]);
+            END IF;
+        END LOOP;
+    END IF;
+    IF q.notify AND n_ready > 0 THEN PERFORM pgwork._wake(q.name, n_ready); END IF;
+    IF _put.op IS NOT NULL THEN
+        UPDATE pgwork.operation o SET ids = new_ids WHERE o.queue = q.id AND o.op = _put.op;
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(new_ids, outcomes);
+END $$;
+
 CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] DEFAULT NULL,
     bodies bytea[] DEFAULT NULL, priorities integer[] DEFAULT NULL, run_ats timestamptz[] DEFAULT NULL,
     delays_ms bigint[] DEFAULT NULL, max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL,
@@ -367,24 +345,16 @@ RETURNS SETOF pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
-    q pgwork.queue;
+    q pgwork.queue := pgwork._queue_made(queue);
     n integer := coalesce(cardinality(payloads), 0);
-    new_ids bigint[];
-    outcomes text[];
+    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END);
     jobs pgwork._new_job[];
-    n_due bigint := 0;
-    one record;
-    taken pgwork.enqueued;
 BEGIN
-    q := pgwork._queue_made(queue);
-    IF op IS NOT NULL AND n > 0 THEN -- first of all, as in enqueue()
-        new_ids := pgwork._operation(q.id, op);
-        IF new_ids IS NOT NULL THEN
-            RETURN QUERY SELECT unnest(new_ids), 'repeated';
-            RETURN;
-        END IF;
+    IF before IS NOT NULL THEN
+        RETURN QUERY SELECT unnest(before), 'repeated';
+        RETURN;
     END IF;
-    PERFORM pgwork._refuse_draining(q), pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
+    PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys, grps,
                     expires_ats, metas) > 0 THEN
         PERFORM pgwork._check_length(n, 'kinds', kinds), pgwork._check_length(n, 'bodies', bodies),
@@ -392,16 +362,11 @@ BEGIN
                 pgwork._check_length(n, 'delays_ms', delays_ms), pgwork._check_length(n, 'max_attempts', max_attempts),
                 pgwork._check_length(n, 'leases_ms', leases_ms), pgwork._check_length(n, 'tags', tags),
                 pgwork._check_length(n, 'keys', keys), pgwork._check_length(n, 'grps', grps),
-                pgwork._check_length(n, 'expires_ats', expires_ats), pgwork._check_length(n, 'metas', metas);
-        PERFORM pgwork._check_literals(tags);
+                pgwork._check_length(n, 'expires_ats', expires_ats), pgwork._check_length(n, 'metas', metas),
+                pgwork._check_literals(tags);
     END IF;
     PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
-    IF n = 0 THEN
-        RETURN;
-    END IF;
-
-    PERFORM pg_current_xact_id();
-    LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
+    IF n = 0 THEN RETURN; END IF;
     SELECT array_agg((nextval('pgwork.position'), u.payload, coalesce(pgwork._ith(kinds, u.i), ''),
                       pgwork._ith(bodies, u.i), coalesce(pgwork._ith(priorities, u.i), 0),
                       CASE WHEN num_nulls(run_ats, delays_ms) < 2
@@ -417,88 +382,56 @@ BEGIN
            FROM unnest(jobs) WITH ORDINALITY u (id, payload, kind, body, priority, due, max_attempts, lease_ms, tags,
                                                 key, grp, expires_at, meta, i);
     END IF;
-    new_ids := ARRAY(SELECT u.id FROM unnest(jobs) u);
-    outcomes := array_fill('new'::text, ARRAY[n]);
-    IF keys IS NULL THEN
-        n_due := pgwork._store(q.id, jobs);
-    ELSE
-        IF key_policy = 'replace' THEN
-            PERFORM pgwork._lock_replaced(q.id, keys);
-        END IF;
-        -- In the order of the keys, so that two batches with the same keys cannot deadlock.
-        FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_series(1, n) i) u
-                    ORDER BY (u.job).key, u.i LOOP
-            IF one.key IS NOT NULL THEN
-                SELECT k.id, k.outcome INTO taken
-                  FROM pgwork._take_key(q, one.job, key_scope, key_policy, key_period_ms, one.i) k;
-                new_ids[one.i] := coalesce(taken.id, new_ids[one.i]);
-                outcomes[one.i] := coalesce(taken.outcome, 'new');
-            END IF;
-            IF outcomes[one.i] = 'new' THEN
-                n_due := n_due + pgwork._store(q.id, ARRAY[one.job]);
-            END IF;
-        END LOOP;
-    END IF;
-    IF q.notify AND n_due > 0 THEN
-        PERFORM pgwork._wake(q.name, n_due);
-    END IF;
-    IF op IS NOT NULL THEN
-        UPDATE pgwork.operation o SET ids = new_ids WHERE o.queue = q.id AND o.op = enqueue_many.op;
-    END IF;
-    RETURN QUERY SELECT * FROM unnest(new_ids, outcomes);
+    RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, op, true);
 END $$;
 
 -- ---- cancel ----
 
--- One job, where it lies just now. `gone` has what was deleted.
-CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint, OUT status text, OUT gone pgwork.live_job)
+-- One job, where it lies just now.
+CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
-    place record;
-    i integer;
+    place record; row_at tid; i integer;
+    gone pgwork.live_job; -- what was deleted
 BEGIN
     SELECT * INTO place FROM pgwork._find(q.id, one);
     IF place.leased THEN
         UPDATE pgwork.live_job j SET cancel_ids = array_append(array_remove(j.cancel_ids, one), one)
          WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL
            AND j.id IS NOT DISTINCT FROM place.first AND one <> ALL (coalesce(j.gone_ids, '{}'));
-        status := CASE WHEN FOUND THEN 'requested' END;
+        RETURN CASE WHEN FOUND THEN 'requested' END;
     ELSIF place.shared THEN
         -- The lock first, then a look of its own: where the job stands may have changed while we waited.
-        PERFORM FROM pgwork.live_job j
-          WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first FOR UPDATE;
-        SELECT * INTO gone FROM pgwork.live_job j
-         WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first
-           AND j.token IS NULL AND one = ANY (j.ids);
+        SELECT j.ctid INTO row_at FROM pgwork.live_job j
+         WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first FOR UPDATE;
+        SELECT * INTO gone FROM pgwork.live_job j WHERE j.ctid = row_at AND j.token IS NULL AND one = ANY (j.ids);
         i := array_position(gone.ids, one);
-        IF i IS NULL THEN
-            RETURN;
-        ELSIF gone.n > 1 THEN
+        IF gone.n > 1 THEN
             UPDATE pgwork.live_job j
                SET n = j.n - 1, ids = j.ids[:i - 1] || j.ids[i + 1:], kinds = j.kinds[:i - 1] || j.kinds[i + 1:],
                    payloads = j.payloads[:i - 1] || j.payloads[i + 1:], created = j.created[:i - 1] || j.created[i + 1:]
-             WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first;
-        ELSE
-            DELETE FROM pgwork.live_job j
-             WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first;
+             WHERE j.ctid = row_at;
+        ELSIF i IS NOT NULL THEN
+            DELETE FROM pgwork.live_job j WHERE j.ctid = row_at;
         END IF;
-        gone.kind := gone.kinds[i];
-        gone.payload := gone.payloads[i];
-        gone.created_at := gone.created[i];
-        status := 'cancelled';
+        gone.kind := gone.kinds[i]; gone.payload := gone.payloads[i]; gone.created_at := gone.created[i];
     ELSIF place.lane IS NOT NULL THEN
         DELETE FROM pgwork.live_job j
          WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NULL
            AND coalesce(j.id, j.pos) = one
         RETURNING j.* INTO gone;
-        status := CASE WHEN FOUND THEN 'cancelled' END;
     ELSE
         DELETE FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = one
         RETURNING d.created_at, 2 * d.priority + 1, d.attempt, d.kind, d.key, d.tags, d.payload
              INTO gone.created_at, gone.lane, gone.attempt, gone.kind, gone.key, gone.tags, gone.payload;
-        status := CASE WHEN FOUND THEN 'cancelled' END;
     END IF;
+    IF gone.lane IS NULL THEN RETURN NULL; END IF;
+    IF gone.key IS NOT NULL THEN PERFORM pgwork._free(q.id, ARRAY[one], ARRAY[gone.key]); END IF;
+    INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
+    SELECT one, gone.created_at, q.id, pgwork._priority(gone.lane), gone.attempt, true, gone.kind, gone.key, gone.tags,
+           gone.payload WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING;
+    RETURN 'cancelled';
 END $$;
 
 CREATE FUNCTION pgwork.cancel(queue text, ids bigint[]) RETURNS TABLE (id bigint, status text)
@@ -506,7 +439,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue(cancel.queue);
-    found record;
     misses integer;
 BEGIN
     -- In the order in which everybody locks jobs. Otherwise two calls for the same jobs could wait for each other.
@@ -517,30 +449,21 @@ BEGIN
     LOOP
         misses := 0;
         LOOP
-            SELECT * INTO found FROM pgwork._cancel(q, id);
+            status := pgwork._cancel(q, id);
             -- Each place is looked at with a snapshot of its own, and a job can move from one to another between two of
             -- them. So it is gone when two rounds have not met it.
-            EXIT WHEN found.status IS NOT NULL OR misses > 1;
+            EXIT WHEN status IS NOT NULL OR misses > 1;
             misses := CASE WHEN pgwork._waits(q.id, id) OR EXISTS (SELECT FROM pgwork._find(q.id, id)) THEN 0
                            ELSE misses + 1 END;
         END LOOP;
-        status := coalesce(found.status, 'gone');
-        IF status = 'cancelled' THEN
-            IF (found.gone).key IS NOT NULL THEN
-                PERFORM pgwork._free(q.id, ARRAY[id], ARRAY[(found.gone).key]);
-            END IF;
-            INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
-            SELECT cancel.id, g.created_at, q.id, pgwork._priority(g.lane), g.attempt, true, g.kind, g.key, g.tags,
-                   g.payload
-              FROM (SELECT (found.gone).*) g WHERE q.retention_ms > 0
-                ON CONFLICT DO NOTHING;
-        ELSIF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has it listens there
+        IF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has it listens there
             PERFORM pg_notify('pgwork_cancel_' || split_part('pgwork.', '.', 1), id::text);
         END IF;
+        status := coalesce(status, 'gone');
         RETURN NEXT;
     END LOOP;
 END $$;
 
-COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in the caller''s transaction. outcome: new, exists, replaced or repeated.';
+COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in your transaction. outcome: new, exists, replaced or repeated.';
 COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs at once, all or none; a row for each in order.';
-COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); gone: no such job.';
+COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); else gone.';
