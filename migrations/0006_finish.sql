@@ -1,13 +1,19 @@
 -- 0006: what a holder does with its jobs. Every statement here names id and token and is refused, job by job, unless
 -- the token is the current one. Time plays no part: a late call is accepted as long as nobody took the lease away, and
 -- refused for ever after.
---
--- Jobs are locked in the order of their tokens, by everybody: so two calls for the same jobs cannot deadlock.
+
+-- What is named under each token, and where its row lies. In the order in which everybody locks jobs: so two calls for
+-- the same jobs cannot deadlock. (The planner inlines it.)
+CREATE FUNCTION pgwork._named(q integer, ids bigint[], tokens uuid[])
+RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigint[]) LANGUAGE sql STABLE AS $$
+    SELECT q, (t.number & 31)::smallint, t.number >> 5, t.token, t.named
+      FROM (SELECT u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS named
+              FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t OFFSET 0
+$$;
 
 -- One token for each id, if one was given for all.
 CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
-DECLARE
-    n CONSTANT integer := coalesce(cardinality(ids), 0);
+DECLARE n CONSTANT integer := coalesce(cardinality(ids), 0);
 BEGIN
     IF coalesce(cardinality(tokens), 0) NOT IN (n, least(n, 1)) THEN
         PERFORM pgwork._refuse('tokens', coalesce(cardinality(tokens), 0) || ' tokens',
@@ -26,22 +32,17 @@ CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, 
 CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_hashjoin = off AS $$
-#variable_conflict use_column
 BEGIN
     -- First the locks; then, with a snapshot of its own, what these rows are now.
-    PERFORM FROM (SELECT DISTINCT _take.queue, t AS token, pgwork.token_number(t) AS number FROM unnest(tokens) t
-                   ORDER BY t OFFSET 0) t
-     CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                          WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint
-                            AND j.pos = t.number >> 5 AND j.token = t.token FOR UPDATE) j;
+    PERFORM FROM pgwork._named(queue, ids, tokens) t CROSS JOIN LATERAL (
+        SELECT FROM pgwork.live_job j
+         WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) FOR UPDATE) j;
     RETURN QUERY
     WITH r AS MATERIALIZED (
-        SELECT j.at, j.n, j.jobs, ARRAY(SELECT k.id FROM pgwork._jobs(j.jobs) k WHERE k.id = ANY (t.ids)) AS mine
-          FROM (SELECT _take.queue, u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS ids
-                  FROM unnest(ids, tokens) u (id, token) GROUP BY u.token OFFSET 0) t
-         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n, j AS jobs FROM pgwork.live_job j
-                              WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint
-                                AND j.pos = t.number >> 5 AND j.token = t.token OFFSET 0) j
+        SELECT j.at, j.n, j.jobs, ARRAY(SELECT k.id FROM pgwork._jobs(j.jobs) k WHERE k.id = ANY (t.named)) AS mine
+          FROM pgwork._named(queue, ids, tokens) t CROSS JOIN LATERAL (
+            SELECT j.ctid AS at, j.n, j AS jobs FROM pgwork.live_job j
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) OFFSET 0) j
     ), d AS (
         DELETE FROM pgwork.live_job j USING r WHERE j.ctid = r.at AND cardinality(r.mine) = r.n
     ), p AS (
@@ -57,11 +58,8 @@ END $$;
 -- Which were refused, and why: stale (the job is there under another token) or gone.
 CREATE FUNCTION pgwork._refused(queue integer, ids bigint[], accepted bigint[]) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
-#variable_conflict use_column
 BEGIN
-    IF cardinality(accepted) = cardinality(ids) THEN
-        RETURN; -- nearly always
-    END IF;
+    IF cardinality(accepted) = cardinality(ids) THEN RETURN; END IF; -- nearly always
     RETURN QUERY
     SELECT r.id, CASE WHEN pgwork._waits(queue, r.id) OR EXISTS (SELECT FROM pgwork._find(queue, r.id))
                         OR EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = _refused.queue AND d.id = r.id)
@@ -72,13 +70,9 @@ END $$;
 -- The same, as rows of a claim that was to complete them.
 CREATE FUNCTION pgwork._refused_claims(queue text, ids bigint[], accepted bigint[])
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
-DECLARE
-    c pgwork.claimed_batch;
+DECLARE c pgwork.claimed_batch;
 BEGIN
-    c.queue := queue;
-    c.attempt := 0;
-    c.server_time := pgwork._now();
-    c.quarantined := false;
+    c.queue := queue; c.attempt := 0; c.server_time := pgwork._now(); c.quarantined := false;
     FOR c.id, c.kind IN SELECT r.* FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) r LOOP
         RETURN NEXT c;
     END LOOP;
@@ -111,25 +105,18 @@ BEGIN
          WHERE j.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = its_queue AND t.retention_ms = 0)
            AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1] AND j.key IS NULL
            AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids;
-        IF FOUND THEN
-            RETURN ids;
-        END IF;
+        IF FOUND THEN RETURN ids; END IF;
     ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
         WITH d AS (
             DELETE FROM pgwork.live_job j
-             USING (SELECT q.id AS queue, t.* FROM pgwork.queue q
-                     CROSS JOIN (SELECT u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS ids
-                                   FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t
+             USING (SELECT t.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork._named(q.id, ids, tokens) t
                      WHERE q.name = its_queue AND q.retention_ms = 0 OFFSET 0) t
-             WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint AND j.pos = t.number >> 5
-               AND j.token = t.token AND j.key IS NULL AND j.gone_ids IS NULL
-               AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.ids
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
+               AND j.key IS NULL AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.named
             RETURNING j.token
         )
         SELECT array_agg(d.token) INTO whole FROM d;
-        IF cardinality(whole) = cardinality(tokens) THEN
-            RETURN ids;
-        END IF;
+        IF cardinality(whole) = cardinality(tokens) THEN RETURN ids; END IF;
     END IF;
     q := pgwork._queue(its_queue);
     tokens := pgwork._tokens(ids, tokens);
@@ -146,8 +133,7 @@ BEGIN
         SELECT t.id, t.created_at, q.id, pgwork._priority(t.lane), t.attempt, t.kind, t.holder, t.key, t.tags,
                t.payload, o.output
           FROM t LEFT JOIN (SELECT DISTINCT ON (u.id) u.* FROM unnest(ids, outputs) u (id, output)) o ON o.id = t.id
-         WHERE q.retention_ms > 0
-            ON CONFLICT DO NOTHING
+         WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING
     )
     SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
            array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys INTO taken FROM t;
@@ -161,8 +147,7 @@ CREATE FUNCTION pgwork.complete(queue text, ids bigint[], tokens uuid[], outputs
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE
-    accepted bigint[] := pgwork._complete(queue, ids, tokens, outputs);
+DECLARE accepted bigint[] := pgwork._complete(queue, ids, tokens, outputs);
 BEGIN
     IF cardinality(accepted) IS DISTINCT FROM cardinality(ids) THEN
         RETURN QUERY SELECT r.* FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) r;
@@ -187,12 +172,10 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(extend.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms',
                                   extend.lease_ms::text, '100 .. 86400000');
     FOR r IN
-        SELECT l.j, l.at, t.ids AS named
-          FROM (SELECT q.id AS queue, u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS ids
-                  FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t
-         CROSS JOIN LATERAL (SELECT j, j.ctid AS at FROM pgwork.live_job j
-                              WHERE j.queue = ANY (ARRAY[t.queue]) AND j.lane = (t.number & 31)::smallint
-                                AND j.pos = t.number >> 5 AND j.token = t.token FOR NO KEY UPDATE SKIP LOCKED) l
+        SELECT l.j, l.at, t.named FROM pgwork._named(q.id, ids, tokens) t CROSS JOIN LATERAL (
+            SELECT j, j.ctid AS at FROM pgwork.live_job j
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
+               FOR NO KEY UPDATE SKIP LOCKED) l
     LOOP
         j := r.j;
         mine := ARRAY(SELECT k.id FROM pgwork._jobs(j) k WHERE k.id = ANY (r.named));
@@ -203,8 +186,7 @@ BEGIN
         ELSE
             UPDATE pgwork.live_job t SET n = j.n - cardinality(mine), gone_ids = j.gone_ids || mine WHERE t.ctid = r.at;
             j.gone_ids := j.gone_ids || ARRAY(SELECT k.id FROM pgwork._jobs(j) k WHERE k.id <> ALL (mine));
-            j.n := cardinality(mine);
-            j.lease_until := lease_until;
+            j.n := cardinality(mine); j.lease_until := lease_until;
             INSERT INTO pgwork.live_job SELECT j.*;
         END IF;
         accepted := accepted || mine;
@@ -214,29 +196,22 @@ BEGIN
     IF cardinality(accepted) < cardinality(ids) THEN
         RETURN QUERY
         WITH l AS MATERIALIZED (
-            SELECT t.id, l.lease_until
-              FROM (SELECT q.id AS queue, u.id, u.token, pgwork.token_number(u.token) AS number
-                      FROM unnest(ids, tokens) u (id, token) WHERE u.id <> ALL (accepted) OFFSET 0) t
-             CROSS JOIN LATERAL (SELECT r.lease_until FROM pgwork.live_job r CROSS JOIN LATERAL pgwork._jobs(r) k
-                                  WHERE r.queue = ANY (ARRAY[t.queue]) AND r.lane = (t.number & 31)::smallint
-                                    AND r.pos = t.number >> 5 AND r.token = t.token AND k.id = t.id) l
+            SELECT l.id, l.lease_until FROM pgwork._named(q.id, ids, tokens) t CROSS JOIN LATERAL (
+                SELECT k.id, j.lease_until FROM pgwork.live_job j CROSS JOIN LATERAL pgwork._jobs(j) k
+                 WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
+                   AND k.id = ANY (t.named) AND k.id <> ALL (accepted)) l
         )
         SELECT l.id, 'locked', l.lease_until FROM l UNION ALL
         SELECT r.*, NULL FROM pgwork._refused(q.id, ids, accepted || ARRAY(SELECT l.id FROM l)) r;
     END IF;
 END $$;
 
--- What becomes of jobs that are taken away unfinished, by their holder or by the reaper: one statement, so a job is
--- always in exactly one place.
---   verb   fail, dead, snooze, release, reap
---   fate   dead       attempts used up, or failed for good
---          cancelled  somebody asked for it meanwhile
---          ready      again, at a new position: behind what waits; quarantined when reaped
---          delayed    later
+-- What becomes of jobs that are taken away unfinished (verb: fail, dead, snooze, release, reap). One statement: so a
+-- job is always in exactly one place. fate: dead (attempts used up, or failed for good), cancelled (as somebody asked),
+-- ready (again, at a new position: behind what waits; quarantined when reaped), or delayed.
 CREATE FUNCTION pgwork._requeue(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text,
     OUT accepted bigint[], OUT died bigint) LANGUAGE plpgsql SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-#variable_conflict use_column
 DECLARE
     refund CONSTANT integer := CASE WHEN verb IN ('snooze', 'release') THEN 1 ELSE 0 END;
     why CONSTANT text := CASE WHEN verb = 'reap' THEN 'the lease expired: its holder died or hung'
@@ -299,11 +274,12 @@ RETURN CASE WHEN octet_length(value) <= bytes THEN value
                    WHERE octet_length(left(value, n)) <= bytes) END;
 
 -- The same for a holder: returns the refused.
-CREATE FUNCTION pgwork._give_back(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
+CREATE FUNCTION pgwork._give_back(its_queue text, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql AS $$
 DECLARE
+    q CONSTANT pgwork.queue := pgwork._queue(its_queue);
     all_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens);
-    accepted CONSTANT bigint[] := (SELECT m.accepted FROM pgwork._requeue(q, ids, all_tokens, verb, delay_ms, error) m);
+    accepted CONSTANT bigint[] := (pgwork._requeue(q, ids, all_tokens, verb, delay_ms, error)).accepted;
 BEGIN
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with a new snapshot: we may have waited
 END $$;
@@ -311,30 +287,25 @@ END $$;
 CREATE FUNCTION pgwork.fail(queue text, ids bigint[], tokens uuid[], error text DEFAULT NULL,
     retry_ms bigint DEFAULT NULL, dead boolean DEFAULT false) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    q CONSTANT pgwork.queue := pgwork._queue(queue);
+DECLARE verb CONSTANT text := CASE WHEN dead THEN 'dead' ELSE 'fail' END;
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(retry_ms, 0) BETWEEN 0 AND 31536000000, 'retry_ms', retry_ms::text,
                                   '0 .. 31536000000 (a year), or NULL for the queue''s backoff');
-    RETURN QUERY
-    SELECT * FROM pgwork._give_back(q, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END, retry_ms, error);
+    RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, verb, retry_ms, error);
 END $$;
 
 CREATE FUNCTION pgwork.snooze(queue text, ids bigint[], tokens uuid[], delay_ms bigint)
-RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    q CONSTANT pgwork.queue := pgwork._queue(queue);
+RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(delay_ms BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)');
-    RETURN QUERY SELECT * FROM pgwork._give_back(q, ids, tokens, 'snooze', delay_ms, NULL);
+    RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, 'snooze', delay_ms, NULL);
 END $$;
 
 CREATE FUNCTION pgwork.release(queue text, ids bigint[], tokens uuid[]) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM pgwork._give_back(pgwork._queue(queue), ids, tokens, 'release', NULL, NULL);
+    RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, 'release', NULL, NULL);
 END $$;
 
 COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused: stale or gone. If any, roll back.';

@@ -30,14 +30,12 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 -- ready ones: the look at a lane ends when a thousand rows above the mark have no lease, unless `whole`.
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-#variable_conflict use_column
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
     m CONSTANT pgwork.mark := pgwork._mark(queue);
     its_lane integer; after bigint; chunk record;
 BEGIN
-    ids := '{}';
-    tokens := '{}';
+    ids := '{}'; tokens := '{}';
     FOR its_lane, after IN
         SELECT r.i - 1, m.floors[r.i] FROM unnest(pgwork._first_rows(queue, m.floors)) WITH ORDINALITY r (pos, i)
          WHERE r.pos IS NOT NULL
@@ -64,31 +62,37 @@ BEGIN
                  LIMIT batch - cardinality(ids)
             )
             SELECT ids || array_agg(r.id), tokens || array_agg(r.token) INTO ids, tokens FROM r;
-            IF cardinality(ids) >= batch THEN
-                RETURN;
-            END IF;
+            IF cardinality(ids) >= batch THEN RETURN; END IF;
             EXIT WHEN chunk.rows < 1000 OR chunk.leases = 0 AND chunk.last > m.marks[its_lane + 1] AND NOT whole;
             after := chunk.last - 1; -- rows that extend() has split share a position
         END LOOP;
     END LOOP;
 END $$;
 
--- Delayed jobs become ready: at new positions, in the order of their times.
-CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[]) RETURNS bigint LANGUAGE plpgsql
+-- Delayed jobs, or dead letters, become ready: at new positions, in the order of their times. A letter's attempts start
+-- afresh, and its unique key stays behind: that may belong to another job by now.
+CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[], dead boolean DEFAULT false) RETURNS bigint
+LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
+    now_is CONSTANT timestamptz := pgwork._now();
     moved bigint;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
-    WITH t AS (
-        DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) due
-         WHERE d.queue = ANY (ARRAY[due.queue]) AND d.id = due.id RETURNING d.*
+    WITH d AS (
+        DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE NOT dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id RETURNING d.*
+    ), l AS (
+        DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
+        RETURNING now_is, d.id, d.created_at, d.queue, d.priority, 0, d.max_attempts, d.lease_ms, d.kind, NULL,
+                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta
     )
     INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                  key, error, tags, payload, body, grp, expires_at, meta)
-    SELECT least(s.run_at, pgwork._now()), s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.max_attempts,
+    SELECT least(s.run_at, now_is), s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.max_attempts,
            s.lease_ms, s.id, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body, s.grp, s.expires_at, s.meta
-      FROM (SELECT * FROM t ORDER BY t.run_at, t.id OFFSET 0) s;
+      FROM (SELECT * FROM d UNION ALL SELECT * FROM l ORDER BY run_at, id OFFSET 0) s;
     GET DIAGNOSTICS moved = ROW_COUNT;
     PERFORM pgwork._wake(q.name, moved) WHERE moved > 0 AND q.notify;
     RETURN moved;
@@ -98,13 +102,11 @@ END $$;
 -- that cannot be moved stands alone.
 CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], OUT moved bigint, OUT died bigint)
 LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
 DECLARE
     first integer := 1; size integer := cardinality(ids);
     lot bigint[]; n bigint; n_died bigint;
 BEGIN
-    moved := 0;
-    died := 0;
+    moved := 0; died := 0;
     WHILE first <= cardinality(ids) LOOP
         lot := ids[first : first + size - 1];
         BEGIN
@@ -115,10 +117,8 @@ BEGIN
                   FROM pgwork._requeue(q, lot, tokens[first : first + size - 1], 'reap', NULL, NULL) m;
             END IF;
             DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (lot);
-            moved := moved + n;
-            died := died + n_died;
-            first := first + size;
-            size := 2 * size;
+            moved := moved + n; died := died + n_died;
+            first := first + size; size := 2 * size;
         EXCEPTION WHEN assert_failure OR OTHERS THEN
             IF pgwork._is_passing(SQLSTATE) THEN
                 RAISE;
@@ -199,12 +199,9 @@ END $$;
 -- Of one queue, or of all; up to `batch`.
 CREATE FUNCTION pgwork._reap(queue text, batch integer, whole boolean, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    q pgwork.queue; lot record; taken record;
+DECLARE q pgwork.queue; lot record; taken record;
 BEGIN
-    returned := 0;
-    died := 0;
+    returned := 0; died := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE _reap.queue IS NULL OR t.name = _reap.queue ORDER BY t.id LOOP
         PERFORM pgwork._bring_back(q.id);
         BEGIN
@@ -215,8 +212,7 @@ BEGIN
         END;
         IF lot.ids <> '{}' THEN
             SELECT * INTO taken FROM pgwork._move(q, lot.ids, lot.tokens);
-            returned := returned + taken.moved - taken.died;
-            died := died + taken.died;
+            returned := returned + taken.moved - taken.died; died := died + taken.died;
         END IF;
         EXIT WHEN returned + died >= batch;
     END LOOP;
@@ -233,7 +229,6 @@ END $$;
 CREATE FUNCTION pgwork.promote(batch integer DEFAULT 1000, OUT promoted bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-#variable_conflict use_column
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now(); -- a variable: with the function itself no index is used
     q pgwork.queue; ids bigint[]; moved bigint;
@@ -242,8 +237,7 @@ BEGIN
     promoted := 0;
     FOR q IN
         SELECT t.* FROM pgwork.queue t
-         WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0)
-         ORDER BY t.id
+         WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1
     LOOP
         LOOP -- again where stuck jobs have left room in the batch
             ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d
@@ -251,8 +245,7 @@ BEGIN
                             AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
                           ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
             EXIT WHEN ids = '{}';
-            moved := (pgwork._move(q, ids, NULL)).moved;
-            promoted := promoted + moved;
+            moved := (pgwork._move(q, ids, NULL)).moved; promoted := promoted + moved;
             EXIT WHEN moved IN (0, cardinality(ids));
         END LOOP;
         EXIT WHEN promoted >= batch;
@@ -266,9 +259,8 @@ BEGIN
                                   ORDER BY d.run_at LIMIT 1) d) n;
 END $$;
 
--- First what is too old; last what dropped queues have left: producers that committed after the drop. It lies between
--- the ids of the queues that are there. One snapshot tells both: a queue may be committed together with its first jobs
--- at any moment.
+-- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
+-- ids of the queues that are there. One snapshot tells both: a queue may commit together with its first jobs.
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -295,8 +287,7 @@ BEGIN
                        'SELECT d.ctid FROM %2$s g CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
                        ' WHERE %3$s LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2))', part.place, part.ranges, part.what)
           USING now_is, batch - pruned;
-        GET DIAGNOSTICS n = ROW_COUNT;
-        pruned := pruned + n;
+        GET DIAGNOSTICS n = ROW_COUNT; pruned := pruned + n;
         EXIT WHEN pruned >= batch;
     END LOOP;
     RETURN pruned + CASE WHEN pruned < batch THEN pgwork.table_prune((batch - pruned)::integer) ELSE 0 END;
@@ -321,29 +312,15 @@ BEGIN
     SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
 END $$;
 
--- prune(), which somebody's trigger or a damaged row may make fail: jobs must not wait for that.
-CREATE FUNCTION pgwork._prune_safely(batch integer) RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN CASE WHEN EXISTS (SELECT FROM pgwork._resting(0, 1)) THEN 0 ELSE pgwork.prune(batch) END;
-EXCEPTION WHEN assert_failure OR OTHERS THEN
-    IF pgwork._is_passing(SQLSTATE) THEN
-        RAISE;
-    END IF;
-    PERFORM pgwork._note_stuck(0, 1, SQLSTATE, SQLERRM);
-    RETURN 0;
-END $$;
-
 CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
--- One round of all that is due: the low-water marks (0004_marks.sql) and delayed jobs while something moves, expired
--- leases four times a second, the rest once a second; each less often where it takes long, so that none holds up the
--- others. When each was done last stands in the newest tick, for all reapers. One of them ticks at a time. The others
--- make delayed jobs ready, and leave the rest to that one, unless it is late.
+-- One round of all that is due: low-water marks and delayed jobs while something moves, expired leases four times a
+-- second, the rest once; each less often where it takes long, so that none holds up the others. The newest tick tells
+-- all reapers when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
     mine CONSTANT boolean := current_setting('transaction_isolation') = 'read committed'
@@ -376,14 +353,18 @@ BEGIN
         END IF;
         at := clock_timestamp();
         IF began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1000, 19 * t.prune_ms) * interval '1 ms' THEN
-            pruned := pgwork._prune_safely(batch);
+            BEGIN -- somebody's trigger or a damaged row may make it fail: jobs must not wait for that
+                pruned := CASE WHEN EXISTS (SELECT FROM pgwork._resting(0, 1)) THEN 0 ELSE pgwork.prune(batch) END;
+            EXCEPTION WHEN assert_failure OR OTHERS THEN
+                IF pgwork._is_passing(SQLSTATE) THEN RAISE; END IF;
+                PERFORM pgwork._note_stuck(0, 1, SQLSTATE, SQLERRM);
+            END;
             t.pruned_at := CASE WHEN pruned < batch THEN began ELSE '-infinity' END;
             t.prune_ms := least(pgwork._ms(at), 3000);
         END IF;
     END IF;
     IF mine AND (t.version > prev.version OR began > prev.at + interval '2 s') THEN
-        t.version := prev.version + 1;
-        t.at := began;
+        t.version := prev.version + 1; t.at := began;
         INSERT INTO pgwork.reaper_tick SELECT t.*;
         DELETE FROM pgwork.reaper_tick p WHERE p.version = prev.version;
     END IF;
@@ -394,7 +375,6 @@ END $$;
 
 CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
             pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
@@ -413,9 +393,7 @@ END $$;
 -- have looked at nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
-DECLARE
-    before CONSTANT bigint := pg_total_relation_size('pgwork.live_job');
-    older text;
+DECLARE before CONSTANT bigint := pg_total_relation_size('pgwork.live_job'); older text;
 BEGIN
     LOCK TABLE pgwork.live_job IN ACCESS EXCLUSIVE MODE;
     SELECT string_agg(o.who, ', ') INTO older
@@ -424,11 +402,10 @@ BEGIN
                AND a.pid <> pg_backend_pid()
                AND a.pid NOT IN (SELECT l.pid FROM pg_locks l WHERE l.relation = 'pgwork.live_job'::regclass
                                                                AND NOT l.granted AND l.pid IS NOT NULL)
-             UNION ALL
-            SELECT 'prepared transaction ' || quote_literal(p.gid) FROM pg_prepared_xacts p
-             WHERE p.database = current_database()
-             UNION ALL
-            SELECT 'replication slot ' || s.slot_name FROM pg_replication_slots s WHERE s.xmin IS NOT NULL) o;
+             UNION ALL SELECT 'prepared transaction ' || quote_literal(p.gid) FROM pg_prepared_xacts p
+                        WHERE p.database = current_database()
+             UNION ALL SELECT 'replication slot ' || s.slot_name FROM pg_replication_slots s
+                        WHERE s.xmin IS NOT NULL) o;
     IF older IS NOT NULL THEN
         RAISE EXCEPTION 'live_job is not compacted: older snapshots may need its dead rows: %', older
             USING ERRCODE = 'object_in_use', HINT = 'try again when these are over';
@@ -439,68 +416,59 @@ END $$;
 
 -- ---- dead letters, and delayed jobs ----
 
+-- Chooses and locks some, the oldest first.
+CREATE FUNCTION pgwork._dead_letters(q pgwork.queue, ids bigint[], kind text, batch bigint, older_than_ms bigint)
+RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE before CONSTANT timestamptz := pgwork._before(older_than_ms); -- with the function itself no index is used
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    RETURN ARRAY(SELECT d.id FROM pgwork.dead_job d
+                  WHERE d.queue = q.id AND d.died_at < before
+                    AND (_dead_letters.ids IS NULL OR d.id = ANY (_dead_letters.ids))
+                    AND (_dead_letters.kind IS NULL OR d.kind = _dead_letters.kind)
+                  ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED);
+END $$;
+
 CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    q CONSTANT pgwork.queue := pgwork._queue(redrive.queue);
-    before CONSTANT timestamptz := pgwork._before(older_than_ms);
-    moved bigint;
+DECLARE q CONSTANT pgwork.queue := pgwork._queue(queue);
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
-    PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
-    WITH d AS MATERIALIZED (
-        SELECT j.id FROM pgwork.dead_job j
-         WHERE j.queue = q.id AND (redrive.ids IS NULL OR j.id = ANY (redrive.ids))
-           AND (redrive.kind IS NULL OR j.kind = redrive.kind) AND j.died_at < before
-         ORDER BY j.id LIMIT batch FOR UPDATE SKIP LOCKED
-    ), t AS (
-        DELETE FROM pgwork.dead_job j USING d WHERE j.queue = q.id AND j.id = d.id RETURNING j.*
-    )
-    -- Attempts start afresh; a unique key stays behind: it may belong to another job by now.
-    INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, max_attempts, lease_ms, id, last_id, kind, error,
-                                 tags, payload, body, grp, expires_at, meta)
-    SELECT pgwork._now(), s.created_at, s.queue, 2 * s.priority + 1, s.max_attempts, s.lease_ms, s.id, s.id, s.kind,
-           s.error, s.tags, s.payload, s.body, s.grp, s.expires_at, s.meta
-      FROM (SELECT * FROM t ORDER BY t.id OFFSET 0) s;
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    PERFORM pgwork._wake(q.name, moved) WHERE moved > 0 AND q.notify;
-    RETURN moved;
+    RETURN pgwork._promote(q, pgwork._dead_letters(q, ids, kind, batch, older_than_ms), true);
+END $$;
+
+CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
+    ids bigint[] DEFAULT NULL, kind text DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    q CONSTANT pgwork.queue := pgwork._queue(queue);
+    chosen CONSTANT bigint[] := pgwork._dead_letters(q, ids, kind, batch, older_than_ms);
+BEGIN
+    DELETE FROM pgwork.dead_job d WHERE d.queue = q.id AND d.id = ANY (chosen);
+    RETURN cardinality(chosen);
 END $$;
 
 -- In the order of the ids, from after_id on to last_id: so a caller that goes piece by piece meets no job twice,
 -- however soon it fails again.
 CREATE FUNCTION pgwork.reschedule(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
-    after_id bigint DEFAULT NULL, OUT moved bigint, OUT last_id bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off AS $$
-#variable_conflict use_column
+    after_id bigint DEFAULT NULL, OUT moved bigint, OUT last_id bigint) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    q pgwork.queue := pgwork._queue(reschedule.queue);
+    q CONSTANT pgwork.queue := pgwork._queue(reschedule.queue);
     due CONSTANT timestamptz := pgwork._due(run_at, delay_ms); -- NULL: at once
     low CONSTANT bigint := coalesce(after_id, 0);
-    chosen bigint[];
+    chosen bigint[]; -- by the primary key, since its plan knows whether there are ids
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all'),
             pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
-    IF ids IS NULL THEN -- a job that somebody has locked is just becoming ready, or is cancelled
-        chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
-                         WHERE d.queue = q.id AND d.id > low AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
-                         ORDER BY d.id LIMIT batch FOR UPDATE SKIP LOCKED);
-    ELSE
-        chosen := ARRAY(SELECT d.id FROM (SELECT DISTINCT q.id AS queue, u AS id FROM unnest(ids) u
-                                           WHERE u > low ORDER BY u OFFSET 0) u
-                         CROSS JOIN LATERAL (SELECT d.id FROM pgwork.delayed_job d
-                                              WHERE d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
-                                                AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
-                                                FOR UPDATE SKIP LOCKED) d
-                         LIMIT batch);
-    END IF;
-    moved := cardinality(chosen);
-    last_id := chosen[moved];
+    -- A job that somebody has locked is just becoming ready, or is cancelled.
+    chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
+                     WHERE d.queue = q.id AND d.id > low AND (reschedule.ids IS NULL OR d.id = ANY (reschedule.ids))
+                       AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
+                     ORDER BY d.id LIMIT batch FOR UPDATE SKIP LOCKED);
+    moved := cardinality(chosen); last_id := chosen[moved];
     DELETE FROM pgwork.stuck_job s WHERE s.queue = q.id AND s.id = ANY (chosen);
     IF due > pgwork._now() THEN
         UPDATE pgwork.delayed_job d SET run_at = due
@@ -509,26 +477,6 @@ BEGIN
     ELSIF moved > 0 THEN
         PERFORM pgwork._promote(q, chosen);
     END IF;
-END $$;
-
-CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
-    ids bigint[] DEFAULT NULL, kind text DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE
-    q pgwork.queue := pgwork._queue(dead_purge.queue);
-    before timestamptz := pgwork._before(older_than_ms); -- a variable: with the function itself no index is used
-    gone bigint;
-BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
-    DELETE FROM pgwork.dead_job j
-     WHERE j.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.dead_job d
-                                WHERE d.queue = q.id AND d.died_at < before
-                                  AND (dead_purge.ids IS NULL OR d.id = ANY (dead_purge.ids))
-                                  AND (dead_purge.kind IS NULL OR d.kind = dead_purge.kind)
-                                ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    RETURN gone;
 END $$;
 
 COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can return. How many rows.';

@@ -1,49 +1,41 @@
--- 0008: what humans look at.
+-- 0008: what humans look at. Views call no private functions: a role that reads one needs the right to call them.
 
--- Jobs that are not live, by their queue's number. `finished` lets a plan leave out the done ones.
+-- The jobs of live rows, by their queue's number and their row's place.
+CREATE VIEW pgwork._live_job AS
+SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
+       CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts, j.holder,
+       j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at, j.error, j.key,
+       j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta,
+       false AS finished
+  FROM pgwork.live_job j
+ CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
+                           coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
+         AS k (id, kind, payload, created_at)
+ WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids);
+
+-- The others, in the same form. `finished` lets a plan leave out the done ones.
 CREATE VIEW pgwork._other_job AS
-SELECT j.queue, j.id, 'delayed' AS state, j.kind, j.priority::integer AS priority, j.attempt, j.max_attempts,
-       NULL::text AS holder, NULL::timestamptz AS lease_until, j.run_at, j.created_at, NULL::timestamptz AS finished_at,
-       j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output,
-       j.grp, j.expires_at, j.meta, false AS finished
-  FROM pgwork.delayed_job j
-UNION ALL
-SELECT j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL, j.created_at,
-       j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at, j.meta, false
-  FROM pgwork.dead_job j
-UNION ALL
-SELECT j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer, j.attempt,
-       NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL, j.output,
-       NULL, NULL, NULL, true
-  FROM pgwork.done_job j;
+SELECT NULL::tid AS at, j.queue, j.id, 'delayed' AS state, j.kind, j.priority::integer AS priority, j.attempt,
+       j.max_attempts, NULL::text AS holder, NULL::timestamptz AS lease_until, j.run_at, j.created_at,
+       NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
+       NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished FROM pgwork.delayed_job j
+ UNION ALL
+SELECT NULL, j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL,
+       j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at,
+       j.meta, false FROM pgwork.dead_job j
+ UNION ALL
+SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer,
+       j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL,
+       j.output, NULL, NULL, NULL, true FROM pgwork.done_job j;
 
--- The jobs of a live row, in the same form. (The planner inlines it.)
-CREATE FUNCTION pgwork._live_job(j pgwork.live_job) RETURNS SETOF pgwork._other_job LANGUAGE sql STABLE ROWS 10 AS $$
-    SELECT j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END, k.kind, pgwork._priority(j.lane),
-           j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz, k.created_at, NULL::timestamptz,
-           j.error, j.key, j.tags, k.payload, octet_length(j.body), NULL::jsonb, j.grp, j.expires_at, j.meta, false
-      FROM pgwork._jobs(j) k
-$$;
-
--- job_list(queue, id => ...) finds one job by an index. The view opens all rows of a queue. It calls no private
--- functions: a role that reads a view needs the right to call what is in it.
+-- It opens all rows of a queue; job_list(queue, id => ...) finds one job by an index.
 CREATE VIEW pgwork.job AS
 SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
        CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload, j.body_bytes,
        j.output, j.grp, j.expires_at, j.meta
   FROM pgwork.queue q
-  JOIN (SELECT j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
-               CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts,
-               j.holder, j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at,
-               j.error, j.key, j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp,
-               j.expires_at, j.meta, false AS finished
-          FROM pgwork.live_job j
-         CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
-                                   coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
-                 AS k (id, kind, payload, created_at)
-         WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids)
-         UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
+  JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
 -- A page of the view, in the order of the ids; or one job by its id. Each place where jobs lie gives at_most of them,
 -- in the order of an index, so that nothing before the page or far behind it is read. In one statement: a job that
@@ -51,13 +43,9 @@ SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
 -- Rows that have ids overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to
 -- there, and single jobs at their first positions up to there.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
-RETURNS SETOF pgwork.live_job
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
-#variable_conflict use_column
-DECLARE
-    block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree but for their last 19 bits
+RETURNS SETOF tid LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree but for their last 19 bits
 BEGIN
     RETURN QUERY
     WITH last AS (
@@ -72,37 +60,34 @@ BEGIN
                  WHERE k.id > low AND k.id <= high AND coalesce(k.kind = _live_page.kind, true)
                  ORDER BY k.id LIMIT at_most) f
     )
-    SELECT j.* FROM last CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
-                     WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
-                       AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
+    SELECT j.at FROM last
+     CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
+                          WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
+                            AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
      UNION ALL
-    SELECT j.* FROM last CROSS JOIN generate_series(0, 19) l
-     CROSS JOIN LATERAL (SELECT * FROM pgwork.live_job j
+    SELECT j.at FROM last CROSS JOIN generate_series(0, 19) l
+     CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
                           WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= last.id
-                            AND j.id IS NULL
-                            AND coalesce((j.token IS NULL) = (state = 'ready'), true)
+                            AND j.id IS NULL AND coalesce((j.token IS NULL) = (state = 'ready'), true)
                             AND coalesce(j.kind = _live_page.kind, true)
                           ORDER BY j.pos LIMIT at_most) j;
 END $$;
 
 CREATE FUNCTION pgwork.job_list(queue text DEFAULT NULL, state text DEFAULT NULL, kind text DEFAULT NULL,
-    id bigint DEFAULT NULL, after_id bigint DEFAULT NULL, at_most bigint DEFAULT 100) RETURNS SETOF pgwork.job
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
-#variable_conflict use_column
+    id bigint DEFAULT NULL, after_id bigint DEFAULT NULL, at_most bigint DEFAULT 100)
+RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     any_state CONSTANT boolean := state IS NULL;
-    low bigint;
-    high bigint;
+    low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
+    high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
     PERFORM pgwork._refuse_unless(any_state OR state IN ('ready', 'delayed', 'leased', 'done', 'dead', 'cancelled'),
                                   'state', state, 'ready, delayed, leased, done, dead, cancelled, or NULL for any'),
             pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, '1 and up, or NULL for any'),
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, '0 and up, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
-    low := greatest(after_id, job_list.id - 1, 0);
-    high := coalesce(job_list.id, 9223372036854775807);
     RETURN QUERY
     SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
            CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
@@ -110,7 +95,8 @@ BEGIN
            j.body_bytes, j.output, j.grp, j.expires_at, j.meta
       FROM (SELECT * FROM pgwork.queue q WHERE job_list.queue IS NULL OR q.name = job_list.queue) q
      CROSS JOIN LATERAL (
-        SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l CROSS JOIN LATERAL pgwork._live_job(l) k
+        SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l (at)
+         CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) k
          WHERE any_state OR job_list.state IN ('ready', 'leased')
          UNION ALL
         (SELECT * FROM pgwork._other_job j
@@ -127,31 +113,23 @@ CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok
     OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-#variable_conflict use_column
-DECLARE
-    q pgwork.queue;
-    m pgwork.mark;
+DECLARE q pgwork.queue; m pgwork.mark;
 BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = depth.queue;
-    IF NOT FOUND THEN
-        IF missing_ok THEN
-            RETURN;
-        END IF;
-        q := pgwork._queue(depth.queue);
-    END IF;
+    IF NOT FOUND AND missing_ok THEN RETURN; END IF;
+    PERFORM pgwork._queue(depth.queue) WHERE q.id IS NULL;
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text,
                                   '1 and up, or NULL for exact counts');
     m := pgwork._mark(q.id);
     -- Leased rows first: merged ones, then those before the ready ones of their lane.
-    SELECT coalesce(sum(s.n) FILTER (WHERE s.token IS NULL), 0), coalesce(sum(s.n) FILTER (WHERE s.token IS NOT NULL), 0)
-      INTO ready, leased
+    SELECT coalesce(sum(s.n) FILTER (WHERE s.token IS NULL), 0),
+           coalesce(sum(s.n) FILTER (WHERE s.token IS NOT NULL), 0) INTO ready, leased
       FROM (SELECT j.token, j.n FROM unnest(m.floors) WITH ORDINALITY f (floor, i)
              CROSS JOIN LATERAL (SELECT j.token, j.n FROM pgwork.live_job j
                                   WHERE j.queue = q.id AND j.lane = (30 - f.i)::smallint AND j.pos > m.floors[31 - f.i]
                                   ORDER BY j.pos LIMIT at_most) j
              LIMIT at_most) s;
-    leased := least(leased, at_most);
-    ready := least(ready, at_most - leased);
+    leased := least(leased, at_most); ready := least(ready, at_most - leased);
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
@@ -160,9 +138,7 @@ BEGIN
       FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT coalesce(j.ready_at, j.created_at) AS since FROM pgwork.live_job j
                           WHERE j.queue = q.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL
-                          ORDER BY j.pos LIMIT 1) h;
-    oldest_ms := coalesce(oldest_ms, 0);
+                            AND j.token IS NULL ORDER BY j.pos LIMIT 1) h;
 END $$;
 
 CREATE VIEW pgwork.queue_stats AS
@@ -182,19 +158,15 @@ CREATE VIEW pgwork.stuck_jobs AS
 SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
   FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
 
-CREATE FUNCTION pgwork.version() RETURNS integer
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT max(number) FROM pgwork.migration
-$$;
+CREATE FUNCTION pgwork.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migration';
 
-
-COMMENT ON FUNCTION pgwork.job_list IS 'One page of the view job in the order of the ids, or one job by its id. By indexes.';
-COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, each up to at_most, and the age of its oldest ready job.';
+COMMENT ON FUNCTION pgwork.job_list IS 'A page of the view job in the order of ids, or one job by its id: by indexes.';
+COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
 COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, dead, done, cancelled.';
-COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is the cheap way.';
+COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
-COMMENT ON VIEW pgwork.last_tick IS
-    'When a reaper last looked at the low-water marks, the last position drawn then (issued), and the last one of now.';
+COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; the last position then, and now.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';
