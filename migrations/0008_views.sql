@@ -174,8 +174,9 @@ CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
 CREATE VIEW pgwork.last_tick AS
-SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position
-  FROM pgwork.position s
+SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
+       q.last_value AS queue_id
+  FROM pgwork.position s CROSS JOIN pgwork.queue_id_seq q
   LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
 
 CREATE VIEW pgwork.stuck_jobs AS
@@ -196,5 +197,5 @@ COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue;
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
 COMMENT ON VIEW pgwork.last_tick IS
-    'When a reaper last looked at the low-water marks, the last position drawn then (issued), and the last one of now.';
+    'When a reaper last looked at the low-water marks; the last position drawn then (issued), and now; the last queue id.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';
