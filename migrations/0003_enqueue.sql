@@ -37,6 +37,10 @@ BEGIN
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
 END $$;
 
+-- Microseconds since 1970 fit into 64 bits, as clients count; what PostgreSQL takes goes further.
+CREATE FUNCTION pgwork._is_time(at timestamptz) RETURNS boolean
+LANGUAGE sql IMMUTABLE RETURN at > '-infinity' AND at <= '294247-01-10 04:00:54.775807+00';
+
 CREATE FUNCTION pgwork._check_new(q pgwork.queue, bytes bigint, kind text, priority integer, max_attempts integer,
     lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb, i bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -59,7 +63,7 @@ BEGIN
                     (octet_length(key) > 255 OR key ~ '[[:cntrl:]]', 'key', key, words),
                     (octet_length(grp) = 0, 'grp', grp, '1 to 255 bytes'),
                     (octet_length(grp) > 255 OR grp ~ '[[:cntrl:]]', 'grp', grp, words),
-                    (NOT isfinite(expires_at), 'expires_at', expires_at::text, 'a finite time'),
+                    (NOT pgwork._is_time(expires_at), 'expires_at', expires_at::text, 'a time up to 294247-01-10'),
                     (jsonb_typeof(meta) <> 'object' OR pg_column_size(meta) > 65536, 'meta',
                      'JSON ' || jsonb_typeof(meta), 'an object of up to 64 KB')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(tags) t
@@ -85,7 +89,8 @@ BEGIN
                                   'nothing together with run_at', i),
             pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)', i),
-            pgwork._refuse_unless(coalesce(isfinite(run_at), true), 'run_at', run_at::text, 'a finite time', i);
+            pgwork._refuse_unless(coalesce(pgwork._is_time(run_at), true), 'run_at', run_at::text,
+                                  'a time up to 294247-01-10', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
@@ -221,8 +226,8 @@ RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_
 
 -- ---- many at once ----
 
--- An argument of many values: an element per job, or one for all.
-CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS void
+-- An argument of many values: an element per job, or one for all. Returns the bytes in all jobs together.
+CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF cardinality(given) NOT IN (1, n) THEN
@@ -231,6 +236,7 @@ BEGIN
         PERFORM pgwork._refuse(name, 'an array with the bounds ' || array_dims(given),
                                'one dimension that begins with 1');
     END IF;
+    RETURN coalesce(pg_column_size(given)::bigint * CASE WHEN cardinality(given) = 1 THEN n ELSE 1 END, 0);
 END $$;
 
 CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void
@@ -348,6 +354,7 @@ DECLARE
     q pgwork.queue := pgwork._queue_made(queue);
     n integer := coalesce(cardinality(payloads), 0);
     before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END);
+    bytes bigint := 0;
     jobs pgwork._new_job[];
 BEGIN
     IF before IS NOT NULL THEN
@@ -357,13 +364,18 @@ BEGIN
     PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys, grps,
                     expires_ats, metas) > 0 THEN
-        PERFORM pgwork._check_length(n, 'kinds', kinds), pgwork._check_length(n, 'bodies', bodies),
-                pgwork._check_length(n, 'priorities', priorities), pgwork._check_length(n, 'run_ats', run_ats),
-                pgwork._check_length(n, 'delays_ms', delays_ms), pgwork._check_length(n, 'max_attempts', max_attempts),
-                pgwork._check_length(n, 'leases_ms', leases_ms), pgwork._check_length(n, 'tags', tags),
-                pgwork._check_length(n, 'keys', keys), pgwork._check_length(n, 'grps', grps),
-                pgwork._check_length(n, 'expires_ats', expires_ats), pgwork._check_length(n, 'metas', metas),
-                pgwork._check_literals(tags);
+        bytes := pgwork._check_length(n, 'kinds', kinds) + pgwork._check_length(n, 'bodies', bodies)
+               + pgwork._check_length(n, 'priorities', priorities) + pgwork._check_length(n, 'run_ats', run_ats)
+               + pgwork._check_length(n, 'delays_ms', delays_ms) + pgwork._check_length(n, 'max_attempts', max_attempts)
+               + pgwork._check_length(n, 'leases_ms', leases_ms) + pgwork._check_length(n, 'tags', tags)
+               + pgwork._check_length(n, 'keys', keys) + pgwork._check_length(n, 'grps', grps)
+               + pgwork._check_length(n, 'expires_ats', expires_ats) + pgwork._check_length(n, 'metas', metas);
+        PERFORM pgwork._check_literals(tags);
+    END IF;
+    bytes := bytes + pg_column_size(payloads);
+    IF bytes > 268435456 AND n > 1 THEN
+        PERFORM pgwork._refuse_with_hint('PW002', format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
+                                         'enqueue them in several calls', NULL);
     END IF;
     PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
     IF n = 0 THEN RETURN; END IF;

@@ -150,8 +150,9 @@ CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
 CREATE VIEW pgwork.last_tick AS
-SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position
-  FROM pgwork.position s
+SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
+       q.last_value AS queue_id
+  FROM pgwork.position s CROSS JOIN pgwork.queue_id_seq q
   LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
 
 CREATE VIEW pgwork.stuck_jobs AS
@@ -168,5 +169,5 @@ COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, del
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
-COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; the last position then, and now.';
+COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';

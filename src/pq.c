@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mem.h"
+#include "name.h"
 #include "status.h"
 
 #define PQ_READS_MAX         16
@@ -458,6 +459,22 @@ pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
             : "library and schema are of different versions: see `pgwork doctor`");
 }
 
+/* A standby is left for the primary; but where a role or a database says so, all hosts say so. */
+static void pq_hint_read_only(pgw *h)
+{
+    const char *standby = PQparameterStatus(h->conn, "in_hot_standby");
+    const char *hint = NULL;
+
+    if (h->attached) /* no `dsn` of ours */
+        hint =
+            "the transaction is READ ONLY, or the server is: begin it READ WRITE, on the primary";
+    else if (standby != NULL && strcmp(standby, "off") == 0)
+        hint = "the server is no standby: default_transaction_read_only is on, for the role, the "
+               "database or the server: ALTER ROLE or DATABASE ... RESET "
+               "default_transaction_read_only";
+    if (hint != NULL) pgw__text_copy(h->op.fault.hint, sizeof(h->op.fault.hint), hint);
+}
+
 static pgw_status pq_ended_badly(pgw *h)
 {
     pgw__op *op = &h->op;
@@ -490,10 +507,7 @@ static pgw_status pq_ended_badly(pgw *h)
             (st == PGW_ESCHEMA ||
              (st == PGW_EDB && strncmp(op->fault.sqlstate, "42", 2) == 0))) /* not our SQL */
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", op->altered);
-        if (h->attached && strcmp(op->fault.sqlstate, "25006") == 0) /* no `dsn` of ours */
-            snprintf(op->fault.hint, sizeof(op->fault.hint), "%s",
-                     "the transaction is READ ONLY, or the server is: begin it READ WRITE, on the "
-                     "primary");
+        if (strcmp(op->fault.sqlstate, "25006") == 0) pq_hint_read_only(h);
     }
     if (op->ending == PGW__COMMITTED && (op->dead || PQtransactionStatus(h->conn) == PQTRANS_IDLE))
         h->in_txn = false;

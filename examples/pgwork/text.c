@@ -149,10 +149,11 @@ char *text_time(char buf[TEXT_TIME], int64_t us)
     time_t s = (time_t)(us / 1000000 - (rest < 0));
     if (rest < 0) rest += 1000000;
     struct tm tm;
-    char day[24]; /* a year may have six digits */
-    if (!gmtime_r(&s, &tm) || strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
-        day[0] = '\0';
-    snprintf(buf, TEXT_TIME, "%s.%06dZ", day, (int)rest);
+    char day[16];
+    if (!gmtime_r(&s, &tm) || strftime(day, sizeof day, "%m-%dT%H:%M:%S", &tm) == 0) day[0] = '\0';
+    int year =
+        day[0] != '\0' ? tm.tm_year + 1900 : 0; /* four digits or more, before the year 1, too */
+    snprintf(buf, TEXT_TIME, "%0*d-%s.%06dZ", year < 0 ? 5 : 4, year, day, (int)rest);
     return buf;
 }
 

@@ -38,6 +38,11 @@ UNION ALL
 SELECT 2, 'positions', format('sequence pgwork.position went back to %s, but %s was drawn before: new jobs lie below the low-water marks', t.position, t.issued),
        format('As the owner of the schema: SELECT setval(''pgwork.position'', %s);', t.issued)
   FROM pgwork.last_tick t WHERE t.position < t.issued
+UNION ALL -- of 2^31; a queue that is made and rolled back draws one, too
+SELECT CASE WHEN t.queue_id > 1600000000 THEN 2 ELSE 1 END, 'queue ids',
+       format('queue ids have come to %s: after 2147483647 no queue can be made', t.queue_id),
+       'See who makes and drops so many queues, or enqueues into new ones and rolls back, and use lasting queues. Ids are not used again: a new schema begins with 1.'
+  FROM pgwork.last_tick t WHERE t.queue_id > 1000000000
 UNION ALL
 SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' AND (SELECT alive FROM b) > 0 THEN 1 ELSE 2 END, 'delayed jobs',
        CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))

@@ -85,6 +85,7 @@ is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
 sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
+yes 'that is no standby: the hint names the setting, not another server' sh -c "grep -q 'hint:.*RESET default_transaction_read_only' '$tmp/err' && ! grep -q target_session_attrs '$tmp/err'"
 sql "UPDATE pgw_other.migration SET checksum = '0123456789abcdef' WHERE number = 5"
 sql "CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker, pgwork_producer" 2>/dev/null
 for role in postgres pgw_cli_worker; do

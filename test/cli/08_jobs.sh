@@ -62,6 +62,9 @@ is 'of a finished job the attempts, not how many it might have had' "$(pgwork ls
 pgwork -q queue drop kept --force
 id=$(sql "SELECT id FROM pgwork.enqueue('far', run_at => '200000-01-01 00:00:00+00')")
 is 'of one that waits for a year of six digits' "$(pgwork show "$id" | awk '/^run at/ { print $3 }')" 200000-01-01T00:00:00.000000Z
+id=$(sql "SELECT id FROM pgwork.enqueue('far', run_at => '294247-01-10 04:00:54+00', expires_at => '0044-03-15 00:00:00+00 BC')")
+is 'years to the last one, and before the first, are printed as ISO 8601 has them' "$(pgwork show "$id" | grep -E '^(run at|expires)' | grep -o -E '[-0-9]+T[^ ]*' | sort)" '-0043-03-15T00:00:00.000000Z
+294247-01-10T04:00:54.000000Z'
 pgwork -q queue drop far --force
 refused 'show of none' 1 'no job 999999' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999

@@ -132,6 +132,20 @@ void test_positions_that_are_not_drawn_in_order(void)
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "order", true), h);
 }
 
+void test_queue_ids_that_come_near_their_end_are_told_long_before(void)
+{
+    const long long last = pgtemp_number("SELECT last_value FROM pgwork.queue_id_seq");
+    char back[80];
+
+    TEST_ASSERT_NULL(strstr(visit(h)->text, " queue ids: "));
+    pgtemp_exec("SELECT setval('pgwork.queue_id_seq', 1000000001)");
+    ASSERT_HAS("note queue ids: queue ids have come to 1000000001", visit(h)->text);
+    pgtemp_exec("SELECT setval('pgwork.queue_id_seq', 1600000001)");
+    ASSERT_HAS("bad queue ids: queue ids have come to 1600000001", visit(h)->text);
+    snprintf(back, sizeof(back), "SELECT setval('pgwork.queue_id_seq', %lld)", last);
+    pgtemp_exec(back);
+}
+
 void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_work(void)
 {
     pgw_new later = PGW_NEW_INIT;

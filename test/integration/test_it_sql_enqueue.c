@@ -523,7 +523,7 @@ void test_one_bad_element_refuses_all(void)
         {"key|up to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
-        {"run_at|infinity|a finite time|number 2 ", "run_ats => '{now,infinity}'"},
+        {"run_at|infinity|a time up to 294247-01-10|number 2 ", "run_ats => '{now,infinity}'"},
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
@@ -659,6 +659,8 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
         {"PW001", "grp|''|1 to 255 bytes", "'q', grp => ''"},
         {"PW001", "grp|up to 255 bytes", "'q', grp => repeat('g', 256)"},
         {"PW001", "expires_at|infinity", "'q', expires_at => 'infinity'"},
+        {"PW001", "expires_at|294276|294247", "'q', expires_at => '294276-12-31'"},
+        {"PW001", "run_at|294276|294247", "'q', run_at => '294276-12-31'"},
         {"PW001", "meta|array|object", "'q', meta => '[1]'"},
         {"PW001", "key_scope|'x'", "'q', key => 'k', key_scope => 'x'"},
         {"PW001", "key_scope|NULL", "'q', key => 'k', key_scope => NULL"},
@@ -681,6 +683,32 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
     TEST_ASSERT_EQUAL_INT64(
         0, kit_number(a, "SELECT count(*) FROM pgwork.queue")); /* no partial effect */
+}
+
+/* One element stands for all jobs, and is stored with each. */
+void test_a_call_of_many_stores_at_most_256_mb(void)
+{
+    static const struct {
+        const char *words, *call;
+    } bad[] = {
+        {"60 jobs are 3145|a call takes at most 268435456",
+         "array_fill('1'::jsonb, ARRAY[60]), bodies => ARRAY[convert_to(repeat('x', 5242880), "
+         "'UTF8')]"},
+        {"10000 jobs are 5", "array_fill('1'::jsonb, ARRAY[10000]), metas => "
+                             "ARRAY[jsonb_build_object('a', repeat('x', 50000))]"},
+        {"10000 jobs are ", "array_fill('1'::jsonb, ARRAY[10000]), tags => "
+                            "ARRAY[array_fill(repeat('t', 250), ARRAY[200])::text]"},
+        {"20 jobs are ", "array_fill(to_jsonb(repeat('x', 15000000)), ARRAY[20])"},
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        kit_refused(a, "PW002", bad[i].words, "SELECT count(*) FROM pgwork.enqueue_many('q', %s)",
+                    bad[i].call);
+    TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
+    kit_do(a, "SELECT pgwork.queue_create('q', max_bytes => 268435455);"
+              "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[50]), "
+              "bodies => ARRAY[convert_to(repeat('x', 1048576), 'UTF8')])");
+    TEST_ASSERT_EQUAL_INT64(50, rows_of_all_tables());
 }
 
 void test_the_limit_itself_is_allowed(void)
