@@ -374,7 +374,8 @@ BEGIN
     END IF;
     bytes := bytes + pg_column_size(payloads);
     IF bytes > 268435456 AND n > 1 THEN
-        PERFORM pgwork._refuse_with_hint('PW002', format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
+        PERFORM pgwork._refuse_with_hint('PW002',
+            format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
                                          'enqueue them in several calls', NULL);
     END IF;
     PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
