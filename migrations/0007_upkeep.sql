@@ -250,13 +250,11 @@ BEGIN
         END LOOP;
         EXIT WHEN promoted >= batch;
     END LOOP;
-    -- greatest() would make 0 of a NULL: come back at once
-    SELECT CASE WHEN n.at IS NOT NULL
-                THEN greatest(0, ceil(extract(epoch FROM n.at - pgwork._now()) * 1000))::bigint END INTO next_ms
-      FROM (SELECT min(d.run_at) AS at FROM pgwork.queue t
-             CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
-                                  WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
-                                  ORDER BY d.run_at LIMIT 1) d) n;
+    SELECT min(greatest(0, ceil(extract(epoch FROM d.run_at - pgwork._now()) * 1000)))::bigint INTO next_ms
+      FROM pgwork.queue t
+     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
+                          WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
+                          ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
 -- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
