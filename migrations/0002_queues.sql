@@ -96,9 +96,7 @@ BEGIN
            notify = coalesce(notify, t.notify)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
                                         notify) > 0;
-    IF NOT FOUND THEN
-        PERFORM pgwork._queue(queue); -- it may be gone by now
-    END IF;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may be gone by now
 END $$;
 
 -- Sets what is given of a queue: no claims, no enqueues.
@@ -108,9 +106,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE pgwork.queue t SET paused = coalesce(paused, t.paused), draining = coalesce(draining, t.draining)
      WHERE t.name = queue AND (t.paused <> paused OR t.draining <> draining);
-    IF NOT FOUND THEN
-        PERFORM pgwork._queue(queue); -- it is so already, unless there is none
-    END IF;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it is so already, unless there is none
 END $$;
 
 CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void

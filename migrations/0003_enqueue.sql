@@ -107,9 +107,7 @@ BEGIN
         EXIT WHEN FOUND; -- _put() completes it
         -- A lock has to be written: so this answer, too, waits for the disk, and for a synchronous standby.
         SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = q.id AND o.op = _begin.op FOR KEY SHARE;
-        IF FOUND THEN -- else it has just been pruned
-            RETURN before;
-        END IF;
+        IF FOUND THEN RETURN before; END IF; -- else it has just been pruned
     END LOOP;
     IF q.draining THEN
         RAISE EXCEPTION 'queue % is being drained and takes no jobs', quote_literal(q.name)
@@ -206,7 +204,6 @@ BEGIN
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = enqueue.queue AND t.notify;
         RETURN job;
     END IF;
-
     q := pgwork._queue_made(queue);
     before := pgwork._begin(q, op);
     IF before IS NOT NULL THEN RETURN (before[1], 'repeated')::pgwork.enqueued; END IF;

@@ -10,7 +10,7 @@
 
 #define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
 #define ERROR_FIRST_MAX 800 /* bytes of what the server says, so that its code fits behind them */
-#define ERROR_WHICH     "It is number " /* what _which() in SQL begins with */
+#define ERROR_WHICH     "It is number " /* what DETAIL of _refuse() in SQL begins with */
 #define ERROR_INSIDE \
     "a function on the server met it, such as a trigger: the server's log has which"
 
