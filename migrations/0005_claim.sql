@@ -198,14 +198,11 @@ DECLARE
     its_name text;
     hint bigint[];       -- see above
     m pgwork.mark;
-    lanes smallint[];    -- where it looks, with starts and stops
-    starts bigint[];
-    stops bigint[];
+    lanes smallint[]; starts bigint[]; stops bigint[]; -- where it looks
     wanted integer := n; -- jobs
     size integer;        -- jobs in a row, as expected
     alone boolean;       -- looks for a quarantined job
-    got integer;
-    r record;
+    got integer; r record;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) BETWEEN 1 AND 64
