@@ -21,8 +21,7 @@
 
 -- Every client speaks UTF8. In a database of another encoding a text can lie that no client can be sent.
 DO $$
-DECLARE
-    name text := split_part('pgwork.', '.', 1);
+DECLARE name text := split_part('pgwork.', '.', 1);
 BEGIN
     IF current_setting('server_encoding') <> 'UTF8' THEN
         RAISE EXCEPTION 'database % is encoded in %: pgwork needs UTF8',

@@ -34,8 +34,7 @@ RETURN pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 200 AND name !~ '[
 -- The queue's row, or PW003.
 CREATE FUNCTION pgwork._queue(name text) RETURNS pgwork.queue
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    q pgwork.queue;
+DECLARE q pgwork.queue;
 BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = _queue.name;
     IF NOT FOUND THEN
@@ -79,8 +78,7 @@ CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_a
     max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-    q pgwork.queue := pgwork._queue(queue);
+DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(a.value BETWEEN a.low AND a.high, true), a.name, a.value::text, a.allowed)
        FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, '100 .. 86400000'),
@@ -220,8 +218,7 @@ END $$;
 
 CREATE FUNCTION pgwork.setting(name text, value text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    now_is text := (SELECT s.value FROM pgwork.setting s WHERE s.name = setting.name);
+DECLARE now_is text := (SELECT s.value FROM pgwork.setting s WHERE s.name = setting.name);
 BEGIN
     PERFORM pgwork._refuse_unless(now_is IS NOT NULL, 'name', name,
                                   (SELECT string_agg(s.name, ', ' ORDER BY s.name) FROM pgwork.setting s));
@@ -268,9 +265,7 @@ DECLARE
     first CONSTANT integer := random() * 256;
     slot integer; part integer; -- the group
 BEGIN
-    IF NOT pgwork._held(pgwork._waiters(queue, 272)) OR NOT pgwork._may_notify() THEN
-        RETURN;
-    END IF;
+    IF NOT pgwork._held(pgwork._waiters(queue, 272)) OR NOT pgwork._may_notify() THEN RETURN; END IF;
     FOR i IN 0 .. 15 LOOP
         part := (first / 16 + i) & 15;
         CONTINUE WHEN NOT pgwork._held(pgwork._waiters(queue, 256 + part));

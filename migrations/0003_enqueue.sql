@@ -44,8 +44,7 @@ LANGUAGE sql IMMUTABLE RETURN at > '-infinity' AND at <= '294247-01-10 04:00:54.
 CREATE FUNCTION pgwork._check_new(q pgwork.queue, bytes bigint, kind text, priority integer, max_attempts integer,
     lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb, i bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    words CONSTANT text := 'up to 255 bytes without control characters';
+DECLARE words CONSTANT text := 'up to 255 bytes without control characters';
 BEGIN
     IF bytes > q.max_bytes THEN
         PERFORM pgwork._refuse_with_hint('PW002',
@@ -99,8 +98,7 @@ END $$;
 CREATE FUNCTION pgwork._begin(q pgwork.queue, op uuid) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
-DECLARE
-    before bigint[];
+DECLARE before bigint[];
 BEGIN
     WHILE _begin.op IS NOT NULL LOOP
         INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, _begin.op, '{}') ON CONFLICT DO NOTHING;
@@ -326,9 +324,7 @@ BEGIN
                                                             CASE WHEN many THEN one.i END) k;
                 new_ids[one.i] := taken.id; outcomes[one.i] := taken.outcome;
             END IF;
-            IF outcomes[one.i] = 'new' THEN
-                n_ready := n_ready + pgwork._store(q.id, ARRAY[one.job]);
-            END IF;
+            IF outcomes[one.i] = 'new' THEN n_ready := n_ready + pgwork._store(q.id, ARRAY[one.job]); END IF;
         END LOOP;
     END IF;
     IF q.notify AND n_ready > 0 THEN PERFORM pgwork._wake(q.name, n_ready); END IF;

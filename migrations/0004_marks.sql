@@ -37,8 +37,7 @@
 -- The newest entry of a queue. Without one, its ranges are all lanes: first those that are not quarantined.
 CREATE FUNCTION pgwork._mark(queue integer) RETURNS pgwork.mark
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    m pgwork.mark;
+DECLARE m pgwork.mark;
 BEGIN
     SELECT * INTO m FROM pgwork.mark t WHERE t.queue = _mark.queue ORDER BY t.version DESC LIMIT 1;
     IF NOT FOUND THEN
@@ -66,8 +65,7 @@ END $$;
 -- The marks and floors that a queue had at a tick.
 CREATE FUNCTION pgwork._marks_at(m pgwork.mark, version bigint) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    i integer := (SELECT max(f.i) FROM unnest(m.froms) WITH ORDINALITY f (at, i) WHERE f.at <= version);
+DECLARE i integer := (SELECT max(f.i) FROM unnest(m.froms) WITH ORDINALITY f (at, i) WHERE f.at <= version);
 BEGIN
     RETURN CASE WHEN m.version <= version THEN m.marks || m.floors
                 ELSE coalesce(m.lows[50 * i - 49:50 * i], array_fill(0::bigint, ARRAY[50])) END;
@@ -191,9 +189,7 @@ BEGIN
     m.floors := ARRAY(SELECT greatest(f.floor, least(f.pos - 1, prev_issued))
                         FROM unnest(m.floors, rows) WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
     m := pgwork._set_ranges(m, before[1:20], m.back[1:20]);
-    IF m.back = was.marks || was.floors THEN
-        m.back := '{}';
-    END IF;
+    IF m.back = was.marks || was.floors THEN m.back := '{}'; END IF;
     IF (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
        IS NOT DISTINCT FROM (was.marks, was.lanes, was.starts, was.stops, was.floors, was.back) THEN
         RETURN false;

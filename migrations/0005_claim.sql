@@ -12,13 +12,11 @@
 -- find nothing else: neither can they hold up the rest of a queue, nor the rest hold up them.
 
 -- A token is position * 32 + lane of its row, then 64 random bits. The number grows with every claim of a job.
-CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || encode(substr(uuid_send(token), 1, 8), 'hex'))::bit(64)::bigint;
 
 -- 16 hexadecimal digits make the rest.
-CREATE FUNCTION pgwork._token(number bigint, rest text) RETURNS uuid
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION pgwork._token(number bigint, rest text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (encode(int8send(number), 'hex') || rest)::uuid;
 
 -- What a claim returns: types of their own, since OUT parameters would be decoded at every call.
@@ -31,8 +29,7 @@ CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt 
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]);
 
 -- Queues by their first ready jobs: priority, then age. A queue without any comes last, since a job may just come.
-CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[]
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
@@ -48,11 +45,9 @@ END $$;
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Each lies at its first id, a position that was drawn for it when it was enqueued. Returns how many jobs the
 -- first row holds then; NULL: there is none.
-CREATE FUNCTION pgwork._cut(m pgwork.mark, wanted integer, size integer) RETURNS integer
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._cut(m pgwork.mark, wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE
-    cut record;
+DECLARE cut record;
 BEGIN
     SELECT j.* INTO cut
       FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
@@ -61,9 +56,7 @@ BEGIN
                             AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
      LIMIT 1;
-    IF cut.n <= wanted OR cut.n IS NULL THEN
-        RETURN cut.n;
-    END IF;
+    IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
     DELETE FROM pgwork.live_job j WHERE j.ctid = cut.at;
     INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, kind, payload,
                                  ids, kinds, payloads, created)
@@ -80,8 +73,7 @@ BEGIN
 END $$;
 
 -- May it be merged? One job without anything of its own, whose value is not costly to copy.
-CREATE FUNCTION pgwork._is_plain(j pgwork.live_job) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
+CREATE FUNCTION pgwork._is_plain(j pgwork.live_job) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 RETURN j.ids IS NULL AND j.attempt = 0
    AND num_nonnulls(j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.tags, j.grp, j.expires_at, j.meta) = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
@@ -89,8 +81,7 @@ RETURN j.ids IS NULL AND j.attempt = 0
 -- Claims many rows: those of single jobs are deleted, and inserted as one leased row for each hundred. That is half the
 -- work of leasing them one by one, and of finishing them. Rows that may not be merged are leased in place.
 CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, lease_ms bigint, stamp text, holder text)
-RETURNS SETOF pgwork.claimed_batch
-LANGUAGE plpgsql AS $$
+RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     q record;
@@ -157,8 +148,7 @@ CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
 -- From the ledger; or, while `old` is good, from there.
-CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[]
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name);
     quarantined CONSTANT boolean := EXISTS (
@@ -185,8 +175,7 @@ END $$;
 -- a statement costs more than a job does. A row is one job, or several with `ids`.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
-RETURNS SETOF pgwork.claimed_batch
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column

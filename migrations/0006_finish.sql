@@ -137,9 +137,7 @@ BEGIN
     )
     SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
            array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys INTO taken FROM t;
-    IF taken.keyed IS NOT NULL THEN
-        PERFORM pgwork._free(q.id, taken.keyed, taken.keys);
-    END IF;
+    IF taken.keyed IS NOT NULL THEN PERFORM pgwork._free(q.id, taken.keyed, taken.keys); END IF;
     RETURN taken.ids || ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = ANY (whole));
 END $$;
 

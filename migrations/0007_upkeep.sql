@@ -159,9 +159,7 @@ BEGIN
         EXCEPTION WHEN SQLSTATE 'PW000' THEN
             sound := true;
         WHEN assert_failure OR OTHERS THEN
-            IF pgwork._is_passing(SQLSTATE) THEN
-                RAISE;
-            END IF;
+            IF pgwork._is_passing(SQLSTATE) THEN RAISE; END IF;
             PERFORM pgwork._note_stuck(r.queue, r.id, SQLSTATE, SQLERRM);
             UPDATE pgwork.stuck_job s SET lane = r.lane WHERE s.queue = r.queue AND s.id = r.id;
             UPDATE pgwork.live_job j SET lane = 31, id = r.id, last_id = coalesce(j.last_id, r.id) WHERE j.ctid = r.at;
@@ -177,11 +175,9 @@ EXCEPTION WHEN SQLSTATE 'PW000' THEN
 END $$;
 
 -- Brings back what was put aside, at a new position.
-CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE
-    s pgwork.stuck_job;
+DECLARE s pgwork.stuck_job;
 BEGIN
     FOR s IN SELECT * FROM pgwork.stuck_job s WHERE s.queue = _bring_back.queue AND s.lane IS NOT NULL
                 AND s.again_at < pgwork._now() FOR UPDATE SKIP LOCKED LOOP
