@@ -353,7 +353,7 @@ END $$;
 
 -- Says that this session waits for jobs of these queues. LISTEN first, claim once more afterwards.
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS text[]
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     key bigint;
     ours bigint[] := '{}'; -- locks of the session: a failure has to undo them
