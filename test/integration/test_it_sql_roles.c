@@ -41,7 +41,7 @@ static const struct {
                  {"queue_resume", "..o"}, {"queue_set", "..o"},    {"reap", ".wo"},
                  {"redrive", "..o"},      {"release", ".wo"},      {"reschedule", "..o"},
                  {"setting", "..o"},      {"snooze", ".wo"},       {"token_number", "pwo"},
-                 {"version", "pwo"}};
+                 {"version", "pwo"},      {"set_aside", ".wo"}};
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
 
