@@ -2204,7 +2204,7 @@ PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, 
  * when told PGW_ELEASE. How many there are can be changed while they are out (pgw_sema_resize);
  * what is out beyond the new number goes away as it comes back, and nothing is granted before that.
  * While somebody resizes or drops it in a transaction that stays open, nobody can take, extend or
- * return permits: after two seconds (or the deadline of the call: PGW_ETIMEDOUT) that is
+ * return permits: after a second (or the deadline of the call: PGW_ETIMEDOUT) that is
  * PGW_ELOCKED, and the message names the process. Nothing is lost by that: ask again, before the
  * time of the permits is over.
  *

@@ -50,6 +50,7 @@ CREATE VIEW pgwork.migrations AS SELECT * FROM pgwork.migration;
 CREATE TABLE pgwork.setting (name text PRIMARY KEY, value text NOT NULL, about text NOT NULL);
 INSERT INTO pgwork.setting VALUES
     ('implicit_queues', 'on', 'on: the first enqueue makes a queue; off: only queue_create() does'),
+    ('max_queues', '10000', 'no more queues are made than this'),
     ('op_retention_ms', '86400000', 'how long an operation id is remembered'),
     ('low_water_marks', 'on', 'on: claims start at low-water marks; off: at the beginning of the queue');
 

@@ -45,6 +45,19 @@ BEGIN
     RETURN q;
 END $$;
 
+-- Upkeep and lists look at every queue. Those that others are just making are not counted.
+CREATE FUNCTION pgwork._make_queue(name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
+BEGIN
+    IF (SELECT count(*) FROM pgwork.queue) >= most THEN
+        PERFORM pgwork._refuse_with_hint('PW002', format('queue %L is one too many: at most %s may exist', name, most),
+            'drop queues that are not used, or raise the limit: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
+    END IF;
+    INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
+END $$;
+
 -- The queue's row, made now unless the setting implicit_queues is off.
 CREATE FUNCTION pgwork._queue_made(name text) RETURNS pgwork.queue
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -52,8 +65,7 @@ BEGIN
     -- Looks first: ON CONFLICT draws a number even when it does nothing.
     IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = _queue_made.name)
        AND (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
-        PERFORM pgwork._check_queue_name(name);
-        INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
+        PERFORM pgwork._check_queue_name(name), pgwork._make_queue(name);
     END IF;
     RETURN pgwork._queue(name);
 END $$;
@@ -67,7 +79,7 @@ BEGIN
     LOOP -- waits for a queue that is just being dropped
         PERFORM FROM pgwork.queue t WHERE t.name = queue_create.queue FOR KEY SHARE;
         EXIT WHEN FOUND; -- else it would draw a number
-        INSERT INTO pgwork.queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
+        PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
                              notify);
@@ -228,7 +240,7 @@ BEGIN
         PERFORM pgwork._refuse_unless(value IN ('on', 'off'), 'value', value, 'on or off');
     ELSE
         PERFORM pgwork._refuse_unless(CASE WHEN value ~ '^[0-9]{1,15}$' THEN value::bigint <= 3153600000000 END,
-                                      'value', value, 'milliseconds, 0 .. 3153600000000');
+                                      'value', value, 'a number, 0 .. 3153600000000');
     END IF;
     UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name;
     RETURN value;
@@ -284,7 +296,7 @@ END $$;
 
 -- Says that this session waits for jobs of these queues. LISTEN first, claim once more afterwards.
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS text[]
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     key bigint;
     ours bigint[] := '{}'; -- locks of the session: a failure has to undo them

@@ -107,12 +107,12 @@ BEGIN
      WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
--- The gate could not be had: who stands in it.
-CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text) RETURNS void
+-- A lock could not be had: who has it.
+CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text, key bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'semaphore % %: process %', quote_literal(left(s.name, 80)), what,
-        (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(pgwork._lock('sema.gate', s.id)) a
+        (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(_gate_fault.key) a
           WHERE a.granted AND a.pid <> pg_backend_pid())
         USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity tells whose it is, pg_prepared_xacts what is prepared';
 END $$;
@@ -131,22 +131,31 @@ BEGIN
         END;
         PERFORM pg_sleep(0.25);
     END LOOP;
-    PERFORM pgwork._gate_fault(s, 'is in use by open transactions');
+    PERFORM pgwork._gate_fault(s, 'is in use by open transactions', pgwork._lock('sema.gate', s.id));
 END $$;
 
 -- Shared, by who takes, extends or returns permits. If it is shut, or somebody waits to shut it, that is mostly for a moment; but
 -- who has shut it can stay in his transaction, and permits would end in silence, with those who hold them waiting here.
 CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
 EXCEPTION WHEN lock_not_available THEN
-    PERFORM pgwork._gate_fault(s, 'is resized or dropped by a transaction that stays open');
+    PERFORM pgwork._gate_fault(s, 'is resized or dropped by a transaction that stays open', pgwork._lock('sema.gate', s.id));
 END $$;
 
 -- The same, where mostly nobody is in the way.
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
 LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN pgwork._gate_wait(s) END;
+
+-- The mark of who has passed the head of the queue. Who waits there looks for it with an exclusive lock, for a moment.
+CREATE FUNCTION pgwork._mark_past(s pgwork.semaphore) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM pgwork._gate_fault(s, 'is locked from outside', pgwork._lock('sema.past', s.id));
+END $$;
 
 -- Up to n free permits, those of the dead among them, locked for this transaction; not those that others are just taking.
 CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
@@ -292,7 +301,8 @@ BEGIN
                    FOR UPDATE SKIP LOCKED));
         END IF;
         IF session THEN -- last: it stays although the rest fails. Nobody sees the grant before it is committed
-            PERFORM pg_advisory_lock_shared(pgwork._grant_key(fresh));
+            PERFORM pgwork._gate_fault(s, 'is locked from outside', pgwork._grant_key(fresh))
+              WHERE NOT pg_try_advisory_lock_shared(pgwork._grant_key(fresh));
         END IF;
         token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
         until := ends;
@@ -328,7 +338,7 @@ BEGIN
     IF pgwork._turn_held(s.name) THEN
         RETURN; -- somebody is in front
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id)), pgwork._gate_pass(s);
+    PERFORM pgwork._mark_past(s), pgwork._gate_pass(s);
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
 END $$;
 
@@ -479,7 +489,7 @@ CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT pgwork._turn_held(s.name) THEN
-        PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
+        PERFORM pgwork._mark_past(s);
         IF NOT pgwork._turn_held(s.name) THEN
             RETURN;
         END IF;
@@ -612,10 +622,57 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 
+-- ---- from outside ----
+
+-- Any role that can connect can take an advisory lock. Who is no member of our roles, and has or awaits one of our keys?
+CREATE FUNCTION pgwork.foreign_locks(OUT pid integer, OUT username name, OUT granted boolean, OUT what text, OUT key bigint)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH l AS MATERIALIZED (
+        SELECT a.pid, u.rolname AS username, a.granted, a.key, a.gate
+          FROM (SELECT a.pid, a.granted, a.key, false AS gate FROM pgwork._advisory() a
+                UNION ALL SELECT g.pid, g.granted, g.base, true FROM pgwork._gates() g) a
+          JOIN pg_stat_activity s ON s.pid = a.pid
+          JOIN pg_roles u ON u.oid = s.usesysid
+         WHERE NOT EXISTS (SELECT FROM pg_roles r
+                            WHERE (r.rolname IN ('pgwork_producer', 'pgwork_worker', 'pgwork_operator') OR r.rolname = current_user)
+                              AND pg_has_role(u.oid, r.oid, 'MEMBER'))
+    ), k (what, low, high, gate) AS (
+        SELECT format('queue %L', q.name), k.low, k.high, false
+          FROM pgwork.queue q
+         CROSS JOIN LATERAL (VALUES (pgwork._waiters(q.name, 0), pgwork._waiters(q.name, 767)),
+                                    (pgwork._lock('replace', q.id), pgwork._lock('replace', q.id))) k (low, high)
+        UNION ALL SELECT 'the reapers', pgwork._lock('tick', 0), pgwork._lock('tick', 0), false
+        UNION ALL
+        SELECT format('semaphore %L', s.name), k, k, false
+          FROM pgwork.semaphore s
+         CROSS JOIN unnest(ARRAY[pgwork._turn_key(s.name), pgwork._lock('sema.gate', s.id), pgwork._lock('sema.past', s.id),
+                                 pgwork._lock('sema.count', s.id)]) k
+        UNION ALL
+        SELECT format('semaphore %L', s.name), pgwork._grant_key(p.number), pgwork._grant_key(p.number), false
+          FROM pgwork.permit p JOIN pgwork.semaphore s ON s.id = p.semaphore WHERE p.session IS NOT NULL
+        UNION ALL SELECT format('lock %L', n.name), n.key, n.key, false FROM pgwork.named_lock n
+        UNION ALL SELECT format('lock %L', n.name), n.key & -8, n.key & -8, true FROM pgwork.named_lock n
+    )
+    SELECT l.pid, l.username, l.granted, k.what, l.key FROM l JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high
+$$;
+
+-- Takes a lock that is held to the end of a transaction. Who comes from outside is not waited for: true, too. False: it
+-- is another transaction of ours, after a second.
+CREATE FUNCTION pgwork._in_turn(key bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(key);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN EXISTS (SELECT FROM pgwork.foreign_locks() f WHERE f.key = _in_turn.key AND f.granted);
+END $$;
+
+COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions of roles that are no members of pgwork''s, and hold or await one of its advisory locks.';
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
-COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits. Commit at once: until then nobody can take, extend or return any, and gets PW006 after two seconds.';
+COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits. Commit at once: until then nobody can take, extend or return any, and gets PW006 after a second.';
 COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does, and is to be committed at once, too.';
 COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then nobody else can have them. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';

@@ -710,6 +710,44 @@ static void await_wait(PGconn *conn)
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(sql));
 }
 
+/* Any role that may connect can take them. */
+void test_who_holds_our_advisory_locks_from_outside_is_told(void)
+{
+    char dsn[1200], sql[200];
+    PGconn *conn;
+
+    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_stranger; CREATE ROLE pgw_it_stranger LOGIN;"
+                "SELECT pgwork.queue_create('ours'); SELECT pgwork.sema_create('ours', 2)");
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "foreign locks"));
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_stranger", pgtemp_dsn());
+    conn = PQconnectdb(dsn);
+    snprintf(sql, sizeof(sql), "SELECT pg_advisory_lock(%lld), pg_advisory_lock(42)",
+             pgtemp_number("SELECT pgwork._waiters('ours', 272)"));
+    PQclear(PQexec(conn, sql));
+    snprintf(sql, sizeof(sql),
+             "bad foreign locks: session %d of user pgw_it_stranger, which has no role of pgwork, "
+             "holds an advisory lock of queue 'ours' | ",
+             PQbackendPID(conn));
+    ASSERT_HAS(sql, visit(h)->text);
+    ASSERT_HAS("REVOKE CONNECT ON DATABASE ", visit(h)->text);
+    snprintf(sql, sizeof(sql), "SELECT pg_advisory_unlock_all(); SELECT pg_advisory_lock(%lld)",
+             pgtemp_number("SELECT pgwork._turn_key('ours')"));
+    PQclear(PQexec(conn, sql));
+    ASSERT_HAS("holds an advisory lock of semaphore 'ours' | ", visit(h)->text);
+    PQclear(PQexec(conn, "SELECT pg_advisory_unlock_all()"));
+    pgtemp_exec("SELECT pgwork.lock_acquire('ours')");
+    snprintf(sql, sizeof(sql), "SELECT pg_advisory_lock_shared(%lld)",
+             pgtemp_number("SELECT pgwork.lock_key('ours')"));
+    pgtemp_exec("SELECT pgwork.lock_release('ours')");
+    PQclear(PQexec(conn, sql));
+    ASSERT_HAS("note foreign locks: ", visit(h)->text);
+    ASSERT_HAS("holds an advisory lock of lock 'ours' | ", visit(h)->text);
+    end(conn);
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "foreign locks"));
+    pgtemp_exec("SELECT pgwork.queue_drop('ours'); SELECT pgwork.sema_drop('ours');"
+                "DROP ROLE pgw_it_stranger");
+}
+
 /* And so keeps all others out; the check that meets it is given up soon. */
 void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
 {

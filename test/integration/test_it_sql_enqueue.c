@@ -685,6 +685,21 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
         0, kit_number(a, "SELECT count(*) FROM pgwork.queue")); /* no partial effect */
 }
 
+void test_no_more_queues_are_made_than_the_setting_allows(void)
+{
+    kit_do(a, "SELECT pgwork.setting('max_queues', '2'); SELECT pgwork.queue_create('q'); SELECT "
+              "pgwork.enqueue('r')");
+    kit_refused(a, "PW002", "queue 'one' is one too many|at most 2",
+                "SELECT pgwork.queue_create('one')");
+    kit_refused(a, "PW002", "queue 'one' is one too many|at most 2",
+                "SELECT pgwork.enqueue('one')");
+    kit_refused(a, "PW002", "queue 'one' is one too many",
+                "SELECT count(*) FROM pgwork.enqueue_many('one', '{1}')");
+    kit_do(a, "SELECT pgwork.queue_create('q', 5000); SELECT pgwork.enqueue('r')");
+    kit_do(a, "SELECT pgwork.queue_drop('q'); SELECT pgwork.enqueue('one')");
+    kit_refused(a, "PW001", "value|'many'", "SELECT pgwork.setting('max_queues', 'many')");
+}
+
 /* One element stands for all jobs, and is stored with each. */
 void test_a_call_of_many_stores_at_most_256_mb(void)
 {

@@ -37,6 +37,55 @@ static void fill(int n)
            n);
 }
 
+/* -- strangers ----------------------------------------------------------------------------------
+ */
+
+/* Any role that may connect can take the advisory locks. */
+void test_no_call_waits_long_for_an_advisory_lock_of_a_stranger(void)
+{
+    static const struct {
+        const char *state, *call;
+    } calls[] = {{"", "enqueue('q')"},
+                 {"", "enqueue('q', key => 'k', key_policy => 'replace')"},
+                 {"", "enqueue_many('q', '{1,2}', keys => '{k,l}', key_policy => 'replace')"},
+                 {"", "claim('{q}', 1, 'x')"},
+                 {"", "claim('{q}', 100, 'x')"},
+                 {"", "maintain()"},
+                 {"", "queue_resume('q')"},
+                 {"55P03", "idle('{q}')"},
+                 {"PW006", "sema_acquire('s')"},
+                 {"PW006", "sema_acquire('t')"},
+                 {"", "sema_acquire('u')"}};
+    char dsn[1200];
+    PGconn *stranger;
+
+    kit_do(a, "DROP ROLE IF EXISTS pgw_it_stranger; CREATE ROLE pgw_it_stranger LOGIN;"
+              "SELECT pgwork.sema_create(s, 1) FROM unnest('{s,t,u}'::text[]) s");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_stranger", pgtemp_dsn());
+    stranger = PQconnectdb(dsn);
+    kit_do(a, "CREATE TABLE public.stranger_keys (k) AS SELECT pgwork._waiters('q', w) FROM "
+              "generate_series(0, 767) w UNION ALL SELECT pgwork._lock('tick', 0)"
+              " UNION ALL SELECT pgwork._lock('replace', id) FROM pgwork.queue"
+              " UNION ALL SELECT pgwork._lock(CASE name WHEN 's' THEN 'sema.gate' ELSE "
+              "'sema.past' END, id) FROM pgwork.semaphore WHERE name <> 'u';"
+              "GRANT SELECT ON public.stranger_keys TO pgw_it_stranger");
+    kit_do(stranger, "SELECT pg_advisory_lock(k) FROM public.stranger_keys");
+    kit_do(b, "SET statement_timeout = '30s'");
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(
+            calls[i].state, kit_state(b, "SELECT count(*) FROM pgwork.%s", calls[i].call),
+            calls[i].call);
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a,
+                                          "SELECT count(*) FROM pg_locks WHERE locktype = "
+                                          "'advisory' AND pid = %d",
+                                          PQbackendPID(b)));
+    kit_do(stranger, "SELECT pg_advisory_unlock_all()");
+    kit_do(a, "SELECT pg_terminate_backend(%d, 10000)", PQbackendPID(stranger));
+    PQfinish(stranger);
+    kit_do(a, "SELECT pgwork.sema_drop(s, true) FROM unnest('{s,t,u}'::text[]) s;"
+              "DROP TABLE public.stranger_keys; DROP ROLE pgw_it_stranger");
+}
+
 /* -- open transactions ------------------------------------------------------------------------- */
 
 static void nobody_waits(void)

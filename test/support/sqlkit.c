@@ -94,6 +94,7 @@ void kit_begin(void)
     pgtemp_exec("SELECT pgwork.queue_drop(name, true) FROM pgwork.queue;"
                 "SELECT pgwork.setting('implicit_queues', 'on');"
                 "SELECT pgwork.setting('low_water_marks', 'on');"
+                "SELECT pgwork.setting('max_queues', '10000');"
                 "SELECT pgwork.setting('op_retention_ms', '86400000')");
 }
 
