@@ -12,7 +12,7 @@ script queues.limit <<'S'
 DELETE FROM lim.of_queue WHERE ctid = ANY (ARRAY(SELECT ctid FROM lim.of_queue WHERE queue = :i ORDER BY id LIMIT 10 FOR UPDATE SKIP LOCKED)) RETURNING id;
 S
 most=$((smoke ? 10 : 10000))
-sql -c "SELECT pgwork.queue_create('m' || i) FROM generate_series(1, $most) i" >/dev/null
+sql -c "SELECT pgwork.setting('max_queues', '20000')" -c "SELECT pgwork.queue_create('m' || i) FROM generate_series(1, $most) i" >/dev/null
 # so many that none runs dry: a claim that finds less than it wants looks twice
 total=$((smoke ? 2000 : seconds * 150000 + 50000))
 fill() { # fill QUEUES PRIORITIES
