@@ -52,7 +52,8 @@ DECLARE
     most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
 BEGIN
     IF (SELECT count(*) FROM pgwork.queue) >= most THEN
-        PERFORM pgwork._refuse_with_hint('PW002', format('queue %L is one too many: at most %s may exist', name, most),
+        PERFORM pgwork._refuse_with_hint('PW002',
+            format('queue %L is one too many: at most %s may exist', name, most),
             'drop queues that are not used, or raise the limit: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
     END IF;
     INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;

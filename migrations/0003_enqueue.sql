@@ -286,7 +286,8 @@ CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue)) WHERE NOT pgwork._in_turn(pgwork._lock('replace', queue));
+    PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue))
+      WHERE NOT pgwork._in_turn(pgwork._lock('replace', queue));
     PERFORM FROM (SELECT _lock_replaced.queue, u.id, f.lane, f.pos
                     FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)
                    CROSS JOIN LATERAL (SELECT u.id FROM pgwork.unique_key u

@@ -8,7 +8,7 @@ CREATE FUNCTION pgwork._named(q integer, ids bigint[], tokens uuid[])
 RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigint[]) LANGUAGE sql STABLE AS $$
     SELECT q, (t.number & 31)::smallint, t.number >> 5, t.token, t.named
       FROM (SELECT u.token, pgwork.token_number(u.token) AS number, array_agg(u.id) AS named
-              FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t
+              FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t OFFSET 0
 $$;
 
 -- One token for each id, if one was given for all.
