@@ -222,7 +222,7 @@ BEGIN
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
                                                        THEN passed >> 5 END)];
-                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size)];
+                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size / 8)];
             ELSE
                 SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
                  WHERE t.name = its_name AND NOT t.paused;
