@@ -135,6 +135,28 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
+# chaos runs (test/chaos/README.md)
+CHAOS_ROLE := role role_producer role_worker role_sql role_coord hist
+CHAOS_DRIVER := driver nemesis hist
+CHAOS_PROXY := proxy hist
+CHAOS_SINK := sink hist
+CHAOS_TRUTH := truth row hist
+CHAOS_CHECK := check_main check check_job check_live check_other hist
+chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check)
+$(B)/obj/chaos/%.o: test/chaos/%.c Makefile
+	@mkdir -p $(@D)
+	$(COMPILE) -D_DEFAULT_SOURCE $(PQ_CFLAGS) -fPIE -c $< -o $@
+chaos_objects = $(patsubst %,$(B)/obj/chaos/%.o,$(1))
+$(B)/chaos/chaos-role: $(call chaos_objects,$(CHAOS_ROLE)) $(STATIC)
+$(B)/chaos/chaos-driver: $(call chaos_objects,$(CHAOS_DRIVER))
+$(B)/chaos/chaos-proxy: $(call chaos_objects,$(CHAOS_PROXY))
+$(B)/chaos/chaos-sink: $(call chaos_objects,$(CHAOS_SINK))
+$(B)/chaos/chaos-truth: $(call chaos_objects,$(CHAOS_TRUTH))
+$(B)/chaos/chaos-check: $(call chaos_objects,$(CHAOS_CHECK))
+$(B)/chaos/%:
+	@mkdir -p $(@D)
+	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+
 # -- generated, and committed all the same ---------------------------------------------------------
 
 gen gen-sql:
@@ -182,6 +204,12 @@ check-valgrind: ceedling
 	$(CEEDLING) test:build_only
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
+
+# MINUTES of every fault at once, in an order that SEED decides, and what the checker says of the history
+MINUTES ?= 2
+SEED ?= 1
+chaos: chaos-programs cli
+	test/chaos/chaos.sh $$(($(MINUTES) * 60)) $(SEED)
 
 # each target over some random bytes, the same everywhere
 FUZZ_ROUNDS ?= 20000
@@ -323,7 +351,7 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz chaos'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
@@ -331,10 +359,10 @@ help:
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE all lib shared static cli examples bench bench-programs chaos chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-budget lint-gen lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
--include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d $(B)/obj/bench/*.d)
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d $(B)/obj/bench/*.d $(B)/obj/chaos/*.d)

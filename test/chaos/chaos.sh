@@ -1,0 +1,126 @@
+#!/bin/sh
+# chaos.sh [SECONDS [SEED]]: a chaos run on a server of its own, and what the checker says of it.
+# Exit status: 0 valid, 1 invalid, 2 the run failed, 3 unknown (a class of faults did not fire).
+# From you: CHAOS_KEEP=DIR keeps the history there; CHAOS_BIN (the programs; build/chaos);
+# CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_PREPARE: SQL that is run after the migration.
+set -eu
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$top"
+. test/support/pg.sh
+seconds=${1:-60} seed=${2:-$(date +%s)}
+PATH=$PATH:/usr/sbin
+export CHAOS_BIN="${CHAOS_BIN:-$top/build/chaos}"
+excused=
+
+dir=$(pg_mkdir)
+export CHAOS_SERVER="$dir" CHAOS_FOLDER="$dir/run" CHAOS_SOCKET="$dir/.s.PGSQL.5432"
+clean() {
+    trap '' INT TERM HUP
+    trap - EXIT
+    [ -z "${driver:-}" ] || kill -s KILL -- "-$driver" 2>/dev/null || : # and all that it has started
+    pg_stop "$dir" immediate || :
+    if [ -n "${CHAOS_KEEP:-}" ]; then
+        rm -rf "$CHAOS_KEEP"
+        cp -r "$dir/run" "$CHAOS_KEEP"
+        cp "$dir/log" "$CHAOS_KEEP/server.log"
+    fi
+    rm -rf "$dir"
+}
+trap clean EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+mkdir -p "$dir/run/hist"
+chmod 755 "$dir"
+
+# The server, under a clock that can be set
+fake=
+for f in /usr/lib/*/faketime/libfaketime.so.1; do [ ! -e "$f" ] || fake=$f; done
+if [ -n "$fake" ]; then
+    export CHAOS_CLOCK="$dir/clock"
+    echo '+0' >"$CHAOS_CLOCK"
+    chmod 644 "$CHAOS_CLOCK"
+    set -- env LD_PRELOAD="$fake" FAKETIME_TIMESTAMP_FILE="$CHAOS_CLOCK" FAKETIME_NO_CACHE=1 \
+        FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_DISABLE_SHM=1
+else
+    set --
+    excused="$excused clock_forward clock_back"
+    echo 'libfaketime is not installed: the clock is not set'
+fi
+as=
+[ "$(id -u)" != 0 ] || as="setpriv --reuid=$(pg_user) --regid=$(id -g "$(pg_user)") --init-groups"
+export CHAOS_CTL="cd / && setsid -w $as $* $(pg_bindir)/pg_ctl -D $dir/data -l $dir/log -t 60 -w"
+WITH_PG_CONF="wal_level = logical
+max_connections = 90
+max_wal_senders = 4
+max_replication_slots = 4
+logical_decoding_work_mem = '256MB'
+autovacuum_naptime = 5
+checkpoint_timeout = 60
+restart_after_crash = on
+log_min_messages = warning
+${CHAOS_CONF:-}" pg_create "$dir"
+sh -c "$CHAOS_CTL start" >/dev/null
+pg_env "$dir"
+unset PGWORK_DSN
+export CHAOS_DIRECT="host=$dir port=5432 dbname=chaos"
+sql() { psql -qXAt -v ON_ERROR_STOP=1 -d "$CHAOS_DIRECT" "$@"; }
+psql -qXc 'CREATE DATABASE chaos'
+PGWORK_DSN="$CHAOS_DIRECT" "${CHAOS_TOOL:-build/pgwork}" -q migrate
+sql >/dev/null <<'S'
+SELECT pg_create_logical_replication_slot('truth', 'test_decoding');
+CREATE ROLE chaos_producer LOGIN IN ROLE pgwork_producer;
+CREATE ROLE chaos_worker LOGIN IN ROLE pgwork_worker;
+CREATE ROLE chaos_operator LOGIN IN ROLE pgwork_operator;
+SELECT pgwork.queue_create('q' || i, max_attempts => CASE i WHEN 1 THEN 3 ELSE 50 END, backoff_ms => 200)
+  FROM generate_series(0, 5) i;
+SELECT pgwork.cron_create('tick', '@every 1s', queue => 'q4', misfire => 'all', misfire_max => 1000, grace_ms => 0),
+       pgwork.cron_create('node ' || i, '@every 1s', misfire => 'all', misfire_max => 1000, grace_ms => 0,
+                          timeout_ms => 500, max_attempts => 1000)
+  FROM generate_series(0, 1) i;
+SELECT pgwork.sema_create('permits', 3);
+CREATE TABLE counter (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0, version int NOT NULL DEFAULT 0);
+INSERT INTO counter SELECT generate_series(0, 7);
+CREATE TABLE leased (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, token uuid);
+INSERT INTO leased SELECT generate_series(1, 8);
+GRANT SELECT, UPDATE ON counter, leased TO chaos_worker;
+S
+[ -z "${CHAOS_PREPARE:-}" ] || sql -f "$CHAOS_PREPARE" >/dev/null
+
+# A port that is free, and PgBouncer
+CHAOS_PORT=$((20000 + $$ % 20000))
+export CHAOS_PORT
+export CHAOS_PROXY="host=127.0.0.1 port=$CHAOS_PORT dbname=chaos sslmode=disable gssencmode=disable"
+if command -v pgbouncer >/dev/null; then
+    mkdir -m 777 "$dir/pool"
+    cat >"$dir/pool/ini" <<END
+[databases]
+chaos = host=$dir port=5432 user=postgres pool_size=12
+[pgbouncer]
+unix_socket_dir = $dir/pool
+listen_port = 6432
+auth_type = any
+pool_mode = transaction
+max_client_conn = 100
+logfile = $dir/pool/log
+END
+    export CHAOS_POOLER="exec $as pgbouncer -q $dir/pool/ini"
+    export CHAOS_POOL="host=$dir/pool port=6432 dbname=chaos user=postgres"
+else
+    export CHAOS_POOLER='' CHAOS_POOL=''
+    excused="$excused pooler"
+    echo 'PgBouncer is not installed: it takes no part'
+fi
+
+echo "chaos: $seconds s with seed $seed"
+setsid "$CHAOS_BIN/chaos-driver" "$seconds" "$seed" &
+driver=$!
+code=0
+wait "$driver" || code=$?
+kill -s KILL -- "-$driver" 2>/dev/null || :
+driver=
+[ "$code" = 0 ] || { echo "chaos: the driver failed ($code)"; tail -n 5 "$dir"/run/*.err "$dir/log"; exit 2; }
+# shellcheck disable=SC2086  # words
+"$CHAOS_BIN/chaos-check" "$dir/run/hist" ${CHAOS_EXCUSED:-} $excused || code=$?
+[ "$code" = 0 ] || echo "to see this again: test/chaos/chaos.sh $seconds $seed"
+exit $code

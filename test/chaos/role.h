@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * role.h: what the processes of a chaos run have in common.
+ */
+#ifndef CHAOS_ROLE_H
+#define CHAOS_ROLE_H
+
+#include "classes.h"
+#include "hist.h"
+#include <pgwork.h>
+#include <stdbool.h>
+
+#define MAX_JOBS 1000
+
+extern pgw_conf *conf;
+extern pgw_stop *stop; /* notified by SIGTERM */
+
+bool going(void);
+int draw(int n); /* 0 .. n - 1 */
+void nap_ms(int64_t ms);
+/* A handle that works; ends the process when told to stop meanwhile. */
+pgw *open_handle(void);
+int64_t outcome(pgw_status st); /* S_ */
+/* Shows an effect to the sink, in the order of calls. Returns S_OK, S_STALE or S_UNKNOWN. */
+int64_t effect(int64_t object, uint64_t number, uint64_t nonce);
+/* Says that a fault has shown its effect. */
+void fired(enum class class);
+/* The number in a kind such as "12.7"; ticks have none. */
+int64_t made_of(const char *kind);
+const char *queue_name(int queue);
+
+/* Objects that are not jobs, as the sink knows them */
+#define LOCK_OBJECT(i) (-1 - (int64_t)(i))
+#define ROW_OBJECT(i)  (-1001 - (int64_t)(i))
+
+/* Each runs until going() is false. */
+void role_producer(void), role_late(void), role_worker(void), role_runtime(void), role_reaper(void);
+void role_sql(void), role_operator(void);
+void role_lock(void), role_sema(void), role_node(void), role_counter(void), role_rows(void);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * role_sql.c: claims by plain SQL on libpq, with the rights of a worker and nothing else of pgwork's
+ * library: in transactions that stay open and that roll back; and jobs that are finished in the
+ * transaction that counts them, exactly once. And the operator, who pauses, purges, drops, redrives,
+ * reschedules and cancels.
+ */
+#include "role.h"
+#include <libpq-fe.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PGconn *c;
+
+/* What came of a statement: an error that is one of the server's has undone it; 57xxx and lost
+ * connections leave that open. */
+static int64_t result(PGresult *res, PGresult **keep)
+{
+    const ExecStatusType s = PQresultStatus(res);
+    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    int64_t st = S_UNKNOWN;
+    if (s == PGRES_TUPLES_OK || s == PGRES_COMMAND_OK)
+        st = strcmp(PQcmdStatus(res), "ROLLBACK") == 0 ? S_NOT : S_OK;
+    else if (state && strncmp(state, "57P", 3) != 0 && strncmp(state, "08", 2) != 0) st = S_NOT;
+    if (state && strncmp(state, "57", 2) != 0 && strncmp(state, "40", 2) != 0)
+        fprintf(stderr, "%d: %s\n", hist_proc, PQresultErrorMessage(res));
+    if (keep && st == S_OK) *keep = res;
+    else PQclear(res);
+    return st;
+}
+
+static int64_t run(const char *sql)
+{
+    return result(PQexec(c, sql), NULL);
+}
+
+static bool up(void)
+{
+    if (c && PQstatus(c) == CONNECTION_OK && PQtransactionStatus(c) == PQTRANS_IDLE) return true;
+    if (c) PQfinish(c);
+    c = PQconnectdb(pgw_conf_get(conf, "dsn"));
+    if (PQstatus(c) == CONNECTION_OK) return true;
+    nap_ms(50 + draw(100));
+    return false;
+}
+
+typedef struct hand {
+    size_t n;
+    pgw_ref refs[MAX_JOBS];
+    int64_t calls[MAX_JOBS];
+} hand;
+
+static void got(hand *j, PGresult *res, int queue, int64_t call, int64_t lease_ms)
+{
+    j->n = (size_t)PQntuples(res);
+    for (size_t i = 0; i < j->n && i < MAX_JOBS; i++) {
+        const int row = (int)i;
+        j->refs[i].id = atoll(PQgetvalue(res, row, 0));
+        pgw_token_parse(&j->refs[i].token, PQgetvalue(res, row, 1));
+        hist_add(call, 'e', OP_got, queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
+                 (int64_t)j->refs[i].token.nonce, atoll(PQgetvalue(res, row, 2)),
+                 made_of(PQgetvalue(res, row, 3)), lease_ms);
+    }
+    hist_flush();
+}
+
+/* Completes what is held: `counter` counts the jobs in the same transaction. */
+static void complete(hand *j, int queue, int counter)
+{
+    static char sql[120000];
+    size_t at;
+    PGresult *res = NULL;
+
+    for (size_t i = 0; i < j->n; i++) {
+        j->calls[i] = hist_call();
+        hist_add(j->calls[i], 'i', OP_don, queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
+                 (int64_t)j->refs[i].token.nonce, counter + 1);
+    }
+    hist_flush();
+    at = (size_t)sprintf(sql, "SELECT id FROM pgwork.complete('q%d', '{", queue);
+    for (size_t i = 0; i < j->n; i++)
+        at += (size_t)sprintf(sql + at, "%s%" PRId64, i ? "," : "", j->refs[i].id);
+    at += (size_t)sprintf(sql + at, "}', '{");
+    for (size_t i = 0; i < j->n; i++) {
+        char text[PGW_TOKEN_TEXT];
+        at += (size_t)sprintf(sql + at, "%s%s", i ? "," : "", pgw_token_format(j->refs[i].token, text));
+    }
+    sprintf(sql + at, "}')");
+    int64_t st = run("BEGIN") == S_OK ? result(PQexec(c, sql), &res) : S_NOT;
+    const bool lost = st == S_OK && PQntuples(res) > 0;
+    if (res) PQclear(res);
+    if (st == S_OK && !lost) {
+        sprintf(sql, "UPDATE counter SET n = n + %zu WHERE id = %d", j->n, counter);
+        st = run(sql);
+        if (st == S_OK) {
+            nap_ms(draw(4) == 0 ? draw(300) : 0);
+            st = run("COMMIT");
+        } else {
+            run("ROLLBACK");
+            st = S_NOT; /* no COMMIT was sent */
+        }
+    } else { /* one of them is not ours any more: undo all */
+        run("ROLLBACK");
+        st = S_NOT;
+    }
+    for (size_t i = 0; i < j->n; i++) hist_add(j->calls[i], 'o', OP_don, st);
+    hist_flush();
+}
+
+static void claim(int mode)
+{
+    static hand j;
+    static const int sizes[] = {1, 7, 33, 100, 1000};
+    char sql[300];
+    PGresult *res = NULL;
+    const int queue = draw(4), max = sizes[draw(mode ? 5 : 3)], counter = draw(4);
+    const int64_t call = hist_call(), lease_ms = 2000 + draw(2000);
+
+    hist(call, 'i', OP_clm, queue, max, lease_ms, mode);
+    if (mode && run("BEGIN") != S_OK) {
+        hist(call, 'o', OP_clm, S_NOT, 0);
+        return;
+    }
+    snprintf(sql, sizeof(sql),
+             "SELECT id, token, attempt, kind FROM pgwork.claim('{q%d}', %d, 'sql %d', %" PRId64 ")",
+             queue, max, hist_proc, lease_ms);
+    int64_t st = result(PQexec(c, sql), &res);
+    j.n = 0;
+    if (st == S_OK) {
+        if (mode == 0) got(&j, res, queue, call, lease_ms);
+        else j.n = (size_t)PQntuples(res);
+        const size_t n = j.n;
+        if (mode) nap_ms(draw(mode == 2 ? 2500 : 300));
+        if (mode == 1) {
+            got(&j, res, queue, call, 0);
+            run("ROLLBACK");
+            st = S_NOT;
+            if (n) fired(C_claim_rollback);
+        } else if (mode == 2) {
+            got(&j, res, queue, call, 0);
+            st = run("COMMIT");
+            if (st == S_OK && n) fired(C_claim_open);
+        }
+        PQclear(res);
+        hist(call, 'o', OP_clm, st == S_OK && n == 0 ? S_EMPTY : st, (int64_t)n);
+        if (st != S_OK) j.n = 0;
+    } else {
+        if (mode) run("ROLLBACK"), st = S_NOT;
+        hist(call, 'o', OP_clm, st, 0);
+    }
+    if (j.n && draw(10)) {
+        if (draw(8) == 0) nap_ms(draw(3000));
+        if (mode != 1) complete(&j, queue, counter);
+    }
+}
+
+void role_sql(void)
+{
+    while (going()) {
+        if (!up()) continue;
+        claim(draw(5) == 0 ? 1 : draw(8) == 0 ? 2 : 0);
+        nap_ms(draw(60));
+    }
+}
+
+/* -- the operator -------------------------------------------------------------------------------- */
+
+static pgw *h;
+
+static int64_t begin(enum op op, int queue)
+{
+    const int64_t call = hist_call();
+    hist(call, 'i', op, queue);
+    return call;
+}
+
+static void end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum class class)
+{
+    hist(call, 'o', op, st == PGW_OK || st == PGW_EMPTY ? S_OK : S_UNKNOWN);
+    if (effect_seen) fired(class);
+}
+
+static void pause_queue(void)
+{
+    const int64_t call = begin(OP_pau, 2);
+    pgw_status st = pgw_queue_pause(h, "q2");
+    const bool did = st == PGW_OK;
+    nap_ms(did ? 300 + draw(1500) : 0);
+    do st = pgw_queue_resume(h, "q2");
+    while (st != PGW_OK && (nap_ms(50), going()));
+    end(OP_pau, call, PGW_OK, did, C_pause);
+}
+
+static void drop_queue(void)
+{
+    const int64_t call = begin(OP_drp, 5);
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    const pgw_status st = pgw_queue_drop(h, "q5", true);
+    o.max_attempts = 50, o.backoff_ms = 100;
+    while (pgw_queue_create(h, "q5", &o) != PGW_OK && going()) nap_ms(50);
+    end(OP_drp, call, st, st == PGW_OK, C_drop);
+}
+
+typedef struct ids {
+    int64_t id[20];
+    int queue;
+    size_t n;
+} ids;
+static int note_id(const pgw_job *job, void *arg)
+{
+    ids *some = arg;
+    some->id[some->n++] = pgw_job_id(job);
+    return some->n == 20;
+}
+
+static void cancel(void)
+{
+    static const char *const states[] = {"ready", "delayed", "leased"};
+    ids some = {.queue = 1 + draw(2)};
+    pgw_status verdicts[20];
+    int64_t calls[20];
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+
+    o.queue = queue_name(some.queue), o.state = states[draw(3)], o.limit = 1 + draw(19);
+    if (pgw_jobs_each(h, &o, note_id, &some) < 0 || some.n == 0) return;
+    for (size_t i = 0; i < some.n; i++) {
+        calls[i] = hist_call();
+        hist_add(calls[i], 'i', OP_can, some.queue, some.id[i]);
+    }
+    hist_flush();
+    const pgw_status st = pgw_cancel(h, verdicts, queue_name(some.queue), some.id, some.n);
+    bool did = false;
+    for (size_t i = 0; i < some.n; i++) {
+        did |= st >= 0 && verdicts[i] >= 0;
+        hist_add(calls[i], 'o', OP_can, st < 0 ? outcome(st) : outcome(verdicts[i]));
+    }
+    hist_flush();
+    if (did) fired(C_cancel_job);
+}
+
+void role_operator(void)
+{
+    h = open_handle();
+    while (going()) {
+        int64_t n = 0, call;
+        pgw_status st;
+        switch (draw(12)) {
+        case 0:
+        case 1: pause_queue(); break;
+        case 2:
+            call = begin(OP_pur, 2);
+            st = pgw_queue_purge(h, &n, "q2", draw(2) ? "ready" : "delayed");
+            end(OP_pur, call, st, n > 0, C_purge);
+            break;
+        case 3: drop_queue(); break;
+        case 4:
+        case 5:
+            call = begin(OP_red, 1);
+            st = pgw_redrive(h, &n, "q1", NULL, 0, NULL, draw(3) * 20);
+            end(OP_red, call, st, n > 0, C_redrive);
+            break;
+        case 6:
+        case 7:
+        case 8:
+            call = begin(OP_res, 1);
+            st = pgw_reschedule(h, &n, "q1", NULL);
+            end(OP_res, call, st, n > 0, C_reschedule);
+            break;
+        default: cancel();
+        }
+        nap_ms(draw(1000));
+    }
+    pgw_close(h);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * role_worker.c: claims jobs and finishes them in every way: by verbs, by the worker runtime; and the
+ * reaper, which takes back what is left.
+ */
+#include "role.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pgw *h;
+static const int sizes[] = {1, 7, 33, 100, 1000};
+
+typedef struct hand { /* jobs that are held */
+    int queue;
+    size_t n;
+    int64_t lease_ms;
+    pgw_ref refs[MAX_JOBS];
+    int64_t calls[MAX_JOBS];
+} hand;
+
+static void begin(enum op op, hand *j, size_t from, size_t n, int64_t what)
+{
+    for (size_t i = from; i < from + n; i++) {
+        j->calls[i] = hist_call();
+        hist_add(j->calls[i], 'i', op, j->queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
+                 (int64_t)j->refs[i].token.nonce, what);
+    }
+    hist_flush();
+}
+
+static void finish(enum op op, hand *j, size_t from, size_t n, pgw_status st,
+                   const pgw_status *verdicts)
+{
+    for (size_t i = 0; i < n; i++)
+        hist_add(j->calls[from + i], 'o', op,
+                 outcome(st == PGW_OK || st == PGW_ELEASE || st == PGW_ELOCKED ? verdicts[i] : st));
+    hist_flush();
+}
+
+/* One verb for some of the jobs. Returns how many were accepted. */
+static void verb(enum op op, hand *j, size_t from, size_t n, int64_t what)
+{
+    static pgw_status verdicts[MAX_JOBS];
+    const char *queue = queue_name(j->queue);
+    const pgw_ref *refs = j->refs + from;
+    pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
+    pgw_status st = PGW_OK;
+
+    if (n == 0) return;
+    begin(op, j, from, n, what);
+    o.error = "chaos", o.retry_ms = what, o.dead = op == OP_ded;
+    if (op == OP_ext) st = pgw_extend(h, verdicts, queue, refs, n, what);
+    if (op == OP_don) st = pgw_complete(h, verdicts, queue, refs, NULL, n);
+    if (op == OP_rel) st = pgw_release(h, verdicts, queue, refs, n);
+    if (op == OP_snz) st = pgw_snooze(h, verdicts, queue, refs, n, what);
+    if (op == OP_fai || op == OP_ded) st = pgw_fail(h, verdicts, queue, refs, n, &o);
+    finish(op, j, from, n, st, verdicts);
+}
+
+static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max)
+{
+    j->n = pgw_batch_count(batch);
+    for (size_t i = 0; i < j->n; i++) {
+        const pgw_job *job = pgw_batch_job(batch, i);
+        j->refs[i] = pgw_job_ref(job);
+        hist_add(call, 'e', OP_got, j->queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
+                 (int64_t)j->refs[i].token.nonce, pgw_job_attempt(job),
+                 made_of(pgw_job_kind(job)), j->lease_ms);
+    }
+    hist_add(call, 'o', OP_clm, outcome(st), (int64_t)j->n);
+    for (int c = 0; c < 5; c++)
+        if (sizes[c] == max && j->n > (max == 1000 ? 100u : 0u))
+            hist_add(0, 'e', OP_nem, C_claim_1 + c);
+    hist_flush();
+    pgw_batch_free(batch);
+}
+
+/* Claims, and in the same call completes what is left of the last claim where `done` says so. */
+static void claim(hand *j, bool done)
+{
+    static pgw_status verdicts[MAX_JOBS];
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_batch *batch = NULL;
+    const size_t finished = done ? j->n : 0;
+    pgw_status st;
+
+    if (!done) j->queue = draw(8) == 0 ? 4 + draw(2) : draw(4);
+    const char *queue = queue_name(j->queue);
+    o.queues = &queue, o.queues_count = 1;
+    o.max = sizes[draw(5)];
+    o.lease_ms = j->lease_ms = 1000 + draw(1500);
+    o.apart = draw(8) == 0 && o.max <= 100; /* TODO: more of them: "bigint out of range" */
+    if (done) begin(OP_don, j, 0, finished, 0);
+    const int64_t call = hist_call();
+    hist(call, 'i', OP_clm, j->queue, o.max, j->lease_ms);
+    if (done) {
+        st = pgw_complete_and_claim(h, verdicts, j->refs, finished, &batch, &o);
+        finish(OP_don, j, 0, finished, st == PGW_EMPTY ? PGW_OK : st, verdicts);
+    } else {
+        st = pgw_claim(h, &batch, &o);
+    }
+    take(j, call, st, batch, o.max);
+}
+
+/* What becomes of them. Returns true if the rest is to be completed by the next claim. */
+static bool settle(hand *j)
+{
+    const int what = draw(20);
+    size_t half = j->n / 2;
+
+    if (what == 0 && (j->n <= 100 || draw(4) == 0)) return false; /* forgotten */
+    if (what == 1) {
+        nap_ms(j->lease_ms + 200 + draw(1500)); /* too late, perhaps */
+        verb(OP_don, j, 0, j->n, 0);
+    } else if (what == 2) {
+        verb(OP_ext, j, 0, half + 1, 2000);
+        nap_ms(draw(1000));
+        verb(OP_don, j, 0, j->n, 0);
+    } else if (what == 3) {
+        verb(OP_rel, j, 0, j->n, 0);
+    } else if (what == 4) {
+        verb(OP_snz, j, 0, half, 100 + draw(400));
+        verb(OP_don, j, half, j->n - half, 0);
+    } else if (what == 5) {
+        verb(OP_don, j, 0, half, 0);
+        verb(OP_fai, j, half, j->n - half, draw(300));
+    } else if (what == 6 && j->queue == 1) {
+        verb(OP_ded, j, 0, 1, 0);
+        verb(OP_don, j, 1, j->n - 1, 0);
+    } else if (what == 7) {
+        verb(OP_don, j, 0, half, 0);
+        verb(OP_don, j, 0, j->n, 0); /* half of them again: refused */
+    } else if (what < 14) {
+        return true;
+    } else {
+        verb(OP_don, j, 0, j->n, 0);
+    }
+    return false;
+}
+
+void role_worker(void)
+{
+    static hand j;
+    bool done = false;
+
+    h = open_handle();
+    while (going()) {
+        claim(&j, done);
+        done = false;
+        for (size_t i = 0; i < j.n && i < 40; i++) /* some: the sink is not what is tested */
+            effect(j.refs[i].id, j.refs[i].token.number, j.refs[i].token.nonce);
+        if (j.n) done = settle(&j);
+        else nap_ms(draw(30));
+    }
+    if (done) verb(OP_don, &j, 0, j.n, 0);
+    pgw_close(h);
+}
+
+/* -- the runtime --------------------------------------------------------------------------------- */
+
+static pgw_verdict handle(pgw_task *task, void *arg)
+{
+    const pgw_job *job = pgw_task_job(task);
+    const pgw_ref ref = pgw_job_ref(job);
+    const int queue = pgw_job_queue(job)[1] - '0', what = (int)(ref.id % 16);
+
+    (void)arg;
+    hist(0, 'e', OP_got, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce,
+         pgw_job_attempt(job), made_of(pgw_job_kind(job)), 0);
+    if (what == 3) nap_ms(ref.id % 1500);
+    if (pgw_task_signals(task) & PGW_LOST) return PGW_RELEASE;
+    effect(ref.id, ref.token.number, ref.token.nonce);
+    /* The runtime reports the result by itself: what came of it is not known here. */
+    const enum op op = what == 5 ? OP_fai : what == 6 ? OP_rel : OP_don;
+    hist(hist_call(), 'i', op, queue, ref.id, (int64_t)ref.token.number,
+         (int64_t)ref.token.nonce);
+    pgw_task_set_delay(task, 50);
+    return op == OP_fai ? PGW_RETRY : op == OP_rel ? PGW_RELEASE : PGW_DONE;
+}
+
+static void log_error(void *arg, pgw_level level, const char *module, const char *message)
+{
+    (void)arg;
+    if (level <= PGW_WARN) fprintf(stderr, "%d: %s: %s\n", hist_proc, module, message);
+}
+
+void role_runtime(void)
+{
+    const char *queues[] = {"q0", "q1", "q2", "q3", "q4", "q5"};
+    pgw_worker *w = NULL;
+
+    pgw_conf_set_log(conf, PGW_WARN, log_error, NULL);
+    pgw_conf_set(conf, "holder", "runtime");
+    pgw_conf_set(conf, "worker.lease_ms", "1500");
+    pgw_conf_set(conf, "worker.concurrency", "3");
+    while (going()) {
+        if (pgw_worker_new(&w, conf, queues, 6, handle, NULL, NULL) != PGW_OK) exit(2);
+        if (pgw_worker_run(w, stop) != PGW_OK)
+            fprintf(stderr, "%d: worker: %s\n", hist_proc, pgw_worker_error(w));
+        pgw_worker_free(w);
+    }
+}
+
+void role_reaper(void)
+{
+    pgw_reaper *r;
+
+    while (going()) {
+        if (pgw_reaper_new(&r, conf) != PGW_OK) exit(2);
+        if (pgw_reaper_run(r, stop) != PGW_OK)
+            fprintf(stderr, "%d: reaper: %s\n", hist_proc, pgw_reaper_error(r));
+        pgw_reaper_free(r);
+    }
+}
