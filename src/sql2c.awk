@@ -1,6 +1,6 @@
 # sql2c.awk: turn .sql files into an X-macro file of C string literals, one per line of SQL.
-#   LC_ALL=C awk -f src/sql2c.awk src/sql/*.sql migrations/*.sql > src/sql_data.inc
-# The text is kept byte for byte; a file must end in a newline, which `make gen` checks.
+#   LC_ALL=C awk -f src/sql2c.awk src/sql/*.sql migrations/*.sql > build/generated/sql_data.inc
+# The text is kept byte for byte; a file must end in a newline, which the Makefile checks.
 
 function literal(line) {
     gsub(/\\/, "&&", line)
@@ -14,7 +14,7 @@ function literal(line) {
 function finish() { if (open) print ")"; open = 0 }
 
 BEGIN {
-    print "/* Made by src/sql2c.awk from src/sql and migrations: edit those, then `make gen`. */"
+    print "/* Made by src/sql2c.awk from src/sql and migrations: edit those. */"
     print "#ifndef PGW__SQL"
     print "#define PGW__SQL(id, name, text)"
     print "#endif"
