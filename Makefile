@@ -5,7 +5,7 @@
 # Packagers: PREFIX, DESTDIR, the directories below, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=. Without the gem ceedling,
 # which `check` needs: make check-abi check-fuzz check-header check-examples.
 
-# Or src/sql would be built from src/sql.c as soon as that is edited.
+# Every rule is written here.
 MAKEFLAGS += --no-builtin-rules
 
 # The header holds the only copy of the version.
@@ -32,7 +32,8 @@ CFLAGS ?= -O2 -g
 # Warnings of compilers that we have not seen are not errors for who builds; `run` sets it to 1.
 WERROR ?= 0
 
-SRC := $(sort $(wildcard src/*.c))
+SRC := $(sort $(wildcard src/*/*.c))
+SRC_H := $(sort $(wildcard src/*/*.h))
 CLI_SRC := $(sort $(wildcard examples/pgwork/*.c))
 EX_SRC := $(sort $(wildcard examples/*.c))
 BENCH_SRC := $(sort $(wildcard bench/*.c))
@@ -144,15 +145,15 @@ gen gen-sql:
 	@rm -f $(G)/stamp
 	@$(MAKE) -s $(G)/stamp
 
-$(G)/stamp: $(SQL) src/sql2c.awk $(wildcard src src/sql migrations)
+$(G)/stamp: $(SQL) src/sql/sql2c.awk $(wildcard src/* migrations)
 	@mkdir -p $(@D)
 	@for f in $(SQL); do \
 	  test -z "$$(tail -c1 $$f)" || { echo "$$f: no newline at its end"; exit 1; }; done
-	@LC_ALL=C awk -f src/sql2c.awk $(SQL) /dev/null > $@.sql_data.inc
+	@LC_ALL=C awk -f src/sql/sql2c.awk $(SQL) /dev/null > $@.sql_data.inc
 	@{ echo '/* The whole library in one unit, for integration tests. */'; \
 	  printf '#include "../../%s"\n' $(SRC); } > $@.pgw_all.c
 	@{ echo '/* All that is inside the library, for integration tests. */'; \
-	  printf '#include "%s"\n' pgwork.h $(notdir $(sort $(wildcard src/*.h))); } > $@.pgw_all.h
+	  printf '#include "%s"\n' pgwork.h $(SRC_H:src/%=%); } > $@.pgw_all.h
 	@for f in sql_data.inc pgw_all.c pgw_all.h; do cmp -s $@.$$f $(@D)/$$f || cp $@.$$f $(@D)/$$f; rm $@.$$f; done
 	@touch $@
 
@@ -188,10 +189,10 @@ FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
 	@mkdir -p $(B)/fuzz
 	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
-	  rooms=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
+	  modules=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
 	  $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all \
-	    test/fuzz/$$t.c test/fuzz/standalone.c $$rooms $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
+	    test/fuzz/$$t.c test/fuzz/standalone.c $$modules $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
 	  $(B)/fuzz/$$t.standalone -n $(FUZZ_ROUNDS); done
 
 # each target for so long, by libFuzzer; test/fuzz/standalone.c replays what it finds
@@ -211,9 +212,9 @@ fuzz: $(G)/stamp
 lint: lint-layers lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
-	awk -f test/lint/layers.awk src/*.[ch]
+	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
 lint-banned:
-	awk -f test/lint/banned.awk src/*.[ch]
+	@awk -f test/lint/banned.awk $(SRC) $(SRC_H)
 	@! grep -n 'clock_gettime(CLOCK_MONOTONIC' examples/pgwork/*.[ch] # it stands still while the machine sleeps
 # Not part of `lint` yet: not every budget is met.
 lint-budget:
@@ -258,7 +259,7 @@ check-abi: shared
 	@diff $(B)/abi.header $(B)/abi.library | sed -n 's/^</declared, not there:/p; s/^>/there, not declared:/p' > $(B)/abi.diff; \
 	  cat $(B)/abi.diff; test ! -s $(B)/abi.diff
 
-FORMATTED = $(wildcard inc/*.h src/*.[ch] examples/*.[ch] examples/*/*.[ch] bench/*.[ch] test/*/*.[ch])
+FORMATTED = $(wildcard inc/*.h src/*/*.[ch] examples/*.[ch] examples/*/*.[ch] bench/*.[ch] test/*/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 format-check:

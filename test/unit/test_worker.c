@@ -25,10 +25,10 @@
 #include "worker.h"
 #include "worker_plan.h"
 
-TEST_SOURCE_FILE("src/worker_pool.c")
-TEST_SOURCE_FILE("src/worker_why.c")
-TEST_SOURCE_FILE("src/worker_flush.c")
-TEST_SOURCE_FILE("src/worker_heart.c")
+TEST_SOURCE_FILE("src/worker/worker_pool.c")
+TEST_SOURCE_FILE("src/worker/worker_why.c")
+TEST_SOURCE_FILE("src/worker/worker_flush.c")
+TEST_SOURCE_FILE("src/worker/worker_heart.c")
 
 static pgw_conf *conf;
 static pgw_stop *stop;
