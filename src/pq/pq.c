@@ -27,125 +27,6 @@ static const char pq_denied_hint[] =
     "GRANT the role what it lacks on this table; where a policy "
     "(row security) refuses the row, see "
     "the table's policies; for a function of pgwork's grant pgwork_worker";
-static const char pq_unknown_hint[] =
-    "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
-    "operation id; look first what became of others";
-
-/* ---- who may come in ---- */
-
-pgw_status pgw__pq_enter(pgw *h)
-{
-    if (h->pid != getpid())
-        return pgw__pq_fail(
-            h, PGW_EMISUSE, "the handle belongs to another process",
-            "after a fork the child calls pgw_abandon() and opens a handle of its own");
-#ifndef NDEBUG
-    if (atomic_flag_test_and_set(&h->in_use))
-        return PGW_EMISUSE; /* the story is the other call's */
-#endif
-    if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
-    return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
-                                         h->alone || h->phase == PGW__COPY
-                                             ? "a load is under way on this handle"
-                                             : "a call is under way on this handle",
-                                         "one verb at a time for each handle"));
-}
-
-pgw_status pgw__pq_leave(pgw *h, pgw_status st)
-{
-#ifndef NDEBUG
-    atomic_flag_clear(&h->in_use);
-#else
-    (void)h;
-#endif
-    return st;
-}
-
-/* ---- the operation ---- */
-
-void pgw__pq_rewind(pgw *h)
-{
-    pgw__op *op = &h->op;
-
-    PQclear(op->rows);
-    op->rows = NULL;
-    op->parts = op->prefixes = 0;
-    op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
-        op->unconfirmed = false;
-    op->tag[0] = '\0';
-    h->notice[0] = '\0';
-    pgw__fault_clear(&op->fault);
-}
-
-int64_t pgw__pq_call_ms(const pgw *h)
-{
-    return h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms;
-}
-
-void pgw__pq_reset(pgw *h, const char *name)
-{
-    pgw__op *op = &h->op;
-
-    pgw__fault_clear(&h->fault);
-    snprintf(op->name, sizeof(op->name), "%s", name);
-    memcpy(h->statement, op->name, sizeof(h->statement));
-    pgw__pq_rewind(h);
-    pgw__mem_free(op->owned_text);
-    op->text = op->owned_text = NULL;
-    op->sql = -1;
-    op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
-    op->ending = PGW__AUTOCOMMIT;
-    op->flags = 0;
-    op->altered = NULL;
-    op->read = NULL;
-    op->halting = PGW_OK;
-    op->adrift = false;
-    op->deadline = pgw__deadline_in(pgw__pq_call_ms(h));
-    op->done = h->armed;
-    op->done_arg = h->armed_arg;
-    h->armed = NULL;
-    pgw__args_reset(&op->args);
-}
-
-void pgw__pq_end(pgw *h, pgw_status st)
-{
-    pgw__op *op = &h->op;
-    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
-     * there is no connection was told */
-    const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
-                      h->phase != PGW__CONNECT && h->phase != PGW__SETUP;
-
-    h->fault = op->fault;
-    memcpy(h->statement, op->name, sizeof(h->statement)); /* others may be refused since */
-    if (st < 0 && h->fault.message[0] == '\0')
-        snprintf(h->fault.message, sizeof(h->fault.message), "%s", pgw_status_text(st));
-    if (st == PGW_EUNKNOWN && h->fault.hint[0] == '\0')
-        snprintf(h->fault.hint, sizeof(h->fault.hint), "%s", pq_unknown_hint);
-    h->status = h->fault.status = st;
-    h->phase = PGW__IDLE;
-    h->want = 0;
-    PQclear(op->rows);
-    op->rows = NULL;
-    pgw__args_reset(&op->args);
-    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
-             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
-}
-
-static void pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)
-{
-    pgw__pq_end(h, pgw__fault_set(&h->op.fault, st, message, hint));
-}
-
-void pgw__pq_lost_txn(pgw *h)
-{
-    pq_end_with(h, PGW_ECONN, "the transaction was lost with its connection", "begin it again");
-}
-
-const char *pgw__pq_statement(pgw *h, pgw__sql sql)
-{
-    if (h->texts[sql] == NULL) h->texts[sql] = pgw__sql_in_schema(pgw__sql_text(sql), h->schema);
-    return h->texts[sql];
-}
 
 /* ---- sending ---- */
 
@@ -249,7 +130,7 @@ static void pq_prepare(pgw *h)
         pgw__conn_failed(h, "the connection was lost while a statement was prepared");
 }
 
-void pgw__pq_launch(pgw *h)
+static void pq_launch(pgw *h)
 {
     pgw__op *op = &h->op;
     PGTransactionStatusType txn = PQtransactionStatus(h->conn);
@@ -260,13 +141,14 @@ void pgw__pq_launch(pgw *h)
         return;
     }
     if ((op->flags & PGW__DIRECT) != 0 && h->pooled) {
-        pq_end_with(h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
-                    "connect to the server itself, or set property `pooler` to session if it pools "
-                    "sessions");
+        pgw__pq_end_with(
+            h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
+            "connect to the server itself, or set property `pooler` to session if it pools "
+            "sessions");
         return;
     }
     if (txn == PQTRANS_INERROR && op->ending < PGW__COMMITTED) {
-        pq_end_with(h, PGW_ETXN, NULL, NULL);
+        pgw__pq_end_with(h, PGW_ETXN, NULL, NULL);
         return;
     }
     op->commits = txn == PQTRANS_IDLE || op->ending == PGW__COMMITTED;
@@ -286,18 +168,18 @@ static bool pq_check_attached(pgw *h)
     const char *encoding = PQparameterStatus(h->conn, "client_encoding");
 
     if ((h->op.flags & (PGW__OWNED | PGW__DIRECT)) != 0) {
-        pq_end_with(h, PGW_EMISUSE, "this cannot be done on an attached connection",
-                    "use a handle from pgw_open()");
+        pgw__pq_end_with(h, PGW_EMISUSE, "this cannot be done on an attached connection",
+                         "use a handle from pgw_open()");
     } else if (PQstatus(h->conn) != CONNECTION_OK || txn == PQTRANS_UNKNOWN) {
-        pq_end_with(h, PGW_ECONN, "the attached connection is lost", NULL);
+        pgw__pq_end_with(h, PGW_ECONN, "the attached connection is lost", NULL);
     } else if (PQpipelineStatus(h->conn) != PQ_PIPELINE_OFF || txn == PQTRANS_ACTIVE) {
-        pq_end_with(h, PGW_EMISUSE, "the attached connection is busy",
-                    "read the results of its statement to the end, and leave pipeline mode");
+        pgw__pq_end_with(h, PGW_EMISUSE, "the attached connection is busy",
+                         "read the results of its statement to the end, and leave pipeline mode");
     } else if (txn == PQTRANS_INERROR) {
-        pq_end_with(h, PGW_ETXN, NULL, "send ROLLBACK, then begin again");
+        pgw__pq_end_with(h, PGW_ETXN, NULL, "send ROLLBACK, then begin again");
     } else if (encoding == NULL || strcmp(encoding, "UTF8") != 0) {
-        pq_end_with(h, PGW_EMISUSE, "the attached connection's client_encoding is not UTF8",
-                    "call PQsetClientEncoding(conn, \"UTF8\")");
+        pgw__pq_end_with(h, PGW_EMISUSE, "the attached connection's client_encoding is not UTF8",
+                         "call PQsetClientEncoding(conn, \"UTF8\")");
     } else {
         return true;
     }
@@ -308,9 +190,9 @@ pgw_status pgw__pq_begin_op(pgw *h)
 {
     h->status = PGW_AGAIN;
     if (h->attached) {
-        if (pq_check_attached(h)) pgw__pq_launch(h);
+        if (pq_check_attached(h)) pq_launch(h);
     } else if (pgw__conn_alive(h)) {
-        pgw__pq_launch(h);
+        pq_launch(h);
     } else if (h->in_txn) {
         pgw__conn_drop(h);
         pgw__pq_lost_txn(h);
@@ -400,7 +282,7 @@ static bool pq_consume(const pgw *h)
 
 /* libpq may report a failed write only at the next read (R20), hence no look at PQflush's failure.
  */
-bool pgw__pq_receive(pgw *h)
+static bool pq_receive(pgw *h)
 {
     pgw__op *op = &h->op;
     bool more_to_send = PQflush(h->conn) > 0;
@@ -435,29 +317,6 @@ bool pgw__pq_receive(pgw *h)
 }
 
 /* ---- the outcome ---- */
-
-pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
-{
-    bool misread = false;
-    const pgw__rows rows = {.res = h->op.rows, .misread = &misread};
-    pgw_done_fn *const armed = h->armed;
-    void *const armed_arg = h->armed_arg;
-    pgw_status st;
-
-    pgw__fault_clear(&h->fault);
-    st = h->op.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
-    h->op.fault = h->fault;
-    if (h->armed == NULL) { /* a failure of this verb leaves the next one armed */
-        h->armed = armed;
-        h->armed_arg = armed_arg;
-    }
-    if (!misread && h->op.rows != NULL) return st;
-    return pgw__fault_set(
-        &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
-        h->op.altered != NULL
-            ? h->op.altered
-            : "library and schema are of different versions: see `pgwork doctor`");
-}
 
 /* A standby is left for the primary; but where a role or a database says so, all hosts say so. */
 static void pq_hint_read_only(pgw *h)
@@ -568,7 +427,7 @@ static bool pq_try_again(pgw *h)
     memset(h->prepared, 0, sizeof(h->prepared));
     if (!op->commits || op->halting != PGW_OK) return false;
     op->retried = true;
-    pgw__pq_launch(h);
+    pq_launch(h);
     return true;
 }
 
@@ -608,10 +467,10 @@ static void pq_prepared(pgw *h)
     } else {
         h->prepared[op->sql] = true;
         if (op->halting == PGW_OK) {
-            pgw__pq_launch(h);
+            pq_launch(h);
         } else { /* the session is at rest, and stays, unless a cancel may still come */
             if (op->adrift) pgw__conn_drop(h);
-            pq_end_with(h, op->halting, NULL, NULL);
+            pgw__pq_end_with(h, op->halting, NULL, NULL);
         }
     }
 }
@@ -640,7 +499,7 @@ static void pq_give_up(pgw *h, pgw_status reason)
                            "no connection to the server within the deadline", NULL);
         pgw__pq_end(h, PGW_ECONN);
     } else {
-        pq_end_with(h, reason, NULL, NULL);
+        pgw__pq_end_with(h, reason, NULL, NULL);
     }
 }
 
@@ -652,7 +511,7 @@ static void pq_abandon_answer(pgw *h)
 
     if (op->ending == PGW__COMMITTED) h->in_txn = false;
     if (!h->attached) pgw__conn_drop(h);
-    pq_end_with(
+    pgw__pq_end_with(
         h, st,
         st == PGW_EUNKNOWN ? "no answer within the deadline: applied or not is unknown" : NULL,
         h->attached ? "the connection is still busy: read its results to the end, or close it"
@@ -728,16 +587,17 @@ static bool pq_step(pgw *h)
         pgw__conn_start(h);
         return true;
     case PGW__CONNECT: return pgw__conn_poll(h);
+    case PGW__CONNECTED: pq_launch(h); return true;
     case PGW__SETUP:
-        if (!pgw__pq_receive(h)) return false;
+        if (!pq_receive(h)) return false;
         pgw__conn_settled(h);
         return true;
     case PGW__PREPARE:
-        if (!pgw__pq_receive(h)) return false;
+        if (!pq_receive(h)) return false;
         pq_prepared(h);
         return true;
     case PGW__RUN:
-        if (!pgw__pq_receive(h)) return false;
+        if (!pq_receive(h)) return false;
         pq_settle(h);
         return true;
     case PGW__IDLE:

@@ -357,7 +357,7 @@ static void conn_refused(pgw *h)
 {
     bool from_conf;
 
-    pgw__fault_connect(&h->op.fault, h->conn, conn_dsn(h, &from_conf));
+    pgw__fault_connect(&h->op.fault, h->conn, pgw__dsn_is_split(conn_dsn(h, &from_conf)));
     conn_failed(h);
 }
 
@@ -411,6 +411,8 @@ static bool conn_is_ready(const pgw *h)
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
+static void conn_setup(pgw *h);
+
 bool pgw__conn_poll(pgw *h)
 {
     if (!conn_is_ready(h)) return false;
@@ -423,7 +425,7 @@ bool pgw__conn_poll(pgw *h)
         h->setup_at = 0;
         h->unset = h->plain;
         h->pooled = h->plain && !h->own_session;
-        pgw__conn_setup(h);
+        conn_setup(h);
         break;
     default: conn_refused(h); break;
     }
@@ -471,7 +473,8 @@ static const char *conn_setup_text(pgw *h)
     }
 }
 
-void pgw__conn_setup(pgw *h)
+/* Sends the next statement of the setup, if there is one. */
+static void conn_setup(pgw *h)
 {
     for (; h->setup_at < SETUP_LISTEN + h->listens_count; h->setup_at++) {
         const char *text = conn_setup_text(h);
@@ -495,7 +498,7 @@ void pgw__conn_setup(pgw *h)
     pgw__backoff_reset(&h->backoff);
     h->told = (pgw__log_told){0};
     PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
-    pgw__pq_launch(h);
+    h->phase = PGW__CONNECTED;
 }
 
 /* PgBouncer and its like make up the process number that a client is told at connect; it is not the
@@ -531,7 +534,7 @@ void pgw__conn_settled(pgw *h)
         return;
     }
     h->setup_at++;
-    pgw__conn_setup(h);
+    conn_setup(h);
 }
 
 /* ---- looking and ending ---- */

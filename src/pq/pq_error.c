@@ -255,11 +255,10 @@ static bool error_is_setting(const char *text)
     "in a URI write %40 for an @ in the password, %2F for a / and %3A for a :, or put the " \
     "password into a file (PGPASSFILE)"
 
-void pgw__fault_connect(pgw__fault *f, const PGconn *conn, const char *dsn)
+void pgw__fault_connect(pgw__fault *f, const PGconn *conn, bool split)
 {
     const char *text = PQerrorMessage(conn), *hint;
     char flat[sizeof(f->message)] = "", whole[sizeof(f->message)], sqlstate[6];
-    const bool split = pgw__dsn_is_split(dsn);
     pgw_status st;
 
     error_reason_of(sqlstate, text);

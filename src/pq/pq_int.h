@@ -4,7 +4,7 @@
  * pgw__pq_advance() does what can be done without waiting, and waiting is somebody else's business:
  * pgw__pq_run()'s poll(2), or the caller's event loop.
  *
- *   IDLE -> [PAUSE <-> CONNECT -> SETUP] -> [PREPARE] -> RUN -> IDLE
+ *   IDLE -> [PAUSE <-> CONNECT -> SETUP -> CONNECTED] -> [PREPARE] -> RUN -> IDLE
  *            only when there is no connection   once a statement and connection
  */
 #ifndef PGW_PQ_INT_H
@@ -34,9 +34,10 @@
 
 typedef enum pgw__phase {
     PGW__IDLE,
-    PGW__PAUSE,   /* before the next attempt to connect */
-    PGW__CONNECT, /* libpq connects */
-    PGW__SETUP,   /* one statement of the session's setup is under way */
+    PGW__PAUSE,     /* before the next attempt to connect */
+    PGW__CONNECT,   /* libpq connects */
+    PGW__SETUP,     /* one statement of the session's setup is under way */
+    PGW__CONNECTED, /* the session is set up: the statement can be sent */
     PGW__PREPARE,
     PGW__RUN,
     PGW__COPY /* between copy_begin and copy_end; nothing is awaited */
@@ -168,30 +169,30 @@ struct pgw {
     void (*bye)(void *kept);
 };
 
-/* ---- pq: the machine ---- */
-pgw_status pgw__pq_enter(
-    pgw *h); /* EMISUSE: another process or thread, or something is under way */
+/* ---- pq_op: an operation ---- */
+/* EMISUSE: another process or thread, or something is under way. */
+pgw_status pgw__pq_enter(pgw *h);
 pgw_status pgw__pq_leave(pgw *h, pgw_status st);
 void pgw__pq_reset(pgw *h, const char *name); /* a new operation, with the handle's deadline */
 void pgw__pq_rewind(pgw *h);                  /* the operation is about to be sent (again) */
-pgw_status pgw__pq_begin_op(pgw *h);          /* starts it: AGAIN, or it is over at once */
-pgw_status pgw__pq_finish(pgw *h);            /* sees it through */
-pgw_status pgw__pq_run(pgw *h);               /* both */
-void pgw__pq_advance(pgw *h);
-void pgw__pq_launch(pgw *h);             /* the session is ready: send */
-void pgw__pq_end(pgw *h, pgw_status st); /* the operation is over; its story is in op.fault */
+void pgw__pq_end(pgw *h, pgw_status st);      /* it is over; its diagnostics are in op.fault */
+void pgw__pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint);
 void pgw__pq_lost_txn(pgw *h); /* it is over: the session went, and the transaction with it */
-bool pgw__pq_receive(pgw *h);  /* true: the phase has all its results, or the session died */
 pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx);
-const char *pgw__pq_statement(pgw *h,
-                              pgw__sql sql); /* with the schema in place; NULL: out of memory */
-int64_t pgw__pq_until(const pgw *h);         /* by then it must be looked at */
-void pgw__pq_poll(pgw *h, int64_t until);    /* until something moves, or earlier */
+/* With the schema in place; NULL: out of memory. */
+const char *pgw__pq_statement(pgw *h, pgw__sql sql);
+
+/* ---- pq: the machine ---- */
+pgw_status pgw__pq_begin_op(pgw *h); /* starts it: AGAIN, or it is over at once */
+pgw_status pgw__pq_finish(pgw *h);   /* sees it through */
+pgw_status pgw__pq_run(pgw *h);      /* both */
+void pgw__pq_advance(pgw *h);
+int64_t pgw__pq_until(const pgw *h);      /* by then it must be looked at */
+void pgw__pq_poll(pgw *h, int64_t until); /* until something moves, or earlier */
 
 /* ---- pq_conn: the session ---- */
 void pgw__conn_start(pgw *h); /* begins to connect */
 bool pgw__conn_poll(pgw *h);  /* false: wait for the socket */
-void pgw__conn_setup(pgw *h); /* sends the next statement of the setup, or launches the operation */
 void pgw__conn_settled(pgw *h);
 /* Reads pg_backend_pid(): a pooler answers with another one than it greeted with. */
 pgw_status pgw__conn_read_pid(pgw *h, const pgw__rows *rows, void *ctx);
@@ -220,8 +221,9 @@ pgw_status pgw__fault_set(pgw__fault *f, pgw_status st, const char *message, con
 /* The first error of an answer; true: the session is over (R3). The status follows from the
  * SQLSTATE; only where that would say too little it is set here, to PGW_ERETRY. */
 bool pgw__fault_result(pgw__fault *f, const PGresult *res);
-/* Why libpq could not connect by this string; the status says if another attempt makes sense. */
-void pgw__fault_connect(pgw__fault *f, const PGconn *conn, const char *dsn);
+/* Why libpq could not connect; the status says if another attempt makes sense. split: as
+ * pgw__dsn_is_split() says. */
+void pgw__fault_connect(pgw__fault *f, const PGconn *conn, bool split);
 bool pgw__fault_is_passing(const pgw__fault *f);
 
 /* ---- pq_rows ---- */

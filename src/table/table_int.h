@@ -63,9 +63,11 @@ struct pgw_table {
     const char *sql_columns, *sql_index[2]; /* the same one by one; NULL: nothing to do */
 };
 
-/* ---- table: the description ---- */
+/* ---- table_mem ---- */
 /* A copy that lives as long as the table. NULL: out of memory. */
 const char *pgw__table_keep(pgw_table *t, const char *text);
+
+/* ---- table: the description ---- */
 const pgw__column *pgw__table_column(const pgw_table *t, const char *name);
 /* Handle, table and what verbs of this kind need; the first line of each. */
 pgw_status pgw__table_check(pgw *h, const pgw_table *t);

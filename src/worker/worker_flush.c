@@ -4,7 +4,7 @@
  * refuses (an output that is no JSON, a trigger of somebody's) must not hold up the others: its
  * group is halved until it stands alone and rests, and after a few times it is failed with the
  * server's own words. */
-#include "worker/worker.h"
+#include "worker/worker_flush.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,25 +24,18 @@
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
-    const int ahead = w->prefetch < 0 ? PGW__AHEAD_MAX : w->prefetch;
-    const int held = ahead + w->batch * pgw__worker_handlers(w);
+    const int ahead = w->given.prefetch < 0 ? PGW__AHEAD_MAX : w->given.prefetch;
+    const int held = ahead + w->given.batch * pgw__worker_handlers(w);
     const int most = 2 * held; /* what was held when the last call was sent, and came with it */
-    const int room = most > w->flush_jobs ? most : w->flush_jobs;
+    const int room = most > w->given.flush_jobs ? most : w->given.flush_jobs;
 
-    w->room = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
-    w->out = pgw__mem_zero(w->room, sizeof(pgw_task *));
-    w->refs = pgw__mem_zero(w->room, sizeof(w->refs[0]));
-    w->verdicts = pgw__mem_zero(w->room, sizeof(w->verdicts[0]));
-    w->outputs = pgw__mem_zero(w->room, sizeof(w->outputs[0]));
-    return w->out != NULL && w->refs != NULL && w->verdicts != NULL && w->outputs != NULL;
-}
-
-void pgw__worker_flush_free(pgw_worker *w)
-{
-    pgw__mem_free(w->out);
-    pgw__mem_free(w->refs);
-    pgw__mem_free(w->verdicts);
-    pgw__mem_free(w->outputs);
+    w->flush.max = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
+    w->flush.out = pgw__mem_zero(w->flush.max, sizeof(pgw_task *));
+    w->flush.refs = pgw__mem_zero(w->flush.max, sizeof(w->flush.refs[0]));
+    w->flush.verdicts = pgw__mem_zero(w->flush.max, sizeof(w->flush.verdicts[0]));
+    w->flush.outputs = pgw__mem_zero(w->flush.max, sizeof(w->flush.outputs[0]));
+    return w->flush.out != NULL && w->flush.refs != NULL && w->flush.verdicts != NULL &&
+           w->flush.outputs != NULL;
 }
 
 /* ---- groups ---- */
@@ -127,16 +120,17 @@ static void flush_name(pgw_worker *w, size_t from, size_t n)
 {
     size_t i;
 
-    for (i = from; i < from + n; i++) w->refs[i] = w->out[i]->ref;
+    for (i = from; i < from + n; i++) w->flush.refs[i] = w->flush.out[i]->ref;
 }
 
 /* Was a job of this group lost, and claimed again by this very worker, before its first result was
  * told? */
 static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
 {
-    pgw_ref *refs = w->refs + from;
+    pgw_ref *refs = w->flush.refs + from;
 
-    if (w->out[from]->crate == w->out[from + n - 1]->crate) return false; /* all of one claim */
+    if (w->flush.out[from]->crate == w->flush.out[from + n - 1]->crate)
+        return false; /* all of one claim */
     flush_name(w, from, n);
     if (flush_ascends(refs, n)) return false;
     qsort(refs, n, sizeof(*refs), flush_compare_ids);
@@ -147,7 +141,7 @@ static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
  * were refused, and not of which claim. */
 static size_t flush_group_size(pgw_worker *w, size_t from, size_t end)
 {
-    pgw_task **tasks = w->out + from;
+    pgw_task **tasks = w->flush.out + from;
     const size_t n = pgw__worker_group(tasks, end - from);
     size_t i, k;
 
@@ -167,13 +161,13 @@ static int64_t flush_limit_ms(const pgw_worker *w, size_t from, size_t n)
     int64_t ms = INT64_MAX;
 
     for (size_t i = from; i < from + n; i++) {
-        const pgw_task *t = w->out[i];
+        const pgw_task *t = w->flush.out[i];
         const int64_t third = pgw__lease_third(t->lease_ms)
                               << (t->stalls < FLUSH_DOUBLED ? t->stalls : FLUSH_DOUBLED);
 
         if (third < ms) ms = third;
     }
-    return ms < w->call_ms ? ms : w->call_ms;
+    return ms < w->given.call_ms ? ms : w->given.call_ms;
 }
 
 /* While the worker is to end, all that it still has to tell shares the time that is left. */
@@ -181,35 +175,35 @@ static pgw_status flush_limit(pgw_worker *w, size_t from, size_t n)
 {
     int64_t left_ms;
 
-    if (w->stops < 2) {
-        pgw__pq_limit_calls(w->h, flush_limit_ms(w, from, n));
+    if (w->loop.stops < 2) {
+        pgw__pq_limit_calls(w->loop.h, flush_limit_ms(w, from, n));
         return PGW_OK;
     }
-    left_ms = w->flush_until - pgw__clock_ms();
+    left_ms = w->loop.flush_until - pgw__clock_ms();
     if (left_ms <= 0)
-        return pgw__pq_fail(w->h, PGW_ETIMEDOUT, "no time was left for results", NULL);
+        return pgw__pq_fail(w->loop.h, PGW_ETIMEDOUT, "no time was left for results", NULL);
     pgw__worker_limit_calls(w, left_ms);
     return PGW_OK;
 }
 
 static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 {
-    const pgw_task *t = w->out[from];
+    const pgw_task *t = w->flush.out[from];
     const char *queue = pgw_job_queue(t->job);
-    const pgw_ref *refs = w->refs + from;
-    pgw_status *verdicts = w->verdicts + from;
+    const pgw_ref *refs = w->flush.refs + from;
+    pgw_status *verdicts = w->flush.verdicts + from;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
     int64_t delay_ms = t->delay_ms;
 
     switch (t->verdict) {
     case PGW_DONE:
-        return pgw_complete(w->h, verdicts, queue, refs,
-                            t->output != NULL ? w->outputs + from : NULL, n);
+        return pgw_complete(w->loop.h, verdicts, queue, refs,
+                            t->output != NULL ? w->flush.outputs + from : NULL, n);
     case PGW_SNOOZE:
         if (delay_ms < 0) delay_ms = FLUSH_SNOOZE_MS;
         if (delay_ms > PGW__DELAY_MAX_MS) delay_ms = PGW__DELAY_MAX_MS;
-        return pgw_snooze(w->h, verdicts, queue, refs, n, delay_ms);
-    case PGW_RELEASE: return pgw_release(w->h, verdicts, queue, refs, n);
+        return pgw_snooze(w->loop.h, verdicts, queue, refs, n, delay_ms);
+    case PGW_RELEASE: return pgw_release(w->loop.h, verdicts, queue, refs, n);
     case PGW_RETRY:
     case PGW_DEAD:
     case PGW_SETTLED: /* never comes here */
@@ -217,7 +211,7 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
         fail.error = t->error;
         fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
         fail.dead = t->verdict == PGW_DEAD;
-        return pgw_fail(w->h, verdicts, queue, refs, n, &fail);
+        return pgw_fail(w->loop.h, verdicts, queue, refs, n, &fail);
     }
 }
 
@@ -228,13 +222,7 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
     flush_name(w, from, n);
     if (st == PGW_OK) st = flush_send(w, from, n);
     if (st == PGW_EINVAL) return st; /* it may be the output's fault */
-    return pgw__pq_in_loop(w->h, st);
-}
-
-bool pgw__worker_goes_on(pgw_status st)
-{
-    return st >= 0 || st == PGW_ENOTFOUND || st == PGW_EDB || st == PGW_ETIMEDOUT ||
-           st == PGW_ERETRY || st == PGW_ELOCKED;
+    return pgw__pq_in_loop(w->loop.h, st);
 }
 
 /* One of a call's results may be at fault, for which the server refuses them all. */
@@ -262,7 +250,7 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
 {
     size_t i;
 
-    for (i = from; i < from + n; i++) w->verdicts[i] = st;
+    for (i = from; i < from + n; i++) w->flush.verdicts[i] = st;
 }
 
 /* One call's worth. Afterwards verdicts[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what
@@ -285,7 +273,7 @@ static pgw_status flush_note(pgw_worker *w, flush_trouble *first, pgw_status st)
 {
     if (st < 0 && first->st >= 0) {
         first->st = st;
-        pgw__pq_keep_story(w->h, &first->story);
+        pgw__pq_keep_story(w->loop.h, &first->story);
     }
     return st;
 }
@@ -293,12 +281,12 @@ static pgw_status flush_note(pgw_worker *w, flush_trouble *first, pgw_status st)
 /* A result that cannot be told as it is. */
 static pgw_status flush_condemn(pgw_worker *w, size_t i)
 {
-    pgw_task *t = w->out[i];
+    pgw_task *t = w->flush.out[i];
     char error[PGW__ERROR_LINE];
 
-    PGW__LOG(&w->log, PGW_ERROR, "worker", "result of job %lld refused: %s", (long long)t->ref.id,
-             pgw_error_message(w->h));
-    snprintf(error, sizeof(error), "the result was refused: %s", pgw_error_message(w->h));
+    PGW__LOG(&w->given.log, PGW_ERROR, "worker", "result of job %lld refused: %s",
+             (long long)t->ref.id, pgw_error_message(w->loop.h));
+    snprintf(error, sizeof(error), "the result was refused: %s", pgw_error_message(w->loop.h));
     if (t->verdict != PGW_DEAD) t->verdict = PGW_RETRY;
     t->delay_ms = -1;
     pgw__mem_free(t->error);
@@ -311,7 +299,7 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i)
  * then it is told again, with pauses, and nothing is claimed meanwhile. */
 static pgw_status flush_one(pgw_worker *w, flush_trouble *first, size_t i, pgw_status st)
 {
-    pgw_task *t = w->out[i];
+    pgw_task *t = w->flush.out[i];
     bool apart;
 
     if (flush_is_poison(t, st)) st = flush_condemn(w, i);
@@ -319,7 +307,7 @@ static pgw_status flush_one(pgw_worker *w, flush_trouble *first, size_t i, pgw_s
     st = flush_decided(w, st, i, 1);
     first->refused = st == PGW_EDB ? first->refused + 1 : 0;
     apart = (st == PGW_EDB && first->refused < FLUSH_REFUSED) || flush_is_stuck(t, st);
-    t->aside = st == PGW_ELOCKED || (apart && !w->hurries);
+    t->aside = st == PGW_ELOCKED || (apart && !w->loop.hurries);
     return t->aside ? PGW_OK : st;
 }
 
@@ -329,9 +317,9 @@ static size_t flush_lay_aside(pgw_worker *w, size_t from, size_t end)
     size_t i;
 
     for (i = from; i < end; i++) {
-        if (w->out[i]->ref.token.number != w->out[from - 1]->ref.token.number) break;
-        w->out[i]->aside = true;
-        w->verdicts[i] = PGW_ELOCKED;
+        if (w->flush.out[i]->ref.token.number != w->flush.out[from - 1]->ref.token.number) break;
+        w->flush.out[i]->aside = true;
+        w->flush.verdicts[i] = PGW_ELOCKED;
     }
     return i - from;
 }
@@ -347,8 +335,8 @@ static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, s
 
     for (i = from; i < end && vain < FLUSH_VAIN && pgw__worker_goes_on(st); i++) {
         st = flush_note(w, first, flush_one(w, first, i, flush_call(w, i, 1)));
-        vain = w->out[i]->aside || st < 0 ? vain + 1 : 0;
-        if (w->verdicts[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
+        vain = w->flush.out[i]->aside || st < 0 ? vain + 1 : 0;
+        if (w->flush.verdicts[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
     }
     flush_fill(w, i, end - i, PGW_ECONN); /* not sent */
     return st;
@@ -361,7 +349,8 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
     pgw_status st = flush_call(w, from, n);
 
     if (n == 1) return flush_note(w, first, flush_one(w, first, from, st));
-    if (st == PGW_ELOCKED || flush_is_stuck(w->out[from], st)) return flush_each(w, first, from, n);
+    if (st == PGW_ELOCKED || flush_is_stuck(w->flush.out[from], st))
+        return flush_each(w, first, from, n);
     if (st >= 0) first->refused = 0;
     if (!flush_is_ones(st)) return flush_note(w, first, flush_decided(w, st, from, n));
     st = flush_group(w, first, from, half);
@@ -375,7 +364,7 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
 static bool flush_is_told(const pgw_worker *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (w->verdicts[i] != PGW_EUNKNOWN) return true;
+        if (w->flush.verdicts[i] != PGW_EUNKNOWN) return true;
     return false;
 }
 
@@ -385,14 +374,15 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 {
     pgw_status st;
 
-    pgw__pq_limit_calls(w->h, flush_limit_ms(w, 0, n));
+    pgw__pq_limit_calls(w->loop.h, flush_limit_ms(w, 0, n));
     flush_name(w, 0, n);
     claim->sent_us = pgw__clock_us();
-    st = pgw_complete_and_claim(w->h, w->verdicts, w->refs, n, &claim->batch, &claim->opts);
+    st = pgw_complete_and_claim(w->loop.h, w->flush.verdicts, w->flush.refs, n, &claim->batch,
+                                &claim->opts);
     claim->done = st >= 0;
-    w->claims_fail = st < 0;
+    w->loop.claims_fail = st < 0;
     if (st >= 0 || flush_is_told(w, n)) return flush_note(w, first, st);
-    st = pgw__pq_in_loop(w->h, st);
+    st = pgw__pq_in_loop(w->loop.h, st);
     if (st == PGW_ELOCKED) return flush_each(w, first, 0, n);
     if (st != PGW_ETIMEDOUT && (pgw__worker_goes_on(st) || pgw__status_is_hopeless(st)))
         return flush_group(w, first, 0, n);
@@ -420,7 +410,7 @@ static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
 {
     const char *error = t->error != NULL && t->error[0] != '\0' ? t->error : "no reason was given";
 
-    PGW__LOG(&w->log, PGW_INFO, "worker",
+    PGW__LOG(&w->given.log, PGW_INFO, "worker",
              "job %lld of queue \"%s\" failed at attempt %d of %d%s: %s", (long long)t->ref.id,
              pgw_job_queue(t->job), pgw_job_attempt(t->job), pgw_job_max_attempts(t->job),
              flush_kills(t) ? " and is a dead letter" : "", error);
@@ -448,7 +438,7 @@ static void flush_count(pgw_worker *w, const pgw_task *t)
 static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st, int64_t now)
 {
     if (pgw__status_is_hopeless(st)) return true;
-    return w->stops > 0 && now >= atomic_load(&t->safe_until);
+    return w->loop.stops > 0 && now >= atomic_load(&t->safe_until);
 }
 
 /* It is to be told again. */
@@ -470,18 +460,18 @@ static void flush_settle(pgw_worker *w, size_t n)
     size_t i;
 
     for (i = 0; i < n; i++) /* not under the lock: the program's callback takes its time */
-        if (w->verdicts[i] == PGW_OK && flush_is_failure(w->out[i]))
-            flush_tell_failure(w, w->out[i]);
+        if (w->flush.verdicts[i] == PGW_OK && flush_is_failure(w->flush.out[i]))
+            flush_tell_failure(w, w->flush.out[i]);
     pthread_mutex_lock(&w->lock);
-    w->telling = 0;
+    w->shared.telling = 0;
     for (i = 0; i < n; i++) {
-        pgw_task *t = w->out[i];
-        const pgw_status st = w->verdicts[i];
+        pgw_task *t = w->flush.out[i];
+        const pgw_status st = w->flush.verdicts[i];
 
         t->told = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
             if (t->verdict != PGW_DONE && t->verdict != PGW_DEAD)
-                w->found_none = false; /* it may be claimed again */
+                w->loop.found_none = false; /* it may be claimed again */
             flush_count(w, t);
             pgw__worker_drop(t);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
@@ -494,7 +484,8 @@ static void flush_settle(pgw_worker *w, size_t n)
             flush_keep(w, t, st, now);
         }
     }
-    if (w->quarantined != NULL) pthread_cond_broadcast(&w->work); /* it may have waited for this */
+    if (w->shared.quarantined != NULL)
+        pthread_cond_broadcast(&w->work); /* it may have waited for this */
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -505,23 +496,23 @@ static size_t flush_take(pgw_worker *w, bool all)
     int left;
 
     pthread_mutex_lock(&w->lock);
-    w->due_at = INT64_MAX;
-    for (left = w->done.count; left > 0; left--) {
-        pgw_task *t = pgw__list_pop(&w->done);
+    w->shared.due_at = INT64_MAX;
+    for (left = w->shared.done.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->shared.done);
 
-        if (n < w->room && (all || t->crate->busy == 0 || now >= t->crate->due_at)) {
+        if (n < w->flush.max && (all || t->crate->busy == 0 || now >= t->crate->due_at)) {
             pgw__result_take(w, t);
             t->told = true;
-            w->out[n++] = t;
+            w->flush.out[n++] = t;
         } else {
             pgw__result_put_back(w, t);
         }
     }
-    w->telling = (int)n;
+    w->shared.telling = (int)n;
     pthread_mutex_unlock(&w->lock);
 
-    flush_sort(w->out, n);
-    for (i = 0; i < n; i++) w->outputs[i] = w->out[i]->output;
+    flush_sort(w->flush.out, n);
+    for (i = 0; i < n; i++) w->flush.outputs[i] = w->flush.out[i]->output;
     return n;
 }
 
@@ -530,9 +521,9 @@ static size_t flush_take(pgw_worker *w, bool all)
  * hold them up. */
 static size_t flush_plain(pgw_worker *w, size_t n)
 {
-    const pgw_task *t = w->out[0];
+    const pgw_task *t = w->flush.out[0];
 
-    if (n == 0 || w->claims_fail || w->queues_count != 1 || t->verdict != PGW_DONE ||
+    if (n == 0 || w->loop.claims_fail || w->given.queues_count != 1 || t->verdict != PGW_DONE ||
         t->output != NULL || t->refusals > 0 || t->stalls > 0)
         return 0;
     return flush_group_size(w, 0, n);
@@ -547,7 +538,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
     pgw_status st = PGW_OK;
     size_t i, size;
 
-    w->flush_until = w->end_at > least ? w->end_at : least;
+    w->loop.flush_until = w->loop.end_at > least ? w->loop.end_at : least;
     for (i = plain; i < n && pgw__worker_goes_on(st); i += size) {
         size = flush_group_size(w, i, n);
         first.refused = 0;
@@ -560,8 +551,8 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_group(w, &first, 0, plain); /* and no claim: there is trouble */
     else
         flush_fill(w, 0, plain, PGW_ECONN);
-    if (w->stops < 2) pgw_set_timeout(w->h, 0);
+    if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, 0);
     flush_settle(w, n);
-    if (first.st < 0) return pgw__pq_tell(w->h, &first.story);
+    if (first.st < 0) return pgw__pq_tell(w->loop.h, &first.story);
     return claim != NULL && claim->done ? st : PGW_OK;
 }

@@ -3,7 +3,7 @@
  * A lease is believed in until the moment its claim or last extension was sent, plus its length,
  * and plus what the claim is known to have waited at the server: it counts from later, so nobody
  * else can have the job before. */
-#include "worker/worker.h"
+#include "worker/worker_heart.h"
 
 #include <limits.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ bool pgw__worker_heart_init(pgw_worker *w)
 {
     pgw__beats *b = &w->beats;
 
-    if (w->concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
+    if (w->given.concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
     b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(pgw_task *));
     b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
     b->verdicts = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->verdicts[0]));
@@ -35,25 +35,11 @@ bool pgw__worker_heart_init(pgw_worker *w)
     return b->tasks != NULL && b->refs != NULL && b->verdicts != NULL && b->sent_at != NULL;
 }
 
-void pgw__worker_heart_free(pgw_worker *w)
-{
-    pgw__mem_free(w->beats.tasks);
-    pgw__mem_free(w->beats.refs);
-    pgw__mem_free(w->beats.verdicts);
-    pgw__mem_free(w->beats.sent_at);
-    pgw__wake_close(&w->beats.wake);
-}
-
-void pgw__worker_heart_wake(pgw_worker *w)
-{
-    pgw__wake_poke(&w->beats.wake);
-}
-
 void pgw__worker_heart_retry(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     if (w->beats.away) {
-        w->beats.rest_until = w->heart_at = 0;
+        w->beats.rest_until = w->shared.heart_at = 0;
         pgw__worker_heart_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
@@ -63,7 +49,7 @@ void pgw__worker_heart_retry(pgw_worker *w)
  * waits until there is one again. */
 static void heart_is_away(pgw_worker *w, bool away)
 {
-    if (w->beats.away && !away) pgw__wake_poke(&w->wake);
+    if (w->beats.away && !away) pgw__wake_poke(&w->shared.wake);
     w->beats.away = away;
 }
 
@@ -85,12 +71,13 @@ static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
         if (now >= tired_at) pgw__worker_raise(t, PGW_TIMEOUT);
         /* A handler that does not heed its timeout must lose the job in the end, or nobody ever
          * gets it. */
-        if (now >= tired_at + w->stop_ms) {
+        if (now >= tired_at + w->given.stop_ms) {
             if (safe_until < *next) *next = safe_until;
             return false;
         }
         if (now < tired_at && tired_at < *next) *next = tired_at;
-        if (now >= tired_at && tired_at + w->stop_ms < *next) *next = tired_at + w->stop_ms;
+        if (now >= tired_at && tired_at + w->given.stop_ms < *next)
+            *next = tired_at + w->given.stop_ms;
     }
     if (safe_until < *next) *next = safe_until;
     return true;
@@ -126,7 +113,7 @@ static int64_t heart_tell_all(pgw_worker *w)
     pgw__crate *c;
     size_t i;
 
-    for (c = w->crates; c != NULL; c = c->next)
+    for (c = w->shared.crates; c != NULL; c = c->next)
         for (i = 0; i < c->count; i++) heart_tell(&c->tasks[i], now, &next);
     return next;
 }
@@ -160,7 +147,7 @@ static int64_t heart_collect(pgw_worker *w)
     size_t i;
 
     b->count = 0;
-    for (c = w->crates; c != NULL; c = c->next) {
+    for (c = w->shared.crates; c != NULL; c = c->next) {
         for (i = 0; i < c->count; i++) {
             if (!heart_wants(&c->tasks[i], now, &next)) continue;
             if (b->count == PGW__BEATS_MAX) return now;
@@ -204,11 +191,11 @@ static void heart_heed_cancels(pgw_worker *w)
     size_t i;
 
     if (b->canceled_count == 0) return;
-    for (c = w->crates; c != NULL; c = c->next) {
+    for (c = w->shared.crates; c != NULL; c = c->next) {
         for (i = 0; i < c->count; i++) {
             if (!heart_is_canceled(b, c->tasks[i].ref.id)) continue;
             c->tasks[i].beat_at = c->tasks[i].ask_at = 0;
-            w->heart_at = 0;
+            w->shared.heart_at = 0;
         }
     }
     b->canceled_count = 0;
@@ -218,11 +205,11 @@ pgw_status pgw__worker_heart_listen(pgw_worker *w)
 {
     char channel[64];
 
-    if (!w->notify) return PGW_OK;
-    snprintf(channel, sizeof(channel), "pgwork_cancel_%s", pgw__pq_schema(w->heart_h));
+    if (!w->given.notify) return PGW_OK;
+    snprintf(channel, sizeof(channel), "pgwork_cancel_%s", pgw__pq_schema(w->heart.h));
     w->beats.canceled_count = 0;
-    pgw__pq_on_notified(w->heart_h, heart_notified, &w->beats);
-    return pgw__pq_listen(w->heart_h, channel);
+    pgw__pq_on_notified(w->heart.h, heart_notified, &w->beats);
+    return pgw__pq_listen(w->heart.h, channel);
 }
 
 /* ---- asking the server ---- */
@@ -271,7 +258,7 @@ static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
     const pgw_task *t = b->tasks[from];
     pgw_status answer = PGW_AGAIN, st;
 
-    if (h != w->h) pgw_async(h, heart_answered, &answer);
+    if (h != w->loop.h) pgw_async(h, heart_answered, &answer);
     st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
     return heart_finish(w, h, st, &answer);
 }
@@ -304,7 +291,7 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
         b->sent_at[i] = now;
     }
     if (left > third) left = third;
-    pgw__pq_limit_calls(h, left < w->call_ms ? left : w->call_ms);
+    pgw__pq_limit_calls(h, left < w->given.call_ms ? left : w->given.call_ms);
     st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
@@ -330,7 +317,7 @@ static pgw_status heart_send_apart(pgw_worker *w, pgw *h, size_t from, size_t n,
     ++*calls;
     if (!heart_is_ones(st)) return st;
     if (n == 1) {
-        PGW__LOG(&w->log, PGW_WARN, "worker", "the lease of job %lld cannot be extended: %s",
+        PGW__LOG(&w->given.log, PGW_WARN, "worker", "the lease of job %lld cannot be extended: %s",
                  (long long)w->beats.refs[from].id, pgw_error_message(h));
         return PGW_OK;
     }
@@ -422,7 +409,7 @@ static int64_t heart_rests_until(const pgw_worker *w)
     const pgw__crate *c;
     size_t i;
 
-    for (c = w->crates; c != NULL; c = c->next) {
+    for (c = w->shared.crates; c != NULL; c = c->next) {
         for (i = 0; i < c->count; i++) {
             const pgw_task *t = &c->tasks[i];
             const int64_t pause = t->lease_ms / HEART_LAST;
@@ -450,14 +437,14 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char 
     heart_rest(b, pgw__backoff_next_ms(&b->trouble));
     if (pgw__worker_is_crowded(h)) {
         b->crowded = true;
-        pgw__wake_poke(&w->wake);
+        pgw__wake_poke(&w->shared.wake);
     }
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__pq_in_loop(h, st);
     if (!pgw__status_is_hopeless(st)) return;
     snprintf(b->error, sizeof(b->error), "%s: %s", what, story);
     atomic_store(&b->fatal, st);
-    pgw__wake_poke(&w->wake);
+    pgw__wake_poke(&w->shared.wake);
 }
 
 /* With the lock held. The main loop waits for a connection: another worker may wait for this one
@@ -492,7 +479,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     next = heart_collect(w);
     /* A session of its own is looked for before it is needed, and by itself: that may take longer
      * than a lease, and is not to be cut short because one of many ends. */
-    away = h != w->h && pgw__pq_look(h) != PGW_OK;
+    away = h != w->loop.h && pgw__pq_look(h) != PGW_OK;
     heart_is_away(w, away);
     if (b->count == 0 && !away) return next;
     pthread_mutex_unlock(&w->lock);
@@ -501,13 +488,13 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->verdicts[i] = PGW_ECONN;
     st = away ? heart_connect(w, h) : heart_send_all(w, h);
-    if (h == w->h) pgw_set_timeout(h, 0);
-    if (pgw__pq_epoch(h) != epoch && h != w->h) atomic_fetch_add(&w->n.reconnects, 1);
+    if (h == w->loop.h) pgw_set_timeout(h, 0);
+    if (pgw__pq_epoch(h) != epoch && h != w->loop.h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {
         const bool news = pgw__log_is_news(&b->told, what, pgw__clock_ms());
 
-        PGW__LOG(&w->log, news ? PGW_WARN : PGW_DEBUG, "worker", "%s: %s", what, story);
+        PGW__LOG(&w->given.log, news ? PGW_WARN : PGW_DEBUG, "worker", "%s: %s", what, story);
     }
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
@@ -517,7 +504,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         pgw__backoff_reset(&b->trouble);
         b->told = (pgw__log_told){0};
     }
-    heart_is_away(w, h != w->h && pgw__pq_look(h) != PGW_OK);
+    heart_is_away(w, h != w->loop.h && pgw__pq_look(h) != PGW_OK);
     return pgw__clock_ms(); /* look again: time has passed */
 }
 
@@ -527,22 +514,22 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
 static void heart_sleep(pgw_worker *w)
 {
     pgw__beats *b = &w->beats;
-    pgw *h = w->heart_h;
+    pgw *h = w->heart.h;
     struct pollfd fds[2] = {{b->wake.read_fd, POLLIN, 0}, {pgw_fd(h), POLLIN, 0}};
     const bool there = fds[1].fd >= 0;
-    const int64_t left_ms = pgw__deadline_left_ms(w->heart_at);
+    const int64_t left_ms = pgw__deadline_left_ms(w->shared.heart_at);
     int64_t pause = 0;
     bool lost;
 
     heart_heed_cancels(w); /* heard while the server answered something else */
-    if (pgw__clock_ms() >= w->heart_at) return;
+    if (pgw__clock_ms() >= w->shared.heart_at) return;
     pthread_mutex_unlock(&w->lock);
     poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
     lost = there && pgw__pq_look(h) != PGW_OK;
     if (lost) {
         pause = pgw__backoff_next_ms(&b->trouble);
-        PGW__LOG(&w->log, PGW_WARN, "worker",
+        PGW__LOG(&w->given.log, PGW_WARN, "worker",
                  "the connection that extends leases was lost; next try in %lld ms",
                  (long long)pause);
     }
@@ -553,7 +540,7 @@ static void heart_sleep(pgw_worker *w)
     }
     heart_is_away(w, true);
     heart_rest(b, pause);
-    w->heart_at = b->failed_at; /* it is to look when that will be */
+    w->shared.heart_at = b->failed_at; /* it is to look when that will be */
 }
 
 static void *heart_thread(void *arg)
@@ -561,9 +548,9 @@ static void *heart_thread(void *arg)
     pgw_worker *w = arg;
 
     pthread_mutex_lock(&w->lock);
-    while (!w->heart_ends) {
-        w->heart_at = pgw__worker_beat(w, w->heart_h);
-        while (!w->heart_ends && pgw__clock_ms() < w->heart_at) heart_sleep(w);
+    while (!w->shared.heart_ends) {
+        w->shared.heart_at = pgw__worker_beat(w, w->heart.h);
+        while (!w->shared.heart_ends && pgw__clock_ms() < w->shared.heart_at) heart_sleep(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -571,30 +558,30 @@ static void *heart_thread(void *arg)
 
 pgw_status pgw__worker_heart_start(pgw_worker *w)
 {
-    pgw_status st = pgw_stop_new(&w->heart_stop);
+    pgw_status st = pgw_stop_new(&w->heart.stop);
 
     if (st < 0) return st;
-    pgw_set_stop(w->heart_h, w->heart_stop);
-    w->heart_ends = false;
-    st = pgw__worker_start(&w->heart, heart_thread, w);
-    w->heart_started = st == PGW_OK;
+    pgw_set_stop(w->heart.h, w->heart.stop);
+    w->shared.heart_ends = false;
+    st = pgw__worker_start(&w->heart.thread, heart_thread, w);
+    w->heart.started = st == PGW_OK;
     return st;
 }
 
 void pgw__worker_heart_end(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->heart_ends = true;
+    w->shared.heart_ends = true;
     pgw__worker_heart_wake(w);
     pthread_mutex_unlock(&w->lock);
-    if (w->heart_started) {
-        pgw_stop_notify(w->heart_stop); /* twice: a statement under way is cancelled, too */
-        pgw_stop_notify(w->heart_stop);
-        pthread_join(w->heart, NULL);
+    if (w->heart.started) {
+        pgw_stop_notify(w->heart.stop); /* twice: a statement under way is cancelled, too */
+        pgw_stop_notify(w->heart.stop);
+        pthread_join(w->heart.thread, NULL);
     }
-    w->heart_started = false;
-    pgw_close(w->heart_h);
-    w->heart_h = NULL;
-    pgw_stop_free(w->heart_stop);
-    w->heart_stop = NULL;
+    w->heart.started = false;
+    pgw_close(w->heart.h);
+    w->heart.h = NULL;
+    pgw_stop_free(w->heart.stop);
+    w->heart.stop = NULL;
 }

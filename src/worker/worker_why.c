@@ -2,7 +2,7 @@
  * reason. A role without the rights of pgwork_operator may not see it: then nothing is told. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "worker/worker.h"
+#include "worker/worker_why.h"
 
 #define WHY_AGAIN_MS 60000 /* between two looks of a worker that has nothing to do */
 
@@ -14,13 +14,8 @@ static const char *const why_words[] = {
 
 bool pgw__worker_why_init(pgw_worker *w, size_t queues)
 {
-    w->why = pgw__mem_zero(queues, sizeof(w->why[0]));
-    return w->why != NULL;
-}
-
-void pgw__worker_why_free(pgw_worker *w)
-{
-    pgw__mem_free(w->why);
+    w->loop.why = pgw__mem_zero(queues, sizeof(w->loop.why[0]));
+    return w->loop.why != NULL;
 }
 
 static int why_judge(const pgw_queue_info *q, void *arg)
@@ -37,16 +32,17 @@ static int why_judge(const pgw_queue_info *q, void *arg)
 /* The next claim tells what is wrong with the session. */
 void pgw__worker_tell_why(pgw_worker *w)
 {
-    if (pgw__clock_ms() < w->why_at) return;
-    w->why_at = pgw__clock_ms() + WHY_AGAIN_MS;
-    for (size_t i = 0; i < w->queues_count; i++) {
+    if (pgw__clock_ms() < w->loop.why_at) return;
+    w->loop.why_at = pgw__clock_ms() + WHY_AGAIN_MS;
+    for (size_t i = 0; i < w->given.queues_count; i++) {
         unsigned char why = WHY_NOTHING;
-        const pgw_status st = pgw_queue_look(w->h, w->queues[i], 1, why_judge, &why);
+        const pgw_status st = pgw_queue_look(w->loop.h, w->given.queues[i], 1, why_judge, &why);
 
-        if (st == PGW_EPERM) w->why_at = INT64_MAX;
+        if (st == PGW_EPERM) w->loop.why_at = INT64_MAX;
         if (st < 0) return;
-        if (why != WHY_NOTHING && why != w->why[i])
-            PGW__LOG(&w->log, PGW_WARN, "worker", "queue \"%s\" %s", w->queues[i], why_words[why]);
-        w->why[i] = why;
+        if (why != WHY_NOTHING && why != w->loop.why[i])
+            PGW__LOG(&w->given.log, PGW_WARN, "worker", "queue \"%s\" %s", w->given.queues[i],
+                     why_words[why]);
+        w->loop.why[i] = why;
     }
 }
