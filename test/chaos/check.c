@@ -93,6 +93,7 @@ static void tell(const check *c, enum rule rule, int64_t id, const event *a, con
         if (concerns(e, id)) line[n++ % LINES] = e;
     }
     for (size_t i = n > LINES ? n - LINES : 0; i < n; i++) show(c, line[i % LINES]);
+    if (a && !concerns(a, id)) puts("  and"), show(c, a);
 }
 
 void broken(check *c, enum rule rule, int64_t id, const event *a, const event *b)

@@ -52,8 +52,8 @@ enum rule {
 /* Microseconds */
 #define SLACK   2000000  /* how wrong the time of a commit may be */
 #define EARLY   60000    /* how much sooner than asked for a time may be over, as truth.c measures */
-#define PATIENT 15000000 /* within which what is ready is claimed: transactions are open for less */
-#define SOON    5000000  /* within which a reaper has done what is due */
+#define PATIENT 20000000 /* within which what is ready is claimed: transactions are open for less */
+#define SOON    10000000 /* within which a reaper has done what is due */
 #define PERMITS 3        /* of the semaphore */
 #define QUEUES  6
 #define DROPPED 5 /* the queue that is dropped now and then: what comes meanwhile may be lost */

@@ -236,9 +236,10 @@ static void believe(check *c, const event *e)
     if (!j) return;
     if (e->op == OP_got) {
         const call *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
+        if (claim && claim->i->a[3]) return; /* told when its transaction was over */
         if (e->t < j->believed && !disturbed(c, e->t - 10000000, e->t))
             broken(c, R_holders, j->id, e, NULL);
-        j->believed = claim && claim->i->a[3] == 0 && claim->status == S_OK
+        j->believed = claim && claim->status == S_OK
                           ? claim->i->t + e->a[6] * 1000
                           : 0;
         j->number = e->a[2];

@@ -12,6 +12,7 @@
 typedef struct waiting {
     job *j;
     int64_t serial, since;
+    int64_t passed; /* since when jobs are taken that came later; 0: none was */
 } waiting;
 typedef struct line {
     waiting *w;
@@ -38,7 +39,7 @@ static void join(live *l, job *j, const event *e, int64_t lane)
     j->serial = ++l->serial;
     j->lane = lane;
     j->since = e->t;
-    q->w[q->n++] = (waiting){j, j->serial, e->t};
+    q->w[q->n++] = (waiting){j, j->serial, e->t, 0};
 }
 
 /* The first of a line that still waits, and since when; NULL: nobody. */
@@ -48,9 +49,9 @@ static waiting *front(line *q)
     return q->first < q->n ? &q->w[q->first] : NULL;
 }
 
-static bool too_long(const live *l, const waiting *w, int64_t queue, int64_t t)
+static bool too_long(const live *l, int64_t since, int64_t queue, int64_t t)
 {
-    const int64_t calm = l->calm[queue], from = w->since > calm ? w->since : calm;
+    const int64_t calm = l->calm[queue], from = since > calm ? since : calm;
     return l->open == 0 && calm != INT64_MAX && t - from > PATIENT;
 }
 
@@ -58,8 +59,10 @@ static void on_claimed(live *l, job *j, const event *e)
 {
     j->serial = 0;
     if (j->queue < 0 || j->queue >= QUEUES || j->lane < 0 || j->lane >= LANES) return;
-    const waiting *w = front(&l->lines[j->queue][j->lane]);
-    if (w && j->since > w->since + SLACK && too_long(l, w, j->queue, e->t)) broken(l->c, R_passed, w->j->id, e, NULL);
+    waiting *w = front(&l->lines[j->queue][j->lane]);
+    if (!w || j->since <= w->since + SLACK) return; /* side by side */
+    if (w->passed == 0) w->passed = e->t;
+    if (too_long(l, w->passed, j->queue, e->t)) broken(l->c, R_passed, w->j->id, e, NULL);
 }
 
 static void on_empty(live *l, const call *k)
@@ -68,7 +71,7 @@ static void on_empty(live *l, const call *k)
     if (queue < 0 || queue >= QUEUES) return;
     for (int lane = 0; lane < LANES; lane++) {
         const waiting *w = front(&l->lines[queue][lane]);
-        if (w && too_long(l, w, queue, k->i->t)) broken(l->c, R_starved, w->j->id, k->i, NULL);
+        if (w && too_long(l, w->since, queue, k->i->t)) broken(l->c, R_starved, w->j->id, k->i, NULL);
     }
 }
 

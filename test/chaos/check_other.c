@@ -57,7 +57,19 @@ static void check_holds(check *c, holds *s, int64_t most, enum rule rule)
 
 /* -- locks --------------------------------------------------------------------------------------- */
 
-enum { ALL = 1000 }; /* the weight of an exclusive lock; a shared one weighs 1 */
+enum { ALL = 1000,      /* the weight of an exclusive lock; a shared one weighs 1 */
+       OF_SESSION = 4 }; /* locks below are of sessions; the number of a transaction's counts once it
+                          * has committed */
+
+typedef struct fence { /* the highest numbers that were seen */
+    int64_t shared, exclusive;
+} fence;
+
+static void note_fence(fence *f, int64_t shared, int64_t number)
+{
+    int64_t *most = shared ? &f->shared : &f->exclusive;
+    if (number > *most) *most = number;
+}
 
 /* Only of a lock that was released well it is known that it was held until then. A number grows past
  * those of all acquisitions that were answered before it was asked for. */
@@ -65,9 +77,7 @@ static void check_locks(check *c)
 {
     holds s = {0};
     map open = {0}; /* by process */
-    struct {
-        int64_t shared, exclusive;
-    } *fences = calloc(1000, sizeof(*fences));
+    fence *fences = calloc(1000, sizeof(*fences));
     int64_t *asked = calloc(c->called + 1, sizeof(int64_t)); /* what an acquisition has to exceed */
     if (!fences || !asked) abort();
 
@@ -86,14 +96,14 @@ static void check_locks(check *c)
                 *floor = fences[lock].shared * 2 - 1; /* side by side they have the same one */
         } else if (e->op == OP_lck && k->status == S_OK) {
             if (e->a[1] * 2 <= *floor) broken(c, R_fence, 0, k->i, e);
-            if (shared && e->a[1] > fences[lock].shared) fences[lock].shared = e->a[1];
-            if (!shared && e->a[1] > fences[lock].exclusive) fences[lock].exclusive = e->a[1];
+            if (lock < OF_SESSION) note_fence(&fences[lock], shared, e->a[1]);
             void *p = (void *)(uintptr_t)(uint64_t)k; /* const call */
             *map_at(&open, e->proc) = p;
         } else if (e->op == OP_ulk && e->phase == 'o' && k->status == S_OK) {
             const call *a = map_get(&open, e->proc);
-            if (a && a->i->a[0] == lock)
-                hold_add(&s, (hold){lock, a->o->t, k->i->t, a->i->a[1] ? 1 : ALL, a->o->a[1], a->i});
+            if (!a || a->i->a[0] != lock) continue;
+            note_fence(&fences[lock], shared, a->o->a[1]);
+            hold_add(&s, (hold){lock, a->o->t, k->i->t, a->i->a[1] ? 1 : ALL, a->o->a[1], a->i});
         }
     }
     check_holds(c, &s, ALL, R_lock);

@@ -175,6 +175,7 @@ static void reap_children(void)
                 fprintf(stderr, "chaos: %s ended by signal %d\n", p->role, WTERMSIG(status));
             if (p->wanted) start(p);
         }
+        nemesis_child(pid, status);
         if (pid == pooler) start_pooler();
         if (pid == proxy || pid == sink || pid == truth) {
             fprintf(stderr, "chaos: a tool of ours has ended (see %s/*.err)\n", folder);
@@ -269,6 +270,8 @@ static void finish(void)
     stop_role("producer");
     stop_role("operator");
     stop_role("late");
+    for (int i = 0; i < process_count; i++)
+        if (processes[i].pid) kill(processes[i].pid, SIGUSR1);
     hist(0, 'e', OP_cal, 0);
     turn(1000);
     for (int i = 0; i < 600 && !drained(); i++) turn(100);

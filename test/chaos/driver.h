@@ -41,6 +41,7 @@ void window_end(int64_t call);
 void inject(enum class class);
 bool is_heavy(enum class class); /* it disturbs everybody */
 bool is_ours(enum class class);
+void nemesis_child(pid_t pid, int status); /* a process has ended, perhaps one of its */
 void nemesis_tick(void); /* ends what has its time: what is stopped, held */
 void nemesis_calm(void); /* ends everything */
 

@@ -184,25 +184,22 @@ static void set_clock(enum class class)
 
 static void begin_upkeep(enum class class)
 {
-    static const char *const sql[] = {
-        "VACUUM pgwork.live_job",
-        "SET statement_timeout = '60s'; REINDEX INDEX CONCURRENTLY pgwork.live_job_place",
-    };
     const char *argv[] = {"psql", "-qXAt", "-d", dsn, "-c", "SET statement_timeout = '60s'", "-c",
-                          sql[class == C_reindex], NULL};
-    if (class == C_reindex) argv[7] = "REINDEX INDEX CONCURRENTLY pgwork.live_job_place";
+                          class == C_vacuum ? "VACUUM pgwork.live_job"
+                                            : "REINDEX INDEX CONCURRENTLY pgwork.live_job_place",
+                          NULL};
     if (upkeep) return;
     upkeep = launch("upkeep", argv, NULL);
     upkeep_class = class;
 }
 
-static void end_upkeep(int options)
+void nemesis_child(pid_t pid, int status)
 {
-    int status;
-    if (!upkeep || waitpid(upkeep, &status, options) != upkeep) return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) fired(upkeep_class);
-    else if (upkeep_class == C_reindex) ask("DROP INDEX IF EXISTS pgwork.live_job_place_ccnew, pgwork.live_job_place_ccold");
+    if (pid != upkeep) return;
     upkeep = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) fired(upkeep_class);
+    else if (upkeep_class == C_reindex) /* what it leaves unfinished */
+        ask("DROP INDEX IF EXISTS pgwork.live_job_place_ccnew, pgwork.live_job_place_ccold");
 }
 
 static void compact(void)
@@ -283,7 +280,6 @@ void nemesis_tick(void)
         p->stopped = 0;
     }
     if (held && held_until < now_us()) end_snapshot();
-    end_upkeep(WNOHANG);
 }
 
 void nemesis_calm(void)

@@ -20,10 +20,23 @@ pgw_stop *stop;
 static uint64_t dice;
 static const char *folder;
 
+static volatile sig_atomic_t is_calm;
+
+static void on_usr1(int sig)
+{
+    (void)sig;
+    is_calm = 1;
+}
+
 static void on_term(int sig)
 {
     (void)sig;
     pgw_stop_notify(stop);
+}
+
+bool calm(void)
+{
+    return is_calm;
 }
 
 bool going(void)
@@ -135,6 +148,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 20; i++) draw(2);
     if (pgw_stop_new(&stop) != PGW_OK || pgw_conf_new(&conf) != PGW_OK) return 2;
     signal(SIGTERM, on_term);
+    signal(SIGUSR1, on_usr1);
     signal(SIGINT, SIG_IGN);
     if (pgw_conf_set(conf, "dsn", argv[5]) != PGW_OK) {
         fprintf(stderr, "dsn: %s\n", pgw_conf_error(conf));

@@ -16,6 +16,7 @@ extern pgw_conf *conf;
 extern pgw_stop *stop; /* notified by SIGTERM */
 
 bool going(void);
+bool calm(void); /* the end is near: all jobs are to be finished */
 int draw(int n); /* 0 .. n - 1 */
 void nap_ms(int64_t ms);
 /* A handle that works; ends the process when told to stop meanwhile. */

@@ -150,8 +150,8 @@ static void claim(int mode)
         if (mode) run("ROLLBACK"), st = S_NOT;
         hist(call, 'o', OP_clm, st, 0);
     }
-    if (j.n && draw(10)) {
-        if (draw(8) == 0) nap_ms(draw(3000));
+    if (j.n && (calm() || draw(10))) {
+        if (!calm() && draw(8) == 0) nap_ms(draw(3000));
         if (mode != 1) complete(&j, queue, counter);
     }
 }
@@ -160,7 +160,7 @@ void role_sql(void)
 {
     while (going()) {
         if (!up()) continue;
-        claim(draw(5) == 0 ? 1 : draw(8) == 0 ? 2 : 0);
+        claim(calm() ? 0 : draw(5) == 0 ? 1 : draw(8) == 0 ? 2 : 0);
         nap_ms(draw(60));
     }
 }

@@ -90,7 +90,7 @@ static void claim(hand *j, bool done)
     o.queues = &queue, o.queues_count = 1;
     o.max = sizes[draw(5)];
     o.lease_ms = j->lease_ms = 1000 + draw(1500);
-    o.apart = draw(8) == 0 && o.max <= 100; /* TODO: more of them: "bigint out of range" */
+    o.apart = draw(8) == 0;
     if (done) begin(OP_don, j, 0, finished, 0);
     const int64_t call = hist_call();
     hist(call, 'i', OP_clm, j->queue, o.max, j->lease_ms);
@@ -106,14 +106,14 @@ static void claim(hand *j, bool done)
 /* What becomes of them. Returns true if the rest is to be completed by the next claim. */
 static bool settle(hand *j)
 {
-    const int what = draw(20);
+    const int what = calm() ? 19 : draw(20);
     size_t half = j->n / 2;
 
     if (what == 0 && (j->n <= 100 || draw(4) == 0)) return false; /* forgotten */
-    if (what == 1) {
+    if (what == 1 && (j->n <= 100 || draw(4) == 0)) {
         nap_ms(j->lease_ms + 200 + draw(1500)); /* too late, perhaps */
         verb(OP_don, j, 0, j->n, 0);
-    } else if (what == 2) {
+    } else if (what == 2 || (what == 1 && j->n > 100)) {
         verb(OP_ext, j, 0, half + 1, 2000);
         nap_ms(draw(1000));
         verb(OP_don, j, 0, j->n, 0);
@@ -163,7 +163,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
 {
     const pgw_job *job = pgw_task_job(task);
     const pgw_ref ref = pgw_job_ref(job);
-    const int queue = pgw_job_queue(job)[1] - '0', what = (int)(ref.id % 16);
+    const int queue = pgw_job_queue(job)[1] - '0', what = calm() ? 0 : (int)(ref.id % 16);
 
     (void)arg;
     hist(0, 'e', OP_got, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce,

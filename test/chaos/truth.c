@@ -230,6 +230,20 @@ static int answer(PGconn *c, uint64_t lsn)
     return PQputCopyData(c, m, sizeof(m)) == 1 && PQflush(c) == 0;
 }
 
+/* When a transaction was committed, by our clock. The server's is ahead by what a message that was just
+ * sent shows; it may have been set since the commit. Commits come in their order. */
+static int64_t committed_at(int64_t now, int64_t sent_us, int64_t commit_us)
+{
+    static int64_t ahead, before, since, last;
+    const int64_t shown = sent_us - now;
+    if (shown - ahead > 2000000 || shown - ahead < -2000000) before = ahead, since = now;
+    ahead = shown;
+    int64_t then = commit_us - ahead;
+    if (then < since - 500000) then = commit_us - before;
+    if (then > now) then = now;
+    return last = then > last ? then : last;
+}
+
 static int message(PGconn *c, const char *m)
 {
     if (m[0] == 'k') {
@@ -242,8 +256,8 @@ static int message(PGconn *c, const char *m)
     const int64_t sent_us = (int64_t)big_endian(m + 17) + 946684800000000;
     const char *text = m + 25, *at;
     if (strncmp(text, "COMMIT", 6) == 0 && (at = strstr(text, "(at ")) != NULL) {
-        const int64_t commit_us = time_read(at + 4), old = sent_us - commit_us;
-        hist_at = now_us() - (old < 0 ? 0 : old > 60000000 ? 60000000 : old);
+        const int64_t commit_us = time_read(at + 4);
+        hist_at = committed_at(now_us(), sent_us, commit_us);
         commit(lsn > done_lsn, commit_us);
         if (lsn > done_lsn) done_lsn = lsn;
     } else {
