@@ -233,8 +233,12 @@ static void play(int64_t seconds)
             if (is_heavy((enum class)i)) heavy[heavies++] = (enum class)i;
             else small[smalls++] = (enum class)i;
         }
-    int64_t next_heavy = begin + 25000000;
+    int64_t next_heavy = begin + 25000000, next_checkpoint = 0;
     while (now_us() < end) {
+        if (now_us() > next_checkpoint) { /* so that truth.c has little to read again after a crash */
+            ask("CHECKPOINT");
+            next_checkpoint = now_us() + 4000000;
+        }
         if (s == 0)
             for (int i = smalls - 1; i > 0; i--) {
                 const int k = draw(i + 1);

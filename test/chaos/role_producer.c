@@ -89,7 +89,7 @@ static void together(int n, bool keep, int64_t open_ms)
 
 void role_producer(void)
 {
-    const int pause_ms = getenv("CHAOS_PACE_MS") ? atoi(getenv("CHAOS_PACE_MS")) : 30;
+    const int pause_ms = getenv("CHAOS_PACE_MS") ? atoi(getenv("CHAOS_PACE_MS")) : 50;
 
     h = open_handle();
     while (going()) {

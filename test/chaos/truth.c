@@ -3,8 +3,7 @@
  * truth.c: what the server's own log says about jobs: `chaos-truth PROC FOLDER DSN SLOT`. It reads a slot
  * of logical replication (test_decoding), so it sees each committed change, in the order of commits,
  * without a trigger or a query on the tables; and writes one event for each change of a job's state. A
- * transaction counts by what it changed in all. The time of an event is that of its commit: when it came
- * here, less how old the server said that it was.
+ * transaction counts by what it changed in all. The time of an event is that of its commit, by our clock.
  */
 #include "hist.h"
 #include "row.h"
@@ -230,16 +229,54 @@ static int answer(PGconn *c, uint64_t lsn)
     return PQputCopyData(c, m, sizeof(m)) == 1 && PQflush(c) == 0;
 }
 
-/* When a transaction was committed, by our clock. The server's is ahead by what a message that was just
- * sent shows; it may have been set since the commit. Commits come in their order. */
-static int64_t committed_at(int64_t now, int64_t sent_us, int64_t commit_us)
+/* -- whose clock says what -- */
+
+enum { SETTINGS = 4096, NEAR = 300000 };
+static struct { /* since then the server's clock is so far ahead of ours */
+    int64_t since, ahead;
+} settings[SETTINGS];
+static int set; /* how often */
+
+/* Asks for the server's clock, which somebody may have set since the last time. */
+static void look_at_clock(const char *server)
 {
-    static int64_t ahead, before, since, last;
-    const int64_t shown = sent_us - now;
-    if (shown - ahead > 2000000 || shown - ahead < -2000000) before = ahead, since = now;
-    ahead = shown;
-    int64_t then = commit_us - ahead;
-    if (then < since - 500000) then = commit_us - before;
+    static PGconn *c;
+    static int64_t last_look;
+    if (!c || PQstatus(c) != CONNECTION_OK) {
+        PQfinish(c);
+        c = PQconnectdb(server);
+    }
+    const int64_t from = now_us();
+    PGresult *res = PQexec(c, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+    const int64_t to = now_us();
+    if (PQresultStatus(res) == PGRES_TUPLES_OK) {
+        const int64_t shown = strtoll(PQgetvalue(res, 0, 0), NULL, 10) - (from + to) / 2;
+        const int64_t moved = set ? shown - settings[set - 1].ahead : INT64_MAX;
+        const int64_t doubt = 2000000 + (to - from) / 2;
+        if ((moved > doubt || moved < -doubt) && set < SETTINGS) {
+            settings[set].since = set ? last_look : 0;
+            settings[set++].ahead = shown;
+        }
+        last_look = from;
+    }
+    PQclear(res);
+}
+
+/* When a transaction was committed, by our clock: the first time that fits, since commits come in their
+ * order. (After the clock was set back, the server has some times twice.) */
+static int64_t committed_at(int64_t now, int64_t commit_us)
+{
+    static int64_t last;
+    static int at;
+    int64_t then = set ? commit_us - settings[set - 1].ahead : now; /* if none fits */
+    for (int i = at; i < set; i++) {
+        const int64_t t = commit_us - settings[i].ahead;
+        if (t < last - NEAR || t < settings[i].since - NEAR ||
+            (i + 1 < set && t > settings[i + 1].since + NEAR))
+            continue;
+        then = t, at = i;
+        break;
+    }
     if (then > now) then = now;
     return last = then > last ? then : last;
 }
@@ -253,20 +290,19 @@ static int message(PGconn *c, const char *m)
     }
     if (m[0] != 'w') return 1;
     const uint64_t lsn = big_endian(m + 1);
-    const int64_t sent_us = (int64_t)big_endian(m + 17) + 946684800000000;
     const char *text = m + 25, *at;
     if (strncmp(text, "COMMIT", 6) == 0 && (at = strstr(text, "(at ")) != NULL) {
         const int64_t commit_us = time_read(at + 4);
-        hist_at = committed_at(now_us(), sent_us, commit_us);
-        commit(lsn > done_lsn, commit_us);
-        if (lsn > done_lsn) done_lsn = lsn;
+        const int again = lsn <= done_lsn; /* after a crash it begins with what we have had */
+        if (!again) hist_at = committed_at(now_us(), commit_us), done_lsn = lsn;
+        commit(!again, commit_us);
     } else {
         line(text);
     }
     return 1;
 }
 
-static void follow(PGconn *c, const char *slot)
+static void follow(PGconn *c, const char *slot, const char *server)
 {
     char start[200];
     int64_t told = 0;
@@ -274,6 +310,7 @@ static void follow(PGconn *c, const char *slot)
              "START_REPLICATION SLOT %s LOGICAL 0/0 (\"include-timestamp\" 'on', "
              "\"skip-empty-xacts\" 'on')",
              slot);
+    look_at_clock(server);
     PGresult *res = PQexec(c, start);
     const int good = PQresultStatus(res) == PGRES_COPY_BOTH;
     PQclear(res);
@@ -292,6 +329,7 @@ static void follow(PGconn *c, const char *slot)
         }
         if (now_us() - told > 100000) {
             told = now_us();
+            look_at_clock(server);
             if (done_lsn && !answer(c, done_lsn)) break;
         }
     }
@@ -300,18 +338,19 @@ static void follow(PGconn *c, const char *slot)
 
 int main(int argc, char **argv)
 {
-    char folder[300], dsn[500];
+    char folder[300], dsn[500], clock_dsn[500];
     if (argc != 5) return 2;
     snprintf(folder, sizeof(folder), "%s/hist", argv[2]);
     snprintf(dsn, sizeof(dsn), "%s replication=database application_name=truth options='-c TimeZone=UTC'",
              argv[3]);
+    snprintf(clock_dsn, sizeof(clock_dsn), "%s application_name=truth", argv[3]);
     hist_open(folder, "truth", atoi(argv[1]));
     hist_proc = 0;
     jobs = calloc(size, sizeof(*jobs));
     if (!jobs) abort();
     for (;;) {
         PGconn *c = PQconnectdb(dsn);
-        if (PQstatus(c) == CONNECTION_OK) follow(c, argv[4]);
+        if (PQstatus(c) == CONNECTION_OK) follow(c, argv[4], clock_dsn);
         PQfinish(c);
         usleep(100000);
     }
