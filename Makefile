@@ -143,8 +143,9 @@ CHAOS_DRIVER := driver nemesis hist
 CHAOS_PROXY := proxy hist
 CHAOS_SINK := sink hist
 CHAOS_TRUTH := truth row hist
+CHAOS_CHECK_TEST := test_check model check check_job check_live check_other hist
 CHAOS_CHECK := check_main check check_job check_live check_other hist
-chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check)
+chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test)
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) -D_DEFAULT_SOURCE $(PQ_CFLAGS) -fPIE -c $< -o $@
@@ -155,6 +156,7 @@ $(B)/chaos/chaos-proxy: $(call chaos_objects,$(CHAOS_PROXY))
 $(B)/chaos/chaos-sink: $(call chaos_objects,$(CHAOS_SINK))
 $(B)/chaos/chaos-truth: $(call chaos_objects,$(CHAOS_TRUTH))
 $(B)/chaos/chaos-check: $(call chaos_objects,$(CHAOS_CHECK))
+$(B)/chaos/chaos-check-test: $(call chaos_objects,$(CHAOS_CHECK_TEST))
 $(B)/chaos/%:
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)

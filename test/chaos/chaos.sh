@@ -33,14 +33,15 @@ trap 'exit 143' TERM
 mkdir -p "$dir/run/hist"
 chmod 755 "$dir"
 
-# The server, under a clock that can be set
+# The server, under a clock that can be set. (Each process looks at the file once a second: to open it takes malloc(),
+# which must not happen in each of its signal handlers.)
 fake=
 for f in /usr/lib/*/faketime/libfaketime.so.1; do [ ! -e "$f" ] || fake=$f; done
 if [ -n "$fake" ]; then
     export CHAOS_CLOCK="$dir/clock"
     echo '+0' >"$CHAOS_CLOCK"
     chmod 644 "$CHAOS_CLOCK"
-    set -- env LD_PRELOAD="$fake" FAKETIME_TIMESTAMP_FILE="$CHAOS_CLOCK" FAKETIME_NO_CACHE=1 \
+    set -- env LD_PRELOAD="$fake" FAKETIME_TIMESTAMP_FILE="$CHAOS_CLOCK" FAKETIME_CACHE_DURATION=1 \
         FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_DISABLE_SHM=1
 else
     set --
@@ -58,7 +59,7 @@ logical_decoding_work_mem = '256MB'
 autovacuum_naptime = 5
 checkpoint_timeout = 60
 restart_after_crash = on
-log_min_messages = warning
+log_min_messages = error # a warning for each call behind a pooler is too much
 ${CHAOS_CONF:-}" pg_create "$dir"
 sh -c "$CHAOS_CTL start" >/dev/null
 pg_env "$dir"

@@ -4,6 +4,7 @@
  * printed of a rule that was broken.
  */
 #include "check.h"
+#include "classes.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static bool concerns(const event *e, int64_t id)
 static void show(const check *c, const event *e)
 {
     event_print(e);
-    const call *k = e->phase == 'i' ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
+    const request *k = e->phase == 'i' ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
     if (k && k->o) event_print(k->o);
     else if (k) puts("                              (never answered)");
 }
@@ -126,6 +127,12 @@ bool disturbed(const check *c, int64_t from, int64_t to)
     return overlaps(&c->windows, -1, from - SLACK, to + SLACK);
 }
 
+bool clock_set(const check *c, int64_t from, int64_t to)
+{
+    return overlaps(&c->windows, C_clock_forward, from - SLACK, to + SLACK) ||
+           overlaps(&c->windows, C_clock_back, from - SLACK, to + SLACK);
+}
+
 bool administered(const check *c, int64_t queue, enum op op, int64_t from, int64_t to)
 {
     return queue >= 0 && queue < QUEUES &&
@@ -158,17 +165,17 @@ static void frame(check *c)
         if (e->op == OP_cal) c->calm = e;
         if (e->op == OP_fin) c->fin = e;
         if (e->phase == 'i') {
-            call *k = &c->calls[c->called++];
-            *k = (call){e, NULL, S_UNKNOWN};
+            request *k = &c->calls[c->called++];
+            *k = (request){e, NULL, S_UNKNOWN};
             *map_at(&c->by_call, CALL_KEY(e->proc, e->call)) = k;
         } else if (e->phase == 'o') {
-            call *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+            request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
             if (k) k->o = e, k->status = e->a[0];
         }
     }
     qsort(c->truth, c->truths, sizeof(*c->truth), by_commit);
     for (size_t i = 0; i < c->called; i++) {
-        const call *k = &c->calls[i];
+        const request *k = &c->calls[i];
         const int64_t to = k->o && k->status != S_UNKNOWN ? k->o->t : INT64_MAX / 2;
         if (k->i->op == OP_win) span_add(&c->windows, k->i->t, to, k->i->a[0]);
         if (k->i->op >= OP_pau && k->i->op <= OP_res && k->i->a[0] < QUEUES)

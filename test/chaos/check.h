@@ -59,10 +59,10 @@ enum rule {
 #define DROPPED 5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
 #define TICKS   4 /* the queue of a schedule's jobs */
 
-typedef struct call {
+typedef struct request { /* a call */
     const event *i, *o; /* o NULL: never answered */
     int64_t status;     /* S_ */
-} call;
+} request;
 
 typedef struct lease {
     int64_t job, number, nonce;
@@ -74,7 +74,7 @@ typedef struct lease {
     bool maybe[OP_COUNT];    /* ... or may have been, of these */
     bool denied[OP_COUNT];   /* a call said that it was not applied */
     int64_t counter;         /* completed together with counter - 1 */
-    bool counted;
+    bool counted;            /* for certain */
     const event *broken;     /* the call that ended it */
 } lease;
 
@@ -110,7 +110,7 @@ typedef struct check {
     const history *h;
     const event **truth; /* in the order of commits */
     size_t truths;
-    call *calls;
+    request *calls;
     size_t called;
     map by_call, jobs, leases, made;
     spans windows, admin[QUEUES]; /* admin: pur, drp, red, res; pau, too */
@@ -121,8 +121,9 @@ typedef struct check {
 
 /* Notes that a rule is broken: of the job `id` (0: none), as these events show (either may be NULL). */
 void broken(check *c, enum rule rule, int64_t id, const event *a, const event *b);
-/* Does a window (not: its clock may be wrong) lie within from .. to? */
+/* Does a window lie within from .. to? And one in which the server's clock was set? */
 bool disturbed(const check *c, int64_t from, int64_t to);
+bool clock_set(const check *c, int64_t from, int64_t to);
 /* Was a call of this kind for this queue under way within from .. to? */
 bool administered(const check *c, int64_t queue, enum op op, int64_t from, int64_t to);
 lease *lease_of(const check *c, int64_t id, int64_t number);

@@ -25,6 +25,7 @@ static void on_new(check *c, job *j, const event *e, map *keys)
     j->made = e->a[5];
     j->key = e->a[6];
     j->lane = e->a[7];
+    j->since = e->t;
     j->state = e->a[2] ? ST_DELAYED : ST_READY;
     j->due = e->a[2] ? e->t + e->a[3] * 1000 : 0;
     if (j->made) {
@@ -75,7 +76,7 @@ static void on_ready(check *c, job *j, const event *e)
     const int64_t was = j->state;
     if (was == ST_DELAYED && e->t < j->due - EARLY &&
         !administered(c, j->queue, OP_res, e->t - 10 * SLACK, e->t) &&
-        !disturbed(c, j->due - 60000000, j->due))
+        !clock_set(c, j->due - 60000000, j->due))
         broken(c, R_early, j->id, e, NULL);
     if (was == ST_DEAD) {
         if (!administered(c, j->queue, OP_red, e->t, e->t)) broken(c, R_moved, j->id, e, NULL);
@@ -88,9 +89,10 @@ static void on_ready(check *c, job *j, const event *e)
 
 static void on_gone(check *c, job *j, const event *e)
 {
-    const int64_t from = e->t, to = e->t;
-    if (e->a[2] == 0 && !j->cancelled && !administered(c, j->queue, OP_pur, from, to) &&
-        !administered(c, j->queue, OP_drp, from, to))
+    /* What was added while its queue was dropped is lost, and swept away later. */
+    const int64_t from = j->queue == DROPPED ? j->since - 40000000 : e->t;
+    if (e->a[2] == 0 && !j->cancelled && !administered(c, j->queue, OP_pur, e->t, e->t) &&
+        !administered(c, j->queue, OP_drp, from, e->t))
         broken(c, R_vanished, j->id, e, NULL);
 }
 
@@ -144,7 +146,16 @@ static bool ends(int op)
     return op >= OP_don && op <= OP_snz;
 }
 
-static void on_verb(check *c, const call *k)
+/* What a verb leaves of a job. (One that was cancelled meanwhile is gone.) */
+static bool may_end(int verb, int end)
+{
+    if (verb == OP_don) return end == OP_gon;
+    if (verb == OP_ded) return end == OP_dea;
+    if (end == OP_gon || (end == OP_dea && verb == OP_fai)) return true;
+    return end == OP_rdy || (end == OP_dly && verb != OP_rel);
+}
+
+static void on_verb(check *c, const request *k)
 {
     const event *i = k->i;
     lease *l = lease_of(c, i->a[1], i->a[2]);
@@ -157,14 +168,15 @@ static void on_verb(check *c, const call *k)
     }
     if (k->status == S_UNKNOWN) l->maybe[i->op] = true;
     if (k->status == S_NOT) l->denied[i->op] = true;
-    if (i->op == OP_don && i->a[4] && k->status != S_NOT) l->counter = i->a[4];
+    if (i->op == OP_don && i->a[4] && k->status != S_NOT)
+        l->counter = i->a[4], l->counted = k->status == S_OK;
     if (k->status == S_STALE || k->status == S_GONE) {
         if (!l->end || l->end->t > t + SLACK) broken(c, R_refused, l->job, i, k->o);
     } else if (k->status == S_OK && i->op == OP_ext) {
         if (l->end && l->end->t < i->t - SLACK) broken(c, R_stale, l->job, i, l->end);
     } else if (k->status == S_OK) {
         if (l->accepted) broken(c, R_stale, l->job, i, l->broken);
-        if (!l->end || l->end->t < i->t - SLACK || l->end->t > t + SLACK)
+        if (!l->end || !may_end(i->op, l->end->op) || l->end->t < i->t - SLACK || l->end->t > t + SLACK)
             broken(c, R_stale, l->job, i, l->end);
         l->accepted = true, l->broken = i;
         l->maybe[i->op] = true;
@@ -205,7 +217,7 @@ static void on_lease_end(check *c, const lease *l, const job *j)
     for (int op = OP_don; !good && op <= OP_snz; op++)
         if (l->denied[op]) rule = R_outcome;
     if (!good) broken(c, rule, l->job, l->from, e);
-    if (reaped && e->t < l->until - EARLY && !disturbed(c, l->from->t, e->t)) {
+    if (reaped && e->t < l->until - EARLY && !clock_set(c, l->from->t, e->t)) {
         for (int op = OP_don; op <= OP_snz; op++)
             if (l->denied[op]) rule = R_outcome;
         broken(c, rule == R_outcome ? rule : R_early, l->job, l->from, e);
@@ -214,7 +226,7 @@ static void on_lease_end(check *c, const lease *l, const job *j)
 
 static void on_got(check *c, const event *e)
 {
-    const call *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
+    const request *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
     lease *l = lease_of(c, e->a[1], e->a[2]);
     const bool undone = claim && (claim->i->a[3] == 1 || claim->status == S_NOT);
 
@@ -235,13 +247,12 @@ static void believe(check *c, const event *e)
     job *j = map_get(&c->jobs, e->a[1]);
     if (!j) return;
     if (e->op == OP_got) {
-        const call *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
+        const request *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
         if (claim && claim->i->a[3]) return; /* told when its transaction was over */
-        if (e->t < j->believed && !disturbed(c, e->t - 10000000, e->t))
+        if (e->a[2] < j->number) return; /* frozen in between */
+        if (e->t < j->believed && !clock_set(c, e->t - 10000000, e->t))
             broken(c, R_holders, j->id, e, NULL);
-        j->believed = claim && claim->status == S_OK
-                          ? claim->i->t + e->a[6] * 1000
-                          : 0;
+        j->believed = claim && claim->status == S_OK ? claim->i->t + e->a[6] * 1000 : 0;
         j->number = e->a[2];
     } else if (e->phase == 'i' && j->number == e->a[2] && j->believed > e->t) {
         j->believed = e->t;
@@ -254,7 +265,7 @@ static void check_added(check *c)
     map told = {0}; /* by the first number of a call: its best outcome, + 1 */
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < c->called; i++) {
-            const call *k = &c->calls[i];
+            const request *k = &c->calls[i];
             if (k->i->op != OP_enq) continue;
             const int64_t first = MADE(k->i->proc, k->i->a[1]);
             const intptr_t before = (intptr_t)map_get(&told, first);
@@ -287,7 +298,7 @@ static void check_added(check *c)
 void check_calls(check *c)
 {
     for (size_t i = 0; i < c->called; i++) {
-        const call *k = &c->calls[i];
+        const request *k = &c->calls[i];
         if (ends(k->i->op) || k->i->op == OP_ext) on_verb(c, k);
         if (k->i->op == OP_clm && k->o && k->o->a[1] > k->i->a[1]) broken(c, R_size, 0, k->i, NULL);
     }

@@ -65,7 +65,7 @@ static void on_claimed(live *l, job *j, const event *e)
     if (too_long(l, w->passed, j->queue, e->t)) broken(l->c, R_passed, w->j->id, e, NULL);
 }
 
-static void on_empty(live *l, const call *k)
+static void on_empty(live *l, const request *k)
 {
     const int64_t queue = k->i->a[0];
     if (queue < 0 || queue >= QUEUES) return;
@@ -77,6 +77,7 @@ static void on_empty(live *l, const call *k)
 
 static void on_truth(live *l, const event *e)
 {
+    check *c = l->c;
     job *j = map_get(&l->c->jobs, e->a[1]);
     if (!j || e->op == OP_two) return;
     if (e->op == OP_new && e->a[2] == 0) join(l, j, e, e->a[7]);
@@ -84,7 +85,9 @@ static void on_truth(live *l, const event *e)
     if (e->op == OP_dly) j->due = e->t + e->a[5] * 1000;
     if (e->op == OP_rdy) {
         const int64_t calm = l->open ? e->t : l->calm[j->queue >= 0 && j->queue < QUEUES ? j->queue : 0];
-        if (j->due && e->t - (j->due > calm ? j->due : calm) > SOON) broken(l->c, R_due, j->id, e, NULL);
+        if (j->due && e->t - (j->due > calm ? j->due : calm) > SOON &&
+            !clock_set(c, j->due - 60000000, e->t))
+            broken(c, R_due, j->id, e, NULL);
         join(l, j, e, e->a[6]);
     }
     if (e->op == OP_lea) on_claimed(l, j, e);
@@ -135,7 +138,7 @@ void check_live(check *c)
         const event *e = &c->h->e[i];
         if (e->phase == 't') on_truth(l, e);
         if (e->phase != 'i' && e->phase != 'o') continue;
-        const call *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+        const request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
         if (!k) continue;
         if (e->op == OP_win || e->op == OP_pau) on_disturbance(l, e, k->i);
         if (e->phase == 'o' && e->op == OP_clm && k->status == S_EMPTY) on_empty(l, k);

@@ -84,7 +84,7 @@ static void check_locks(check *c)
     for (size_t i = 0; i < c->h->n; i++) {
         const event *e = &c->h->e[i];
         if (e->op != OP_lck && e->op != OP_ulk) continue;
-        const call *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+        const request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
         if (!k || k->i->a[0] < 0 || k->i->a[0] >= 1000) continue;
         const int64_t lock = k->i->a[0], shared = k->i->a[1];
         int64_t *floor = &asked[k - c->calls];
@@ -97,10 +97,10 @@ static void check_locks(check *c)
         } else if (e->op == OP_lck && k->status == S_OK) {
             if (e->a[1] * 2 <= *floor) broken(c, R_fence, 0, k->i, e);
             if (lock < OF_SESSION) note_fence(&fences[lock], shared, e->a[1]);
-            void *p = (void *)(uintptr_t)(uint64_t)k; /* const call */
+            void *p = (void *)(uintptr_t)(uint64_t)k; /* const request */
             *map_at(&open, e->proc) = p;
         } else if (e->op == OP_ulk && e->phase == 'o' && k->status == S_OK) {
-            const call *a = map_get(&open, e->proc);
+            const request *a = map_get(&open, e->proc);
             if (!a || a->i->a[0] != lock) continue;
             note_fence(&fences[lock], shared, a->o->a[1]);
             hold_add(&s, (hold){lock, a->o->t, k->i->t, a->i->a[1] ? 1 : ALL, a->o->a[1], a->i});
@@ -123,7 +123,7 @@ static void check_permits(check *c)
     for (size_t i = 0; i < c->h->n; i++) {
         const event *e = &c->h->e[i];
         if (e->op != OP_sem && e->op != OP_sex && e->op != OP_srl) continue;
-        const call *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+        const request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
         if (!k) continue;
         const event *b = k->i;
         const int64_t until = b->t + b->a[2] * 1000;
@@ -156,7 +156,7 @@ static void check_counters(check *c)
 {
     int64_t sure[COUNTERS] = {0}, maybe[COUNTERS] = {0};
     for (size_t i = 0; i < c->called; i++) {
-        const call *k = &c->calls[i];
+        const request *k = &c->calls[i];
         if (k->i->op == OP_rfi) {
             if (k->status == S_OK) sure[COUNTERS - 1]++;
             if (k->status == S_UNKNOWN) maybe[COUNTERS - 1]++;
@@ -167,8 +167,11 @@ static void check_counters(check *c)
     }
     for (size_t i = 0; i < c->leases.size; i++) {
         const lease *l = c->leases.slots[i].value;
-        if (l && l->counter > 0 && l->counter <= COUNTERS && l->end && l->end->op == OP_gon)
-            sure[l->counter - 1]++;
+        if (!l || l->counter <= 0 || l->counter > COUNTERS || !l->end || l->end->op != OP_gon)
+            continue;
+        const job *j = map_get(&c->jobs, l->job);
+        if (l->counted || !j->cancelled) sure[l->counter - 1]++;
+        else maybe[l->counter - 1]++;
     }
     for (size_t i = 0; i < c->h->n; i++) {
         const event *e = &c->h->e[i];
@@ -205,10 +208,10 @@ static void check_ticks(check *c)
         if (slots[i] != slots[i - 1] + 1) broken(c, R_tick, 0, NULL, NULL);
     free(slots);
     for (size_t i = 0; i < c->called; i++) {
-        const call *k = &c->calls[i];
+        const request *k = &c->calls[i];
         if (k->i->op != OP_tfi || k->status != S_OK) continue;
         const int64_t key = k->i->a[0] * 100000000000 + k->i->a[1] / 1000;
-        const call *other = map_get(&done, key);
+        const request *other = map_get(&done, key);
         if (other) broken(c, R_tick, 0, other->i, k->i);
         *map_at(&done, key) = (void *)(uintptr_t)(uint64_t)k;
     }
@@ -218,7 +221,7 @@ static void check_ticks(check *c)
 /* -- rows of a table ----------------------------------------------------------------------------- */
 
 typedef struct held_row {
-    int64_t number, until;
+    int64_t number, until, claimed;
     int32_t proc;
     const event *e;
 } held_row;
@@ -232,20 +235,21 @@ static void check_rows(check *c)
         const int64_t id = e->op == OP_rgt || e->phase == 'i' ? e->a[0] : -1;
         held_row *r = id < 0 ? NULL : map_get(&rows, id + 1);
         if (e->op == OP_rgt) {
-            const call *claim = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+            const request *claim = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
             if (!r) r = *map_at(&rows, id + 1) = calloc(1, sizeof(*r));
             if (!r || !claim) continue;
+            if (claim->i->t < r->claimed) continue; /* it was frozen between its claim and this line */
             if (e->a[1] < r->number || (e->a[1] == r->number && e->proc != r->proc))
                 broken(c, R_token, 0, r->e, e);
-            if (e->t < r->until && e->proc != r->proc && !disturbed(c, e->t - 10000000, e->t))
+            if (e->t < r->until && e->proc != r->proc && !clock_set(c, e->t - 10000000, e->t))
                 broken(c, R_holders, 0, r->e, e);
-            *r = (held_row){e->a[1], claim->i->t + e->a[2] * 1000, e->proc, e};
+            *r = (held_row){e->a[1], claim->i->t + e->a[2] * 1000, e->t, e->proc, e};
         } else if (r && e->phase == 'i' && r->number == e->a[1] && r->until > e->t) {
             r->until = e->t;
         }
     }
     for (size_t i = 0; i < c->called; i++) {
-        const call *k = &c->calls[i];
+        const request *k = &c->calls[i];
         if (k->i->op != OP_rfi || k->status != S_OK) continue;
         const int64_t key = k->i->a[0] * 1000003 ^ k->i->a[1];
         if (map_get(&finished, key)) broken(c, R_stale, 0, map_get(&finished, key), k->i);
@@ -274,7 +278,7 @@ static void check_sink(check *c)
         }
         /* What somebody does under a lock that he then releases well is never stale. */
         if (e->op == OP_eff && e->phase == 'o' && e->a[0] == S_STALE) {
-            const call *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+            const request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
             if (k && k->i->a[0] < 0 && k->i->a[0] > -1000)
                 *map_at(&locks, e->proc) = (void *)(uintptr_t)(uint64_t)e;
         }

@@ -173,10 +173,10 @@ static void set_clock(enum class class)
     const int64_t call = window_begin(class), since = now_us();
     ahead_s = class == C_clock_forward ? 5 + draw(20) : 0;
     shell("printf '%%+d\\n' %d >%s.new && mv %s.new %s", ahead_s, clock_file, clock_file, clock_file);
+    usleep(2300000); /* until each process of the server has looked */
     const int64_t after = ask("SELECT extract(epoch FROM clock_timestamp())::bigint");
     const int64_t moved = after - before - (now_us() - since) / 1000000;
     if (moved > 3 || moved < -3) fired(class);
-    usleep(200000);
     window_end(call);
 }
 

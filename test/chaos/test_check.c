@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * test_check.c: is the checker to be trusted? `chaos-check-test [HISTORIES]`: so many right histories raise
+ * no alarm; and each kind of damage is found in every history that it was done to.
+ */
+#include "check.h"
+#include "model.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static history h;
+
+/* -- picking -- */
+
+static bool is(const event *e, char phase, enum op op)
+{
+    return e->phase == phase && e->op == op;
+}
+
+/* Some event of this kind that fits, else NULL. */
+static event *pick(char phase, enum op op, bool (*fits)(const event *e))
+{
+    const size_t from = (size_t)model_draw((int)h.n);
+    for (size_t k = 0; k < h.n; k++) {
+        event *e = &h.e[(from + k) % h.n];
+        if (is(e, phase, op) && (!fits || fits(e))) return e;
+    }
+    return NULL;
+}
+
+static event *outcome_of(const event *i)
+{
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].phase == 'o' && h.e[k].proc == i->proc && h.e[k].call == i->call) return &h.e[k];
+    return NULL;
+}
+
+static event *call_of(const event *o)
+{
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].phase == 'i' && h.e[k].proc == o->proc && h.e[k].call == o->call) return &h.e[k];
+    return NULL;
+}
+
+static void drop(event *e)
+{
+    if (e) memmove(e, e + 1, (size_t)(&h.e[--h.n] - e) * sizeof(event));
+}
+
+static event *copy(const event *e, int64_t later)
+{
+    const event saved = *e;
+    event *new = history_add(&h);
+    *new = saved;
+    new->t += later;
+    return new;
+}
+
+static bool ok(const event *e)
+{
+    return e->a[0] == S_OK;
+}
+static bool refused(const event *e)
+{
+    return e->a[0] == S_STALE || e->a[0] == S_GONE;
+}
+static bool reaped(const event *e) /* to the lane of quarantined jobs, so by a reaper */
+{
+    return e->a[2] != 0 && e->a[6] == 0;
+}
+static bool was_delayed(const event *e)
+{
+    return e->a[2] == 0 && e->a[6] == 1 && e->a[0] != 1;
+}
+static bool of_holder(const event *e)
+{
+    return e->a[2] != 0;
+}
+static bool made_keyless(const event *e)
+{
+    return e->a[5] > 0 && e->a[6] == 0 && e->a[2] == 0;
+}
+static bool acknowledged(const event *o)
+{
+    return ok(o);
+}
+
+/* -- damage: each returns false if there was nothing to do it to -- */
+
+static bool lose_job(void)
+{
+    event *o = pick('o', OP_enq, acknowledged), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    const int64_t made = MADE(i->proc, i->a[1]);
+    int64_t id = 0;
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_new) && h.e[k].a[5] == made) id = h.e[k].a[1];
+    for (size_t k = h.n; k-- > 0;)
+        if ((h.e[k].phase == 't' || (h.e[k].op >= OP_got && h.e[k].op <= OP_ext && h.e[k].phase != 'o')) &&
+            h.e[k].a[1] == id)
+            drop(&h.e[k]);
+    return id != 0;
+}
+static bool double_job(void)
+{
+    event *e = pick('t', OP_new, made_keyless);
+    if (!e) return false;
+    e = copy(e, 0);
+    e->a[1] += 1000000;
+    return true;
+}
+static bool undo_add(void)
+{
+    event *e = pick('o', OP_enq, acknowledged);
+    if (e) e->a[0] = S_NOT;
+    return e != NULL;
+}
+static bool invent_job(void)
+{
+    event *e = pick('t', OP_new, made_keyless);
+    if (!e) return false;
+    e = copy(e, 0);
+    e->a[1] += 1000000, e->a[5] += 1000000;
+    return true;
+}
+static bool keep_job(void)
+{
+    event *e = pick('t', OP_gon, of_holder);
+    drop(e);
+    return e != NULL;
+}
+static bool forget_completion(void)
+{
+    event *o = pick('o', OP_don, ok), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    if (o > i) drop(o), drop(i);
+    else drop(i), drop(o);
+    return true;
+}
+static bool lease_twice(void)
+{
+    event *e = pick('t', OP_lea, NULL);
+    if (!e) return false;
+    e = copy(e, 10);
+    e->a[2] += 1, e->a[3] += 1;
+    return true;
+}
+static bool shrink_token(void)
+{
+    event *e = pick('t', OP_lea, NULL);
+    if (!e) return false;
+    const int64_t old = e->a[2];
+    int64_t before = 0;
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_lea) && h.e[k].a[1] == e->a[1] && h.e[k].a[2] < old) before = h.e[k].a[2];
+    if (!before) return false;
+    for (size_t k = 0; k < h.n; k++) /* everywhere */
+        if (h.e[k].phase != 'o' && h.e[k].a[2] == old && h.e[k].a[1] == e->a[1] && &h.e[k] != e) h.e[k].a[2] = before - 1;
+    e->a[2] = before - 1;
+    return true;
+}
+static bool claim_other_token(void)
+{
+    event *e = pick('e', OP_got, NULL);
+    if (e) e->a[3] ^= 1 << 20;
+    return e != NULL && call_of(e) && outcome_of(call_of(e)) && ok(outcome_of(call_of(e)));
+}
+static bool claim_other_job(void)
+{
+    event *e = pick('e', OP_got, NULL);
+    if (!e || !e->call || !call_of(e) || call_of(e)->a[3]) return false;
+    e->a[5] += 1;
+    return true;
+}
+static bool claim_by_two(void)
+{
+    event *e = pick('e', OP_got, NULL);
+    if (!e || !e->call || !call_of(e) || call_of(e)->a[3]) return false;
+    e = copy(e, 5);
+    e->proc = 19;
+    return true;
+}
+static bool claim_too_many(void)
+{
+    event *e = pick('o', OP_clm, ok);
+    if (e) e->a[1] += 100;
+    return e != NULL;
+}
+static bool keep_rolled_back_claim(void)
+{
+    event *o = pick('o', OP_clm, ok);
+    if (!o || !o->a[1]) return false;
+    o->a[0] = S_NOT;
+    return true;
+}
+static bool accept_stale(void)
+{
+    event *o = pick('o', OP_don, refused), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    for (size_t k = 0; k < h.n; k++) { /* one whose answer was lost may have been this one */
+        const event *e = &h.e[k], *answer = is(e, 'i', OP_don) && e->a[2] == i->a[2] && e != i ? outcome_of(e) : e;
+        if (!answer || (answer != e && answer->a[0] == S_UNKNOWN)) return false;
+    }
+    o->a[0] = S_OK;
+    return true;
+}
+static bool accept_stale_extend(void)
+{
+    event *i = pick('i', OP_don, NULL), *o = i ? outcome_of(i) : NULL;
+    if (!o || !refused(o)) return false;
+    i->op = o->op = OP_ext;
+    i->t += 10 * SLACK, o->t += 10 * SLACK;
+    o->a[0] = S_OK;
+    return true;
+}
+static bool accept_twice(void)
+{
+    event *o = pick('o', OP_don, ok), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    i = copy(i, 50);
+    i->call += 1000000;
+    const int64_t number = i->call, proc = i->proc;
+    o = pick('o', OP_don, ok);
+    o = copy(o, 0);
+    o->call = number, o->proc = (int32_t)proc, o->t = i->t + 100;
+    return true;
+}
+static bool refuse_current(void)
+{
+    event *o = pick('o', OP_ext, ok), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    for (size_t k = 0; k < h.n; k++) /* long before its lease ends */
+        if (h.e[k].phase == 't' && h.e[k].op > OP_len && h.e[k].a[2] == i->a[2] && h.e[k].a[1] == i->a[1] &&
+            h.e[k].t > o->t + SLACK)
+            return o->a[0] = S_STALE, true;
+    return false;
+}
+static bool deny_applied(void)
+{
+    event *e = pick('o', OP_don, ok);
+    if (e) e->a[0] = S_NOT;
+    return e != NULL;
+}
+static bool count_claim_twice(void)
+{
+    event *e = pick('t', OP_lea, NULL);
+    if (e) e->a[4]++;
+    return e != NULL;
+}
+static bool forgive_attempt(void)
+{
+    event *e = pick('t', OP_rdy, reaped);
+    if (e) e->a[4]--;
+    return e != NULL;
+}
+static bool reap_early(void)
+{
+    event *e = pick('t', OP_rdy, reaped);
+    if (!e) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].phase == 't' && (h.e[k].op == OP_lea || h.e[k].op == OP_len) && h.e[k].a[2] == e->a[2] &&
+            h.e[k].a[1] == e->a[1])
+            h.e[k].a[5] += 60000;
+    return true;
+}
+static bool die_early(void)
+{
+    event *e = pick('t', OP_rdy, reaped);
+    if (!e) return false;
+    const event saved = *e;
+    bool more = false;
+    for (size_t k = h.n; k-- > 0;)
+        if (h.e[k].phase == 't' && h.e[k].a[1] == saved.a[1] && h.e[k].call > saved.call) more = true, drop(&h.e[k]);
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_rdy) && h.e[k].a[1] == saved.a[1] && h.e[k].call == saved.call) h.e[k].op = OP_dea;
+    return more;
+}
+static bool live_on(void)
+{
+    event *e = pick('t', OP_dea, of_holder);
+    if (!e || e->a[4] < e->a[7]) return false;
+    e->op = OP_rdy, e->a[6] = 0;
+    return true;
+}
+static bool share_key(void)
+{
+    event *a = pick('t', OP_new, made_keyless), *b = pick('t', OP_new, made_keyless);
+    if (!a || !b || a == b || a->call != b->call || a->a[1] == b->a[1]) return false;
+    a->a[6] = b->a[6] = 99;
+    return true;
+}
+static bool two_places(void)
+{
+    event *e = pick('t', OP_new, NULL);
+    if (e) e = copy(e, 1), e->op = OP_two;
+    return e != NULL;
+}
+static bool effect_of_old(void)
+{
+    event *e = pick('e', OP_snk, ok), *old = e;
+    if (!old) old = pick('e', OP_snk, NULL);
+    if (!old) return false;
+    e = copy(old, 20);
+    e->a[2] ^= 1 << 20;
+    return true;
+}
+static bool effect_refused(void)
+{
+    event *e = pick('e', OP_snk, NULL);
+    if (e) e->a[3] = 0;
+    return e != NULL;
+}
+static bool effect_of_nobody(void)
+{
+    event *e = pick('e', OP_snk, NULL);
+    if (e) e->a[1] += 500000;
+    return e != NULL;
+}
+static bool lock_twice(void)
+{
+    event *o = pick('o', OP_lck, ok), *i = o ? call_of(o) : NULL;
+    if (!i || i->a[1]) return false;
+    event *u = NULL;
+    for (event *e = o; e < &h.e[h.n] && !u; e++)
+        if (is(e, 'i', OP_ulk) && e->proc == o->proc) u = e;
+    if (!u) return false;
+    const event oi = *i, oo = *o, ui = *u, uo = *outcome_of(u);
+    const event *all[] = {&oi, &oo, &ui, &uo};
+    for (int k = 0; k < 4; k++) { /* somebody else at the same time */
+        event *e = copy(all[k], 1);
+        e->proc = 99;
+        if (k == 1) e->a[1] += 1000;
+    }
+    return true;
+}
+static bool fence_goes_back(void)
+{
+    event *o = pick('o', OP_lck, ok), *i = o ? call_of(o) : NULL;
+    if (!i || o->a[1] < 2) return false;
+    o->a[1] = 0;
+    return true;
+}
+static bool one_permit_more(void)
+{
+    event *o = pick('o', OP_sem, NULL);
+    if (!o || o->a[0] != S_LOCKED) return false;
+    o->a[0] = S_OK, o->a[1] = 99999;
+    return true;
+}
+static bool miscount(void)
+{
+    event *e = pick('e', OP_end, NULL);
+    if (e) e->a[1] += model_draw(2) ? 1 : -1;
+    return e != NULL;
+}
+static bool skip_tick(void)
+{
+    event *e = NULL;
+    int64_t first = 0, last = 0;
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_new) && h.e[k].a[5] < 0) {
+            const int64_t slot = -h.e[k].a[5];
+            if (!first) first = slot;
+            last = slot;
+            if (slot == first + 1) e = &h.e[k];
+        }
+    if (!e || last < first + 2) return false;
+    e->a[5] = -(last + 5);
+    return true;
+}
+static bool finish_tick_twice(void)
+{
+    event *o = pick('o', OP_tfi, ok), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    const event oi = *i, oo = *o;
+    copy(&oi, 1)->call += 1000000;
+    copy(&oo, 1)->call += 1000000;
+    return true;
+}
+static bool starve(void)
+{
+    event *e = pick('t', OP_new, made_keyless);
+    if (!e) return false;
+    const int64_t t = e->t, queue = e->a[0];
+    e->t -= 2 * PATIENT; /* it was there for long */
+    event *i = history_add(&h);
+    *i = (event){t - 1000, 1000000, 18, OP_clm, 'i', {queue, 10, 1000, 0}};
+    event *o = history_add(&h);
+    *o = (event){t - 900, 1000000, 18, OP_clm, 'o', {S_EMPTY, 0}};
+    return true;
+}
+static bool pass(void)
+{
+    /* two of one queue: the first was there for long, and others are taken for long */
+    event *e = pick('t', OP_new, made_keyless);
+    if (!e) return false;
+    const event saved = *e;
+    for (int k = 1; k <= 2; k++) {
+        event *n = copy(&saved, -PATIENT + k * PATIENT / 4);
+        n->a[1] += 1000000 * k, n->a[5] += 1000000 * k;
+        event *l = history_add(&h);
+        *l = (event){saved.t - PATIENT / 2 + (k - 1) * (PATIENT + 10000), saved.call, 0, OP_lea, 't', {n->a[0]}};
+        n = &h.e[h.n - 2];
+        const int64_t a[] = {n->a[0], n->a[1], 5 + k, 5, 1, 1000, 1, 3};
+        memcpy(l->a, a, sizeof(a));
+    }
+    for (size_t k = 0; k < h.n; k++) /* the first one's own lease is later still */
+        if (h.e[k].a[1] == saved.a[1] && h.e[k].phase == 't') h.e[k].t += is(&h.e[k], 't', OP_new) ? -2 * PATIENT : 2 * PATIENT;
+    return true;
+}
+static bool reap_late(void)
+{
+    event *e = pick('t', OP_rdy, reaped);
+    if (!e) return false;
+    const event saved = *e;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].t >= saved.t) h.e[k].t += 3 * SOON;
+    return true;
+}
+static bool promote_late(void)
+{
+    event *e = pick('t', OP_rdy, was_delayed);
+    if (!e) return false;
+    const int64_t t = e->t;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].t >= t) h.e[k].t += 3 * SOON;
+    return true;
+}
+static bool promote_early(void)
+{
+    event *e = pick('t', OP_rdy, was_delayed);
+    if (!e) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].phase == 't' && h.e[k].a[1] == e->a[1]) {
+            if (h.e[k].op == OP_new) h.e[k].a[3] += 5000;
+            if (h.e[k].op == OP_dly) h.e[k].a[5] += 5000;
+        }
+    return true;
+}
+static bool wait_for_ever(void)
+{
+    event *o = pick('o', OP_lck, ok), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    o->a[0] = S_LOCKED;
+    o->t += 2 * PATIENT;
+    return true;
+}
+static bool row_twice(void)
+{
+    event *e = pick('e', OP_rgt, NULL);
+    if (!e) return false;
+    const event saved = *e, claim = *call_of(e);
+    event *i = copy(&claim, saved.t - claim.t + 5);
+    i->call = 1000000, i->proc = 77;
+    e = copy(&saved, 10);
+    e->call = 1000000, e->proc = 77, e->a[1] -= model_draw(2);
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*damage)(void);
+    enum rule rule; /* that finds it; others may, too */
+} kinds[] = {
+    {"a job is lost", lose_job, R_loss},
+    {"a job is there twice", double_job, R_doubled},
+    {"a refused enqueue is there", undo_add, R_phantom},
+    {"a job of nobody", invent_job, R_phantom},
+    {"a job stays", keep_job, R_stuck},
+    {"a completion of nobody", forget_completion, R_vanished},
+    {"a leased job is leased", lease_twice, R_holders},
+    {"a token goes back", shrink_token, R_token},
+    {"a claim with another token", claim_other_token, R_claimed},
+    {"a claim with another job's kind", claim_other_job, R_claimed},
+    {"a lease for two", claim_by_two, R_claimed},
+    {"more than asked for", claim_too_many, R_size},
+    {"a claim that was rolled back counts", keep_rolled_back_claim, R_outcome},
+    {"a stale completion is accepted", accept_stale, R_stale},
+    {"a stale extend is accepted", accept_stale_extend, R_stale},
+    {"two completions are accepted", accept_twice, R_stale},
+    {"the current holder is refused", refuse_current, R_refused},
+    {"what was applied is denied", deny_applied, R_outcome},
+    {"an attempt counts twice", count_claim_twice, R_attempts},
+    {"an attempt is forgiven", forgive_attempt, R_attempts},
+    {"a lease is taken away early", reap_early, R_early},
+    {"a job dies with attempts left", die_early, R_letters},
+    {"a job lives without attempts left", live_on, R_letters},
+    {"two jobs have one key", share_key, R_unique},
+    {"a job in two places", two_places, R_places},
+    {"an effect with a stale token", effect_of_old, R_sink},
+    {"a good effect is refused", effect_refused, R_sink},
+    {"an effect of nobody", effect_of_nobody, R_sink},
+    {"two hold a lock", lock_twice, R_lock},
+    {"a fence goes back", fence_goes_back, R_fence},
+    {"one permit too many", one_permit_more, R_permits},
+    {"a counter is wrong", miscount, R_counter},
+    {"a tick is missing", skip_tick, R_tick},
+    {"a tick is finished twice", finish_tick_twice, R_tick},
+    {"claims find nothing", starve, R_starved},
+    {"a job is passed", pass, R_passed},
+    {"a dead worker's job waits", reap_late, R_reaped},
+    {"a delayed job waits", promote_late, R_due},
+    {"a delayed job is early", promote_early, R_early},
+    {"a lock is waited for too long", wait_for_ever, R_waited},
+    {"two hold a row", row_twice, R_holders},
+};
+
+static size_t verdict(size_t count[R_COUNT])
+{
+    static check c;
+    c.quiet = true;
+    const size_t n = check_history(&c, &h);
+    memcpy(count, c.count, sizeof(c.count));
+    check_free(&c);
+    return n;
+}
+
+static int clean(int histories)
+{
+    size_t count[R_COUNT];
+    for (int seed = 1; seed <= histories; seed++) {
+        model_history(&h, (uint64_t)seed, 100);
+        if (verdict(count) == 0) continue;
+        static check c;
+        printf("not ok - %d right histories raise no alarm: number %d does\n", histories, seed);
+        check_history(&c, &h);
+        return 1;
+    }
+    printf("ok - %d right histories raise no alarm\n", histories);
+    return 0;
+}
+
+static int damaged(size_t kind, int times)
+{
+    size_t count[R_COUNT];
+    int done = 0, found = 0, named = 0;
+    for (int seed = 1; done < times && seed < 2000 * times; seed++) {
+        model_history(&h, (uint64_t)seed + 1000000, 100);
+        if (!kinds[kind].damage()) continue;
+        history_sort(&h);
+        done++;
+        found += verdict(count) > 0;
+        named += count[kinds[kind].rule] > 0;
+    }
+    const bool good = done == times && found == done && named > 0;
+    printf("%sok - damage is found: %s (%d of %d; by its own rule %d)\n", good ? "" : "not ",
+           kinds[kind].name, found, done, named);
+    return !good;
+}
+
+int main(int argc, char **argv)
+{
+    const int histories = argc > 1 ? atoi(argv[1]) : 10000;
+    int bad = clean(histories);
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) bad += damaged(k, 100);
+    return bad != 0;
+}
