@@ -213,6 +213,8 @@ MINUTES ?= 2
 SEED ?= 1
 chaos: chaos-programs cli
 	test/chaos/chaos.sh $$(($(MINUTES) * 60)) $(SEED)
+chaos-mutants: chaos-programs cli
+	test/chaos/mutants.sh
 
 # each target over some random bytes, the same everywhere
 FUZZ_ROUNDS ?= 20000
@@ -357,7 +359,7 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz chaos'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz chaos chaos-mutants'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
@@ -365,7 +367,7 @@ help:
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs chaos chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE all lib shared static cli examples bench bench-programs chaos chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-budget lint-gen lint-tidy lint-cppcheck \
 =======
 .PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \

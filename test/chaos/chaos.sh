@@ -2,7 +2,8 @@
 # chaos.sh [SECONDS [SEED]]: a chaos run on a server of its own, and what the checker says of it.
 # Exit status: 0 valid, 1 invalid, 2 the run failed, 3 unknown (a class of faults did not fire).
 # From you: CHAOS_KEEP=DIR keeps the history there; CHAOS_BIN (the programs; build/chaos);
-# CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_PREPARE: SQL that is run after the migration.
+# CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_MUTANT: what spoils the SQL; CHAOS_DRAIN_S: how long the jobs have in
+# the end; CHAOS_LATE_MS: how long producers stay open; CHAOS_PACE_MS: between two calls of a producer.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$top"
@@ -86,7 +87,14 @@ CREATE TABLE leased (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, locked_by tex
 INSERT INTO leased SELECT generate_series(1, 8);
 GRANT SELECT, UPDATE ON counter, leased TO chaos_worker;
 S
-[ -z "${CHAOS_PREPARE:-}" ] || sql -f "$CHAOS_PREPARE" >/dev/null
+if [ -n "${CHAOS_MUTANT:-}" ]; then # a script for sed that spoils functions (mutants.sh)
+    for f in $(sed -n 's/^# function: //p' "$CHAOS_MUTANT"); do
+        sql -c "SELECT pg_get_functiondef(oid) || ';' FROM pg_proc WHERE proname = '$f' AND pronamespace = 'pgwork'::regnamespace" >"$dir/function"
+        sed -f "$CHAOS_MUTANT" "$dir/function" >"$dir/mutant"
+        if cmp -s "$dir/function" "$dir/mutant"; then echo "the mutant does not fit $f() any more"; exit 2; fi
+        sql -f "$dir/mutant" >/dev/null
+    done
+fi
 
 # A port that is free, and PgBouncer
 CHAOS_PORT=$((20000 + $$ % 20000))

@@ -36,6 +36,7 @@
     XX(counter, "a counter has a wrong value")                                                     \
     XX(tick, "a tick came twice, or not at all")                                                   \
     XX(starved, "claims find nothing though a job is ready")                                       \
+    XX(blocked, "a claim waited for others")                                                       \
     XX(passed, "a ready job was passed for too long")                                              \
     XX(reaped, "an expired lease was not taken back in time")                                      \
     XX(due, "a delayed job was late")                                                              \
@@ -52,7 +53,7 @@ enum rule {
 /* Microseconds */
 #define SLACK   2000000  /* how wrong the time of a commit may be */
 #define EARLY   60000    /* how much sooner than asked for a time may be over, as truth.c measures */
-#define PATIENT 20000000 /* within which what is ready is claimed: transactions are open for less */
+#define PATIENT 25000000 /* within which what is ready is claimed: transactions are open for less */
 #define SOON    10000000 /* within which a reaper has done what is due */
 #define PERMITS 3        /* of the semaphore */
 #define QUEUES  6

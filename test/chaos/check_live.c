@@ -142,6 +142,9 @@ void check_live(check *c)
         if (!k) continue;
         if (e->op == OP_win || e->op == OP_pau) on_disturbance(l, e, k->i);
         if (e->phase == 'o' && e->op == OP_clm && k->status == S_EMPTY) on_empty(l, k);
+        if (e->phase == 'o' && e->op == OP_clm && k->i->a[3] == 0 && e->t - k->i->t > SOON &&
+            !disturbed(c, k->i->t, e->t))
+            broken(c, R_blocked, 0, k->i, e);
         if (e->phase == 'o' && e->op == OP_lck && k->status == S_LOCKED &&
             e->t - k->i->t > PATIENT && !disturbed(c, k->i->t, e->t))
             broken(c, R_waited, 0, k->i, NULL);

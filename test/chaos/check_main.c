@@ -18,6 +18,12 @@ static const struct {
 #undef XX
 };
 
+static const char *const rule_names[] = {
+#define XX(name, text) #name,
+    RULES(XX)
+#undef XX
+};
+
 static bool excused(int argc, char **argv, const char *name)
 {
     for (int i = 2; i < argc; i++)
@@ -69,7 +75,7 @@ int main(int argc, char **argv)
     }
     if (!excused(argc, argv, "any")) missing += unproven(&h) + (c.fin == NULL);
     for (int r = 0; r < R_COUNT; r++)
-        if (c.count[r]) printf("broken: rule %d, %zu times\n", r, c.count[r]);
+        if (c.count[r]) printf("broken: %s, %zu times\n", rule_names[r], c.count[r]);
     printf("verdict: %s\n", n ? "INVALID" : missing ? "UNKNOWN" : "VALID");
     return n ? 1 : missing ? 3 : 0;
 }

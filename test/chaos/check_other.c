@@ -246,6 +246,9 @@ static void check_rows(check *c)
             *r = (held_row){e->a[1], claim->i->t + e->a[2] * 1000, e->t, e->proc, e};
         } else if (r && e->phase == 'i' && r->number == e->a[1] && r->until > e->t) {
             r->until = e->t;
+        } else if (r && e->phase == 'i' && r->number > e->a[1]) { /* somebody has it since */
+            const request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
+            if (k && k->status == S_OK) broken(c, R_stale, 0, r->e, e);
         }
     }
     for (size_t i = 0; i < c->called; i++) {

@@ -278,7 +278,9 @@ static void finish(void)
         if (processes[i].pid) kill(processes[i].pid, SIGUSR1);
     hist(0, 'e', OP_cal, 0);
     turn(1000);
-    for (int i = 0; i < 600 && !drained(); i++) turn(100);
+    const char *patience = getenv("CHAOS_DRAIN_S");
+    for (int64_t end = now_us() + (patience ? atoll(patience) : 120) * 1000000; now_us() < end && !drained();)
+        turn(100);
     hist(0, 'e', OP_fin, 0);
     end_all();
     for (int i = 0; i < 8; i++) {

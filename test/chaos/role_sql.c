@@ -132,12 +132,14 @@ static void claim(int mode)
         if (mode == 0) got(&j, res, queue, call, lease_ms);
         else j.n = (size_t)PQntuples(res);
         const size_t n = j.n;
-        if (mode) nap_ms(draw(mode == 2 ? 2500 : 300));
+        /* ten seconds: nobody's claim may wait for that */
+        if (mode) nap_ms(mode == 2 && draw(10) == 0 ? 12000 : draw(mode == 2 ? 2500 : 300));
         if (mode == 1) {
             got(&j, res, queue, call, 0);
             run("ROLLBACK");
             st = S_NOT;
             if (n) fired(C_claim_rollback);
+            j.n = n;
         } else if (mode == 2) {
             got(&j, res, queue, call, 0);
             st = run("COMMIT");
@@ -145,14 +147,14 @@ static void claim(int mode)
         }
         PQclear(res);
         hist(call, 'o', OP_clm, st == S_OK && n == 0 ? S_EMPTY : st, (int64_t)n);
-        if (st != S_OK) j.n = 0;
+        if (st != S_OK && (mode != 1 || draw(3))) j.n = 0; /* else: with tokens that were undone */
     } else {
         if (mode) run("ROLLBACK"), st = S_NOT;
         hist(call, 'o', OP_clm, st, 0);
     }
     if (j.n && (calm() || draw(10))) {
         if (!calm() && draw(8) == 0) nap_ms(draw(3000));
-        if (mode != 1) complete(&j, queue, counter);
+        complete(&j, queue, counter);
     }
 }
 

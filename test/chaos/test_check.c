@@ -447,6 +447,13 @@ static bool wait_for_ever(void)
     o->t += 2 * PATIENT;
     return true;
 }
+static bool claim_waits(void)
+{
+    event *o = pick('o', OP_clm, NULL), *i = o ? call_of(o) : NULL;
+    if (!i || i->a[3]) return false;
+    o->t += 2 * SOON;
+    return true;
+}
 static bool row_twice(void)
 {
     event *e = pick('e', OP_rgt, NULL);
@@ -500,6 +507,7 @@ static const struct {
     {"a tick is finished twice", finish_tick_twice, R_tick},
     {"claims find nothing", starve, R_starved},
     {"a job is passed", pass, R_passed},
+    {"a claim waits", claim_waits, R_blocked},
     {"a dead worker's job waits", reap_late, R_reaped},
     {"a delayed job waits", promote_late, R_due},
     {"a delayed job is early", promote_early, R_early},

@@ -1,0 +1,6 @@
+# the fast path of complete() does not compare the token
+# function: _complete
+# roles: producer late worker sql reaper
+# faults: -
+s/ AND j.token = tokens\[1\]//
+s/(j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)/(j.lane, j.pos) = (t.lane, t.pos)/
