@@ -211,6 +211,8 @@ check-valgrind: ceedling
 # MINUTES of every fault at once, in an order that SEED decides, and what the checker says of the history
 MINUTES ?= 2
 SEED ?= 1
+chaos-check: chaos-programs
+	$(B)/chaos/chaos-check-test
 chaos: chaos-programs cli
 	test/chaos/chaos.sh $$(($(MINUTES) * 60)) $(SEED)
 chaos-mutants: chaos-programs cli
@@ -367,10 +369,8 @@ help:
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs chaos chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-budget lint-gen lint-tidy lint-cppcheck \
-=======
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE all lib shared static cli examples bench bench-programs chaos chaos-mutants chaos-programs chaos-check \
+  gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -92,7 +92,7 @@ if [ -n "${CHAOS_MUTANT:-}" ]; then # a script for sed that spoils functions (mu
         sql -c "SELECT pg_get_functiondef(oid) || ';' FROM pg_proc WHERE proname = '$f' AND pronamespace = 'pgwork'::regnamespace" >"$dir/function"
         sed -f "$CHAOS_MUTANT" "$dir/function" >"$dir/mutant"
         if cmp -s "$dir/function" "$dir/mutant"; then echo "the mutant does not fit $f() any more"; exit 2; fi
-        sql -f "$dir/mutant" >/dev/null
+        sql -f "$dir/mutant" >/dev/null || exit 2
     done
 fi
 

@@ -2,4 +2,4 @@
 # function: _tick_queue
 # roles: producer late worker reaper
 # faults: -
-s/prev_issued/t.issued/g
+/FUNCTION/!s/prev_issued/t.issued/g
