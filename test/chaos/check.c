@@ -68,8 +68,10 @@ static void show(const check *c, const event *e)
 {
     event_print(e);
     const request *k = e->phase == 'i' ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
-    if (k && k->o) event_print(k->o);
-    else if (k) puts("                              (never answered)");
+    if (k && k->o)
+        event_print(k->o);
+    else if (k)
+        puts("                              (never answered)");
 }
 
 /* The piece of the history that shows it: of a job its last events up to the later of the two. */
@@ -135,8 +137,7 @@ bool clock_set(const check *c, int64_t from, int64_t to)
 
 bool administered(const check *c, int64_t queue, enum op op, int64_t from, int64_t to)
 {
-    return queue >= 0 && queue < QUEUES &&
-           overlaps(&c->admin[queue], op, from - SLACK, to + SLACK);
+    return queue >= 0 && queue < QUEUES && overlaps(&c->admin[queue], op, from - SLACK, to + SLACK);
 }
 
 lease *lease_of(const check *c, int64_t id, int64_t number)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * check.h: the checker. Its parts share what is known of jobs, of leases, and of calls; each takes a
- * time that is linear in the history, but for the sort.
+ * check.h: the checker. Its parts share what is known of jobs, of leases, and of calls; each takes
+ * a time that is linear in the history, but for the sort.
  */
 #ifndef CHAOS_CHECK_H
 #define CHAOS_CHECK_H
@@ -51,9 +51,10 @@ enum rule {
 };
 
 /* Microseconds */
-#define SLACK   2000000  /* how wrong the time of a commit may be */
-#define EARLY   60000    /* how much sooner than asked for a time may be over, as truth.c measures */
-#define PATIENT 25000000 /* within which what is ready is claimed: transactions are open for less */
+#define SLACK   2000000 /* how wrong the time of a commit may be */
+#define EARLY   60000   /* how much sooner than asked for a time may be over, as truth.c measures */
+#define PATIENT 25000000 /* within which what is ready is claimed: transactions are open for less \
+                          */
 #define SOON    10000000 /* within which a reaper has done what is due */
 #define PERMITS 3        /* of the semaphore */
 #define QUEUES  6
@@ -61,8 +62,8 @@ enum rule {
 #define TICKS   4 /* the queue of a schedule's jobs */
 
 typedef struct request { /* a call */
-    const event *i, *o; /* o NULL: never answered */
-    int64_t status;     /* S_ */
+    const event *i, *o;  /* o NULL: never answered */
+    int64_t status;      /* S_ */
 } request;
 
 typedef struct lease {
@@ -71,12 +72,12 @@ typedef struct lease {
     const event *taken;      /* the claim that got it, as somebody says */
     int64_t until;           /* when it expires, by our clock */
     int64_t attempt, limit;
-    bool accepted;           /* a call that ends it was accepted ... */
-    bool maybe[OP_COUNT];    /* ... or may have been, of these */
-    bool denied[OP_COUNT];   /* a call said that it was not applied */
-    int64_t counter;         /* completed together with counter - 1 */
-    bool counted;            /* for certain */
-    const event *broken;     /* the call that ended it */
+    bool accepted;         /* a call that ends it was accepted ... */
+    bool maybe[OP_COUNT];  /* ... or may have been, of these */
+    bool denied[OP_COUNT]; /* a call said that it was not applied */
+    int64_t counter;       /* completed together with counter - 1 */
+    bool counted;          /* for certain */
+    const event *broken;   /* the call that ended it */
 } lease;
 
 typedef struct job {
@@ -120,7 +121,8 @@ typedef struct check {
     bool quiet;
 } check;
 
-/* Notes that a rule is broken: of the job `id` (0: none), as these events show (either may be NULL). */
+/* Notes that a rule is broken: of the job `id` (0: none), as these events show (either may be
+ * NULL). */
 void broken(check *c, enum rule rule, int64_t id, const event *a, const event *b);
 /* Does a window lie within from .. to? And one in which the server's clock was set? */
 bool disturbed(const check *c, int64_t from, int64_t to);
@@ -130,10 +132,10 @@ bool administered(const check *c, int64_t queue, enum op op, int64_t from, int64
 lease *lease_of(const check *c, int64_t id, int64_t number);
 #define CALL_KEY(proc, call) ((int64_t)(proc) << 40 | (call))
 
-void check_truth(check *c);  /* check_job.c: what the server's log says by itself */
-void check_calls(check *c);  /* what was answered, against it */
-void check_live(check *c);   /* check_live.c */
-void check_other(check *c);  /* check_other.c: locks, permits, counters, ticks, rows */
+void check_truth(check *c); /* check_job.c: what the server's log says by itself */
+void check_calls(check *c); /* what was answered, against it */
+void check_live(check *c);  /* check_live.c */
+void check_other(check *c); /* check_other.c: locks, permits, counters, ticks, rows */
 
 /* All of it. Returns how many rules were broken; count[] says which. */
 size_t check_history(check *c, const history *h);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * check_job.c: jobs. First what the server's log says by itself: states, tokens, attempts, unique keys.
- * Then what clients were told, against it.
+ * check_job.c: jobs. First what the server's log says by itself: states, tokens, attempts, unique
+ * keys. Then what clients were told, against it.
  */
 #include "check.h"
 #include <stdlib.h>
 
-/* -- the server's log ---------------------------------------------------------------------------- */
+/* -- the server's log ----------------------------------------------------------------------------
+ */
 
 static job *job_of(check *c, int64_t id)
 {
@@ -62,8 +63,10 @@ static void on_end(check *c, job *j, const event *e)
 {
     if (e->a[2] != 0) {
         lease *l = lease_of(c, j->id, e->a[2]);
-        if (j->state != ST_LEASED || !l || l != j->held) broken(c, R_stale, j->id, e, NULL);
-        else l->end = e;
+        if (j->state != ST_LEASED || !l || l != j->held)
+            broken(c, R_stale, j->id, e, NULL);
+        else
+            l->end = e;
     } else if (j->state == ST_LEASED) {
         broken(c, R_moved, j->id, e, NULL);
     }
@@ -110,8 +113,10 @@ void check_truth(check *c)
         case OP_two: broken(c, R_places, j->id, e, NULL); break;
         case OP_lea: on_lease(c, j, e); break;
         case OP_len:
-            if (j->held && j->held->number == e->a[2]) j->held->until = e->t + e->a[5] * 1000;
-            else broken(c, R_stale, j->id, e, NULL);
+            if (j->held && j->held->number == e->a[2])
+                j->held->until = e->t + e->a[5] * 1000;
+            else
+                broken(c, R_stale, j->id, e, NULL);
             break;
         case OP_rdy:
             if (j->state == ST_NONE) broken(c, R_phantom, j->id, e, NULL);
@@ -139,7 +144,8 @@ void check_truth(check *c)
     map_free(&keys, false);
 }
 
-/* -- what clients were told ---------------------------------------------------------------------- */
+/* -- what clients were told ----------------------------------------------------------------------
+ */
 
 static bool ends(int op)
 {
@@ -176,14 +182,16 @@ static void on_verb(check *c, const request *k)
         if (l->end && l->end->t < i->t - SLACK) broken(c, R_stale, l->job, i, l->end);
     } else if (k->status == S_OK) {
         if (l->accepted) broken(c, R_stale, l->job, i, l->broken);
-        if (!l->end || !may_end(i->op, l->end->op) || l->end->t < i->t - SLACK || l->end->t > t + SLACK)
+        if (!l->end || !may_end(i->op, l->end->op) || l->end->t < i->t - SLACK ||
+            l->end->t > t + SLACK)
             broken(c, R_stale, l->job, i, l->end);
         l->accepted = true, l->broken = i;
         l->maybe[i->op] = true;
     }
 }
 
-/* Why has a lease ended? By a call of its holder, a cancellation, a deletion; or a reaper took the job. */
+/* Why has a lease ended? By a call of its holder, a cancellation, a deletion; or a reaper took the
+ * job. */
 static void on_lease_end(check *c, const lease *l, const job *j)
 {
     const event *e = l->end;
@@ -240,8 +248,8 @@ static void on_got(check *c, const event *e)
     l->taken = e;
 }
 
-/* A holder believes to hold the job from the answer of the claim until its lease is over, counted from
- * before the claim was sent; or until it begins to finish it. */
+/* A holder believes to hold the job from the answer of the claim until its lease is over, counted
+ * from before the claim was sent; or until it begins to finish it. */
 static void believe(check *c, const event *e)
 {
     job *j = map_get(&c->jobs, e->a[1]);
@@ -249,7 +257,7 @@ static void believe(check *c, const event *e)
     if (e->op == OP_got) {
         const request *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
         if (claim && claim->i->a[3]) return; /* told when its transaction was over */
-        if (e->a[2] < j->number) return; /* frozen in between */
+        if (e->a[2] < j->number) return;     /* frozen in between */
         if (e->t < j->believed && !clock_set(c, e->t - 10000000, e->t))
             broken(c, R_holders, j->id, e, NULL);
         j->believed = claim && claim->status == S_OK ? claim->i->t + e->a[6] * 1000 : 0;

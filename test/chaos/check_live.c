@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * check_live.c: nobody waits for ever. Events in the order of time: the jobs of a queue and lane that
- * are ready stand in a line. A claim that finds nothing, and one that takes a job, are held against the
- * first of the line. Time in which the server was away, or the queue paused, does not count.
+ * check_live.c: nobody waits for ever. Events in the order of time: the jobs of a queue and lane
+ * that are ready stand in a line. A claim that finds nothing, and one that takes a job, are held
+ * against the first of the line. Time in which the server was away, or the queue paused, does not
+ * count.
  */
 #include "check.h"
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static void on_empty(live *l, const request *k)
     if (queue < 0 || queue >= QUEUES) return;
     for (int lane = 0; lane < LANES; lane++) {
         const waiting *w = front(&l->lines[queue][lane]);
-        if (w && too_long(l, w->since, queue, k->i->t)) broken(l->c, R_starved, w->j->id, k->i, NULL);
+        if (w && too_long(l, w->since, queue, k->i->t))
+            broken(l->c, R_starved, w->j->id, k->i, NULL);
     }
 }
 
@@ -84,7 +86,8 @@ static void on_truth(live *l, const event *e)
     if (e->op == OP_new && e->a[2] == 1) j->due = e->t + e->a[3] * 1000;
     if (e->op == OP_dly) j->due = e->t + e->a[5] * 1000;
     if (e->op == OP_rdy) {
-        const int64_t calm = l->open ? e->t : l->calm[j->queue >= 0 && j->queue < QUEUES ? j->queue : 0];
+        const int64_t calm =
+            l->open ? e->t : l->calm[j->queue >= 0 && j->queue < QUEUES ? j->queue : 0];
         if (j->due && e->t - (j->due > calm ? j->due : calm) > SOON &&
             !clock_set(c, j->due - 60000000, e->t))
             broken(c, R_due, j->id, e, NULL);
@@ -114,7 +117,8 @@ static void check_reaped(check *c)
         const lease *l = c->leases.slots[i].value;
         if (!l) continue;
         const int64_t end = l->end ? l->end->t : last;
-        if (end - l->until > SOON + SLACK && !l->accepted && !disturbed(c, l->until - 60000000, end)) {
+        if (end - l->until > SOON + SLACK && !l->accepted &&
+            !disturbed(c, l->until - 60000000, end)) {
             bool mine = false; /* a late call is accepted as long as no reaper was there */
             for (int op = OP_don; op <= OP_snz; op++) mine |= l->maybe[op];
             if (!mine) broken(c, R_reaped, l->job, l->from, l->end);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * check_main.c: `chaos-check FOLDER [CLASS...]`: reads a history and says what it proves. CLASSes need
- * not have fired: they are not available here. `any` excuses them all.
- * Exit status: 0 valid, 1 invalid, 3 unknown.
+ * check_main.c: `chaos-check FOLDER [CLASS...]`: reads a history and says what it proves. CLASSes
+ * need not have fired: they are not available here. `any` excuses them all. Exit status: 0 valid, 1
+ * invalid, 3 unknown.
  */
 #include "check.h"
 #include "classes.h"
@@ -70,7 +70,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < C_COUNT; i++) {
         const bool excuse = excused(argc, argv, classes[i].name);
         printf("  %-18s %6" PRId64 "  %s%s\n", classes[i].name, fired[i], classes[i].text,
-               fired[i] ? "" : excuse ? ": NOT AVAILABLE" : ": DID NOT FIRE");
+               fired[i] ? ""
+               : excuse ? ": NOT AVAILABLE"
+                        : ": DID NOT FIRE");
         missing += fired[i] == 0 && !excuse;
     }
     if (!excused(argc, argv, "any")) missing += unproven(&h) + (c.fin == NULL);

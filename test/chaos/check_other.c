@@ -5,7 +5,8 @@
 #include "check.h"
 #include <stdlib.h>
 
-/* -- something that is held from .. to, of an object --------------------------------------------- */
+/* -- something that is held from .. to, of an object ---------------------------------------------
+ */
 
 typedef struct hold {
     int64_t object, from, to, weight, fence;
@@ -55,11 +56,14 @@ static void check_holds(check *c, holds *s, int64_t most, enum rule rule)
     free(s->h);
 }
 
-/* -- locks --------------------------------------------------------------------------------------- */
+/* -- locks ---------------------------------------------------------------------------------------
+ */
 
-enum { ALL = 1000,      /* the weight of an exclusive lock; a shared one weighs 1 */
-       OF_SESSION = 4 }; /* locks below are of sessions; the number of a transaction's counts once it
-                          * has committed */
+enum {
+    ALL = 1000, /* the weight of an exclusive lock; a shared one weighs 1 */
+    OF_SESSION = 4
+}; /* locks below are of sessions; the number of a transaction's counts once it
+    * has committed */
 
 typedef struct fence { /* the highest numbers that were seen */
     int64_t shared, exclusive;
@@ -71,8 +75,8 @@ static void note_fence(fence *f, int64_t shared, int64_t number)
     if (number > *most) *most = number;
 }
 
-/* Only of a lock that was released well it is known that it was held until then. A number grows past
- * those of all acquisitions that were answered before it was asked for. */
+/* Only of a lock that was released well it is known that it was held until then. A number grows
+ * past those of all acquisitions that were answered before it was asked for. */
 static void check_locks(check *c)
 {
     holds s = {0};
@@ -112,10 +116,12 @@ static void check_locks(check *c)
     map_free(&open, false);
 }
 
-/* -- permits ------------------------------------------------------------------------------------- */
+/* -- permits -------------------------------------------------------------------------------------
+ */
 
-/* Out for certain: from the answer to the acquisition, to the return or the end of the time that was
- * asked for, counted from before it was asked. Of a session only as far as it has shown that it lives. */
+/* Out for certain: from the answer to the acquisition, to the return or the end of the time that
+ * was asked for, counted from before it was asked. Of a session only as far as it has shown that it
+ * lives. */
 static void check_permits(check *c)
 {
     holds s = {0};
@@ -146,7 +152,8 @@ static void check_permits(check *c)
     map_free(&at, false);
 }
 
-/* -- counters ------------------------------------------------------------------------------------ */
+/* -- counters ------------------------------------------------------------------------------------
+ */
 
 enum { COUNTERS = 32 };
 
@@ -170,8 +177,10 @@ static void check_counters(check *c)
         if (!l || l->counter <= 0 || l->counter > COUNTERS || !l->end || l->end->op != OP_gon)
             continue;
         const job *j = map_get(&c->jobs, l->job);
-        if (l->counted || !j->cancelled) sure[l->counter - 1]++;
-        else maybe[l->counter - 1]++;
+        if (l->counted || !j->cancelled)
+            sure[l->counter - 1]++;
+        else
+            maybe[l->counter - 1]++;
     }
     for (size_t i = 0; i < c->h->n; i++) {
         const event *e = &c->h->e[i];
@@ -184,7 +193,8 @@ static void check_counters(check *c)
     }
 }
 
-/* -- ticks --------------------------------------------------------------------------------------- */
+/* -- ticks ---------------------------------------------------------------------------------------
+ */
 
 static int by_value(const void *x, const void *y)
 {
@@ -218,7 +228,8 @@ static void check_ticks(check *c)
     map_free(&done, false);
 }
 
-/* -- rows of a table ----------------------------------------------------------------------------- */
+/* -- rows of a table -----------------------------------------------------------------------------
+ */
 
 typedef struct held_row {
     int64_t number, until, claimed;
@@ -238,7 +249,8 @@ static void check_rows(check *c)
             const request *claim = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
             if (!r) r = *map_at(&rows, id + 1) = calloc(1, sizeof(*r));
             if (!r || !claim) continue;
-            if (claim->i->t < r->claimed) continue; /* it was frozen between its claim and this line */
+            if (claim->i->t < r->claimed)
+                continue; /* it was frozen between its claim and this line */
             if (e->a[1] < r->number || (e->a[1] == r->number && e->proc != r->proc))
                 broken(c, R_token, 0, r->e, e);
             if (e->t < r->until && e->proc != r->proc && !clock_set(c, e->t - 10000000, e->t))
@@ -262,9 +274,11 @@ static void check_rows(check *c)
     map_free(&finished, false);
 }
 
-/* -- the sink ------------------------------------------------------------------------------------ */
+/* -- the sink ------------------------------------------------------------------------------------
+ */
 
-/* It keeps its rule, knows only tokens that were given out, and its answers are what clients got. */
+/* It keeps its rule, knows only tokens that were given out, and its answers are what clients got.
+ */
 static void check_sink(check *c)
 {
     static event none;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * driver.c: a chaos run: `chaos-driver SECONDS SEED`, started by chaos.sh beside a server of its own.
- * Starts the processes, and again those that were killed; lets the nemesis work by a plan that the seed
- * decides; then lets all jobs come to their end, and reads what the counters have come to.
+ * driver.c: a chaos run: `chaos-driver SECONDS SEED`, started by chaos.sh beside a server of its
+ * own. Starts the processes, and again those that were killed; lets the nemesis work by a plan that
+ * the seed decides; then lets all jobs come to their end, and reads what the counters have come to.
  */
 #include "driver.h"
 #include <errno.h>
@@ -81,12 +81,14 @@ int64_t ask(const char *sql)
     int64_t value = -1;
     if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) > 0 && !PQgetisnull(res, 0, 0))
         value = PQgetvalue(res, 0, 0)[0] == 't' ? 1 : atoll(PQgetvalue(res, 0, 0));
-    else if (PQresultStatus(res) == PGRES_COMMAND_OK) value = 0;
+    else if (PQresultStatus(res) == PGRES_COMMAND_OK)
+        value = 0;
     PQclear(res);
     return value;
 }
 
-/* -- processes ----------------------------------------------------------------------------------- */
+/* -- processes -----------------------------------------------------------------------------------
+ */
 
 pid_t launch(const char *out, const char *const *argv, int *in)
 {
@@ -143,19 +145,24 @@ static void add(const char *role, int n)
 {
     const char *direct = getenv("CHAOS_DIRECT"), *wire = getenv("CHAOS_PROXY"),
                *pool = getenv("CHAOS_POOL");
-    const char *user = strcmp(role, "operator") == 0                              ? "chaos_operator"
-                       : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0 ? "chaos_producer"
-                                                                                  : "chaos_worker";
+    const char *user = strcmp(role, "operator") == 0 ? "chaos_operator"
+                       : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0
+                           ? "chaos_producer"
+                           : "chaos_worker";
     const bool needs_session = strcmp(role, "lock") == 0 || strcmp(role, "sql") == 0;
     for (int i = 0; i < n && process_count < 64; i++) {
         process *p = &processes[process_count++];
         const int way = strcmp(role, "operator") == 0 ? 0 : i % 4;
         p->role = role;
         p->wanted = true;
-        if (way == 1) snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", wire, user);
-        else if (way == 2 && !needs_session && *pool) snprintf(p->dsn, sizeof(p->dsn), "%s", pool);
-        else if (way == 3) snprintf(p->dsn, sizeof(p->dsn), "%s user=postgres", wire);
-        else snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", direct, user);
+        if (way == 1)
+            snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", wire, user);
+        else if (way == 2 && !needs_session && *pool)
+            snprintf(p->dsn, sizeof(p->dsn), "%s", pool);
+        else if (way == 3)
+            snprintf(p->dsn, sizeof(p->dsn), "%s user=postgres", wire);
+        else
+            snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", direct, user);
         if (strcmp(role, "sql") == 0)
             strncat(p->dsn, " application_name=chaos-sql connect_timeout=5",
                     sizeof(p->dsn) - strlen(p->dsn) - 1);
@@ -173,7 +180,8 @@ static void reap_children(void)
             if (p->pid != pid) continue;
             p->pid = 0;
             if (!WIFSIGNALED(status) && p->wanted && now_us() - p->since < 100000) usleep(50000);
-            if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) fired(C_kill_process);
+            if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+                fired(C_kill_process);
             else if (WIFSIGNALED(status))
                 fprintf(stderr, "chaos: %s ended by signal %d\n", p->role, WTERMSIG(status));
             if (p->wanted) start(p);
@@ -221,10 +229,11 @@ static void end_all(void)
         }
 }
 
-/* -- the plan ------------------------------------------------------------------------------------ */
+/* -- the plan ------------------------------------------------------------------------------------
+ */
 
-/* In turn: a while with small faults only, so that it is seen how long somebody waits; then each of the
- * large ones, in an order that the seed decides. The small ones come all the time. */
+/* In turn: a while with small faults only, so that it is seen how long somebody waits; then each of
+ * the large ones, in an order that the seed decides. The small ones come all the time. */
 static void play(int64_t seconds)
 {
     const int64_t begin = now_us(), end = begin + seconds * 1000000;
@@ -233,12 +242,15 @@ static void play(int64_t seconds)
 
     for (int i = 0; i < C_COUNT; i++)
         if (is_ours((enum class)i)) {
-            if (is_heavy((enum class)i)) heavy[heavies++] = (enum class)i;
-            else small[smalls++] = (enum class)i;
+            if (is_heavy((enum class)i))
+                heavy[heavies++] = (enum class)i;
+            else
+                small[smalls++] = (enum class)i;
         }
     int64_t next_heavy = begin + 25000000, next_checkpoint = 0;
     while (now_us() < end) {
-        if (now_us() > next_checkpoint) { /* so that truth.c has little to read again after a crash */
+        if (now_us() >
+            next_checkpoint) { /* so that truth.c has little to read again after a crash */
             ask("CHECKPOINT");
             next_checkpoint = now_us() + 4000000;
         }
@@ -270,7 +282,8 @@ static void make_up(void)
     for (const int64_t end = now_us() + 60000000; now_us() < end;) {
         int missing = 0;
         for (int i = 0; i < C_COUNT; i++)
-            if (is_ours((enum class)i) && seen[i] == 0 && i != C_freeze && i != C_cut && i != C_lost_answer) {
+            if (is_ours((enum class)i) && seen[i] == 0 && i != C_freeze && i != C_cut &&
+                i != C_lost_answer) {
                 missing++;
                 inject((enum class)i);
                 turn(1000);
@@ -288,7 +301,9 @@ static bool drained(void)
 static void finish(void)
 {
     nemesis_calm();
-    while (ask("SELECT pgwork.cron_pause('tick')") < 0 && ask("SELECT count(*) FROM pgwork.schedules WHERE name = 'tick' AND NOT paused") > 0) turn(100);
+    while (ask("SELECT pgwork.cron_pause('tick')") < 0 &&
+           ask("SELECT count(*) FROM pgwork.schedules WHERE name = 'tick' AND NOT paused") > 0)
+        turn(100);
     stop_role("producer");
     stop_role("operator");
     stop_role("late");
@@ -297,7 +312,8 @@ static void finish(void)
     hist(0, 'e', OP_cal, 0);
     turn(1000);
     const char *patience = getenv("CHAOS_DRAIN_S");
-    for (int64_t end = now_us() + (patience ? atoll(patience) : 120) * 1000000; now_us() < end && !drained();)
+    for (int64_t end = now_us() + (patience ? atoll(patience) : 120) * 1000000;
+         now_us() < end && !drained();)
         turn(100);
     hist(0, 'e', OP_fin, 0);
     end_all();
@@ -310,10 +326,11 @@ static void finish(void)
     ask("SELECT pgwork.queue_set('q0')");
     const int64_t lsn = ask("SELECT pg_current_wal_flush_lsn() - '0/0'");
     char sql[200];
-    snprintf(sql, sizeof(sql),
-             "SELECT confirmed_flush_lsn - '0/0' >= %lld FROM pg_replication_slots WHERE slot_name = "
-             "'truth'",
-             (long long)lsn);
+    snprintf(
+        sql, sizeof(sql),
+        "SELECT confirmed_flush_lsn - '0/0' >= %lld FROM pg_replication_slots WHERE slot_name = "
+        "'truth'",
+        (long long)lsn);
     int i = 0;
     for (; i < 300 && ask(sql) != 1; i++) turn(100);
     if (i == 300) fprintf(stderr, "chaos: the server's log was not read to its end\n");
@@ -329,9 +346,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *role;
         int n;
-    } crew[] = {{"reaper", 2}, {"producer", 3}, {"late", 2}, {"worker", 4}, {"runtime", 3},
-                {"sql", 3},    {"operator", 1}, {"lock", 4}, {"sema", 4},   {"node", 3},
-                {"counter", 3}, {"rows", 3}};
+    } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},     {"worker", 4},
+                {"runtime", 3}, {"sql", 3},      {"operator", 1}, {"lock", 4},
+                {"sema", 4},    {"node", 3},     {"counter", 3},  {"rows", 3}};
     char hist_folder[400];
 
     if (argc != 3) return 2;
@@ -347,7 +364,8 @@ int main(int argc, char **argv)
     proxy = launch_tool("chaos-proxy", env("CHAOS_PORT"), env("CHAOS_SOCKET"), &proxy_in);
     start_pooler();
     usleep(300000);
-    const char *only = env("CHAOS_ROLES"); /* for runs that look at a part: "worker producer reaper" */
+    const char *only =
+        env("CHAOS_ROLES"); /* for runs that look at a part: "worker producer reaper" */
     for (size_t i = 0; i < sizeof(crew) / sizeof(crew[0]); i++)
         if (!*only || strstr(only, crew[i].role)) add(crew[i].role, crew[i].n);
     play(atoll(argv[1]));

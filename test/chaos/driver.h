@@ -31,8 +31,8 @@ pid_t launch(const char *out, const char *const *argv, int *in); /* in NULL: /de
 void start_pooler(void);
 extern pid_t pooler;
 
-PGconn *admin(void);            /* our own session; waits until the server is there */
-int64_t ask(const char *sql);   /* the first value; -1: an error */
+PGconn *admin(void);          /* our own session; waits until the server is there */
+int64_t ask(const char *sql); /* the first value; -1: an error */
 int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int64_t window_begin(int64_t what);
 void window_end(int64_t call);
@@ -42,7 +42,7 @@ void inject(enum class class);
 bool is_heavy(enum class class); /* it disturbs everybody */
 bool is_ours(enum class class);
 void nemesis_child(pid_t pid, int status); /* a process has ended, perhaps one of its */
-void nemesis_tick(void); /* ends what has its time: what is stopped, held */
-void nemesis_calm(void); /* ends everything */
+void nemesis_tick(void);                   /* ends what has its time: what is stopped, held */
+void nemesis_calm(void);                   /* ends everything */
 
 #endif

@@ -54,8 +54,8 @@ void hist_line(int64_t call, char phase, enum op op, const int64_t *a, size_t n)
         lines = realloc(lines, room);
         if (!lines) abort();
     }
-    used += (size_t)sprintf(lines + used, "%" PRId64 " %d %" PRId64 " %c %s", hist_at ? hist_at : now_us(), hist_proc,
-                            call, phase, op_names[op]);
+    used += (size_t)sprintf(lines + used, "%" PRId64 " %d %" PRId64 " %c %s",
+                            hist_at ? hist_at : now_us(), hist_proc, call, phase, op_names[op]);
     for (size_t i = 0; i < n && i < HIST_ARGS; i++)
         used += (size_t)sprintf(lines + used, " %" PRId64, a[i]);
     lines[used++] = '\n';

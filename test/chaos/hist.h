@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * hist.h: the history. Every process of a chaos run writes events into a file of its own: one line an
- * event, one write() a call, O_APPEND, so that a kill -9 loses at most the line that was being written.
- * All processes share CLOCK_MONOTONIC, so the lines of all files have one order.
+ * hist.h: the history. Every process of a chaos run writes events into a file of its own: one line
+ * an event, one write() a call, O_APPEND, so that a kill -9 loses at most the line that was being
+ * written. All processes share CLOCK_MONOTONIC, so the lines of all files have one order.
  *
  * A call is two lines: its invocation ('i'), written before the first byte is sent, and its outcome
- * ('o'). A call without an outcome may or may not have happened. 'e' is a note that is no call, 't' a
- * transition that truth.c has read from the server's log.
+ * ('o'). A call without an outcome may or may not have happened. 'e' is a note that is no call, 't'
+ * a transition that truth.c has read from the server's log.
  *
  *     TIME PROC CALL PHASE OP A0 A1 A2 A3 A4 A5 A6 A7 A8
  *
@@ -85,8 +85,8 @@ int64_t now_us(void);
 /* Dies when there is no such file: a run without a history proves nothing. */
 void hist_open(const char *folder, const char *role, int proc);
 /* Appends a line with up to HIST_ARGS numbers; several lines go out by one hist_flush(). */
-#define hist_add(call, phase, op, ...)                                                     \
-    hist_line(call, phase, op, (const int64_t[]){__VA_ARGS__},                             \
+#define hist_add(call, phase, op, ...)                         \
+    hist_line(call, phase, op, (const int64_t[]){__VA_ARGS__}, \
               sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 void hist_line(int64_t call, char phase, enum op op, const int64_t *a, size_t n);
 void hist_flush(void);
@@ -101,8 +101,8 @@ typedef struct history {
 } history;
 
 event *history_add(history *h);
-/* All files of a folder, sorted. Returns how many lines could not be read (the last line of a file may
- * be cut), or -1. */
+/* All files of a folder, sorted. Returns how many lines could not be read (the last line of a file
+ * may be cut), or -1. */
 int history_read(history *h, const char *folder);
 void history_sort(history *h);
 void event_print(const event *e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * model.c: a queue, locks, permits, counters, ticks and rows in memory. Each step does one thing at a
- * time of its own and writes what clients and the server's log would say of it: answers that are lost,
- * transactions that are rolled back, leases that expire, holders that come late.
+ * model.c: a queue, locks, permits, counters, ticks and rows in memory. Each step does one thing at
+ * a time of its own and writes what clients and the server's log would say of it: answers that are
+ * lost, transactions that are rolled back, leases that expire, holders that come late.
  */
 #include "model.h"
 #include "check.h"
@@ -12,8 +12,8 @@ enum { JOBS = 400, WORKERS = 4, LEASE_MS = 1000, LIMIT = 3 };
 
 typedef struct model_job {
     int64_t id, made, key, queue, state, number, nonce, attempt, until, lane;
-    int worker;    /* who holds it, or has; 0: it does not know (the answer was lost) */
-    bool late;     /* a former holder, who does not know either */
+    int worker; /* who holds it, or has; 0: it does not know (the answer was lost) */
+    bool late;  /* a former holder, who does not know either */
 } model_job;
 
 static struct {
@@ -43,15 +43,16 @@ static void put(int proc, int64_t call, char phase, enum op op, const int64_t *a
     e->proc = proc, e->call = call, e->phase = phase, e->op = (uint8_t)op;
     memcpy(e->a, a, n * sizeof(int64_t));
 }
-#define PUT(proc, call, phase, op, ...)                                                    \
-    put(proc, call, phase, op, (const int64_t[]){__VA_ARGS__},                             \
+#define PUT(proc, call, phase, op, ...)                        \
+    put(proc, call, phase, op, (const int64_t[]){__VA_ARGS__}, \
         sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 #define TRUTH(op, ...) PUT(0, m.commit, 't', op, __VA_ARGS__)
 
 static void add_jobs(void)
 {
     const int64_t call = ++m.calls, first = m.made + 1, count = 1 + draw(4), queue = draw(3);
-    const int64_t delay_ms = draw(4) == 0 ? 500 : 0, key = count == 1 && draw(3) == 0 ? 1 + draw(3) : 0;
+    const int64_t delay_ms = draw(4) == 0 ? 500 : 0,
+                  key = count == 1 && draw(3) == 0 ? 1 + draw(3) : 0;
     const int fate = draw(8); /* 0: rolled back, 1: unknown and not done, 2: unknown and done */
 
     if (m.n + count > JOBS) return;
@@ -62,7 +63,8 @@ static void add_jobs(void)
     m.commit++;
     for (int i = 0; fate > 1 && i < count; i++) {
         model_job *j = &m.jobs[m.n++];
-        *j = (model_job){.id = ++m.position, .made = MADE(1, first + i), .key = key, .queue = queue};
+        *j =
+            (model_job){.id = ++m.position, .made = MADE(1, first + i), .key = key, .queue = queue};
         j->state = delay_ms ? ST_DELAYED : ST_READY;
         j->lane = 1;
         TRUTH(OP_new, queue, j->id, delay_ms > 0, delay_ms, 0, j->made, key, 1);
@@ -95,7 +97,8 @@ static void claim(void)
                     j->attempt + 1, j->made, 0);
                 continue;
             }
-            j->state = ST_LEASED, j->attempt++, j->number = ++m.position * 32 + lane, j->nonce = nonce;
+            j->state = ST_LEASED, j->attempt++, j->number = ++m.position * 32 + lane,
+            j->nonce = nonce;
             TRUTH(OP_lea, queue, j->id, j->number, nonce, j->attempt, LEASE_MS, lane, LIMIT);
             j->until = m.t + LEASE_MS * 1000, j->worker = fate == 1 ? 0 : worker;
         }
@@ -146,8 +149,10 @@ static void finish(model_job *j, enum op op)
         TRUTH(OP_dly, j->queue, j->id, j->number, j->nonce, j->attempt, delay_ms, 0, LIMIT);
         j->state = ST_DELAYED, j->until = m.t + delay_ms * 1000;
     }
-    if (!lost) PUT(proc, call, 'o', op, S_OK);
-    else if (draw(2)) PUT(proc, call, 'o', op, S_UNKNOWN);
+    if (!lost)
+        PUT(proc, call, 'o', op, S_OK);
+    else if (draw(2))
+        PUT(proc, call, 'o', op, S_UNKNOWN);
     over(j);
 }
 
@@ -199,7 +204,8 @@ static void come_late(void)
     if (!m.stales) return;
     const int i = draw(m.stales);
     const int64_t call = ++m.calls;
-    PUT(15, call, 'i', OP_don, m.stale[i].queue, m.stale[i].job, m.stale[i].number, m.stale[i].nonce);
+    PUT(15, call, 'i', OP_don, m.stale[i].queue, m.stale[i].job, m.stale[i].number,
+        m.stale[i].nonce);
     PUT(15, call, 'o', OP_don, draw(2) ? S_STALE : S_GONE);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * model.h: histories as a right system would write them, made from a seed, for the tests of the checker.
+ * model.h: histories as a right system would write them, made from a seed, for the tests of the
+ * checker.
  */
 #ifndef CHAOS_MODEL_H
 #define CHAOS_MODEL_H

@@ -39,7 +39,8 @@ bool is_ours(enum class class)
     return class <= C_snapshot || class >= C_vacuum;
 }
 
-/* -- processes ----------------------------------------------------------------------------------- */
+/* -- processes -----------------------------------------------------------------------------------
+ */
 
 static void hit_process(enum class class)
 {
@@ -65,17 +66,19 @@ static bool is_stopped(pid_t pid)
     return at && at[1] && at[2] == 'T';
 }
 
-/* -- the server ---------------------------------------------------------------------------------- */
+/* -- the server ----------------------------------------------------------------------------------
+ */
 
 static void hit_session(const char *how, const char *which, enum class class)
 {
     char sql[500];
-    snprintf(sql, sizeof(sql),
-             "SELECT pg_%s_backend(pid) FROM (SELECT pid, count(*) OVER () AS n FROM pg_stat_activity "
-             "WHERE application_name LIKE 'chaos-%%' AND backend_type = 'client backend' %s ORDER BY "
-             "pid) a OFFSET %d %% greatest(1, (SELECT count(*) FROM pg_stat_activity WHERE "
-             "application_name LIKE 'chaos-%%' AND backend_type = 'client backend' %s)) LIMIT 1",
-             how, which, draw(1000), which);
+    snprintf(
+        sql, sizeof(sql),
+        "SELECT pg_%s_backend(pid) FROM (SELECT pid, count(*) OVER () AS n FROM pg_stat_activity "
+        "WHERE application_name LIKE 'chaos-%%' AND backend_type = 'client backend' %s ORDER BY "
+        "pid) a OFFSET %d %% greatest(1, (SELECT count(*) FROM pg_stat_activity WHERE "
+        "application_name LIKE 'chaos-%%' AND backend_type = 'client backend' %s)) LIMIT 1",
+        how, which, draw(1000), which);
     if (ask(sql) == 1) fired(class);
 }
 
@@ -123,8 +126,9 @@ static void restart(enum class class)
 
 static void kill_backend(void)
 {
-    const int64_t pid = ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'chaos-%' "
-                            "AND backend_type = 'client backend' ORDER BY state, pid LIMIT 1");
+    const int64_t pid =
+        ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'chaos-%' "
+            "AND backend_type = 'client backend' ORDER BY state, pid LIMIT 1");
     if (pid <= 1) return;
     const int64_t call = window_begin(C_kill_backend);
     PGconn *mine = admin();
@@ -172,7 +176,8 @@ static void set_clock(enum class class)
     const int64_t before = ask("SELECT extract(epoch FROM clock_timestamp())::bigint");
     const int64_t call = window_begin(class), since = now_us();
     ahead_s = class == C_clock_forward ? 5 + draw(20) : 0;
-    shell("printf '%%+d\\n' %d >%s.new && mv %s.new %s", ahead_s, clock_file, clock_file, clock_file);
+    shell("printf '%%+d\\n' %d >%s.new && mv %s.new %s", ahead_s, clock_file, clock_file,
+          clock_file);
     usleep(2300000); /* until each process of the server has looked */
     const int64_t after = ask("SELECT extract(epoch FROM clock_timestamp())::bigint");
     const int64_t moved = after - before - (now_us() - since) / 1000000;
@@ -180,11 +185,18 @@ static void set_clock(enum class class)
     window_end(call);
 }
 
-/* -- upkeep -------------------------------------------------------------------------------------- */
+/* -- upkeep --------------------------------------------------------------------------------------
+ */
 
 static void begin_upkeep(enum class class)
 {
-    const char *argv[] = {"psql", "-qXAt", "-d", dsn, "-c", "SET statement_timeout = '60s'", "-c",
+    const char *argv[] = {"psql",
+                          "-qXAt",
+                          "-d",
+                          dsn,
+                          "-c",
+                          "SET statement_timeout = '60s'",
+                          "-c",
                           class == C_vacuum ? "VACUUM pgwork.live_job"
                                             : "REINDEX INDEX CONCURRENTLY pgwork.live_job_place",
                           NULL};
@@ -197,7 +209,8 @@ void nemesis_child(pid_t pid, int status)
 {
     if (pid != upkeep) return;
     upkeep = 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) fired(upkeep_class);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        fired(upkeep_class);
     else if (upkeep_class == C_reindex) /* what it leaves unfinished */
         ask("DROP INDEX IF EXISTS pgwork.live_job_place_ccnew, pgwork.live_job_place_ccold");
 }
@@ -207,8 +220,10 @@ static void compact(void)
     const int64_t call = window_begin(C_compact);
     for (int i = 0; i < 6; i++) {
         /* it refuses under an older snapshot, so those who have one go first */
-        ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
-            "AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state LIKE 'idle in%')");
+        ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> "
+            "pg_backend_pid() "
+            "AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS "
+            "NOT NULL OR state LIKE 'idle in%')");
         if (ask("SELECT pgwork.compact()") >= 0) {
             fired(C_compact);
             break;
@@ -235,7 +250,8 @@ static void end_snapshot(void)
     held = NULL;
 }
 
-/* -- all ----------------------------------------------------------------------------------------- */
+/* -- all -----------------------------------------------------------------------------------------
+ */
 
 static void tell_proxy(const char *command, int ms)
 {

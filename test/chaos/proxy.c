@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * proxy.c: a network that fails: `chaos-proxy PROC FOLDER PORT SOCKET`. Connections to PORT of 127.0.0.1
- * go on to the server's SOCKET. Standard input takes commands; each is for one connection, chosen by N:
+ * proxy.c: a network that fails: `chaos-proxy PROC FOLDER PORT SOCKET`. Connections to PORT of
+ * 127.0.0.1 go on to the server's SOCKET. Standard input takes commands; each is for one
+ * connection, chosen by N:
  *
  *     freeze N MS   nothing passes for so long, in either direction
  *     cut N         reset
@@ -69,7 +70,8 @@ static void begin(int fd)
     fcntl(p->fd[1], F_SETFL, O_NONBLOCK);
 }
 
-/* An answer ends with ReadyForQuery, and says there that no transaction is open. Was it a good one? */
+/* An answer ends with ReadyForQuery, and says there that no transaction is open. Was it a good one?
+ */
 static int is_answer(const pair *p, int *good)
 {
     static const char ready[] = {'Z', 0, 0, 0, 5, 'I'};
@@ -79,8 +81,9 @@ static int is_answer(const pair *p, int *good)
     *good = 0;
     if (left < 6 || memcmp(m + left - 6, ready, 6) != 0) return 0;
     while (left >= 5) {
-        const size_t size = 1 + ((size_t)(unsigned char)m[1] << 24 | (size_t)(unsigned char)m[2] << 16 |
-                                 (size_t)(unsigned char)m[3] << 8 | (size_t)(unsigned char)m[4]);
+        const size_t size =
+            1 + ((size_t)(unsigned char)m[1] << 24 | (size_t)(unsigned char)m[2] << 16 |
+                 (size_t)(unsigned char)m[3] << 8 | (size_t)(unsigned char)m[4]);
         if (m[0] == 'E') *good = -1;
         if (m[0] == 'C' && *good == 0) *good = 1;
         if (size > left) break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * role_coord.c: locks, permits, ticks that a node holds, counters, and leases on the rows of a table.
+ * role_coord.c: locks, permits, ticks that a node holds, counters, and leases on the rows of a
+ * table.
  */
 #include "role.h"
 #include <inttypes.h>
@@ -63,8 +64,11 @@ void role_lock(void)
         const int64_t lock = draw(4);
         char name[20];
         snprintf(name, sizeof(name), "lock %d", (int)lock);
-        if (draw(4)) lock_session(name, lock, draw(3) == 0);
-        else lock_transaction(name, lock + 4, draw(3) == 0); /* others: of an undone number less is known */
+        if (draw(4))
+            lock_session(name, lock, draw(3) == 0);
+        else
+            lock_transaction(name, lock + 4,
+                             draw(3) == 0); /* others: of an undone number less is known */
         nap_ms(draw(20));
     }
     pgw_close(h);
@@ -125,8 +129,10 @@ void role_node(void)
         const int64_t slot = pgw_tick_slot_us(tick), number = (int64_t)pgw_tick_token(tick).number;
         const int what = draw(10);
         hist(0, 'e', OP_tic, one, slot, number);
-        if (what == 0) nap_ms(600 + draw(600));
-        else nap_ms(draw(50));
+        if (what == 0)
+            nap_ms(600 + draw(600));
+        else
+            nap_ms(draw(50));
         const int64_t call = hist_call();
         const enum op op = what == 1 ? OP_trl : OP_tfi;
         if (what != 2) {
@@ -149,8 +155,10 @@ static pgw_table *table(const char *name, bool leases)
     pgw_table *t = NULL;
 
     spec.table = name, spec.key = key, spec.key_count = 1;
-    if (leases) spec.locked_by = "locked_by", spec.expires_at = "expires_at", spec.token = "token";
-    else spec.version = "version";
+    if (leases)
+        spec.locked_by = "locked_by", spec.expires_at = "expires_at", spec.token = "token";
+    else
+        spec.version = "version";
     while (going() && pgw_table_open(h, &t, &spec) != PGW_OK) {
         pgw_table_free(t);
         t = NULL;
@@ -226,9 +234,9 @@ void role_rows(void)
             const int64_t call = hist_call();
             const enum op op = what == 2 ? OP_rrl : OP_rfi;
             hist(call, 'i', op, id, number);
-            const pgw_status s = op == OP_rrl
-                                     ? pgw_table_release(h, NULL, t, &ref, 1)
-                                     : pgw_table_finish(h, NULL, t, &ref, 1, "n = t.n + 1", NULL, 0);
+            const pgw_status s =
+                op == OP_rrl ? pgw_table_release(h, NULL, t, &ref, 1)
+                             : pgw_table_finish(h, NULL, t, &ref, 1, "n = t.n + 1", NULL, 0);
             hist(call, 'o', op, outcome(s));
         }
         pgw_rows_free(rows);

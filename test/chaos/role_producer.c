@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * role_producer.c: adds jobs, alone and many at a time, delayed, with unique keys and operation ids, in
- * transactions that commit and roll back. Each job's kind names its producer and a number.
+ * role_producer.c: adds jobs, alone and many at a time, delayed, with unique keys and operation
+ * ids, in transactions that commit and roll back. Each job's kind names its producer and a number.
  */
 #include "role.h"
 #include <stdio.h>
@@ -84,7 +84,8 @@ static void together(int n, bool keep, int64_t open_ms)
         st = S_NOT;
     }
     for (int i = 0; i < begun; i++) hist(a[i].call, 'o', OP_enq, st);
-    if (open_ms && begun == n && (st == S_OK) == keep) fired(keep ? C_late_commit : C_late_rollback);
+    if (open_ms && begun == n && (st == S_OK) == keep)
+        fired(keep ? C_late_commit : C_late_rollback);
 }
 
 void role_producer(void)

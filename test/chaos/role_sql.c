@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * role_sql.c: claims by plain SQL on libpq, with the rights of a worker and nothing else of pgwork's
- * library: in transactions that stay open and that roll back; and jobs that are finished in the
- * transaction that counts them, exactly once. And the operator, who pauses, purges, drops, redrives,
- * reschedules and cancels.
+ * role_sql.c: claims by plain SQL on libpq, with the rights of a worker and nothing else of
+ * pgwork's library: in transactions that stay open and that roll back; and jobs that are finished
+ * in the transaction that counts them, exactly once. And the operator, who pauses, purges, drops,
+ * redrives, reschedules and cancels.
  */
 #include "role.h"
 #include <libpq-fe.h>
@@ -23,11 +23,14 @@ static int64_t result(PGresult *res, PGresult **keep)
     int64_t st = S_UNKNOWN;
     if (s == PGRES_TUPLES_OK || s == PGRES_COMMAND_OK)
         st = strcmp(PQcmdStatus(res), "ROLLBACK") == 0 ? S_NOT : S_OK;
-    else if (state && strncmp(state, "57P", 3) != 0 && strncmp(state, "08", 2) != 0) st = S_NOT;
+    else if (state && strncmp(state, "57P", 3) != 0 && strncmp(state, "08", 2) != 0)
+        st = S_NOT;
     if (state && strncmp(state, "57", 2) != 0 && strncmp(state, "40", 2) != 0)
         fprintf(stderr, "%d: %s\n", hist_proc, PQresultErrorMessage(res));
-    if (keep && st == S_OK) *keep = res;
-    else PQclear(res);
+    if (keep && st == S_OK)
+        *keep = res;
+    else
+        PQclear(res);
     return st;
 }
 
@@ -85,7 +88,8 @@ static void complete(hand *j, int queue, int counter)
     at += (size_t)sprintf(sql + at, "}', '{");
     for (size_t i = 0; i < j->n; i++) {
         char text[PGW_TOKEN_TEXT];
-        at += (size_t)sprintf(sql + at, "%s%s", i ? "," : "", pgw_token_format(j->refs[i].token, text));
+        at += (size_t)sprintf(sql + at, "%s%s", i ? "," : "",
+                              pgw_token_format(j->refs[i].token, text));
     }
     sprintf(sql + at, "}')");
     int64_t st = run("BEGIN") == S_OK ? result(PQexec(c, sql), &res) : S_NOT;
@@ -124,13 +128,16 @@ static void claim(int mode)
         return;
     }
     snprintf(sql, sizeof(sql),
-             "SELECT id, token, attempt, kind FROM pgwork.claim('{q%d}', %d, 'sql %d', %" PRId64 ")",
+             "SELECT id, token, attempt, kind FROM pgwork.claim('{q%d}', %d, 'sql %d', %" PRId64
+             ")",
              queue, max, hist_proc, lease_ms);
     int64_t st = result(PQexec(c, sql), &res);
     j.n = 0;
     if (st == S_OK) {
-        if (mode == 0) got(&j, res, queue, call, lease_ms);
-        else j.n = (size_t)PQntuples(res);
+        if (mode == 0)
+            got(&j, res, queue, call, lease_ms);
+        else
+            j.n = (size_t)PQntuples(res);
         const size_t n = j.n;
         /* ten seconds: nobody's claim may wait for that */
         if (mode) nap_ms(mode == 2 && draw(10) == 0 ? 12000 : draw(mode == 2 ? 2500 : 300));
@@ -167,7 +174,8 @@ void role_sql(void)
     }
 }
 
-/* -- the operator -------------------------------------------------------------------------------- */
+/* -- the operator --------------------------------------------------------------------------------
+ */
 
 static pgw *h;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * role_worker.c: claims jobs and finishes them in every way: by verbs, by the worker runtime; and the
- * reaper, which takes back what is left.
+ * role_worker.c: claims jobs and finishes them in every way: by verbs, by the worker runtime; and
+ * the reaper, which takes back what is left.
  */
 #include "role.h"
 #include <stdio.h>
@@ -65,8 +65,8 @@ static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max
         const pgw_job *job = pgw_batch_job(batch, i);
         j->refs[i] = pgw_job_ref(job);
         hist_add(call, 'e', OP_got, j->queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
-                 (int64_t)j->refs[i].token.nonce, pgw_job_attempt(job),
-                 made_of(pgw_job_kind(job)), j->lease_ms);
+                 (int64_t)j->refs[i].token.nonce, pgw_job_attempt(job), made_of(pgw_job_kind(job)),
+                 j->lease_ms);
     }
     hist_add(call, 'o', OP_clm, outcome(st), (int64_t)j->n);
     for (int c = 0; c < 5; c++)
@@ -150,14 +150,17 @@ void role_worker(void)
         done = false;
         for (size_t i = 0; i < j.n && i < 40; i++) /* some: the sink is not what is tested */
             effect(j.refs[i].id, j.refs[i].token.number, j.refs[i].token.nonce);
-        if (j.n) done = settle(&j);
-        else nap_ms(draw(30));
+        if (j.n)
+            done = settle(&j);
+        else
+            nap_ms(draw(30));
     }
     if (done) verb(OP_don, &j, 0, j.n, 0);
     pgw_close(h);
 }
 
-/* -- the runtime --------------------------------------------------------------------------------- */
+/* -- the runtime ---------------------------------------------------------------------------------
+ */
 
 static pgw_verdict handle(pgw_task *task, void *arg)
 {
@@ -173,8 +176,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     effect(ref.id, ref.token.number, ref.token.nonce);
     /* The runtime reports the result by itself: what came of it is not known here. */
     const enum op op = what == 5 ? OP_fai : what == 6 ? OP_rel : OP_don;
-    hist(hist_call(), 'i', op, queue, ref.id, (int64_t)ref.token.number,
-         (int64_t)ref.token.nonce);
+    hist(hist_call(), 'i', op, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce);
     pgw_task_set_delay(task, 50);
     return op == OP_fai ? PGW_RETRY : op == OP_rel ? PGW_RELEASE : PGW_DONE;
 }

@@ -66,9 +66,9 @@ static void column(row *r, const char *name, const char *v)
         const char *name;
         size_t at;
     } integers[] = {
-        {"queue", offsetof(row, queue)},     {"lane", offsetof(row, lane)},
-        {"pos", offsetof(row, pos)},         {"attempt", offsetof(row, attempt)},
-        {"id", offsetof(row, id)},           {"max_attempts", offsetof(row, max_attempts)},
+        {"queue", offsetof(row, queue)},   {"lane", offsetof(row, lane)},
+        {"pos", offsetof(row, pos)},       {"attempt", offsetof(row, attempt)},
+        {"id", offsetof(row, id)},         {"max_attempts", offsetof(row, max_attempts)},
         {"priority", offsetof(row, lane)},
     };
     const char *tag;

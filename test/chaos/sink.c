@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * sink.c: the resource that effects go to, outside of the database: `chaos-sink PROC FOLDER`. It takes
- * an effect only with the newest token that it has seen of the object: a higher number than before, or
- * the very same token. It notes each effect in the order in which it took them.
+ * sink.c: the resource that effects go to, outside of the database: `chaos-sink PROC FOLDER`. It
+ * takes an effect only with the newest token that it has seen of the object: a higher number than
+ * before, or the very same token. It notes each effect in the order in which it took them.
  */
 #include "hist.h"
 #include <inttypes.h>
@@ -46,8 +46,7 @@ static int64_t accept_effect(const int64_t ask[3])
     const uint64_t number = (uint64_t)ask[1], nonce = (uint64_t)ask[2];
     if (used > size / 2) grow();
     seen *s = find(ask[0]);
-    const int good =
-        !s->object || number > s->number || (number == s->number && nonce == s->nonce);
+    const int good = !s->object || number > s->number || (number == s->number && nonce == s->nonce);
     used += !s->object;
     if (good) *s = (seen){ask[0], number, nonce};
     hist(0, 'e', OP_snk, ask[0], ask[1], ask[2], good);

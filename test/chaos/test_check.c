@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * test_check.c: is the checker to be trusted? `chaos-check-test [HISTORIES]`: so many right histories raise
- * no alarm; and each kind of damage is found in every history that it was done to.
+ * test_check.c: is the checker to be trusted? `chaos-check-test [HISTORIES]`: so many right
+ * histories raise no alarm; and each kind of damage is found in every history that it was done to.
  */
 #include "check.h"
 #include "model.h"
@@ -98,7 +98,8 @@ static bool lose_job(void)
     for (size_t k = 0; k < h.n; k++)
         if (is(&h.e[k], 't', OP_new) && h.e[k].a[5] == made) id = h.e[k].a[1];
     for (size_t k = h.n; k-- > 0;)
-        if ((h.e[k].phase == 't' || (h.e[k].op >= OP_got && h.e[k].op <= OP_ext && h.e[k].phase != 'o')) &&
+        if ((h.e[k].phase == 't' ||
+             (h.e[k].op >= OP_got && h.e[k].op <= OP_ext && h.e[k].phase != 'o')) &&
             h.e[k].a[1] == id)
             drop(&h.e[k]);
     return id != 0;
@@ -135,8 +136,10 @@ static bool forget_completion(void)
 {
     event *o = pick('o', OP_don, ok), *i = o ? call_of(o) : NULL;
     if (!i) return false;
-    if (o > i) drop(o), drop(i);
-    else drop(i), drop(o);
+    if (o > i)
+        drop(o), drop(i);
+    else
+        drop(i), drop(o);
     return true;
 }
 static bool lease_twice(void)
@@ -154,10 +157,12 @@ static bool shrink_token(void)
     const int64_t old = e->a[2];
     int64_t before = 0;
     for (size_t k = 0; k < h.n; k++)
-        if (is(&h.e[k], 't', OP_lea) && h.e[k].a[1] == e->a[1] && h.e[k].a[2] < old) before = h.e[k].a[2];
+        if (is(&h.e[k], 't', OP_lea) && h.e[k].a[1] == e->a[1] && h.e[k].a[2] < old)
+            before = h.e[k].a[2];
     if (!before) return false;
     for (size_t k = 0; k < h.n; k++) /* everywhere */
-        if (h.e[k].phase != 'o' && h.e[k].a[2] == old && h.e[k].a[1] == e->a[1] && &h.e[k] != e) h.e[k].a[2] = before - 1;
+        if (h.e[k].phase != 'o' && h.e[k].a[2] == old && h.e[k].a[1] == e->a[1] && &h.e[k] != e)
+            h.e[k].a[2] = before - 1;
     e->a[2] = before - 1;
     return true;
 }
@@ -200,7 +205,9 @@ static bool accept_stale(void)
     event *o = pick('o', OP_don, refused), *i = o ? call_of(o) : NULL;
     if (!i) return false;
     for (size_t k = 0; k < h.n; k++) { /* one whose answer was lost may have been this one */
-        const event *e = &h.e[k], *answer = is(e, 'i', OP_don) && e->a[2] == i->a[2] && e != i ? outcome_of(e) : e;
+        const event *e = &h.e[k], *answer = is(e, 'i', OP_don) && e->a[2] == i->a[2] && e != i
+                                                ? outcome_of(e)
+                                                : e;
         if (!answer || (answer != e && answer->a[0] == S_UNKNOWN)) return false;
     }
     o->a[0] = S_OK;
@@ -232,8 +239,8 @@ static bool refuse_current(void)
     event *o = pick('o', OP_ext, ok), *i = o ? call_of(o) : NULL;
     if (!i) return false;
     for (size_t k = 0; k < h.n; k++) /* long before its lease ends */
-        if (h.e[k].phase == 't' && h.e[k].op > OP_len && h.e[k].a[2] == i->a[2] && h.e[k].a[1] == i->a[1] &&
-            h.e[k].t > o->t + SLACK)
+        if (h.e[k].phase == 't' && h.e[k].op > OP_len && h.e[k].a[2] == i->a[2] &&
+            h.e[k].a[1] == i->a[1] && h.e[k].t > o->t + SLACK)
             return o->a[0] = S_STALE, true;
     return false;
 }
@@ -260,8 +267,8 @@ static bool reap_early(void)
     event *e = pick('t', OP_rdy, reaped);
     if (!e) return false;
     for (size_t k = 0; k < h.n; k++)
-        if (h.e[k].phase == 't' && (h.e[k].op == OP_lea || h.e[k].op == OP_len) && h.e[k].a[2] == e->a[2] &&
-            h.e[k].a[1] == e->a[1])
+        if (h.e[k].phase == 't' && (h.e[k].op == OP_lea || h.e[k].op == OP_len) &&
+            h.e[k].a[2] == e->a[2] && h.e[k].a[1] == e->a[1])
             h.e[k].a[5] += 60000;
     return true;
 }
@@ -272,9 +279,11 @@ static bool die_early(void)
     const event saved = *e;
     bool more = false;
     for (size_t k = h.n; k-- > 0;)
-        if (h.e[k].phase == 't' && h.e[k].a[1] == saved.a[1] && h.e[k].call > saved.call) more = true, drop(&h.e[k]);
+        if (h.e[k].phase == 't' && h.e[k].a[1] == saved.a[1] && h.e[k].call > saved.call)
+            more = true, drop(&h.e[k]);
     for (size_t k = 0; k < h.n; k++)
-        if (is(&h.e[k], 't', OP_rdy) && h.e[k].a[1] == saved.a[1] && h.e[k].call == saved.call) h.e[k].op = OP_dea;
+        if (is(&h.e[k], 't', OP_rdy) && h.e[k].a[1] == saved.a[1] && h.e[k].call == saved.call)
+            h.e[k].op = OP_dea;
     return more;
 }
 static bool live_on(void)
@@ -401,13 +410,19 @@ static bool pass(void)
         event *n = copy(&saved, -PATIENT + k * PATIENT / 4);
         n->a[1] += 1000000 * k, n->a[5] += 1000000 * k;
         event *l = history_add(&h);
-        *l = (event){saved.t - PATIENT / 2 + (k - 1) * (PATIENT + 10000), saved.call, 0, OP_lea, 't', {n->a[0]}};
+        *l = (event){saved.t - PATIENT / 2 + (k - 1) * (PATIENT + 10000),
+                     saved.call,
+                     0,
+                     OP_lea,
+                     't',
+                     {n->a[0]}};
         n = &h.e[h.n - 2];
         const int64_t a[] = {n->a[0], n->a[1], 5 + k, 5, 1, 1000, 1, 3};
         memcpy(l->a, a, sizeof(a));
     }
     for (size_t k = 0; k < h.n; k++) /* the first one's own lease is later still */
-        if (h.e[k].a[1] == saved.a[1] && h.e[k].phase == 't') h.e[k].t += is(&h.e[k], 't', OP_new) ? -2 * PATIENT : 2 * PATIENT;
+        if (h.e[k].a[1] == saved.a[1] && h.e[k].phase == 't')
+            h.e[k].t += is(&h.e[k], 't', OP_new) ? -2 * PATIENT : 2 * PATIENT;
     return true;
 }
 static bool reap_late(void)

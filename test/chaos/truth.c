@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * truth.c: what the server's own log says about jobs: `chaos-truth PROC FOLDER DSN SLOT`. It reads a slot
- * of logical replication (test_decoding), so it sees each committed change, in the order of commits,
- * without a trigger or a query on the tables; and writes one event for each change of a job's state. A
- * transaction counts by what it changed in all. The time of an event is that of its commit, by our clock.
+ * truth.c: what the server's own log says about jobs: `chaos-truth PROC FOLDER DSN SLOT`. It reads
+ * a slot of logical replication (test_decoding), so it sees each committed change, in the order of
+ * commits, without a trigger or a query on the tables; and writes one event for each change of a
+ * job's state. A transaction counts by what it changed in all. The time of an event is that of its
+ * commit, by our clock.
  */
 #include "hist.h"
 #include "row.h"
@@ -32,7 +33,8 @@ static job **jobs; /* open addressing by id */
 static size_t size = 1 << 16, used;
 static job **touched;
 static size_t touches, room;
-static int64_t queues[1000], limits[1000]; /* by id in the database: number in the name, max_attempts */
+static int64_t queues[1000],
+    limits[1000]; /* by id in the database: number in the name, max_attempts */
 static uint64_t done_lsn;
 static int64_t commits;
 
@@ -100,9 +102,12 @@ static void change(const row *r, int state, int by)
             continue;
         }
         int proc, number;
-        if (r->jobs) j->made = r->made[i];
-        else if (sscanf(r->kind, "%d.%d", &proc, &number) == 2) j->made = MADE(proc, number);
-        else if (r->slot) j->made = -(r->slot / 1000000);
+        if (r->jobs)
+            j->made = r->made[i];
+        else if (sscanf(r->kind, "%d.%d", &proc, &number) == 2)
+            j->made = MADE(proc, number);
+        else if (r->slot)
+            j->made = -(r->slot / 1000000);
         j->key = r->key;
         j->is = (place){state == ST_READY && r->number ? ST_LEASED : state,
                         queue_of(r->queue),
@@ -121,8 +126,7 @@ static void emit(const job *j, enum op op, int64_t number, int64_t nonce, int64_
                  int64_t a7)
 {
     const place *p = j->is.state ? &j->is : &j->was;
-    hist_add(commits, 't', op, p->queue, j->id, number, nonce, p->attempt, a5, a6, a7,
-             p->runtime);
+    hist_add(commits, 't', op, p->queue, j->id, number, nonce, p->attempt, a5, a6, a7, p->runtime);
 }
 
 /* What has become of a job, in a transaction of this time. */
@@ -135,17 +139,20 @@ static void tell(const job *j, int64_t commit_us)
 
     if (j->places < 0 || j->places > 1) hist_add(commits, 't', OP_two, 0, j->id, j->places);
     if (a->state == ST_NONE && b->state != ST_NONE)
-        emit(j, OP_new, b->state == ST_DELAYED, b->state == ST_DELAYED ? left_ms : 0, j->made, j->key,
-             b->lane);
+        emit(j, OP_new, b->state == ST_DELAYED, b->state == ST_DELAYED ? left_ms : 0, j->made,
+             j->key, b->lane);
     if (b->state == ST_LEASED) {
         if (a->state != ST_LEASED || a->number != b->number || a->nonce != b->nonce)
-            emit(j, OP_lea, (int64_t)b->number, (int64_t)b->nonce, left_ms, b->lane, b->max_attempts);
+            emit(j, OP_lea, (int64_t)b->number, (int64_t)b->nonce, left_ms, b->lane,
+                 b->max_attempts);
         else if (a->at_us != b->at_us)
             emit(j, OP_len, (int64_t)b->number, (int64_t)b->nonce, left_ms, 0, 0);
     } else if (b->state == ST_READY && a->state != ST_NONE) {
-        if (a->state != ST_READY || a->lane != b->lane) emit(j, OP_rdy, old, nonce, 0, b->lane, b->max_attempts);
+        if (a->state != ST_READY || a->lane != b->lane)
+            emit(j, OP_rdy, old, nonce, 0, b->lane, b->max_attempts);
     } else if (b->state == ST_DELAYED && a->state != ST_NONE) {
-        if (a->state != ST_DELAYED || a->at_us != b->at_us) emit(j, OP_dly, old, nonce, left_ms, 0, b->max_attempts);
+        if (a->state != ST_DELAYED || a->at_us != b->at_us)
+            emit(j, OP_dly, old, nonce, left_ms, 0, b->max_attempts);
     } else if (b->state == ST_DEAD && a->state != ST_DEAD) {
         emit(j, OP_dea, old, nonce, 0, 0, b->max_attempts);
     } else if (b->state == ST_NONE && a->state != ST_NONE) {
@@ -208,7 +215,8 @@ static void line(const char *text)
             at += 8; /* INSERT: */
         }
         row_read(&r, at);
-        if (tables[i].state) change(&r, tables[i].state, 1);
+        if (tables[i].state)
+            change(&r, tables[i].state, 1);
         else if (r.id > 0 && r.id < 1000)
             queues[r.id] = r.name[0] == 'q' ? atoll(r.name + 1) : -1, limits[r.id] = r.max_attempts;
     }
@@ -262,8 +270,8 @@ static void look_at_clock(const char *server)
     PQclear(res);
 }
 
-/* When a transaction was committed, by our clock: the first time that fits, since commits come in their
- * order. (After the clock was set back, the server has some times twice.) */
+/* When a transaction was committed, by our clock: the first time that fits, since commits come in
+ * their order. (After the clock was set back, the server has some times twice.) */
 static int64_t committed_at(int64_t now, int64_t commit_us)
 {
     static int64_t last;
@@ -341,8 +349,8 @@ int main(int argc, char **argv)
     char folder[300], dsn[500], clock_dsn[500];
     if (argc != 5) return 2;
     snprintf(folder, sizeof(folder), "%s/hist", argv[2]);
-    snprintf(dsn, sizeof(dsn), "%s replication=database application_name=truth options='-c TimeZone=UTC'",
-             argv[3]);
+    snprintf(dsn, sizeof(dsn),
+             "%s replication=database application_name=truth options='-c TimeZone=UTC'", argv[3]);
     snprintf(clock_dsn, sizeof(clock_dsn), "%s application_name=truth", argv[3]);
     hist_open(folder, "truth", atoi(argv[1]));
     hist_proc = 0;
