@@ -1,7 +1,7 @@
 #!/bin/sh
 # chaos.sh [SECONDS [SEED]]: a chaos run on a server of its own, and what the checker says of it.
 # Exit status: 0 valid, 1 invalid, 2 the run failed, 3 unknown (a class of faults did not fire).
-# From you: CHAOS_KEEP=DIR keeps the history there; CHAOS_BIN (the programs; build/chaos);
+# From you: CHAOS_KEEP=DIR keeps the history there (else build/chaos/last does, of a run that is invalid); CHAOS_BIN (the programs; build/chaos);
 # CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_MUTANT: what spoils the SQL; CHAOS_DRAIN_S: how long the jobs have in
 # the end; CHAOS_LATE_MS: how long producers stay open; CHAOS_PACE_MS: between two calls of a producer.
 set -eu
@@ -11,7 +11,7 @@ cd "$top"
 seconds=${1:-60} seed=${2:-$(date +%s)}
 PATH=$PATH:/usr/sbin
 export CHAOS_BIN="${CHAOS_BIN:-$top/build/chaos}"
-excused=
+excused='' code=0
 
 dir=$(pg_mkdir)
 export CHAOS_SERVER="$dir" CHAOS_FOLDER="$dir/run" CHAOS_SOCKET="$dir/.s.PGSQL.5432"
@@ -20,6 +20,10 @@ clean() {
     trap - EXIT
     [ -z "${driver:-}" ] || kill -s KILL -- "-$driver" 2>/dev/null || : # and all that it has started
     pg_stop "$dir" immediate || :
+    if [ -z "${CHAOS_KEEP:-}" ] && [ "$code" = 1 ] && [ -z "${CHAOS_MUTANT:-}" ]; then
+        CHAOS_KEEP=$top/build/chaos/last
+        echo "the history is kept in $CHAOS_KEEP"
+    fi
     if [ -n "${CHAOS_KEEP:-}" ]; then
         rm -rf "$CHAOS_KEEP"
         cp -r "$dir/run" "$CHAOS_KEEP"

@@ -51,9 +51,10 @@ enum rule {
 };
 
 /* Microseconds */
-#define SLACK   2000000 /* how wrong the time of a commit may be */
-#define EARLY   60000   /* how much sooner than asked for a time may be over, as truth.c measures */
-#define PATIENT 25000000 /* within which what is ready is claimed: transactions are open for less \
+#define SLACK 2000000 /* how wrong the time of a commit may be */
+#define EARLY 60000   /* how much sooner than asked for a time may be over, as truth.c measures */
+#define PATIENT                                                                                   \
+    25000000             /* within which what is ready is claimed: transactions are open for less \
                           */
 #define SOON    10000000 /* within which a reaper has done what is due */
 #define PERMITS 3        /* of the semaphore */

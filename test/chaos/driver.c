@@ -307,6 +307,9 @@ static void finish(void)
     stop_role("producer");
     stop_role("operator");
     stop_role("late");
+    turn(500);
+    while (ask("SELECT pgwork.queue_resume('q2')") < 0)
+        turn(100); /* its operator may have been killed */
     for (int i = 0; i < process_count; i++)
         if (processes[i].pid) kill(processes[i].pid, SIGUSR1);
     hist(0, 'e', OP_cal, 0);
