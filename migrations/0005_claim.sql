@@ -64,19 +64,22 @@ END $$;
 
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Returns how many jobs the first row holds then; NULL: there is none.
-CREATE FUNCTION pgwork._cut(m pgwork.mark, wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._cut(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
+    wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
     SELECT j.* INTO cut
-      FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
+      FROM pgwork.queue t
+     CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
-                          WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL
+                          WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
+                            AND j.token IS NULL AND (NOT near OR j.xmax = '0')
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
+     WHERE t.name = its_name
      LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
     DELETE FROM pgwork.live_job j WHERE j.ctid = cut.at;
-    PERFORM pgwork._regroup(m.queue, cut.lane, cut.ids, cut.kinds, cut.payloads, cut.created, wanted, size);
+    PERFORM pgwork._regroup(cut.queue, cut.lane, cut.ids, cut.kinds, cut.payloads, cut.created, wanted, size);
     RETURN wanted;
 END $$;
 
@@ -87,8 +90,8 @@ RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.
 
 -- Merges the first ready rows of these ranges, as far as they are plain and at most `wanted`, into rows of equal size.
 -- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
-CREATE FUNCTION pgwork._merge(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer)
-RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._merge(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
+    wanted integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     run record; g record;
     size integer;
@@ -101,7 +104,7 @@ BEGIN
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
                                    FROM pgwork.live_job j
                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                    AND j.token IS NULL
+                                    AND j.token IS NULL AND (NOT near OR j.xmax = '0')
                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
              WHERE t.name = its_name AND NOT t.paused
             WINDOW w AS (ROWS UNBOUNDED PRECEDING)
@@ -177,12 +180,12 @@ DECLARE
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
-    m pgwork.mark;
-    lanes smallint[]; starts bigint[]; stops bigint[]; -- where it looks
+    part text;           -- where it looks: near, which is behind the hint; front, from the marks on; quarantined
+    near boolean; alone boolean;
+    lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
     size integer;        -- jobs in a row, as expected
-    alone boolean;       -- looks for a quarantined job
-    got integer;
+    got integer := 0;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) BETWEEN 1 AND 64
@@ -197,72 +200,76 @@ BEGIN
     END IF;
     FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues ELSE pgwork._by_head(queues) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
+        near := true;
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready in front of what was claimed
+            near := false;
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
-        size := CASE WHEN apart THEN 1 ELSE hint[4] END;
-        alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 + n / 50 LOOP
-            size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
-            IF i = 1 AND NOT alone AND hint[6] >= 0 THEN
+        FOREACH part IN ARRAY
+            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front']
+                 WHEN near AND hint[6] >= 0 THEN ARRAY['near', 'front', 'quarantined']
+                 ELSE ARRAY['front', 'quarantined'] END
+        LOOP
+            EXIT WHEN part = 'quarantined' AND wanted < n; -- these come without others
+            near := part = 'near';
+            alone := part = 'quarantined';
+            size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
+            IF near THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
                                                        THEN passed >> 5 END)];
-                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size)];
+                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / least(size, wanted))];
             ELSE
-                SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
+                SELECT CASE WHEN alone THEN m.lanes[m.front + 1:] ELSE m.lanes[:m.front] END,
+                       CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END,
+                       CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END
+                  INTO lanes, starts, stops FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
                  WHERE t.name = its_name AND NOT t.paused;
                 EXIT WHEN NOT FOUND;
-                lanes := CASE WHEN alone THEN m.lanes[m.front + 1:] ELSE m.lanes[:m.front] END;
-                starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
-                stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
-                size := pgwork._merge(its_name, lanes, starts, stops, wanted);
-            END IF;
-            RETURN QUERY
-                WITH p AS MATERIALIZED (
-                    SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
-                           t.max_attempts, clock_timestamp() AS since,
-                           coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
-                      FROM pgwork.queue t
-                     CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
-                     CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
-                                          WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
-                                            AND j.pos > r.start AND j.pos <= r.stop
-                                          ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
-                     WHERE t.name = its_name AND NOT t.paused
-                     LIMIT CASE WHEN alone THEN 1 ELSE wanted / size END
-                )
-                UPDATE pgwork.live_job j
-                   SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder,
-                       attempt = j.attempt + 1,
-                       lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
-                  FROM p
-                 WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
-                RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
-                          coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
-                          j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
-                          j.created;
-            GET DIAGNOSTICS got = ROW_COUNT;
-            got := got * size;
-            IF alone THEN
-                EXIT WHEN got > 0 OR i > 1;
-                alone := false;
-                size := CASE WHEN apart THEN 1 ELSE hint[4] END;
-                CONTINUE;
-            END IF;
-            wanted := wanted - got;
-            EXIT WHEN wanted = 0;
-            CONTINUE WHEN i = 1 AND lanes = '{1}'; -- now all ranges
-            size := pgwork._cut(m, CASE WHEN apart THEN 1 ELSE wanted END, CASE WHEN apart THEN 1 ELSE n END);
-            EXIT WHEN size IS NULL AND wanted < n;
-            alone := size IS NULL; -- nothing else is ready
-            size := coalesce(size, 1);
+            FOR i IN 1 .. 20 + n / 50 LOOP
+                size := least(size, wanted);
+                IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
+                    size := pgwork._merge(its_name, near, lanes, starts, stops, wanted);
+                END IF;
+                RETURN QUERY
+                    WITH p AS MATERIALIZED (
+                        SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
+                               t.max_attempts, clock_timestamp() AS since,
+                               coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
+                          FROM pgwork.queue t
+                         CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
+                                              WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
+                                                AND j.pos > r.start AND j.pos <= r.stop
+                                                AND (NOT near OR j.xmax = '0') -- cheaper than to try its lock
+                                              ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
+                         WHERE t.name = its_name AND NOT t.paused
+                         LIMIT CASE WHEN alone THEN 1 ELSE wanted / size END
+                    )
+                    UPDATE pgwork.live_job j
+                       SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder,
+                           attempt = j.attempt + 1,
+                           lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
+                      FROM p
+                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
+                    RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
+                              coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
+                              j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
+                              j.created;
+                GET DIAGNOSTICS got = ROW_COUNT;
+                wanted := wanted - got * size;
+                EXIT WHEN wanted = 0 OR alone;
+                size := pgwork._cut(its_name, near, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
+                                    CASE WHEN apart THEN 1 ELSE n END);
+                EXIT WHEN size IS NULL;
+                near := false; -- the row that _cut() has locked is ours
+            END LOOP;
+            EXIT WHEN wanted = 0 OR alone AND got > 0;
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;
