@@ -1,15 +1,6 @@
--- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the
--- oldest; rows that an open transaction holds are skipped, not waited for.
---
--- What a claim does, for each of its queues, until it has enough:
---   1. reads the queue's settings and its ranges, which begin at the low-water marks (0004_marks.sql);
---   2. picks and locks the first ready rows in them, as many as it expects to need;
---   3. leases them in place. Where it wants more than 32 rows of single jobs, it merges these first: deletes them, and
---      inserts one row per hundred;
---   4. where the next row holds more jobs than are wanted, cuts it into rows of that size, and goes on with 2. So a
---      bulk load cuts itself to the size of its consumers' claims, once.
--- A quarantined job (its last holder died) comes alone. One claim in four looks for these first, the others when they
--- find nothing else: neither can they hold up the rest of a queue, nor the rest hold up them.
+-- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the oldest.
+-- Rows that an open transaction holds are skipped, not waited for. Quarantined jobs (the last holder died) come alone;
+-- one claim in four looks for these first. doc/engine.md goes through a claim step by step.
 
 -- A token is position * 32 + lane of its row, then 64 random bits. The number grows with every claim of a job.
 CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -37,8 +28,7 @@ BEGIN
                 SELECT h.* FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h
-                 LIMIT 1) h ON true
+                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
 END $$;
 
@@ -126,11 +116,10 @@ END $$;
 CREATE FUNCTION pgwork._check_claim(queues text[], n integer, holder text, lease_ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000'),
+    PERFORM pgwork._check_range('n', n, 1, 10000),
+            pgwork._check_range('lease_ms', coalesce(lease_ms, 100), 100, 86400000),
             pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]', 'holder', holder,
                                   '1 to 255 bytes without control characters'),
-            pgwork._refuse_unless(coalesce(lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text,
-                                  '100 .. 86400000'),
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
