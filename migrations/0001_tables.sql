@@ -14,7 +14,6 @@
 --   id                NULL while a single job lies at its first position: then pos is its id. Otherwise the first id
 --                     of the row, and last_id the last one.
 --   gone_ids          jobs of a leased batch row that have left it already
---   cancel_ids        leased jobs whose cancellation was requested
 --
 -- A claim of up to 32 rows leases them in place. No indexed column changes, so these are HOT updates: the fillfactor
 -- leaves room for them, and toast_tuple_target keeps rows small enough to fit twice on a page.
@@ -89,7 +88,7 @@ CREATE TABLE pgwork.live_job (
     error        text,        -- of the last attempt
     tags         text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
-    grp text, expires_at timestamptz, meta jsonb, cancel_ids bigint[], gone_ids bigint[],
+    grp text, expires_at timestamptz, meta jsonb, gone_ids bigint[],
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
         autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
@@ -177,6 +176,9 @@ CREATE TABLE pgwork.done_job (
     PRIMARY KEY (queue, id)
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
+
+-- Leased jobs that somebody has cancelled. Not in their rows: a cancel in a transaction that stays open would lock these.
+CREATE TABLE pgwork.cancel_request (queue integer NOT NULL, id bigint NOT NULL, PRIMARY KEY (queue, id));
 
 CREATE TABLE pgwork.unique_key (
     queue integer NOT NULL, key text NOT NULL, id bigint NOT NULL,

@@ -404,10 +404,8 @@ DECLARE
 BEGIN
     SELECT * INTO place FROM pgwork._find(q.id, one);
     IF place.leased THEN
-        UPDATE pgwork.live_job j SET cancel_ids = array_append(array_remove(j.cancel_ids, one), one)
-         WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL
-           AND j.id IS NOT DISTINCT FROM place.first AND one <> ALL (coalesce(j.gone_ids, '{}'));
-        RETURN CASE WHEN FOUND THEN 'requested' END;
+        INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- and no lock of its row
+        RETURN 'requested';
     ELSIF place.shared THEN
         -- The lock first, then a look of its own: where the job stands may have changed while we waited.
         SELECT j.ctid INTO row_at FROM pgwork.live_job j

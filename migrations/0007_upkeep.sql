@@ -253,6 +253,31 @@ BEGIN
                           ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
+-- Cancel requests of jobs that are no longer leased. A job that was requeued before its cancel committed waits again: it
+-- is cancelled now.
+CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE c record; state text;
+BEGIN
+    FOR c IN
+        SELECT q, r.id, r.ctid AS at FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
+          LEFT JOIN LATERAL pgwork._find(r.queue, r.id) f ON true
+         WHERE f.leased IS NOT TRUE LIMIT batch FOR UPDATE OF r SKIP LOCKED
+    LOOP
+        state := (SELECT l.state FROM pgwork.job_list((c.q).name, id => c.id) l);
+        CONTINUE WHEN state = 'leased';
+        IF state IN ('ready', 'delayed') THEN
+            PERFORM FROM (SELECT FROM pgwork.live_job j WHERE j.queue = (c.q).id AND j.id = c.id AND j.token IS NULL
+                             FOR UPDATE SKIP LOCKED) j
+              UNION ALL
+             SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE d.queue = (c.q).id AND d.id = c.id
+                             FOR UPDATE SKIP LOCKED) d;
+            CONTINUE WHEN NOT FOUND;
+            PERFORM pgwork._cancel(c.q, c.id);
+        END IF;
+        DELETE FROM pgwork.cancel_request r WHERE r.ctid = c.at;
+    END LOOP;
+END $$;
+
 -- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
 -- ids of the queues that are there. One snapshot tells both: a queue may commit together with its first jobs.
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
@@ -261,7 +286,8 @@ DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
     pruned bigint := 0; n bigint; part record;
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000'),
+            pgwork._settle_cancels(batch);
     DELETE FROM pgwork.stuck_job s -- nobody has come across it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
@@ -426,9 +452,12 @@ END $$;
 CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE q CONSTANT pgwork.queue := pgwork._queue(queue);
+DECLARE
+    q CONSTANT pgwork.queue := pgwork._queue(queue);
+    chosen CONSTANT bigint[] := pgwork._dead_letters(q, ids, kind, batch, older_than_ms);
 BEGIN
-    RETURN pgwork._promote(q, pgwork._dead_letters(q, ids, kind, batch, older_than_ms), true);
+    DELETE FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = ANY (chosen); -- of its last holder
+    RETURN pgwork._promote(q, chosen, true);
 END $$;
 
 CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,

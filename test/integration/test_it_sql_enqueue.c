@@ -878,8 +878,7 @@ void test_cancels_of_the_same_jobs_do_not_deadlock(void)
     for (int i = 0; i < 41; i++) kit_put(a, "q");
     TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs));
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 40));
-    snprintf(lock, sizeof(lock), "SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
-             jobs[40].id);
+    snprintf(lock, sizeof(lock), "SELECT pgwork.cancel('q', '{%lld}')", jobs[40].id);
     cancels_meet(lock, jobs[40].id, jobs[0].id, "requested,requested");
 }
 
