@@ -5,7 +5,7 @@
 # Packagers: PREFIX, DESTDIR, the directories below, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=. Without the gem ceedling,
 # which `check` needs: make check-abi check-fuzz check-header check-examples.
 
-# Or src/sql would be built from src/sql.c as soon as that is edited.
+# Every rule is written here.
 MAKEFLAGS += --no-builtin-rules
 
 # The header holds the only copy of the version.
@@ -14,6 +14,7 @@ VERSION := $(shell sed -n 's/^.define PGW_VERSION_STRING "\(.*\)".*/\1/p' inc/pg
 SOVERSION := $(basename $(VERSION))
 
 B ?= build
+G = $(B)/generated
 PREFIX ?= /usr/local
 bindir ?= $(PREFIX)/bin
 includedir ?= $(PREFIX)/include
@@ -31,7 +32,8 @@ CFLAGS ?= -O2 -g
 # Warnings of compilers that we have not seen are not errors for who builds; `run` sets it to 1.
 WERROR ?= 0
 
-SRC := $(sort $(wildcard src/*.c))
+SRC := $(sort $(wildcard src/*/*.c))
+SRC_H := $(sort $(wildcard src/*/*.h))
 CLI_SRC := $(sort $(wildcard examples/pgwork/*.c))
 EX_SRC := $(sort $(wildcard examples/*.c))
 BENCH_SRC := $(sort $(wildcard bench/*.c))
@@ -97,9 +99,9 @@ bench-programs: $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 WITH_SQL := $(shell grep -l '"sql_data.inc"' $(SRC) /dev/null)
 $(WITH_SQL:src/%.c=$(B)/obj/%.o): WARN += -Wno-overlength-strings
 
-$(B)/obj/%.o: src/%.c Makefile | $(B)/gen
+$(B)/obj/%.o: src/%.c Makefile | $(G)/stamp
 	@mkdir -p $(@D)
-	$(COMPILE) $(WARN_SRC) -Isrc $(PQ_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
+	$(COMPILE) $(WARN_SRC) -Isrc -I$(G) $(PQ_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
 
 $(B)/obj/examples/%.o: examples/%.c Makefile
 	@mkdir -p $(@D)
@@ -135,27 +137,25 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
-# -- generated, and committed all the same ---------------------------------------------------------
+# -- generated -------------------------------------------------------------------------------------
 
+# Into $(G): the SQL as C strings, and for the integration tests (which use that of B=build) all sources
+# and all headers of the library in one file. A file is written only when its text differs.
 gen gen-sql:
-	@rm -f $(B)/gen
-	@$(MAKE) -s $(B)/gen
+	@rm -f $(G)/stamp
+	@$(MAKE) -s $(G)/stamp
 
-# A file is written only when its text differs, so an up-to-date read-only tree still builds.
-$(B)/gen: $(SQL) src/sql2c.awk $(wildcard src src/sql migrations)
+$(G)/stamp: $(SQL) src/sql/sql2c.awk $(wildcard src/* migrations)
 	@mkdir -p $(@D)
 	@for f in $(SQL); do \
 	  test -z "$$(tail -c1 $$f)" || { echo "$$f: no newline at its end"; exit 1; }; done
-	@LC_ALL=C awk -f src/sql2c.awk $(SQL) /dev/null > $@.sql
-	@{ echo '/* The whole library in one unit, for integration tests; made by `make gen`. */'; \
-	  printf '#include "../../%s"\n' $(SRC); } > $@.all.c
-	@{ echo '/* All that is inside the library, for integration tests; made by `make gen`. */'; \
-	  printf '#include "%s"\n' pgwork.h $(notdir $(sort $(wildcard src/*.h))); } > $@.all.h
-	@for p in sql:src/sql_data.inc all.c:test/support/pgw_all.c all.h:test/support/pgw_all.h; do \
-	  cmp -s $@.$${p%:*} $${p#*:} || { cp $@.$${p%:*} $${p#*:}; echo "made $${p#*:}"; }; done
+	@LC_ALL=C awk -f src/sql/sql2c.awk $(SQL) /dev/null > $@.sql_data.inc
+	@{ echo '/* The whole library in one unit, for integration tests. */'; \
+	  printf '#include "../../%s"\n' $(SRC); } > $@.pgw_all.c
+	@{ echo '/* All that is inside the library, for integration tests. */'; \
+	  printf '#include "%s"\n' pgwork.h $(SRC_H:src/%=%); } > $@.pgw_all.h
+	@for f in sql_data.inc pgw_all.c pgw_all.h; do cmp -s $@.$$f $(@D)/$$f || cp $@.$$f $(@D)/$$f; rm $@.$$f; done
 	@touch $@
-
-src/sql_data.inc: $(B)/gen ; @:
 
 # -- tests -----------------------------------------------------------------------------------------
 
@@ -165,6 +165,7 @@ export LANG ?= C.UTF-8
 
 ceedling:
 	@command -v $(CEEDLING) >/dev/null || { echo "the gem ceedling is missing: ./run test installs it" >&2; exit 1; }
+	@$(MAKE) -s B=build build/generated/stamp
 check: ceedling
 	$(CEEDLING) 'test:path[test/unit]'
 # A part of them, also of check-valgrind: make check-tsan TESTS='test:test_worker test:test_it_worker'. Without its results, which may be those of
@@ -188,18 +189,18 @@ FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
 	@mkdir -p $(B)/fuzz
 	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
-	  rooms=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
-	  $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc $(PQ_CFLAGS) -pthread \
+	  modules=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
+	  $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all \
-	    test/fuzz/$$t.c test/fuzz/standalone.c $$rooms $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
+	    test/fuzz/$$t.c test/fuzz/standalone.c $$modules $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
 	  $(B)/fuzz/$$t.standalone -n $(FUZZ_ROUNDS); done
 
 # each target for so long, by libFuzzer; test/fuzz/standalone.c replays what it finds
 FUZZ_SECONDS ?= 60
-fuzz:
+fuzz: $(G)/stamp
 	@mkdir -p $(B)/fuzz
 	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
-	  clang -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc $(PQ_CFLAGS) -pthread \
+	  clang -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
 	    -Wno-overlength-strings -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	    test/fuzz/$$t.c $(SRC) -o $(B)/fuzz/$$t $(PQ_LIBS); \
 	  mkdir -p $(B)/fuzz/$$t.corpus; \
@@ -208,29 +209,28 @@ fuzz:
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
-	awk -f test/lint/layers.awk src/*.[ch]
+	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
 lint-banned:
-	awk -f test/lint/banned.awk src/*.[ch]
+	@awk -f test/lint/banned.awk $(SRC) $(SRC_H)
 	@! grep -n 'clock_gettime(CLOCK_MONOTONIC' examples/pgwork/*.[ch] # it stands still while the machine sleeps
+lint-circles: $(OBJ)
+	@sh test/lint/circles.sh $(OBJ)
 # Not part of `lint` yet: not every budget is met.
 lint-budget:
 	@LC_ALL=C awk -f test/lint/budget.awk migrations/000[1-8]_*.sql $(wildcard doc/engine.md) doc/decisions/*.md
-lint-gen:
-	@said=$$($(MAKE) -s gen) || exit 1; \
-	test -z "$$said" || { echo "$$said"; echo 'generated files were not up to date: commit them'; exit 1; }
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
-lint-tidy:
+lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
 	  for f in $(SRC); do clang-tidy --quiet $$f -- -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc \
-	    $(PQ_CFLAGS) || exit; done; \
+	    -I$(G) $(PQ_CFLAGS) || exit; done; \
 	else echo "clang-tidy: not here, left out"; fi
-lint-cppcheck:
+lint-cppcheck: $(G)/stamp
 	@if command -v cppcheck >/dev/null; then \
 	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
-	    --suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Iinc -Isrc src; \
+	    --suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Iinc -Isrc -I$(G) src; \
 	else echo "cppcheck: not here, left out"; fi
 # in the command line tests what is not quoted is to be words
 lint-shell:
@@ -261,8 +261,7 @@ check-abi: shared
 	@diff $(B)/abi.header $(B)/abi.library | sed -n 's/^</declared, not there:/p; s/^>/there, not declared:/p' > $(B)/abi.diff; \
 	  cat $(B)/abi.diff; test ! -s $(B)/abi.diff
 
-FORMATTED = $(filter-out test/support/pgw_all.c,$(wildcard inc/*.h src/*.[ch] examples/*.[ch] \
-  examples/*/*.[ch] bench/*.[ch] test/*/*.[ch]))
+FORMATTED = $(wildcard inc/*.h src/*/*.[ch] examples/*.[ch] examples/*/*.[ch] bench/*.[ch] test/*/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 format-check:
@@ -312,9 +311,14 @@ $(B)/%.service: examples/systemd/%.service.in .FORCE
 bench:
 	./run bench
 
+# With the generated file, for builds that do without this Makefile.
 dist:
-	@mkdir -p $(B)
+	@rm -rf $(B)/dist && mkdir -p $(B)/dist
 	git archive --prefix=pgwork-$(VERSION)/ -o $(B)/pgwork-$(VERSION).tar HEAD
+	tar -xf $(B)/pgwork-$(VERSION).tar -C $(B)/dist
+	$(MAKE) -s -C $(B)/dist/pgwork-$(VERSION) B=. gen
+	git archive --prefix=pgwork-$(VERSION)/generated/ --add-file=$(B)/dist/pgwork-$(VERSION)/generated/sql_data.inc \
+	  --prefix=pgwork-$(VERSION)/ -o $(B)/pgwork-$(VERSION).tar HEAD
 	gzip -9nf $(B)/pgwork-$(VERSION).tar
 	@echo $(B)/pgwork-$(VERSION).tar.gz
 
@@ -325,14 +329,14 @@ help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-banned lint-budget lint-gen lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

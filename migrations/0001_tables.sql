@@ -5,8 +5,7 @@
 -- call, or claimed by one. The row is ready, or leased to one holder.
 --
 --   queue, lane, pos  where the row lies; the only index that a claim uses. A job that comes back gets a new position.
---   lane              2 * priority + 1; 2 * priority while quarantined (its last holder died);
---                     20 + priority for leased rows that a large claim has merged
+--   lane              2 * priority + 1; 2 * priority while quarantined (its last holder died)
 --   token             NULL: ready. Otherwise the claim's token: position and lane, then 64 random bits.
 --   n                 how many jobs are still in the row
 --   ids               NULL: the row is one job, described by id, kind, payload and created_at. Otherwise ids, kinds,
@@ -110,7 +109,7 @@ EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
 END $$;
 
 CREATE FUNCTION pgwork._priority(lane smallint) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN lane < 20 THEN lane / 2 ELSE lane - 20 END;
+RETURN lane / 2;
 
 -- The jobs of a row, one by one. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)

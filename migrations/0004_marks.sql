@@ -43,7 +43,7 @@ BEGIN
     IF NOT FOUND THEN
         m := (queue, 0, '{1,3,5,7,9,11,13,15,17,19,0,2,4,6,8,10,12,14,16,18}', array_fill(0::bigint, ARRAY[20]),
               array_fill(9223372036854775807, ARRAY[20]), 10, array_fill(0::bigint, ARRAY[20]),
-              array_fill(0::bigint, ARRAY[30]), '{}', '{}', '{}');
+              array_fill(0::bigint, ARRAY[20]), '{}', '{}', '{}');
     END IF;
     RETURN m;
 END $$;
@@ -68,7 +68,7 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE i integer := (SELECT max(f.i) FROM unnest(m.froms) WITH ORDINALITY f (at, i) WHERE f.at <= version);
 BEGIN
     RETURN CASE WHEN m.version <= version THEN m.marks || m.floors
-                ELSE coalesce(m.lows[50 * i - 49:50 * i], array_fill(0::bigint, ARRAY[50])) END;
+                ELSE coalesce(m.lows[40 * i - 39:40 * i], array_fill(0::bigint, ARRAY[40])) END;
 END $$;
 
 -- What the next entry keeps of earlier ones: one for each of these ticks.
@@ -172,7 +172,7 @@ BEGIN
         m.back := ARRAY(SELECT least(u.back + 1000000, u.mark) FROM unnest(before, was.marks || was.floors)
                                                                     WITH ORDINALITY u (back, mark, i) ORDER BY u.i);
         m.floors := ARRAY(SELECT least(f.floor, f.pos - 1)
-                            FROM unnest(m.floors, pgwork._first_rows(queue, before[21:50], m.back[21:50]))
+                            FROM unnest(m.floors, pgwork._first_rows(queue, before[21:40], m.back[21:40]))
                                  WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
     END IF;
     rows := pgwork._first_rows(queue, m.floors);

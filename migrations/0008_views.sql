@@ -3,7 +3,7 @@
 -- The jobs of live rows, by their queue's number and their row's place.
 CREATE VIEW pgwork._live_job AS
 SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
-       CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts, j.holder,
+       j.lane / 2 AS priority, j.attempt, j.max_attempts, j.holder,
        j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at, j.error, j.key,
        j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta,
        false AS finished
@@ -121,12 +121,12 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text,
                                   '1 and up, or NULL for exact counts');
     m := pgwork._mark(q.id);
-    -- Leased rows first: merged ones, then those before the ready ones of their lane.
+    -- Leased rows lie before the ready ones of their lane.
     SELECT coalesce(sum(s.n) FILTER (WHERE s.token IS NULL), 0),
            coalesce(sum(s.n) FILTER (WHERE s.token IS NOT NULL), 0) INTO ready, leased
       FROM (SELECT j.token, j.n FROM unnest(m.floors) WITH ORDINALITY f (floor, i)
              CROSS JOIN LATERAL (SELECT j.token, j.n FROM pgwork.live_job j
-                                  WHERE j.queue = q.id AND j.lane = (30 - f.i)::smallint AND j.pos > m.floors[31 - f.i]
+                                  WHERE j.queue = q.id AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
                                   ORDER BY j.pos LIMIT at_most) j
              LIMIT at_most) s;
     leased := least(leased, at_most); ready := least(ready, at_most - leased);

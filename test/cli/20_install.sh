@@ -4,7 +4,7 @@ unset MAKEFLAGS MAKELEVEL
 ours() { make -s -C "$top" "$@"; }
 root="$tmp/a root"
 : "of all compilations the words of one"
-words() { make -n -C "$top" B="$tmp/b" "$@" "$tmp/b/obj/conf.o" 2>/dev/null | grep -e ' -c src/conf.c ' >"$tmp/words"; }
+words() { make -n -C "$top" B="$tmp/b" "$@" "$tmp/b/obj/base/conf.o" 2>/dev/null | grep -e ' -c src/base/conf.c ' >"$tmp/words"; }
 
 words
 yes 'assertions stay out' grep -qe ' -DNDEBUG ' "$tmp/words"
@@ -23,9 +23,13 @@ is 'what this C library has not is left out' "$(cat "$tmp/levels")" '-D_FORTIFY_
 
 mkdir -p "$tmp/a tree/test/support"
 cp -R "$top/Makefile" "$top/inc" "$top/src" "$top/migrations" "$tmp/a tree"
-code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/conf.o
+code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/base/conf.o
 code 'an archive is made of a commit only' 2 make -s -C "$tmp/a tree" dist
 is 'and of nothing else' "$(ls "$tmp/a tree/build/"*.gz 2>/dev/null)" ''
+if git -C "$top" rev-parse -q --verify HEAD >"$tmp/out" 2>&1; then
+    code 'an archive of the commit' 0 make -s -C "$top" B="$tmp/b" dist
+    yes 'holds the generated SQL for builds without make' sh -c "tar -tzf '$tmp'/b/*.gz | grep -q '/generated/sql_data.inc\$'"
+fi
 umask 077
 code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
 umask 022

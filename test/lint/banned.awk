@@ -1,5 +1,5 @@
 # banned.awk: calls that the library never makes, but for the one room that owns them.
-#   awk -f test/lint/banned.awk src/*.[ch]
+#   awk -f test/lint/banned.awk src/*/*.[ch]
 
 function ban(names,    i, k, list) {
     k = split(names, list, " ")

@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/base/status.c")
 
 void setUp(void)
 {

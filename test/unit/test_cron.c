@@ -15,9 +15,9 @@
 #include "log.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/cron.c")
-TEST_SOURCE_FILE("src/cron_hold.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/coord/cron.c")
+TEST_SOURCE_FILE("src/coord/cron_hold.c")
 
 void setUp(void)
 {

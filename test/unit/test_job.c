@@ -17,12 +17,12 @@
 #include "fakepq.h"
 #include "oom.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/job_row.c")
-TEST_SOURCE_FILE("src/job_enqueue.c")
-TEST_SOURCE_FILE("src/job_claim.c")
-TEST_SOURCE_FILE("src/job_finish.c")
-TEST_SOURCE_FILE("src/job_look.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/queue/job_row.c")
+TEST_SOURCE_FILE("src/queue/job_enqueue.c")
+TEST_SOURCE_FILE("src/queue/job_claim.c")
+TEST_SOURCE_FILE("src/queue/job_finish.c")
+TEST_SOURCE_FILE("src/queue/job_look.c")
 
 #define TOKEN "00000000-0000-0021-67da-7e57557e33d2"
 

@@ -13,8 +13,8 @@
 #include "sql.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/lock.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/coord/lock.c")
 
 static const fake_cell granted[] = {F_INT(17)}, not_granted[] = {F_NULL}, yes[] = {F_INT(1)},
                        no[] = {F_INT(0)};

@@ -13,9 +13,9 @@
 #include "log.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/queue.c")
-TEST_SOURCE_FILE("src/reap.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/queue/queue.c")
+TEST_SOURCE_FILE("src/queue/reap.c")
 
 void setUp(void)
 {

@@ -15,8 +15,8 @@
 #include "sql.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/sema.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/coord/sema.c")
 
 #define TOKEN "00000000-0000-4001-89ab-cdef01234567"
 static const fake_cell granted[] = {F_UUID(TOKEN), F_NULL}, our_turn[] = {F_NULL, F_INT(40)},

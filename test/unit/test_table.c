@@ -16,15 +16,16 @@
 #include "table_int.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/table.c")
-TEST_SOURCE_FILE("src/table_ddl.c")
-TEST_SOURCE_FILE("src/table_lease.c")
-TEST_SOURCE_FILE("src/table_lock.c")
-TEST_SOURCE_FILE("src/table_registry.c")
-TEST_SOURCE_FILE("src/table_rows.c")
-TEST_SOURCE_FILE("src/table_text.c")
-TEST_SOURCE_FILE("src/table_write.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/table/table.c")
+TEST_SOURCE_FILE("src/table/table_ddl.c")
+TEST_SOURCE_FILE("src/table/table_lease.c")
+TEST_SOURCE_FILE("src/table/table_lock.c")
+TEST_SOURCE_FILE("src/table/table_mem.c")
+TEST_SOURCE_FILE("src/table/table_registry.c")
+TEST_SOURCE_FILE("src/table/table_rows.c")
+TEST_SOURCE_FILE("src/table/table_text.c")
+TEST_SOURCE_FILE("src/table/table_write.c")
 
 static pgw__column columns[] = {
     {"id", "pg_catalog", "int4", NULL, NULL, true, true, false, true},

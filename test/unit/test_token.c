@@ -3,7 +3,7 @@
 #include "token.h"
 #include "name.h"
 
-TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/base/status.c")
 
 #define TOKEN "00000000-0000-0021-67da-7e57557e33d2"
 

@@ -13,8 +13,8 @@
 #include "sql.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/txn.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/handle/txn.c")
 
 static char seen[64]; /* b begin, f function, c commit, r rollback, w wait */
 static pgw_status begins, commits, rolls, waits;

@@ -22,13 +22,14 @@
 #include "status.h"
 #include "stop.h"
 #include "wake.h"
-#include "worker.h"
+#include "worker_flush.h"
+#include "worker_heart.h"
 #include "worker_plan.h"
+#include "worker_pool.h"
+#include "worker_state.h"
+#include "worker_why.h"
 
-TEST_SOURCE_FILE("src/worker_pool.c")
-TEST_SOURCE_FILE("src/worker_why.c")
-TEST_SOURCE_FILE("src/worker_flush.c")
-TEST_SOURCE_FILE("src/worker_heart.c")
+TEST_SOURCE_FILE("src/worker/worker.c")
 
 static pgw_conf *conf;
 static pgw_stop *stop;
@@ -349,10 +350,10 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
     start(first_is_held, &thread);
     for (i = 0; i < 20000 && done < 2; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        done = w->done.count + fake_count(FAKE_DONE);
-        if (w->done.count == 2) {
-            due_at = w->due_at;
-            late = atomic_load(&w->crates->tasks[2].safe_until) - 12000 / 3;
+        done = w->shared.done.count + fake_count(FAKE_DONE);
+        if (w->shared.done.count == 2) {
+            due_at = w->shared.due_at;
+            late = atomic_load(&w->shared.crates->tasks[2].safe_until) - 12000 / 3;
         }
         pthread_mutex_unlock(&w->lock);
     }
@@ -397,7 +398,7 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
     await(&called, 2);
     for (i = 0; i < 20000 && !there; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        there = w->quarantined != NULL;
+        there = w->shared.quarantined != NULL;
         pthread_mutex_unlock(&w->lock);
     }
     TEST_ASSERT_TRUE(there);
@@ -1125,7 +1126,7 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     start(held, &thread);
     await(&called, 1);
     pthread_mutex_lock(&w->lock);
-    t = &w->crates->tasks[0];
+    t = &w->shared.crates->tasks[0];
     safe_until = atomic_load(&t->safe_until);
     atomic_store(&still_us, (safe_until - 200) * 1000); /* a third is over */
     pgw__worker_beat(w, h);
@@ -1255,7 +1256,7 @@ void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
     pthread_mutex_lock(&w->lock);
     w->beats.away = true;
     w->beats.failed_at = pgw__clock_ms();
-    w->beats.rest_until = w->heart_at = w->beats.failed_at + 600000;
+    w->beats.rest_until = w->shared.heart_at = w->beats.failed_at + 600000;
     pthread_mutex_unlock(&w->lock);
     pgw__worker_heart_retry(w);
     for (i = 0; i < 10000 && away; i++, nap(1)) {
@@ -1767,7 +1768,7 @@ void test_it_runs_again_when_who_was_left_behind_is_back(void)
     for (i = 0; i < 20000 && (st = pgw_worker_run(w, stop)) == PGW_EMISUSE; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
-    TEST_ASSERT_EQUAL_INT(1, w->owners); /* ours: no thread has taken it along */
+    TEST_ASSERT_EQUAL_INT(1, w->shared.owners); /* ours: no thread has taken it along */
 }
 
 void test_a_stop_before_the_start_does_nothing(void)
