@@ -256,24 +256,21 @@ END $$;
 -- Cancel requests of jobs that are no longer leased. A job that was requeued before its cancel committed waits again: it
 -- is cancelled now.
 CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE c record; state text;
+DECLARE c record;
 BEGIN
     FOR c IN
-        SELECT q, r.id, r.ctid AS at FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
+        SELECT q, r.id, r.ctid AS at, f.lane, f.pos FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
           LEFT JOIN LATERAL pgwork._find(r.queue, r.id) f ON true
          WHERE f.leased IS NOT TRUE LIMIT batch FOR UPDATE OF r SKIP LOCKED
     LOOP
-        state := (SELECT l.state FROM pgwork.job_list((c.q).name, id => c.id) l);
-        CONTINUE WHEN state = 'leased';
-        IF state IN ('ready', 'delayed') THEN
-            PERFORM FROM (SELECT FROM pgwork.live_job j WHERE j.queue = (c.q).id AND j.id = c.id AND j.token IS NULL
-                             FOR UPDATE SKIP LOCKED) j
-              UNION ALL
-             SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE d.queue = (c.q).id AND d.id = c.id
-                             FOR UPDATE SKIP LOCKED) d;
-            CONTINUE WHEN NOT FOUND;
-            PERFORM pgwork._cancel(c.q, c.id);
-        END IF;
+        PERFORM FROM (SELECT FROM pgwork.live_job j WHERE (j.queue, j.lane, j.pos) = ((c.q).id, c.lane, c.pos)
+                         FOR UPDATE SKIP LOCKED) j
+          UNION ALL
+         SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE d.queue = (c.q).id AND d.id = c.id
+                         FOR UPDATE SKIP LOCKED) d;
+        CONTINUE WHEN CASE WHEN FOUND THEN pgwork._cancel(c.q, c.id) IS DISTINCT FROM 'cancelled'
+                           ELSE EXISTS (SELECT FROM pgwork.job_list((c.q).name, id => c.id) l
+                                         WHERE l.state IN ('ready', 'leased', 'delayed')) END;
         DELETE FROM pgwork.cancel_request r WHERE r.ctid = c.at;
     END LOOP;
 END $$;
