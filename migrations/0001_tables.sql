@@ -68,7 +68,6 @@ CREATE TABLE pgwork.live_job (
     kind text NOT NULL DEFAULT '', holder text, payload jsonb, body bytea, key text, error text, tags text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
     grp text, expires_at timestamptz, meta jsonb,
-    cancel_ids   bigint[],    -- leased jobs whose cancellation was requested
     gone_ids     bigint[],    -- jobs of a leased batch row that have left it already
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[] -- a batch row: an element for each job
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
@@ -152,6 +151,9 @@ CREATE TABLE pgwork.done_job (
     PRIMARY KEY (queue, id)
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
+
+-- Leased jobs that were cancelled. Not in their rows: a cancel in a transaction that stays open would lock these.
+CREATE TABLE pgwork.cancel_request (queue integer NOT NULL, id bigint NOT NULL, PRIMARY KEY (queue, id));
 
 CREATE TABLE pgwork.unique_key (
     queue integer NOT NULL, key text NOT NULL, id bigint NOT NULL,

@@ -80,16 +80,17 @@ BEGIN
                                   'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
 END $$;
 
--- When a job becomes ready; NULL: now.
+-- When a job becomes ready; NULL: now. Ten years ahead at most, in either way.
 CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
+DECLARE top CONSTANT timestamptz := pgwork._now() + interval '315360000 s';
 BEGIN
     PERFORM pgwork._refuse_unless(num_nulls(run_at, delay_ms) > 0, 'delay_ms', delay_ms::text,
                                   'nothing together with run_at', i),
             pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)', i),
-            pgwork._refuse_unless(coalesce(pgwork._is_time(run_at), true), 'run_at', run_at::text,
-                                  'a time up to 294247-01-10', i);
+            pgwork._refuse_unless(coalesce(run_at > '-infinity' AND run_at <= top, true), 'run_at', run_at::text,
+                                  'a time up to ' || top::date || ' (ten years from now)', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
@@ -355,10 +356,8 @@ DECLARE place record; row_at tid; i integer; gone pgwork.live_job; -- what was d
 BEGIN
     SELECT * INTO place FROM pgwork._find(q.id, one);
     IF place.leased THEN
-        UPDATE pgwork.live_job j SET cancel_ids = array_append(array_remove(j.cancel_ids, one), one)
-         WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL
-           AND j.id IS NOT DISTINCT FROM place.first AND one <> ALL (coalesce(j.gone_ids, '{}'));
-        RETURN CASE WHEN FOUND THEN 'requested' END;
+        INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- and no lock of its row
+        RETURN 'requested';
     ELSIF place.shared THEN
         -- The lock first, then a look of its own: where the job stands may have changed while we waited.
         SELECT j.ctid INTO row_at FROM pgwork.live_job j

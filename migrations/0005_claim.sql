@@ -38,13 +38,13 @@ CREATE FUNCTION pgwork._regroup(queue integer, lane smallint, ids bigint[], kind
     created timestamptz[], first integer, size integer) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-    INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, kind, payload,
-                                 ids, kinds, payloads, created)
-    SELECT p.ids[1], queue, lane, p.n, CASE WHEN p.n > 1 THEN p.ids[1] END,
-           CASE WHEN p.n > 1 THEN p.ids[p.n] END, p.created[1],
+    INSERT INTO pgwork.live_job (pos, queue, lane, n, created_at, kind, payload,
+                                 id, last_id, ids, kinds, payloads, created)
+    SELECT p.ids[1], queue, lane, p.n, p.created[1],
            CASE p.n WHEN 1 THEN p.kinds[1] ELSE '' END, CASE p.n WHEN 1 THEN p.payloads[1] END,
-           CASE WHEN p.n > 1 THEN p.ids END, CASE WHEN p.n > 1 THEN p.kinds END,
-           CASE WHEN p.n > 1 THEN p.payloads END, CASE WHEN p.n > 1 THEN p.created END
+           CASE WHEN p.n > 1 THEN p.ids[1] END, CASE WHEN p.n > 1 THEN p.ids[p.n] END, CASE WHEN p.n > 1 THEN p.ids END,
+           CASE WHEN p.n > 1 THEN p.kinds END, CASE WHEN p.n > 1 THEN p.payloads END,
+           CASE WHEN p.n > 1 THEN p.created END
       FROM (SELECT g.upto - g.low AS n, ids[g.low + 1:g.upto] AS ids, kinds[g.low + 1:g.upto] AS kinds,
                    payloads[g.low + 1:g.upto] AS payloads, created[g.low + 1:g.upto] AS created
               FROM (SELECT 0 AS low, first AS upto UNION ALL
@@ -58,15 +58,12 @@ CREATE FUNCTION pgwork._cut(its_name text, near boolean, lanes smallint[], start
     wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
-    SELECT j.* INTO cut
-      FROM pgwork.queue t
-     CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+    SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
                           WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                             AND j.token IS NULL AND (NOT near OR j.xmax = '0')
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
-     WHERE t.name = its_name
-     LIMIT 1;
+     WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
     DELETE FROM pgwork.live_job j WHERE j.ctid = cut.at;
     PERFORM pgwork._regroup(cut.queue, cut.lane, cut.ids, cut.kinds, cut.payloads, cut.created, wanted, size);
@@ -82,29 +79,23 @@ RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.
 -- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
 CREATE FUNCTION pgwork._merge(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
     wanted integer) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-    run record; g record;
-    size integer;
+DECLARE run record; g record; size integer;
 BEGIN
     SELECT array_agg(s.at) AS at, min(s.queue) AS queue, min(s.lane) AS lane INTO run
       FROM (SELECT j.*, bool_and(j.plain) OVER w AND j.lane = first_value(j.lane) OVER w
                         AND j.pos >> 19 = first_value(j.pos >> 19) OVER w AS fits
-              FROM pgwork.queue t
-             CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+              FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
                                    FROM pgwork.live_job j
                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                     AND j.token IS NULL AND (NOT near OR j.xmax = '0')
                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-             WHERE t.name = its_name AND NOT t.paused
-            WINDOW w AS (ROWS UNBOUNDED PRECEDING)
-             LIMIT wanted) s
+             WHERE t.name = its_name WINDOW w AS (ROWS UNBOUNDED PRECEDING) LIMIT wanted) s
      WHERE s.fits;
     size := cardinality(run.at) / ((cardinality(run.at) + 99) / 100);
     IF coalesce(size, 1) = 1 THEN RETURN 1; END IF;
     WITH d AS (
-        DELETE FROM pgwork.live_job j
-         WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size]) AND j.token IS NULL
+        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size])
         RETURNING j.pos, j.kind, j.payload, j.created_at
     )
     SELECT array_agg(s.pos) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
@@ -230,8 +221,7 @@ BEGIN
                         SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
                                t.max_attempts, clock_timestamp() AS since,
                                coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
-                          FROM pgwork.queue t
-                         CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+                          FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop

@@ -23,7 +23,7 @@ END $$;
 
 CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, attempt integer, max_attempts integer,
     lease_ms integer, kind text, holder text, key text, error text, tags text[], payload jsonb, body bytea, grp text,
-    expires_at timestamptz, meta jsonb, cancel boolean);
+    expires_at timestamptz, meta jsonb);
 
 -- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. Waits for transactions that are at
 -- these rows. Notes which jobs have left a batch row that stays. (Its callers set that no plan begins with all jobs.)
@@ -45,7 +45,7 @@ BEGIN
           FROM r WHERE j.ctid = r.at AND cardinality(r.mine) BETWEEN 1 AND r.n - 1
     ) SELECT k.id, k.created_at, (r.jobs).lane, (r.jobs).attempt, (r.jobs).max_attempts, (r.jobs).lease_ms, k.kind,
              (r.jobs).holder, (r.jobs).key, (r.jobs).error, (r.jobs).tags, k.payload, (r.jobs).body, (r.jobs).grp,
-             (r.jobs).expires_at, (r.jobs).meta, coalesce(k.id = ANY ((r.jobs).cancel_ids), false)
+             (r.jobs).expires_at, (r.jobs).meta
         FROM r CROSS JOIN LATERAL pgwork._jobs(r.jobs) k WHERE k.id = ANY (r.mine);
 END $$;
 
@@ -170,8 +170,9 @@ BEGIN
             INSERT INTO pgwork.live_job SELECT j.*;
         END IF;
         accepted := accepted || mine;
-        RETURN QUERY SELECT m, CASE WHEN m = ANY (j.cancel_ids) THEN 'cancel' ELSE 'ok' END, extend.lease_until
-                       FROM unnest(mine) m;
+        RETURN QUERY SELECT m, CASE WHEN EXISTS (SELECT FROM pgwork.cancel_request c
+                                                  WHERE c.queue = q.id AND c.id = m OFFSET 0)
+                                    THEN 'cancel' ELSE 'ok' END, extend.lease_until FROM unnest(mine) m;
     END LOOP;
     IF cardinality(accepted) < cardinality(ids) THEN
         RETURN QUERY WITH l AS MATERIALIZED (
@@ -205,7 +206,8 @@ BEGIN
                         random() * least(q.backoff_cap_ms, q.backoff_ms * 2.0 ^ least(j.attempt - 1, 40)))
                    * interval '1 ms' AS delay,
                CASE WHEN verb = 'dead' THEN 'dead'
-                    WHEN j.cancel THEN 'cancelled'
+                    WHEN EXISTS (SELECT FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = j.id OFFSET 0)
+                    THEN 'cancelled'
                     WHEN verb IN ('fail', 'reap') AND j.attempt >= coalesce(j.max_attempts, q.max_attempts) THEN 'dead'
                     WHEN verb IN ('release', 'reap') OR delay_ms = 0 THEN 'ready'
                     ELSE 'delayed' END AS fate FROM pgwork._take(q.id, ids, tokens) j

@@ -232,13 +232,34 @@ BEGIN
                           ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
+-- Cancel requests of jobs that are no longer leased. What was requeued before its cancel committed is cancelled now.
+CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE c record;
+BEGIN
+    FOR c IN
+        SELECT q, r.id, r.ctid AS at, f.lane, f.pos FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
+          LEFT JOIN LATERAL pgwork._find(r.queue, r.id) f ON true
+         WHERE f.leased IS NOT TRUE LIMIT batch FOR UPDATE OF r SKIP LOCKED
+    LOOP
+        PERFORM FROM (SELECT FROM pgwork.live_job j WHERE (j.queue, j.lane, j.pos) = ((c.q).id, c.lane, c.pos)
+                         FOR UPDATE SKIP LOCKED) j
+          UNION ALL
+         SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE d.queue = (c.q).id AND d.id = c.id
+                         FOR UPDATE SKIP LOCKED) d;
+        CONTINUE WHEN CASE WHEN FOUND THEN pgwork._cancel(c.q, c.id) IS DISTINCT FROM 'cancelled'
+                           ELSE EXISTS (SELECT FROM pgwork.job_list((c.q).name, id => c.id) l
+                                         WHERE l.state IN ('ready', 'leased', 'delayed')) END;
+        DELETE FROM pgwork.cancel_request r WHERE r.ctid = c.at;
+    END LOOP;
+END $$;
+
 -- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
 -- ids of the queues that are there. One snapshot tells both: a queue may commit together with its first jobs.
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); pruned bigint := 0; n bigint; part record;
 BEGIN
-    PERFORM pgwork._check_range('batch', batch, 1, 100000);
+    PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch);
     DELETE FROM pgwork.stuck_job s -- nobody has come across it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
@@ -390,10 +411,14 @@ END $$;
 
 CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pgwork._promote(q, pgwork._dead_letters(q, ids, kind, batch, older_than_ms), true)
-      FROM pgwork._queue(queue) q
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q CONSTANT pgwork.queue := pgwork._queue(queue);
+    chosen CONSTANT bigint[] := pgwork._dead_letters(q, ids, kind, batch, older_than_ms);
+BEGIN
+    DELETE FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = ANY (chosen); -- of its last holder
+    RETURN pgwork._promote(q, chosen, true);
+END $$;
 
 CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
     ids bigint[] DEFAULT NULL, kind text DEFAULT NULL) RETURNS bigint
