@@ -177,7 +177,7 @@ BEGIN
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
     IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
-       AND m.back = was.back AND clock_timestamp() < began + interval '1 ms' THEN
+       AND m.back || was.back = '{}' AND clock_timestamp() < began + interval '1 ms' THEN
         RETURN false; -- an idle queue; that took no time, so it has not left many dead tuples either
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
@@ -190,7 +190,8 @@ BEGIN
                         FROM unnest(m.floors, rows) WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
     m := pgwork._set_ranges(m, before[1:20], m.back[1:20]);
     IF m.back = was.marks || was.floors THEN m.back := '{}'; END IF;
-    IF (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
+    -- A look back that begins anew may come as far as the last one did: it goes on all the same.
+    IF m.back = '{}' AND (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
        IS NOT DISTINCT FROM (was.marks, was.lanes, was.starts, was.stops, was.floors, was.back) THEN
         RETURN false;
     END IF;
