@@ -190,7 +190,6 @@ BEGIN
                         FROM unnest(m.floors, rows) WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
     m := pgwork._set_ranges(m, before[1:20], m.back[1:20]);
     IF m.back = was.marks || was.floors THEN m.back := '{}'; END IF;
-    -- A look back that begins anew may come as far as the last one did: it goes on all the same.
     IF m.back = '{}' AND (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
        IS NOT DISTINCT FROM (was.marks, was.lanes, was.starts, was.stops, was.floors, was.back) THEN
         RETURN false;
@@ -209,7 +208,7 @@ DECLARE
     began CONSTANT timestamptz := clock_timestamp();
     t pgwork.reaper_tick := prev;
     since bigint;
-    moved boolean := false;
+    moved boolean := false; up boolean := false; -- its time
     off CONSTANT boolean := (SELECT s.value = 'off' FROM pgwork.setting s WHERE s.name = 'low_water_marks');
     q integer;
 BEGIN
@@ -232,14 +231,15 @@ BEGIN
     END IF;
     t.next_queue := 0;
     FOR q IN SELECT r.id FROM pgwork.queue r ORDER BY r.id < prev.next_queue, r.id LOOP
-        -- With thousands of queues it looks at some each time. But a transaction is not over before all were looked at
-        -- that have moved since it was met.
-        IF clock_timestamp() > began + interval '20 ms' THEN
+        -- With thousands of queues it looks at some each time, at one at least. But a transaction is not over before all
+        -- were looked at that have moved since it was met.
+        IF up THEN
             t.next_queue := CASE t.next_queue WHEN 0 THEN q ELSE t.next_queue END;
             EXIT WHEN since IS NULL;
             CONTINUE WHEN (pgwork._mark(q)).version <= since;
         END IF;
         moved := pgwork._tick_queue(q, t, prev.issued, since) OR moved;
+        up := clock_timestamp() > began + interval '20 ms';
     END LOOP;
     t.settled := NOT moved AND t.issued = prev.issued AND t.writers = '{}' AND t.next_queue = 0;
     RETURN t;
