@@ -129,7 +129,7 @@ BEGIN
     END IF;
     rows := pgwork._first_rows(queue, m.floors);
     IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
-       AND m.back = was.back AND clock_timestamp() < began + interval '1 ms' THEN
+       AND m.back || was.back = '{}' AND clock_timestamp() < began + interval '1 ms' THEN
         RETURN false; -- an idle queue; that took no time, so it has not left many dead tuples either
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
@@ -141,7 +141,7 @@ BEGIN
                         FROM unnest(m.floors, rows) WITH ORDINALITY f (floor, pos, i) ORDER BY f.i);
     m := pgwork._set_ranges(m, before[1:20], m.back[1:20]);
     IF m.back = was.marks || was.floors THEN m.back := '{}'; END IF;
-    IF (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
+    IF m.back = '{}' AND (m.marks, m.lanes, m.starts, m.stops, m.floors, m.back)
        IS NOT DISTINCT FROM (was.marks, was.lanes, was.starts, was.stops, was.floors, was.back) THEN
         RETURN false;
     END IF;
@@ -157,7 +157,7 @@ CREATE FUNCTION pgwork._tick(prev pgwork.reaper_tick) RETURNS pgwork.reaper_tick
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
     off CONSTANT boolean := (SELECT s.value = 'off' FROM pgwork.setting s WHERE s.name = 'low_water_marks');
-    t pgwork.reaper_tick := prev; since bigint; moved boolean := false; q integer;
+    t pgwork.reaper_tick := prev; since bigint; moved boolean := false; spent boolean := false; q integer;
 BEGIN
     t.issued := coalesce(pg_sequence_last_value('pgwork.position'), 0);
     t.writers := pgwork._writers(); -- only now
@@ -176,14 +176,15 @@ BEGIN
     END IF;
     t.next_queue := 0;
     FOR q IN SELECT r.id FROM pgwork.queue r ORDER BY r.id < prev.next_queue, r.id LOOP
-        -- With thousands of queues it looks at some each time. But a transaction is not over before all were looked at
-        -- that have moved since it was met.
-        IF clock_timestamp() > began + interval '20 ms' THEN
+        -- With thousands of queues it looks at some each time, one at least. But a transaction is not over before all
+        -- were looked at that have moved since it was met.
+        IF spent THEN
             t.next_queue := CASE t.next_queue WHEN 0 THEN q ELSE t.next_queue END;
             EXIT WHEN since IS NULL;
             CONTINUE WHEN (pgwork._mark(q)).version <= since;
         END IF;
         moved := pgwork._tick_queue(q, t, prev.issued, since) OR moved;
+        spent := clock_timestamp() > began + interval '20 ms';
     END LOOP;
     t.settled := NOT moved AND t.issued = prev.issued AND t.writers = '{}' AND t.next_queue = 0;
     RETURN t;
