@@ -21,7 +21,7 @@ static pgw_verdict noop(pgw_task *task, void *arg)
         begin = now_ms();
     }
     if (*ms > 0) nap_until(now_ms() + *ms);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static double seconds(struct timeval t)

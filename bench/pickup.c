@@ -27,11 +27,11 @@ static pgw_verdict note(pgw_task *task, void *arg)
     (void)arg;
     if (size == sizeof(mark)) {
         memcpy(&mark, body, size);
-        if (mark.i < 0) return PGW_DONE;
+        if (mark.i < 0) return PGW_VERDICT_DONE;
         taken[mark.i] = ran - mark.begin;
         arrived++;
     }
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 struct one {
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     nap_until(now_ms() + 500);
     begin = now_ms();
     for (int i = -first; i < jobs; i++) {
-        pgw_new job = PGW_NEW_INIT;
+        pgw_job_spec job = PGW_JOB_SPEC_INIT;
         struct {
             double begin;
             int i;

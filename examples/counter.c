@@ -65,7 +65,7 @@ static int count(int who, int times)
         do {
             st = pgw_table_process(h, t, key, add_one, NULL, &o);
         } while (pgw_is_unknown(st) ||
-                 pgw_is_retriable(st)); /* PGW_REPEATED: it had been applied */
+                 pgw_is_retriable(st)); /* PGW_OUTCOME_REPEATED: it had been applied */
         if (st < PGW_OK) return fail(h);
     }
     pgw_table_free(t);

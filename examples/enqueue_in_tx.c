@@ -23,7 +23,7 @@ static int run(PGconn *conn, const char *sql)
 /* The handle lives as long as the transaction needs it; the connection stays the program's. */
 static int enqueue_receipt(PGconn *conn, int64_t *id)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw *h;
     pgw_status st;
 

@@ -55,7 +55,7 @@ static int node_run(pgw *h, const char *name, report *r, int out)
         const pgw_status st =
             pgw_cron_claim_due(h, &tick, &next_ms, name, (const char *[]){"farm"}, 1);
 
-        if (st == PGW_EMPTY) { /* not our turn */
+        if (st == PGW_OUTCOME_EMPTY) { /* not our turn */
             poll(NULL, 0, next_ms < 500 ? (int)next_ms : 500);
             continue;
         }

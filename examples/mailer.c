@@ -44,7 +44,7 @@ static int send_one(pgw *h, FILE *book, int mailing, int *busy)
     int sent = 0;
 
     snprintf(name, sizeof(name), "mailing %d", mailing);
-    st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 1000);
+    st = pgw_lock_acquire(h, &lock, name, PGW_LOCK_EXCLUSIVE, 1000);
     if (st == PGW_ELOCKED) {
         ++*busy; /* look again later: who is at it may die */
         return 0;

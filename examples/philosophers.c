@@ -22,7 +22,7 @@
 static pgw_status failed(pgw *h, int philosopher, pgw_status st)
 {
     fprintf(stderr, "philosopher %d: %s\n", philosopher,
-            st == PGW_EMPTY ? "a fork is missing" : pgw_error_message(h));
+            st == PGW_OUTCOME_EMPTY ? "a fork is missing" : pgw_error_message(h));
     return st;
 }
 
@@ -62,7 +62,7 @@ static pgw_status eat(pgw *h, const pgw_table *t, int philosopher, int meal)
     opts.keys = keys, opts.keys_count = 2;
     opts.columns = columns, opts.columns_count = 1;
     if (st == PGW_OK) st = pgw_table_lock(h, &forks, t, &opts);
-    if (st == PGW_OK && pgw_rows_count(forks) < 2) st = PGW_EMPTY;
+    if (st == PGW_OK && pgw_rows_count(forks) < 2) st = PGW_OUTCOME_EMPTY;
     if (st == PGW_OK) {
         printf("philosopher %d eats meal %d\n", philosopher, meal);
         fflush(stdout);

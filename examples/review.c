@@ -81,7 +81,7 @@ static int review(pgw *h, const pgw_table *t, const char *reviewer, int max)
         }
         pgw_rows_free(rows);
     }
-    if (st != PGW_EMPTY) return fail(h);
+    if (st != PGW_OUTCOME_EMPTY) return fail(h);
     fprintf(stderr, "%s reviewed %d\n", reviewer, reviewed);
     return 0;
 }

@@ -29,7 +29,7 @@
  *                an error stands on the handle: pgw_error_message(), pgw_error_hint().
  *   Ownership.   Three forms only. "Caller owns (free with X)"; "borrowed until Y"; "copied": the
  *                library has its own copy when the call returns. Arguments are copied where nothing
- *                else is said. An out-parameter is NULL or 0 after a failure, and verdicts are
+ *                else is said. An out-parameter is NULL or 0 after a failure, and outcomes are
  *                PGW_EUNKNOWN where nothing was said of them. Every _free and _close takes NULL.
  *   Structs.     Initialize each that has struct_size with its _INIT macro, also one that is to be
  *                filled. So fields can be added: a program that was built with an older header goes
@@ -37,7 +37,7 @@
  *                @p opts may be NULL where nothing else is said: the defaults.
  *   Lists.       An _each function calls @p fn for each item until it returns non-zero. Item and
  *                what it points to are borrowed until @p fn returns; in it no verb may be called on
- *                the same handle. PGW_EMPTY: there is none.
+ *                the same handle. PGW_OUTCOME_EMPTY: there is none.
  *   Transaction. A verb is a function that speaks to the server. On a handle from pgw_open() each
  *                verb is a transaction of its own, committed when the call returns PGW_OK, unless
  *                pgw_txn_begin() opened one. On a handle from pgw_attach() each verb runs in
@@ -118,12 +118,12 @@ typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn *
 /* clang-format off */
 #define PGW_STATUS_MAP(XX)                                                                         \
     XX(OK, 0, "done")                                                                              \
-    XX(EMPTY, 1, "nothing there")                                                                  \
-    XX(AGAIN, 2, "started: wait for the descriptor, then call pgw_step")                           \
-    XX(CANCEL, 3, "extended, but the job was cancelled: stop and finish it")                       \
-    XX(EXISTS, 4, "a job with this unique key is there already: its id is returned")               \
-    XX(REPLACED, 5, "the waiting job with this unique key took the new payload")                   \
-    XX(REPEATED, 6, "this operation id was applied before: its ids are returned")                  \
+    XX(OUTCOME_EMPTY, 1, "nothing there")                                                                  \
+    XX(OUTCOME_AGAIN, 2, "started: wait for the descriptor, then call pgw_step")                           \
+    XX(OUTCOME_CANCEL, 3, "extended, but the job was cancelled: stop and finish it")                       \
+    XX(OUTCOME_EXISTS, 4, "a job with this unique key is there already: its id is returned")               \
+    XX(OUTCOME_REPLACED, 5, "the waiting job with this unique key took the new payload")                   \
+    XX(OUTCOME_REPEATED, 6, "this operation id was applied before: its ids are returned")                  \
     XX(EINVAL, -1, "bad argument")                                                                 \
     XX(ENOMEM, -2, "out of memory, file descriptors or threads")                                   \
     XX(EMISUSE, -3, "called in a state that does not allow it")                                    \
@@ -218,7 +218,7 @@ PGW_API void pgw_set_allocator(const pgw_allocator *a);
  *     {
  *         return fprintf(arg, "%s=%s (%s; %s)\n", p->name, p->value, p->text, p->allowed) < 0;
  *     }
- *     static void say(void *arg, pgw_level level, const char *room, const char *message)
+ *     static void say(void *arg, pgw_log_level level, const char *room, const char *message)
  *     {
  *         fprintf(arg, "<%d> %s: %s\n", level, room, message);
  *     }
@@ -227,7 +227,7 @@ PGW_API void pgw_set_allocator(const pgw_allocator *a);
  *     if (pgw_conf_new(&conf) != PGW_OK) return;
  *     if (pgw_conf_set(conf, "worker.lease_ms", "1m") != PGW_OK) puts(pgw_conf_error(conf));
  *     puts(pgw_conf_get(conf, "worker.lease_ms")); // "0": as it was
- *     pgw_conf_set_log(conf, PGW_WARN, say, stderr);
+ *     pgw_conf_set_log(conf, PGW_LOG_WARN, say, stderr);
  *     pgw_conf_each(conf, show, stdout);
  *     pgw_conf_free(conf);
  */
@@ -254,12 +254,18 @@ PGW_API int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p,
 /** Whoever was given the configuration has a copy. */
 PGW_API void pgw_conf_free(pgw_conf *conf);
 
-typedef enum pgw_level { PGW_ERROR = 1, PGW_WARN, PGW_INFO, PGW_DEBUG, PGW_TRACE } pgw_level;
-typedef void pgw_log_fn(void *arg, pgw_level level, const char *room, const char *message);
+typedef enum pgw_log_level {
+    PGW_LOG_ERROR = 1,
+    PGW_LOG_WARN,
+    PGW_LOG_INFO,
+    PGW_LOG_DEBUG,
+    PGW_LOG_TRACE
+} pgw_log_level;
+typedef void pgw_log_fn(void *arg, pgw_log_level level, const char *room, const char *message);
 /** Where messages up to @p level go; nowhere by default. Payloads, parameter values and connection
  * strings are never logged. In the callback no function may be called on the handle that logs. The
  * worker calls it from its own threads, one at a time. */
-PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, void *arg);
+PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -333,7 +339,7 @@ PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
  * blocking mode, sending may wait for the socket beyond the deadline: tcp_user_timeout bounds it.
  *
  *     pgw *q;
- *     pgw_new job = PGW_NEW_INIT;
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     PQclear(PQexec(conn, "BEGIN"));
  *     PQclear(PQexec(conn, "INSERT INTO orders VALUES (42)"));
  *     st = pgw_attach(&q, conn, NULL);
@@ -379,7 +385,7 @@ PGW_API const char *pgw_error_statement(const pgw *h);
  * was given, from 0, whether the library refuses it or the server does. From a load: how many jobs
  * this load had taken before it. PGW_NO_INDEX: none in particular, or a NULL handle.
  *
- *     pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+ *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
  *     st = pgw_enqueue_many(h, NULL, NULL, "mail", jobs, 2, NULL); // all, or none
  *     if (st < 0 && pgw_error_index(h) != PGW_NO_INDEX)
  *         fprintf(stderr, "job %zu: %s\n", pgw_error_index(h), pgw_error_message(h));
@@ -420,15 +426,15 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
 /* ------------------------------------------------------------------------------------------- */
 /** @name Without blocking @{
  * The same verbs, in the caller's event loop. pgw_async() arms the next verb on the handle: it
- * sends and returns PGW_AGAIN instead of waiting, and @p done is called exactly once, from
+ * sends and returns PGW_OUTCOME_AGAIN instead of waiting, and @p done is called exactly once, from
  * pgw_step(), when its answer is complete and committed; out-parameters are filled by then, so they
  * must live until then. A verb that fails at once returns its error and @p done is never called,
- * nor is it when the handle is closed before. PGW_AGAIN is no error, and no success yet: look for
- * it first. In @p done the next verb may be started, or the handle closed. One verb at a time per
- * handle. A lost connection is opened again on the way: ask for descriptor and events anew after
- * each step. When a deadline passes, a step may take up to a second for the cancel. Verbs that wait
- * or take several round trips (a claim with wait_ms, transactions, loads, migrations, loops) return
- * PGW_EMISUSE when armed.
+ * nor is it when the handle is closed before. PGW_OUTCOME_AGAIN is no error, and no success yet:
+ * look for it first. In @p done the next verb may be started, or the handle closed. One verb at a
+ * time per handle. A lost connection is opened again on the way: ask for descriptor and events anew
+ * after each step. When a deadline passes, a step may take up to a second for the cancel. Verbs
+ * that wait or take several round trips (a claim with wait_ms, transactions, loads, migrations,
+ * loops) return PGW_EMISUSE when armed.
  *
  *     static void found(pgw *h, pgw_status st, void *arg)
  *     {
@@ -441,17 +447,17 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  *     bool over = false;
  *     o.queues = queues, o.queues_count = 1;
  *     pgw_async(h, found, &over);
- *     if (pgw_claim(h, &batch, &o) != PGW_AGAIN) return;
+ *     if (pgw_claim(h, &batch, &o) != PGW_OUTCOME_AGAIN) return;
  *     while (!over) {
  *         struct pollfd p = {.fd = pgw_fd(h)};
- *         if (pgw_events(h) & PGW_READ) p.events |= POLLIN;
- *         if (pgw_events(h) & PGW_WRITE) p.events |= POLLOUT;
+ *         if (pgw_events(h) & PGW_EVENT_READ) p.events |= POLLIN;
+ *         if (pgw_events(h) & PGW_EVENT_WRITE) p.events |= POLLOUT;
  *         poll(&p, 1, (int)pgw_timeout_ms(h));
  *         pgw_step(h, 0);
  *     }
  */
-#define PGW_READ  1
-#define PGW_WRITE 2
+#define PGW_EVENT_READ  1
+#define PGW_EVENT_WRITE 2
 typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
 /** Arms the next verb; @p done NULL: disarms. */
 PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
@@ -459,12 +465,14 @@ PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
  * With epoll, which forgets a socket that was closed: EPOLL_CTL_MOD after each step, and
  * EPOLL_CTL_ADD where that says ENOENT. */
 PGW_API int pgw_fd(const pgw *h);
-/** PGW_READ | PGW_WRITE: what to wait for now; 0: nothing, or only for pgw_timeout_ms(). */
+/** PGW_EVENT_READ | PGW_EVENT_WRITE: what to wait for now; 0: nothing, or only for
+ * pgw_timeout_ms(). */
 PGW_API int pgw_events(const pgw *h);
 /** Call pgw_step() by then; -1: no hurry. */
 PGW_API int64_t pgw_timeout_ms(const pgw *h);
 /** Does what can be done without waiting. @p events is for what poll() found; it looks for itself
- * now, so 0 will do. PGW_AGAIN: call again when ready. PGW_OK: idle. The verb's own status goes to
+ * now, so 0 will do. PGW_OUTCOME_AGAIN: call again when ready. PGW_OK: idle. The verb's own status
+ * goes to
  * @p done. */
 PGW_API pgw_status pgw_step(pgw *h, int events);
 /** @} */
@@ -484,15 +492,15 @@ typedef struct pgw_ref {
     pgw_token token;
 } pgw_ref;
 
-#define PGW_TOKEN_TEXT 37 /* bytes for a token as text, with the end */
+#define PGW_TOKEN_TEXT_SIZE 37 /* bytes for a token as text, with the end */
 /**
  * Writes the token as one shell word (a UUID) into @p text. Returns @p text.
  *
- *     char text[PGW_TOKEN_TEXT];
+ *     char text[PGW_TOKEN_TEXT_SIZE];
  *     puts(pgw_token_format(ref.token, text));
  *     if (pgw_token_parse(&ref.token, text) != PGW_OK) puts("not a token");
  */
-PGW_API char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT]);
+PGW_API char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE]);
 /** PGW_EINVAL: not a token. */
 PGW_API pgw_status pgw_token_parse(pgw_token *token, const char *text);
 /** @} */
@@ -502,14 +510,23 @@ PGW_API pgw_status pgw_token_parse(pgw_token *token, const char *text);
 
 /** How long a unique key stays taken: until the job is over, until it is claimed, or for
  * key_period_ms, whatever becomes of it. */
-typedef enum pgw_key_scope { PGW_KEY_UNFINISHED, PGW_KEY_READY, PGW_KEY_PERIOD } pgw_key_scope;
-/** What an enqueue does when its unique key is taken: nothing (PGW_EXISTS); put its payload and
- * body into the job that waits (PGW_REPLACED; PGW_EXISTS when that runs); fail (PGW_EEXISTS). */
-typedef enum pgw_key_policy { PGW_KEY_SKIP, PGW_KEY_REPLACE, PGW_KEY_ERROR } pgw_key_policy;
+typedef enum pgw_key_scope {
+    PGW_KEY_SCOPE_UNFINISHED,
+    PGW_KEY_SCOPE_READY,
+    PGW_KEY_SCOPE_PERIOD
+} pgw_key_scope;
+/** What an enqueue does when its unique key is taken: nothing (PGW_OUTCOME_EXISTS); put its payload
+ * and body into the job that waits (PGW_OUTCOME_REPLACED; PGW_OUTCOME_EXISTS when that runs); fail
+ * (PGW_EEXISTS). */
+typedef enum pgw_key_policy {
+    PGW_KEY_POLICY_SKIP,
+    PGW_KEY_POLICY_REPLACE,
+    PGW_KEY_POLICY_ERROR
+} pgw_key_policy;
 
 /* clang-format off */
 /** A job to be. */
-typedef struct pgw_new {
+typedef struct pgw_job_spec {
     size_t struct_size;
     const char *payload;      /* JSON text, NULL: none */
     const char *kind;         /* what sort of job, up to 255 bytes; NULL: "" */
@@ -525,53 +542,54 @@ typedef struct pgw_new {
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
-    int64_t key_period_ms;    /* for PGW_KEY_PERIOD: 1 ms to a year */
+    int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
     const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
     int64_t expires_us;       /* kept with the job, server's clock; 0: none */
     const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
-} pgw_new;
-#define PGW_NEW_INIT \
-    {sizeof(pgw_new), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_UNFINISHED, PGW_KEY_SKIP, 0, NULL, 0, NULL}
+} pgw_job_spec;
+#define PGW_JOB_SPEC_INIT \
+    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /**
  * Adds a job; it can be claimed once the transaction commits. @p id (may be NULL) takes its id.
  * @p op (a UUID as text, or NULL) makes the call repeatable: a second call with it, for the same
- * queue, adds nothing and returns PGW_REPEATED with the same id; it is remembered for a day
+ * queue, adds nothing and returns PGW_OUTCOME_REPEATED with the same id; it is remembered for a day
  * (setting `op_retention_ms`). Texts are UTF-8, without control characters except in payload, body
  * and meta.
  *
- * PGW_EXISTS, PGW_REPLACED (*id is the job that has the key), PGW_EEXISTS: see pgw_key_policy.
- * PGW_ELIMIT: payload, body and meta together are over the queue's max_bytes, or the property
- * `payload.max_bytes`. PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such queue, and the
- * setting `implicit_queues` is off.
+ * PGW_OUTCOME_EXISTS, PGW_OUTCOME_REPLACED (*id is the job that has the key), PGW_EEXISTS: see
+ * pgw_key_policy. PGW_ELIMIT: payload, body and meta together are over the queue's max_bytes, or
+ * the property `payload.max_bytes`. PGW_EPAUSED: the queue is drained. PGW_ENOTFOUND: no such
+ * queue, and the setting `implicit_queues` is off.
  *
- *     pgw_new job = PGW_NEW_INIT;
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
  *     job.meta = "{\"traceparent\": \"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}";
  *     st = pgw_enqueue(h, &id, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a");
  *     if (st >= 0) printf("job %" PRId64 "\n", id);
  */
-PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job,
+PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_job_spec *job,
                                const char *op);
 
 /**
  * Adds @p n jobs (1 .. 10,000) in one statement: all or none. @p ids and @p outcomes (arrays of n,
- * either may be NULL) take each job's id and PGW_OK, PGW_EXISTS or PGW_REPLACED. The unique key's
- * scope, policy and period are those of the first job. Status as pgw_enqueue(): PGW_REPEATED, else
- * PGW_EXISTS or PGW_REPLACED when that happened to at least one job (PGW_EXISTS goes before), else
- * PGW_OK. PGW_EINVAL also when @p op was used for another number of jobs. Which job is refused:
- * pgw_error_index().
+ * either may be NULL) take each job's id and PGW_OK, PGW_OUTCOME_EXISTS or PGW_OUTCOME_REPLACED.
+ * The unique key's scope, policy and period are those of the first job. Status as pgw_enqueue():
+ * PGW_OUTCOME_REPEATED, else PGW_OUTCOME_EXISTS or PGW_OUTCOME_REPLACED when that happened to at
+ * least one job (PGW_OUTCOME_EXISTS goes before), else PGW_OK. PGW_EINVAL also when @p op was used
+ * for another number of jobs. Which job is refused: pgw_error_index().
  *
- *     pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+ *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
  *     pgw_status outcomes[2];
  *     int64_t ids[2];
  *     jobs[0].key = "ann", jobs[1].key = "bob";
  *     st = pgw_enqueue_many(h, ids, outcomes, "mail", jobs, 2, NULL);
- *     if (st == PGW_EXISTS && outcomes[1] == PGW_EXISTS) puts("bob's is there already");
+ *     if (st == PGW_OUTCOME_EXISTS && outcomes[1] == PGW_OUTCOME_EXISTS) puts("bob's is there
+ * already");
  */
 PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue,
-                                    const pgw_new *jobs, size_t n, const char *op);
+                                    const pgw_job_spec *jobs, size_t n, const char *op);
 
 /**
  * A bulk enqueue without a limit in number: COPY in binary where the role is the owner of the
@@ -587,7 +605,7 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  * pgw_enqueue().
  *
  *     pgw_load *load;
- *     pgw_new job = PGW_NEW_INIT;
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     char payload[32];
  *     st = pgw_load_begin(h, &load, "numbers");
  *     for (int i = 0; st == PGW_OK && i < 1000000; i++) {
@@ -605,7 +623,7 @@ PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
  * and every call after it says the same. Which job:
  * pgw_error_index(), except of a COPY. When armed PGW_EMISUSE: the job is not taken, and the load
  * goes on. */
-PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_new *job);
+PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job);
 /** Commits (or, with @p keep false, abandons what was not committed) and frees. @p added (may be
  * NULL) says how many jobs were added, after a failure, too; after PGW_EUNKNOWN the next 10,000 or
  * 8 MB of them may be. A spoiled load returns what spoiled it. When armed PGW_EMISUSE (not with @p
@@ -614,14 +632,14 @@ PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**
  * Removes jobs that wait; asks running ones to stop; @p n is 1 .. 10,000. outcomes[i] (array of n,
- * or NULL): PGW_OK gone, PGW_CANCEL asked, PGW_ENOTFOUND. Returns PGW_CANCEL when at least one
- * runs: its holder is told at its next extend. When it is failed (but to the dead letters),
- * snoozed, released or taken back, it is gone. PGW_ENOTFOUND: no such queue, or none of the jobs
- * waits or runs. Rights: pgwork_producer or pgwork_operator.
+ * or NULL): PGW_OK gone, PGW_OUTCOME_CANCEL asked, PGW_ENOTFOUND. Returns PGW_OUTCOME_CANCEL when
+ * at least one runs: its holder is told at its next extend. When it is failed (but to the dead
+ * letters), snoozed, released or taken back, it is gone. PGW_ENOTFOUND: no such queue, or none of
+ * the jobs waits or runs. Rights: pgwork_producer or pgwork_operator.
  *
  *     pgw_status outcome;
  *     st = pgw_cancel(h, &outcome, "mail", &id, 1);
- *     if (st == PGW_CANCEL) puts("it runs, and will stop soon");
+ *     if (st == PGW_OUTCOME_CANCEL) puts("it runs, and will stop soon");
  */
 PGW_API pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids,
                               size_t n);
@@ -647,10 +665,10 @@ typedef struct pgw_claim_opts {
  * Takes up to max jobs, the lowest priority number first, then the oldest; never one under a live
  * lease, never one that waits for its time. With several queues, the one whose first job comes
  * first is served first. An attempt is charged. @p opts is not NULL. *batch: caller owns (free with
- * pgw_batch_free). PGW_EMPTY: nothing there, *batch is NULL; so too where a queue is paused or does
- * not exist: it may come. Claim outside of a transaction: its ROLLBACK undoes the claim, and with
- * wait_ms it is PGW_EMISUSE in one of an opened handle. PGW_EUNKNOWN, and PGW_ENOMEM once the
- * server has answered: jobs that were claimed come back when their leases expire.
+ * pgw_batch_free). PGW_OUTCOME_EMPTY: nothing there, *batch is NULL; so too where a queue is paused
+ * or does not exist: it may come. Claim outside of a transaction: its ROLLBACK undoes the claim,
+ * and with wait_ms it is PGW_EMISUSE in one of an opened handle. PGW_EUNKNOWN, and PGW_ENOMEM once
+ * the server has answered: jobs that were claimed come back when their leases expire.
  *
  * The server keeps jobs that travel together in rows of up to a hundred. A call that finishes one
  * of them locks the row until its transaction ends, and calls that finish others of the row wait.
@@ -675,11 +693,11 @@ PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *op
 
 /*
  * Finishing verbs. @p refs are 1 .. 10,000 jobs of @p queue with the tokens of their claims, each
- * named once. Each is accepted only while its token is the current one; verdicts[i] (array of n, or
+ * named once. Each is accepted only while its token is the current one; outcomes[i] (array of n, or
  * NULL) says PGW_OK, PGW_ELEASE (another claim has or had it since) or PGW_ENOTFOUND (finished,
  * cancelled or never there). Return PGW_OK when all were accepted, PGW_ELEASE when at least one was
  * refused; the accepted ones are done either way. PGW_ENOTFOUND: no such queue. Until the answer is
- * there, and for good when the call as a whole has failed, the verdicts are PGW_EUNKNOWN: its own
+ * there, and for good when the call as a whole has failed, the outcomes are PGW_EUNKNOWN: its own
  * status tells then if anything can have been applied. A late call is accepted as
  * long as nobody took the lease away. All work on an attached handle: then job and the caller's own
  * writes commit together; roll back when told PGW_ELEASE.
@@ -690,11 +708,11 @@ PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *op
  * long as the queue's retention says. PGW_ELIMIT: an output is over `payload.max_bytes`.
  *
  *     const char *output = "{\"bytes\": 7}";
- *     pgw_status verdict;
- *     if (pgw_complete(h, &verdict, "images", &ref, &output, 1) == PGW_ELEASE)
- *         puts(verdict == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ *     pgw_status outcome;
+ *     if (pgw_complete(h, &outcome, "images", &ref, &output, 1) == PGW_ELEASE)
+ *         puts(outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
  */
-PGW_API pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue,
+PGW_API pgw_status pgw_complete(pgw *h, pgw_status *outcomes, const char *queue,
                                 const pgw_ref *refs, const char *const *outputs, size_t n);
 
 /* clang-format off */
@@ -713,7 +731,7 @@ typedef struct pgw_fail_opts {
  *     o.error = "no such file", o.dead = true;
  *     pgw_fail(h, NULL, "images", &ref, 1, &o);
  */
-PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+PGW_API pgw_status pgw_fail(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
                             size_t n, const pgw_fail_opts *opts);
 /**
  * Not now: again after @p delay_ms (up to ten years), no attempt charged.
@@ -721,42 +739,42 @@ PGW_API pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, con
  *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, NULL, "images", &ref, 1, 3600 * 1000);
  *     else pgw_release(h, NULL, "images", &ref, 1);
  */
-PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
                               size_t n, int64_t delay_ms);
 /** Not started: ready again, behind what waits in its priority, no attempt charged. */
-PGW_API pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+PGW_API pgw_status pgw_release(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
                                size_t n);
 /**
  * Still at it: the lease ends @p lease_ms from now (0: as the job, else the queue says).
- * verdicts[i] may also be PGW_CANCEL: extended, but please stop; the call returns PGW_OK then. Or
- * PGW_ELOCKED: another transaction holds the job just now (it is finishing it, say), so it is
- * neither extended nor refused, and nobody else can have it as long; ask again before the lease
+ * outcomes[i] may also be PGW_OUTCOME_CANCEL: extended, but please stop; the call returns PGW_OK
+ * then. Or PGW_ELOCKED: another transaction holds the job just now (it is finishing it, say), so it
+ * is neither extended nor refused, and nobody else can have it as long; ask again before the lease
  * ends. The call never waits for such a transaction; it returns PGW_ELOCKED unless another job was
  * refused.
  *
- *     pgw_status verdict;
- *     st = pgw_extend(h, &verdict, "images", &ref, 1, 60000);
- *     if (st == PGW_ELEASE || verdict == PGW_CANCEL) work("stop");
+ *     pgw_status outcome;
+ *     st = pgw_extend(h, &outcome, "images", &ref, 1, 60000);
+ *     if (st == PGW_ELEASE || outcome == PGW_OUTCOME_CANCEL) work("stop");
  *     else if (st != PGW_OK) work("a little more, and ask again");
  */
-PGW_API pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
+PGW_API pgw_status pgw_extend(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
                               size_t n, int64_t lease_ms);
 
 /**
  * pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue
  * (opts->queues_count is 1, wait_ms 0); @p n may be 0. Returns as the claim does; look at the
- * verdicts for the rest. PGW_ENOTFOUND: no such queue. Where the claim fails, the completion is
- * undone with it, and all verdicts are PGW_EUNKNOWN: then complete alone. With PGW_ENOMEM after the
- * answer has come, both are done: verdicts tell of the completion, and what was claimed waits for
+ * outcomes for the rest. PGW_ENOTFOUND: no such queue. Where the claim fails, the completion is
+ * undone with it, and all outcomes are PGW_EUNKNOWN: then complete alone. With PGW_ENOMEM after the
+ * answer has come, both are done: outcomes tell of the completion, and what was claimed waits for
  * its leases to end.
  *
  *     const char *queue = "images";
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
- *     pgw_status verdict;
+ *     pgw_status outcome;
  *     o.queues = &queue, o.queues_count = 1;
- *     st = pgw_complete_and_claim(h, &verdict, &ref, 1, &batch, &o);
+ *     st = pgw_complete_and_claim(h, &outcome, &ref, 1, &batch, &o);
  */
-PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs,
+PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_status *outcomes, const pgw_ref *refs,
                                           size_t n, pgw_batch **batch, const pgw_claim_opts *opts);
 
 /** How many jobs; 0 of NULL. */
@@ -986,12 +1004,12 @@ typedef struct pgw_queue_info {
  *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth->ready) < 0;
  *     }
  *
- *     if (pgw_queues_each(h, 1000, show, stdout) == PGW_EMPTY) puts("no queues");
+ *     if (pgw_queues_each(h, 1000, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
  */
 PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /**
- * The same of one queue. PGW_EMPTY: there is none of that name, and @p fn is not called.
+ * The same of one queue. PGW_OUTCOME_EMPTY: there is none of that name, and @p fn is not called.
  *
  *     static int shut(const pgw_queue_info *q, void *arg)
  *     {
@@ -1026,11 +1044,11 @@ PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
  *         (void)arg;
  *         work(pgw_job_payload(pgw_task_job(task)));
  *         poll(&p, 1, 1000); // wakes at once when there is a signal
- *         if (pgw_task_signals(task) & PGW_LOST) return PGW_RELEASE;
- *         if (pgw_task_set_output(task, "{\"sent\": 1}") == PGW_OK) return PGW_DONE;
+ *         if (pgw_task_signals(task) & PGW_SIGNAL_LOST) return PGW_VERDICT_RELEASE;
+ *         if (pgw_task_set_output(task, "{\"sent\": 1}") == PGW_OK) return PGW_VERDICT_DONE;
  *         pgw_task_set_error(task, "output refused");
  *         pgw_task_set_delay(task, 60000);
- *         return PGW_RETRY;
+ *         return PGW_VERDICT_RETRY;
  *     }
  *
  *     static void begun(void *arg) { puts(arg); }
@@ -1048,20 +1066,22 @@ PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
 
 /** What a handler decided. */
 typedef enum pgw_verdict {
-    PGW_DONE,    /* complete, with the output if one was set */
-    PGW_RETRY,   /* fail: again after the queue's backoff, or the time set by pgw_task_set_delay */
-    PGW_DEAD,    /* fail: to the dead letters at once */
-    PGW_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
-    PGW_RELEASE, /* not started after all: ready again, behind what waits, no attempt charged */
-    PGW_SETTLED  /* the handler finished the job itself, in its own transaction; the worker claims
-                  * jobs apart from then on, see pgw_claim_opts */
+    PGW_VERDICT_DONE,    /* complete, with the output if one was set */
+    PGW_VERDICT_RETRY,   /* fail: again after the queue's backoff, or the time set by
+                            pgw_task_set_delay */
+    PGW_VERDICT_DEAD,    /* fail: to the dead letters at once */
+    PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
+    PGW_VERDICT_RELEASE, /* not started after all: ready again, behind what waits, no attempt
+                            charged */
+    PGW_VERDICT_SETTLED  /* the handler finished the job itself, in its own transaction; the worker
+                          * claims  jobs apart from then on, see pgw_claim_opts */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
-#define PGW_LOST     1 /* the lease is gone: another worker may have the job; write nothing */
-#define PGW_CANCELED 2 /* somebody cancelled the job */
-#define PGW_TIMEOUT  4 /* it runs longer than `worker.job_timeout_ms` */
-#define PGW_STOPPING 8 /* the worker was asked to stop for the second time */
+#define PGW_SIGNAL_LOST     1 /* the lease is gone: another worker may have the job; write nothing */
+#define PGW_SIGNAL_CANCELED 2 /* somebody cancelled the job */
+#define PGW_SIGNAL_TIMEOUT  4 /* it runs longer than `worker.job_timeout_ms` */
+#define PGW_SIGNAL_STOPPING 8 /* the worker was asked to stop for the second time */
 
 /** Called in a handler thread; @p task is borrowed until it returns. And it has to: one that ends
  * its thread instead (pthread_exit) keeps its job leased, and the worker running, until the second
@@ -1069,14 +1089,14 @@ typedef enum pgw_verdict {
 typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
 /**
  * Called with up to `worker.batch` jobs, as many as are there; sets each one's verdict with
- * pgw_task_set_verdict() (PGW_DONE unless set).
+ * pgw_task_set_verdict() (PGW_VERDICT_DONE unless set).
  *
  *     static void mails(pgw_task *const *tasks, size_t n, void *arg)
  *     {
  *         (void)arg;
  *         for (size_t i = 0; i < n; i++)
  *             if (pgw_job_payload(pgw_task_job(tasks[i])) == NULL)
- *                 pgw_task_set_verdict(tasks[i], PGW_DEAD);
+ *                 pgw_task_set_verdict(tasks[i], PGW_VERDICT_DEAD);
  *     }
  *
  *     const char *queues[] = {"mail"};
@@ -1087,7 +1107,8 @@ typedef void pgw_batch_fn(pgw_task *const *tasks, size_t n, void *arg);
 
 /** Borrowed as long as the task. */
 PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
-/** PGW_LOST | ..., 0: go on. Cheap: ask often, and always before a lasting effect. Any thread. */
+/** PGW_SIGNAL_LOST | ..., 0: go on. Cheap: ask often, and always before a lasting effect. Any
+ * thread. */
 PGW_API int pgw_task_signals(const pgw_task *task);
 /** Becomes readable with the first signal: for handlers that wait in poll(). Made at the first
  * call; -1: no descriptor left. It may be late while the heartbeat's thread looks up the name of a
@@ -1100,8 +1121,9 @@ PGW_API int pgw_task_fd(pgw_task *task);
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 /** Why it failed; cut at 8,000 bytes. */
 PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
-/** When to try again: for PGW_RETRY (not set: the queue's backoff), a year at most, and PGW_SNOOZE
- * (not set: a second), ten years at most; what is longer is taken as that, and less than 0 as 0. */
+/** When to try again: for PGW_VERDICT_RETRY (not set: the queue's backoff), a year at most, and
+ * PGW_VERDICT_SNOOZE (not set: a second), ten years at most; what is longer is taken as that, and
+ * less than 0 as 0. */
 PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 /** For a pgw_batch_fn; what a pgw_handler_fn returns goes before. */
 PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
@@ -1116,34 +1138,35 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
                                   size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,
                                   void *arg);
 /**
- * Works until @p stop is notified (or, with `worker.drain` on, until nothing is left; or after
+ * Works until @p stop is notified (or, with `worker.until_empty` on, until nothing is left; or after
  * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an
  * attempt, waits for the running ones (their leases go on), returns PGW_OK. Second: raises
- * PGW_STOPPING, reports each result at once and waits for the handlers at most `worker.stop_ms`,
- * and some seconds more for a server that is slow to take what they said; what still runs then is
- * not released (its lease will expire), and PGW_ETIMEDOUT says that handlers are still in the
- * program's code: their threads end when they return, and until then what `arg` points to must
- * stay.
+ * PGW_SIGNAL_STOPPING, reports each result at once and waits for the handlers at most
+ * `worker.stop_ms`, and some seconds more for a server that is slow to take what they said; what
+ * still runs then is not released (its lease will expire), and PGW_ETIMEDOUT says that handlers are
+ * still in the program's code: their threads end when they return, and until then what `arg` points
+ * to must stay.
  *
- * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_LOST before
- * anybody else can have its job, by the monotonic clock, even when the whole process was frozen, or
- * (on Linux) the machine was suspended; but not when the server's clock is set forward, which ends
- * leases early, or its rate differs by more than a part in 512 from that here. A job whose lease
- * was lost before it began is dropped without a word; one that was cancelled before it began is
- * handed back, which ends it. A handler that ignores PGW_TIMEOUT for `worker.stop_ms` loses its
- * lease. A late verdict is sent to the server all the same: the token decides. One that the server
- * answers with an error is told again apart from others, after some seconds; the third time it is
- * told as a failure, and if the server does not take that either, the lease is left to end.
+ * What is promised about leases: a handler that asks pgw_task_signals() is told PGW_SIGNAL_LOST
+ * before anybody else can have its job, by the monotonic clock, even when the whole process was
+ * frozen, or (on Linux) the machine was suspended; but not when the server's clock is set forward,
+ * which ends leases early, or its rate differs by more than a part in 512 from that here. A job
+ * whose lease was lost before it began is dropped without a word; one that was cancelled before it
+ * began is handed back, which ends it. A handler that ignores PGW_SIGNAL_TIMEOUT for
+ * `worker.stop_ms` loses its lease. A late verdict is sent to the server all the same: the token
+ * decides. One that the server answers with an error is told again apart from others, after some
+ * seconds; the third time it is told as a failure, and if the server does not take that either, the
+ * lease is left to end.
  *
  * A queue need not be there before its first job. Of one that is not, the log warns once, when the
- * worker first finds nothing to do (with `worker.drain` it does not): its name may be wrong. The
+ * worker first finds nothing to do (with `worker.until_empty` it does not): its name may be wrong. The
  * log also warns once of a queue that is paused or has delayed jobs only, when a claim finds
  * nothing and the role has the rights of pgwork_operator.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
  * that is read-only, since the next session may find the primary. A claim that the server answers
  * with another error (a full disk, a damaged row, somebody's trigger on a table of pgwork) is told
- * in the log (PGW_WARN, once and then once a minute) and made again, after pauses up to
+ * in the log (PGW_LOG_WARN, once and then once a minute) and made again, after pauses up to
  * `reconnect.cap_ms`; while one job makes claims fail, none behind it is claimed, also of the
  * worker's other queues (doc/operations.md, "Claims fail"). Returns an error only when there is no
  * point in going on: PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM (also: no thread can be
@@ -1164,7 +1187,7 @@ typedef struct pgw_worker_stats {
     int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by what
                                                          * became of the job: the last failure
                                                          * makes it dead */
-    int64_t settled;                                    /* by their handlers (PGW_SETTLED) */
+    int64_t settled; /* by their handlers (PGW_VERDICT_SETTLED) */
     int64_t refused; /* results that came too late: another claim has the job, or it is gone */
     int64_t lost;    /* leases that ran out, or were taken away, before there was a result; and
                       * results given up: the server did not take them before it was to end */
@@ -1206,8 +1229,8 @@ typedef struct pgw_reap_stats {
  * `errors` counts those that failed, but for armed ones), and says in @p next_ms (may be NULL) when
  * to come back (0: at once, there is more). PGW_EMISUSE: a transaction is open, and would keep
  * locked what it moved. A job that cannot be taken back (somebody's trigger raises an error) keeps
- * no other from it, nor does what cannot be deleted; the log (PGW_WARN) and pgwork.stuck_jobs name
- * it.
+ * no other from it, nor does what cannot be deleted; the log (PGW_LOG_WARN) and pgwork.stuck_jobs
+ * name it.
  *
  *     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);
@@ -1261,7 +1284,7 @@ PGW_API void pgw_reaper_free(pgw_reaper *r);
  * connection is lost, the transaction is over, and each verb says so (PGW_ECONN) until it is rolled
  * back: repeat the whole of it, not the verb.
  *
- *     pgw_new job = PGW_NEW_INIT;
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
  *     st = pgw_enqueue(h, NULL, "mail", &job, NULL);
  *     if (st >= 0) st = pgw_complete(h, NULL, "orders", &ref, NULL, 1);
@@ -1290,7 +1313,7 @@ typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
  *
  *     static pgw_status move(pgw *h, void *arg)
  *     {
- *         pgw_new job = PGW_NEW_INIT;
+ *         pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *         pgw_status st = pgw_complete(h, NULL, "orders", arg, NULL, 1);
  *         return st < 0 ? st : pgw_enqueue(h, NULL, "mail", &job, NULL);
  *     }
@@ -1458,9 +1481,9 @@ typedef struct pgw_table_claim_opts {
  * nobody waits. Every new lease has a new token. The number in a token only grows for a row, also
  * over a release.
  *
- * *rows: caller owns (free with pgw_rows_free). PGW_EMPTY: none, *rows is NULL. PGW_EPERM: there
- * are some, but a trigger of the table keeps all that were tried from being written. On an attached
- * handle a claim is undone by ROLLBACK.
+ * *rows: caller owns (free with pgw_rows_free). PGW_OUTCOME_EMPTY: none, *rows is NULL. PGW_EPERM:
+ * there are some, but a trigger of the table keeps all that were tried from being written. On an
+ * attached handle a claim is undone by ROLLBACK.
  *
  *     const char *columns[] = {"title"}, *values[] = {"physics"};
  *     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
@@ -1479,7 +1502,7 @@ PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
 
 /*
  * Finishing verbs, for up to 10,000 rows in one statement. Each row is accepted only while its
- * token is the current one; verdicts[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (released,
+ * token is the current one; outcomes[i] (array of n, or NULL) says PGW_OK, PGW_ELEASE (released,
  * reaped or claimed anew since), PGW_ENOTFOUND (the row is gone) or PGW_EPERM (a trigger of the
  * table kept it from being written). Return PGW_OK when all were accepted, else PGW_ELEASE; the
  * accepted ones are done either way. A late call is accepted as long as nobody took the lease away:
@@ -1492,22 +1515,22 @@ PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
  *
  *     const char *values[] = {"accepted"};
  *     pgw_row_ref row = pgw_rows_ref(rows, 0);
- *     pgw_status verdict;
- *     if (pgw_table_extend(h, &verdict, t, &row, 1, 60000) != PGW_OK) return;
- *     st = pgw_table_finish(h, &verdict, t, &row, 1, "reviewed = now(), verdict = $1", values, 1);
+ *     pgw_status outcome;
+ *     if (pgw_table_extend(h, &outcome, t, &row, 1, 60000) != PGW_OK) return;
+ *     st = pgw_table_finish(h, &outcome, t, &row, 1, "reviewed = now(), verdict = $1", values, 1);
  *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, NULL, t, &row, 1);
  */
-PGW_API pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t,
+PGW_API pgw_status pgw_table_extend(pgw *h, pgw_status *outcomes, const pgw_table *t,
                                     const pgw_row_ref *refs, size_t n, int64_t lease_ms);
 /** Given up: the row is free. */
-PGW_API pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t,
+PGW_API pgw_status pgw_table_release(pgw *h, pgw_status *outcomes, const pgw_table *t,
                                      const pgw_row_ref *refs, size_t n);
 /**
  * Done: writes @p set (a fragment, "reviewed = now(), verdict = $1") and frees the row. The role
  * `version` moves on. What constraints and triggers of the table say is PGW_EEXISTS (a unique key)
  * or PGW_EDB; then nothing is done.
  */
-PGW_API pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t,
+PGW_API pgw_status pgw_table_finish(pgw *h, pgw_status *outcomes, const pgw_table *t,
                                     const pgw_row_ref *refs, size_t n, const char *set,
                                     const char *const *values, size_t values_count);
 /**
@@ -1525,7 +1548,7 @@ typedef struct pgw_cell {
     const char *column, *value;
 } pgw_cell;
 
-#define PGW_ROW_VERSION 80 /* bytes for a version as text, with the end */
+#define PGW_ROW_VERSION_SIZE 80 /* bytes for a version as text, with the end */
 
 /**
  * One row with its version. @p columns as in a claim. *rows: caller owns (free with pgw_rows_free).
@@ -1533,7 +1556,7 @@ typedef struct pgw_cell {
  *
  *     const char *key[] = {"physics", "7"}, *columns[] = {"title"};
  *     const pgw_cell cells[] = {{"title", "On rows"}, {"subtitle", NULL}};
- *     char next[PGW_ROW_VERSION];
+ *     char next[PGW_ROW_VERSION_SIZE];
  *     if (pgw_table_get(h, &rows, t, key, columns, 1) != PGW_OK) return;
  *     st = pgw_table_update(h, next, t, key, pgw_rows_version(rows, 0), cells, 2);
  *     if (st == PGW_ECONFLICT) puts("somebody else wrote first");
@@ -1570,7 +1593,7 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * that crashed while others wrote to the table with synchronous_commit off, may not notice. Needs
  * SELECT on the whole table; not for partitioned tables (PGW_EMISUSE).
  */
-PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
+PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION_SIZE], const pgw_table *t,
                                     const char *const *key, const char *version,
                                     const pgw_cell *cells, size_t n);
 
@@ -1611,9 +1634,9 @@ typedef struct pgw_process_opts {
  *
  * Where the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer), an
  * operation id is written in the same transaction, so an answer that was lost is looked up and the
- * change is never applied twice. PGW_REPEATED: op was applied by an earlier call; of one that
- * changed nothing no id is kept, so a later call may yet change something. Without the schema a
- * lost answer is PGW_EUNKNOWN, and op must be NULL (PGW_ESCHEMA). Ids of yours are kept for a day
+ * change is never applied twice. PGW_OUTCOME_REPEATED: op was applied by an earlier call; of one
+ * that changed nothing no id is kept, so a later call may yet change something. Without the schema
+ * a lost answer is PGW_EUNKNOWN, and op must be NULL (PGW_ESCHEMA). Ids of yours are kept for a day
  * (setting op_retention_ms), a random one until the handle has written the next. Inside a
  * transaction there is no repeating after errors of the server: repeat the transaction.
  *
@@ -1634,7 +1657,7 @@ PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *con
 
 /* ---- row locks ---- */
 /* clang-format off */
-typedef enum pgw_row_lock { PGW_FOR_UPDATE, PGW_FOR_NO_KEY_UPDATE, PGW_FOR_SHARE, PGW_FOR_KEY_SHARE } pgw_row_lock;
+typedef enum pgw_row_lock { PGW_ROW_LOCK_UPDATE, PGW_ROW_LOCK_NO_KEY_UPDATE, PGW_ROW_LOCK_SHARE, PGW_ROW_LOCK_KEY_SHARE } pgw_row_lock;
 typedef struct pgw_table_lock_opts {
     size_t struct_size;
     pgw_row_lock strength;
@@ -1649,14 +1672,14 @@ typedef struct pgw_table_lock_opts {
     const char *const *columns; /* as in a claim */
     size_t columns_count;
 } pgw_table_lock_opts;
-#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_FOR_NO_KEY_UPDATE, -1, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, -1, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
 /* clang-format on */
 /**
  * Locks rows until the end of the transaction, which must be open (PGW_EMISUSE: there is none).
  * Whatever order the keys are given in, rows are locked in the order of their keys: callers that
  * lock all they need in one call cannot deadlock. *rows: what was locked, in that order; caller
- * owns. PGW_EMPTY: no such rows. PGW_ELOCKED (wait_ms 0) and PGW_ETIMEDOUT: held by someone else.
- * After an error the transaction has failed: roll it back.
+ * owns. PGW_OUTCOME_EMPTY: no such rows. PGW_ELOCKED (wait_ms 0) and PGW_ETIMEDOUT: held by someone
+ * else. After an error the transaction has failed: roll it back.
  *
  *     const char *keys[] = {"physics", "7", "physics", "9"};
  *     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
@@ -1705,11 +1728,11 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
 /**
  * One pass over all registered tables, at most @p batch rows of each. What is wrong with one table
  * is noted with it and does not stop the others, nor does a row of it that cannot be freed, which
- * is named by its key; the log (PGW_WARN) tells it when it is news. A table that somebody has under
- * lock is waited for half a second. One that takes 200 ms or more, for whatever reason, is then
- * left alone by every reaper for twenty times as long, up to ten minutes; one with such a row for
- * ten seconds. Also deletes old operation ids. Told to stop, it leaves the other tables to the next
- * pass. @p freed may be NULL; when the call fails, it tells what was freed all the same.
+ * is named by its key; the log (PGW_LOG_WARN) tells it when it is news. A table that somebody has
+ * under lock is waited for half a second. One that takes 200 ms or more, for whatever reason, is
+ * then left alone by every reaper for twenty times as long, up to ten minutes; one with such a row
+ * for ten seconds. Also deletes old operation ids. Told to stop, it leaves the other tables to the
+ * next pass. @p freed may be NULL; when the call fails, it tells what was freed all the same.
  * PGW_EMISUSE: on an attached handle, or in a transaction.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
@@ -1751,8 +1774,8 @@ typedef struct pgw_cron_opts {
     const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC. Not CET, EET, EST, HST,
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
-    const pgw_new *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_UNFINISHED, its policy PGW_KEY_SKIP: with a key,
+    const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
+                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
@@ -1798,7 +1821,7 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zon
  * PGW_EINVAL: for an expression, the message tells the place in it. PGW_ELIMIT: the job's payload
  * and body.
  *
- *     pgw_new job = PGW_NEW_INIT;
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
  *     job.kind = "report", o.job = &job, o.queue = "mail", o.zone = "Europe/Berlin";
  *     st = pgw_cron_create(h, NULL, "daily report", "30 6 * * mon-fri", &o);
@@ -1847,7 +1870,7 @@ typedef struct pgw_cron_info {
 } pgw_cron_info;
 /* clang-format on */
 /**
- * Schedules by name, or only @p schedule (NULL: all); when that is not there, PGW_EMPTY.
+ * Schedules by name, or only @p schedule (NULL: all); when that is not there, PGW_OUTCOME_EMPTY.
  *
  *     static int show(const pgw_cron_info *i, void *arg)
  *     {
@@ -1874,15 +1897,15 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  * @p schedules (@p n of them, up to 64; n = 0: all without a queue). First come ticks whose node
  * ran out of time: the token grows, and the node that was late is refused from then on. One tick of
  * a schedule is held at a time. After `max_attempts` nodes (of the job; 10) a tick is given up.
- * *tick: caller owns (free with pgw_tick_free). PGW_EMPTY: none is due, or there are no such
- * schedules;
+ * *tick: caller owns (free with pgw_tick_free). PGW_OUTCOME_EMPTY: none is due, or there are no
+ * such schedules;
  * @p next_ms (may be NULL) then says when to ask again, a minute at most.
  *
  *     while (pgw_stop_count(stop) == 0) {
  *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
  *         st = pgw_cron_claim_due(h, &tick, &next_ms, NULL, NULL, 0);
  *         if (st < 0) return;
- *         if (st == PGW_EMPTY) {
+ *         if (st == PGW_OUTCOME_EMPTY) {
  *             poll(&p, 1, (int)next_ms);
  *             continue;
  *         }
@@ -1956,7 +1979,7 @@ PGW_API void pgw_tick_free(pgw_tick *tick);
  *
  *     int applied;
  *     st = pgw_migrate_up(h, &applied);
- *     if (st == PGW_OK && applied > 0) st = pgw_migrate_each(h, show, stdout);
+ *     if (st == PGW_OK && applied > 0) st = pgw_migrations_each(h, show, stdout);
  */
 /* clang-format off */
 typedef struct pgw_migration {
@@ -1968,8 +1991,8 @@ typedef struct pgw_migration {
 /* clang-format on */
 /** Each known and each applied migration, lowest first. For status and dry runs; a schema that is
  * not there has nothing applied. */
-PGW_API pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg),
-                                    void *arg);
+PGW_API pgw_status pgw_migrations_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg),
+                                       void *arg);
 /** Applies what is pending, each in a transaction of its own, all under an advisory lock. Harmless
  * when repeated or run by two at once. *applied may be NULL; when the call fails, it tells what is
  * applied all the same. Each statement, and the wait for another migrator, has the deadline of
@@ -1980,7 +2003,7 @@ PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Doctor (operator) @{ */
-typedef enum pgw_grade { PGW_GOOD, PGW_NOTE, PGW_BAD } pgw_grade;
+typedef enum pgw_grade { PGW_GRADE_GOOD, PGW_GRADE_NOTE, PGW_GRADE_BAD } pgw_grade;
 typedef struct pgw_finding {
     pgw_grade grade;
     const char *check, *text, *advice;
@@ -1994,7 +2017,7 @@ typedef struct pgw_finding {
  *
  *     static int show(const pgw_finding *f, void *arg)
  *     {
- *         if (f->grade == PGW_BAD) fprintf(arg, "%s: %s %s\n", f->check, f->text, f->advice);
+ *         if (f->grade == PGW_GRADE_BAD) fprintf(arg, "%s: %s %s\n", f->check, f->text, f->advice);
  *         return 0;
  *     }
  *
@@ -2037,7 +2060,7 @@ PGW_API pgw_status pgw_doctor(pgw *h, int (*fn)(const pgw_finding *f, void *arg)
  * works in both places. No verb of this section can be armed by pgw_async(). */
 typedef struct pgw_lock pgw_lock; /* a lock that is, or was, held */
 
-typedef enum pgw_lock_mode { PGW_EXCLUSIVE, PGW_SHARED } pgw_lock_mode;
+typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode;
 
 /**
  * Takes the lock @p name for the session of @p h, and waits for it at most @p timeout_ms (up to a
@@ -2057,7 +2080,7 @@ typedef enum pgw_lock_mode { PGW_EXCLUSIVE, PGW_SHARED } pgw_lock_mode;
  * not be made sure, the connection was closed, and with it other locks of this handle are lost.
  *
  *     pgw_lock *lock;
- *     if (pgw_lock_acquire(h, &lock, "mailing 42", PGW_EXCLUSIVE, 1000) == PGW_OK) {
+ *     if (pgw_lock_acquire(h, &lock, "mailing 42", PGW_LOCK_EXCLUSIVE, 1000) == PGW_OK) {
  *         send_mailing(42, pgw_lock_fence(lock));
  *         pgw_lock_release(lock);
  *     }
@@ -2076,7 +2099,7 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, p
  * may get a lower one afterwards. So do not hand it to anything outside of the database before.
  *
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_SHARED, 0);
+ *     st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_LOCK_SHARED, 0);
  *     if (st == PGW_OK) work("what it protects");
  *     if (st == PGW_OK) pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
@@ -2116,7 +2139,7 @@ PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
 PGW_API bool pgw_lock_is_held(pgw_lock *lock);
 /**
  * Waits until the lock is lost (PGW_ELEASE), @p fd is readable (PGW_OK; -1: none), the handle's
- * stop is notified (PGW_ECANCELED) or @p timeout_ms has passed (PGW_EMPTY; -1: never).
+ * stop is notified (PGW_ECANCELED) or @p timeout_ms has passed (PGW_OUTCOME_EMPTY; -1: never).
  *
  *     while ((st = pgw_lock_guard(lock, STDIN_FILENO, 60000)) >= 0)
  *         work(st == PGW_OK ? "what stdin says" : "what is due each minute");
@@ -2172,7 +2195,7 @@ typedef struct pgw_lock_who {
         sizeof(pgw_lock_who), "", "", "", 0, 0, 0, false \
     }
 /** Who holds it; of several shared holders the one that took it first as far as is known.
- * PGW_EMPTY: nobody. */
+ * PGW_OUTCOME_EMPTY: nobody. */
 PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
 /** For operators: ends the sessions that hold a lock, and makes their fencing number stale. *ended
  * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM.
@@ -2319,8 +2342,8 @@ typedef struct pgw_sema_grant {
     int permits;
     int pid; /* they end with this session of the server; 0: only by time */
 } pgw_sema_grant;
-/** The grants of @p name that are out, the oldest first; PGW_EMPTY also when there is no such
- * semaphore. */
+/** The grants of @p name that are out, the oldest first; PGW_OUTCOME_EMPTY also when there is no
+ * such semaphore. */
 PGW_API pgw_status pgw_sema_grants_each(pgw *h, const char *name,
                                         int (*fn)(const pgw_sema_grant *grant, void *arg),
                                         void *arg);

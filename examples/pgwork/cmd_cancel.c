@@ -9,9 +9,9 @@
 
 static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
 {
-    const char *word = outcome == PGW_OK       ? "cancelled"
-                       : outcome == PGW_CANCEL ? "requested"
-                                               : "gone";
+    const char *word = outcome == PGW_OK               ? "cancelled"
+                       : outcome == PGW_OUTCOME_CANCEL ? "requested"
+                                                       : "gone";
     if (c->json) {
         out o;
         out_begin(&o);
@@ -20,9 +20,9 @@ static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
         out_end(&o);
     } else {
         cli_say(c, "job %lld: %s", (long long)id,
-                outcome == PGW_OK       ? "cancelled"
-                : outcome == PGW_CANCEL ? "its holder will be asked to stop"
-                                        : "not there, or finished");
+                outcome == PGW_OK               ? "cancelled"
+                : outcome == PGW_OUTCOME_CANCEL ? "its holder will be asked to stop"
+                                                : "not there, or finished");
     }
     return outcome < 0 ? CLI_NOTHING : CLI_DONE;
 }

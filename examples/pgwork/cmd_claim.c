@@ -14,7 +14,7 @@
  * one. JSON text never holds a tab. */
 static void claim_print(const pgw_job *job)
 {
-    char token[PGW_TOKEN_TEXT];
+    char token[PGW_TOKEN_TEXT_SIZE];
     char *queue = out_visible(pgw_job_queue(job)), *kind = out_visible(pgw_job_kind(job));
     const char *payload = pgw_job_payload(job);
     buf json = {0};
@@ -83,7 +83,7 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &b, &o);
-    if (st == PGW_EMPTY) {
+    if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;
     }

@@ -101,9 +101,9 @@ static int cron_list(cli *c, int argc, char **argv)
     pgw_status st = pgw_crons_each(c->h, a.count > 0 ? a.at[0] : NULL, cron_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY && a.count > 0)
+    if (st == PGW_OUTCOME_EMPTY && a.count > 0)
         return cli_fail(CLI_NOTHING, NULL, "there is no schedule '%s'", a.at[0]);
-    if (st == PGW_EMPTY) cli_say(c, "there are no schedules yet");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no schedules yet");
     return cli_finish(cli_code(st));
 }
 
@@ -296,7 +296,7 @@ static int cron_tick(cli *c, int argc, char **argv)
 
 static void cron_print_tick(const cli *c, const pgw_tick *tick)
 {
-    char token[PGW_TOKEN_TEXT], slot[TEXT_TIME];
+    char token[PGW_TOKEN_TEXT_SIZE], slot[TEXT_TIME];
     pgw_token_format(pgw_tick_token(tick), token);
     if (c->json) {
         out o;
@@ -336,7 +336,7 @@ static void cron_look_for(cli *c, const char *name)
     c->quiet = true; /* of who may not look nobody hears */
     pgw_status st = pgw_crons_each(c->h, name, cron_nothing, NULL);
     c->quiet = false;
-    if (st == PGW_EMPTY)
+    if (st == PGW_OUTCOME_EMPTY)
         cli_say(c, "there is no schedule '%s' yet; names are case-sensitive", name);
 }
 
@@ -364,7 +364,7 @@ static int cron_claim(cli *c, int argc, char **argv)
     pgw_tick *tick;
     pgw_status st =
         pgw_cron_claim_due(c->h, &tick, NULL, node, (const char *const *)a.at, (size_t)a.count);
-    if (st == PGW_EMPTY) {
+    if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
         return CLI_NOTHING;
     }

@@ -156,8 +156,8 @@ int cmd_lock(cli *c, int argc, char **argv)
     if ((code = lock_check_ours(c, a.at[0], shared)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;
-    pgw_status st =
-        pgw_lock_acquire(c->h, &lock, a.at[0], shared ? PGW_SHARED : PGW_EXCLUSIVE, wait_ms);
+    pgw_status st = pgw_lock_acquire(c->h, &lock, a.at[0],
+                                     shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE, wait_ms);
     pgw_set_stop(c->h, NULL); /* from here on it is for the command */
     return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
 }
@@ -221,6 +221,6 @@ int cmd_locks(cli *c, int argc, char **argv)
     pgw_status st = pgw_locks_each(c->h, a.count ? a.at[0] : NULL, locks_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY) cli_say(c, "nobody holds or waits");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "nobody holds or waits");
     return cli_finish(cli_code(st));
 }

@@ -156,7 +156,7 @@ static int metrics_finding(const pgw_finding *f, void *arg)
     while (i < m->checks && strcmp(m->grades[i].check, f->check) != 0) i++;
     if (i == m->checks) {
         m->grades = cli_realloc(m->grades, ++m->checks * sizeof *m->grades);
-        m->grades[i] = (grade){cli_copy(f->check, strlen(f->check)), PGW_GOOD};
+        m->grades[i] = (grade){cli_copy(f->check, strlen(f->check)), PGW_GRADE_GOOD};
     }
     if (f->grade > m->grades[i].worst) m->grades[i].worst = f->grade;
     return 0;

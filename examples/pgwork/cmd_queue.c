@@ -84,7 +84,7 @@ static int queue_list(cli *c, int argc, char **argv)
     pgw_status st = pgw_queues_each(c->h, at_most, queue_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY) cli_say(c, "there are no queues yet");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no queues yet");
     return cli_finish(cli_code(st));
 }
 

@@ -117,7 +117,7 @@ static const conf_row conf_rows[] = {
     INT_ROW("worker.flush_jobs", 1, 10000, "1000", "report as soon as so many are finished"),
     INT_ROW("worker.stop_ms", 0, CONF_DAY, "10000",
         "wait for handlers after the second request to stop"),
-    BOOL_ROW("worker.drain", "off", "end when nothing is left to claim"),
+    BOOL_ROW("worker.until_empty", "off", "end when nothing is left to claim"),
     INT_ROW("worker.max_jobs", 0, INT64_MAX, "0", "end after so many jobs; 0: never"),
 
     INT_ROW("reaper.max_wait_ms", 10, 1000, "50",
@@ -310,7 +310,7 @@ int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *a
     return 0;
 }
 
-void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, void *arg)
+void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg)
 {
     if (conf != NULL) conf->log = (pgw__log){.level = level, .fn = fn, .arg = arg};
 }

@@ -9,13 +9,13 @@
 #include "pgwork.h"
 
 typedef struct pgw__log {
-    pgw_level level; /* 0: silent */
+    pgw_log_level level; /* 0: silent */
     pgw_log_fn *fn;
     void *arg;
 } pgw__log;
 
-void pgw__log_write(const pgw__log *log, pgw_level level, const char *room, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+void pgw__log_write(const pgw__log *log, pgw_log_level level, const char *room, const char *fmt,
+                    ...) __attribute__((format(printf, 4, 5)));
 
 #define PGW__LOG(log, lvl, room, ...)                          \
     do {                                                       \

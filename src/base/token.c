@@ -22,7 +22,7 @@ void pgw__token_write(unsigned char bytes[16], pgw_token token)
     }
 }
 
-char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT])
+char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
     char *p = text;

@@ -98,9 +98,9 @@ static const char *const cron_misfires[] = {
     [PGW_MISFIRE_ONCE] = "once", [PGW_MISFIRE_SKIP] = "skip", [PGW_MISFIRE_ALL] = "all"};
 #define CRON_MISFIRES ((int)(sizeof(cron_misfires) / sizeof(cron_misfires[0])))
 
-static pgw_status cron_check_job(pgw *h, pgw_new *mine, const pgw_new *given)
+static pgw_status cron_check_job(pgw *h, pgw_job_spec *mine, const pgw_job_spec *given)
 {
-    const pgw_new none = PGW_NEW_INIT;
+    const pgw_job_spec none = PGW_JOB_SPEC_INIT;
     pgw_status st = PGW_OK;
 
     *mine = none;
@@ -158,7 +158,7 @@ pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule, const
 {
     const cron_time_ctx ctx = {next_us};
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    pgw_new job;
+    pgw_job_spec job;
     pgw_status st;
 
     if (next_us != NULL) *next_us = 0;
@@ -307,7 +307,7 @@ static pgw_status cron_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = in->fn(&info, in->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_crons_each(pgw *h, const char *schedule,

@@ -80,7 +80,7 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (st != PGW_OK) return st;
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, NEXT_MS);
-    if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_EMPTY;
+    if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_OUTCOME_EMPTY;
     *in->tick = hold_tick(rows);
     if (*in->tick == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     if (!pgw__rows_misread(rows)) return PGW_OK;

@@ -83,7 +83,8 @@ static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64
 {
     pgw_status st = pgw__check_any_name(h, "name", name);
 
-    if (st == PGW_OK) st = pgw__check_int(h, "mode", (int64_t)mode, PGW_EXCLUSIVE, PGW_SHARED);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "mode", (int64_t)mode, PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED);
     if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, -1, LOCK_TIMEOUT_MAX);
     return st == PGW_OK ? lock_check_armed(h) : st;
 }
@@ -250,7 +251,7 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     memcpy(l->name, name, size);
     l->h = h;
-    l->shared = mode == PGW_SHARED;
+    l->shared = mode == PGW_LOCK_SHARED;
     pgw__pq_unlisten_slot(h); /* as a claim that waits would, if the lock were held */
     line = (lock_line){.name = l->name, .shared = l->shared};
     st = lock_take(h, &line, timeout_ms);
@@ -273,7 +274,7 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
 pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_lock_mode mode,
                                  int64_t timeout_ms)
 {
-    lock_line line = {.name = name, .shared = mode == PGW_SHARED, .xact = true};
+    lock_line line = {.name = name, .shared = mode == PGW_LOCK_SHARED, .xact = true};
     pgw_status st;
 
     if (fence != NULL) *fence = 0;
@@ -343,7 +344,7 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
     if (st == PGW_OK) st = pgw__check_unarmed(lock->h, NULL);
     while (st == PGW_OK) {
         st = pgw__pq_wait(lock->h, pgw__deadline_left_ms(deadline), fd);
-        if (st == PGW_AGAIN) return PGW_OK;
+        if (st == PGW_OUTCOME_AGAIN) return PGW_OK;
         /* a notification that somebody listens to wakes as well */
         if (st == PGW_OK) st = pgw_lock_check(lock);
     }
@@ -425,7 +426,7 @@ static pgw_status lock_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_locks_each(pgw *h, const char *name, int (*fn)(const pgw_lock_info *info, void *arg),
@@ -482,7 +483,7 @@ pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
 
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = pgw_locks_each(h, name, lock_take_holder, &find);
-    if (st == PGW_OK && !find.found) return PGW_EMPTY;
+    if (st == PGW_OK && !find.found) return PGW_OUTCOME_EMPTY;
     if (st == PGW_OK) pgw__fill(who, &find.who, sizeof(find.who));
     return st;
 }

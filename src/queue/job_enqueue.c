@@ -45,12 +45,13 @@ static pgw_status enqueue_one_read(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job, const char *op)
+pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_job_spec *job,
+                       const char *op)
 {
     const enqueue_one ctx = {id};
     unsigned char uuid[16];
     const unsigned char *given_op;
-    pgw_new j;
+    pgw_job_spec j;
     pgw_status st;
 
     if (id != NULL) *id = 0;
@@ -105,7 +106,7 @@ typedef struct enqueue_columns {
     int32_t *priorities, *attempts;
     size_t *tag_ats; /* where in tag_text the array of tags of job i begins */
     pgw__buf tag_text;
-    pgw_new first; /* scope, policy and period of the unique keys are its */
+    pgw_job_spec first; /* scope, policy and period of the unique keys are its */
     bool any_kind, any_body, any_priority, any_run_at, any_delay, any_attempts, any_lease, any_tags,
         any_key, any_group, any_expires, any_meta;
     void *block;
@@ -165,7 +166,7 @@ static void enqueue_tags(pgw__buf *out, const char *const *tags, size_t n)
     pgw__buf_bytes(out, "}", 2); /* with its NUL */
 }
 
-static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
+static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec *j)
 {
     if (i == 0) c->first = *j;
     c->payloads[i] = j->payload;
@@ -200,11 +201,11 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
 }
 
 /* An array of an older caller's jobs has a smaller stride. */
-static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_new *jobs)
+static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job_spec *jobs)
 {
     const size_t room = enqueue_room(h);
     size_t stride = 0, i;
-    pgw_new j;
+    pgw_job_spec j;
     pgw_status st;
 
     for (i = 0; i < c->n; i++) {
@@ -239,7 +240,7 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
     pgw_status st;
     size_t i;
 
-    if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_REPEATED)
+    if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_OUTCOME_REPEATED)
         return pgw__pq_fail(h, PGW_EINVAL,
                             "argument `op` was used for another number of jobs: allowed is an "
                             "operation id for this call alone, or the same jobs again",
@@ -253,8 +254,8 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
             return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
         if (many->ids != NULL) many->ids[i] = pgw__rows_int(rows, (int)i, 0);
         if (many->outcomes != NULL) many->outcomes[i] = outcome;
-        if (outcome == PGW_REPEATED || (outcome == PGW_EXISTS && st != PGW_REPEATED) ||
-            st == PGW_OK)
+        if (outcome == PGW_OUTCOME_REPEATED ||
+            (outcome == PGW_OUTCOME_EXISTS && st != PGW_OUTCOME_REPEATED) || st == PGW_OK)
             st = outcome;
     }
     return st;
@@ -297,7 +298,7 @@ static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const e
 }
 
 pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue,
-                            const pgw_new *jobs, size_t n, const char *op)
+                            const pgw_job_spec *jobs, size_t n, const char *op)
 {
     const enqueue_many ctx = {ids, outcomes, n};
     enqueue_columns columns;

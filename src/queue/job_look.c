@@ -37,7 +37,7 @@ static pgw_status look_read(pgw *h, const pgw__rows *rows, void *ctx)
         stop = look->fn(pgw_batch_job(one, 0), look->arg);
         pgw_batch_free(one);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 static pgw_status look_check_kind(pgw *h, const char *argument, const char *kind)

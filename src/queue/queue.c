@@ -192,7 +192,7 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         queue_depth_from(&depth, rows, row, 10);
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,

@@ -97,7 +97,7 @@ static pgw_status registry_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg), void *arg)
@@ -148,7 +148,7 @@ static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
     const int count = pgw__rows_count(rows);
     bool kept = true;
 
-    if (count == 0) return PGW_EMPTY;
+    if (count == 0) return PGW_OUTCOME_EMPTY;
     r->entries = pgw__mem_zero((size_t)count, sizeof(*r->entries));
     r->names = pgw__mem_zero(1, sizeof(*r->names));
     if (r->entries == NULL || r->names == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
@@ -269,7 +269,7 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
     pgw_row_ref ref;
     pgw_status st = pgw__table_overdue(h, &rows, t, lot->skip);
 
-    if (st != PGW_OK) return st == PGW_EMPTY ? PGW_OK : st;
+    if (st != PGW_OK) return st == PGW_OUTCOME_EMPTY ? PGW_OK : st;
     ref = pgw_rows_ref(rows, 0);
     registry_key(lot->key, sizeof(lot->key), t, ref.key);
     lot->refused = true;
@@ -421,7 +421,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
         st = pgw__ask_flag(h, &news, PGW__SQL_TABLE_REAPED, params, PGW__WRITES);
     }
     if (news)
-        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_WARN, "table",
+        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_LOG_WARN, "table",
                  "expired rows of `%s`.`%s` are not freed: %s", e->spec.schema, e->spec.table,
                  error);
     return st;
@@ -452,7 +452,7 @@ pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
         if (freed != NULL) *freed += n;
     }
     registry_free(&r);
-    if ((st == PGW_OK || st == PGW_EMPTY) && !pgw__pq_stopped(h)) {
+    if ((st == PGW_OK || st == PGW_OUTCOME_EMPTY) && !pgw__pq_stopped(h)) {
         const pgw__param params[] = {P_INT4(batch), P_END};
 
         st = pgw__ask(h, PGW__SQL_TABLE_PRUNE, params);

@@ -28,7 +28,7 @@
 /* ---- birth and death ---- */
 
 /* The program's callback hears one thread at a time. */
-static void worker_log(void *arg, pgw_level level, const char *room, const char *message)
+static void worker_log(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     pgw_worker *w = arg;
 
@@ -52,7 +52,7 @@ static void worker_read_conf(pgw_worker *w)
     w->given.timeout_ms = pgw__conf_int(c, "worker.job_timeout_ms");
     w->given.stop_ms = pgw__conf_int(c, "worker.stop_ms");
     w->given.max_jobs = pgw__conf_int(c, "worker.max_jobs");
-    w->given.drain = pgw__conf_bool(c, "worker.drain");
+    w->given.drain = pgw__conf_bool(c, "worker.until_empty");
     w->given.notify = pgw__conf_bool(c, "notify");
     w->given.poll_ms = pgw__conf_int(c, "poll.max_ms");
     w->given.call_ms = pgw__conf_int(c, "call.timeout_ms");
@@ -220,12 +220,12 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
         w->loop.down = st == PGW_ECONN || st == PGW_EUNKNOWN;
     } else if (w->loop.fatal == PGW_OK) {
         w->loop.fatal = st;
-        PGW__LOG(&w->given.log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
+        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_ROOM, "giving up: %s", story);
         return;
     }
     news = pgw__log_is_news(&w->loop.told, story, pgw__clock_ms());
-    PGW__LOG(&w->given.log, news ? PGW_WARN : PGW_DEBUG, WORKER_ROOM, "%s; next try in %lld ms",
-             story, (long long)pause);
+    PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, WORKER_ROOM,
+             "%s; next try in %lld ms", story, (long long)pause);
 }
 
 /* It is over. */
@@ -260,7 +260,7 @@ static void worker_connected(pgw_worker *w)
     w->loop.deaf_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
-    PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM, "connected again");
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM, "connected again");
     pgw__worker_heart_retry(w);
 }
 
@@ -313,7 +313,7 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
         const char *queue = pgw__rows_text(rows, row, 0, NULL);
 
         if (queue != NULL)
-            PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM,
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM,
                      "there is no queue '%s' yet: its first job makes it; names are case-sensitive",
                      queue);
     }
@@ -359,7 +359,7 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
     st = pgw__pq_in_loop(w->loop.h, st);
     if (st == PGW_EPOOLED) {
         w->loop.deaf_until = INT64_MAX;
-        PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s",
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM, "no notifications here, polling: %s",
                  pgw_error_message(w->loop.h));
         return;
     }
@@ -369,7 +369,7 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
         return;
     }
     pgw__handle_story(w->loop.h, story, sizeof(story));
-    PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM,
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM,
              "no notifications, polling: %s; next try in %lld ms", story, (long long)pause);
 }
 
@@ -506,7 +506,7 @@ static void worker_set_aside(pgw_worker *w)
         .sql = PGW__SQL_JOB_SET_ASIDE, .params = params, .flags = PGW__OWNED | PGW__WRITES};
     const pgw_status st = pgw__pq_call(w->loop.h, &call);
 
-    PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM, "%s",
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM, "%s",
              st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
                             "the view pgwork.stuck_jobs"
                           : pgw_error_message(w->loop.h));
@@ -540,7 +540,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     w->loop.claims_fail = false;
     atomic_fetch_add(&w->n.claims, 1);
     worker_tell_ready(w);
-    if (st == PGW_EMPTY)
+    if (st == PGW_OUTCOME_EMPTY)
         worker_found_none(w);
     else
         worker_found(w, &claim);
@@ -591,7 +591,7 @@ static void worker_heed_stop(pgw_worker *w)
     size_t i;
 
     if (stops == w->loop.stops) return;
-    PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM,
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM,
              stops == 1 ? "stopping: finishing what runs" : "stopping now");
     w->loop.stops = stops;
     if (stops < 2)
@@ -605,7 +605,8 @@ static void worker_heed_stop(pgw_worker *w)
     pthread_mutex_lock(&w->lock);
     for (c = w->shared.crates; c != NULL; c = c->next)
         for (i = 0; i < c->count; i++)
-            if (c->tasks[i].stage == PGW__RUNNING) pgw__worker_raise(&c->tasks[i], PGW_STOPPING);
+            if (c->tasks[i].stage == PGW__RUNNING)
+                pgw__worker_raise(&c->tasks[i], PGW_SIGNAL_STOPPING);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -812,8 +813,8 @@ static pgw_status worker_open_ears(pgw_worker *w)
 
     if (st >= 0) return PGW_OK;
     if (!worker_passes(st)) {
-        PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM, "cancelled jobs are not announced here: %s",
-                 pgw_error_message(w->heart.h));
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM,
+                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heart.h));
         return PGW_OK;
     }
     worker_failed_on(w, w->heart.h, st);
@@ -914,6 +915,6 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     snprintf(w->loop.error, sizeof(w->loop.error),
              "handlers did not return within %lld ms of the second stop",
              (long long)w->given.stop_ms);
-    PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM, "%s", w->loop.error);
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM, "%s", w->loop.error);
     return PGW_ETIMEDOUT;
 }

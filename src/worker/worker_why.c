@@ -41,7 +41,7 @@ void pgw__worker_tell_why(pgw_worker *w)
         if (st == PGW_EPERM) w->loop.why_at = INT64_MAX;
         if (st < 0) return;
         if (why != WHY_NOTHING && why != w->loop.why[i])
-            PGW__LOG(&w->given.log, PGW_WARN, "worker", "queue \"%s\" %s", w->given.queues[i],
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker", "queue \"%s\" %s", w->given.queues[i],
                      why_words[why]);
         w->loop.why[i] = why;
     }

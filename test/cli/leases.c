@@ -130,7 +130,7 @@ int main(int argc, char **argv)
             argv[1]);
         o.max = 1 + draw(3), o.holder = argv[1], o.lease_ms = 100 + draw(300);
         const pgw_status st = pgw_table_claim(h, &rows, t, &o);
-        if (st == PGW_EMPTY) {
+        if (st == PGW_OUTCOME_EMPTY) {
             usleep(5000);
             continue;
         }

@@ -25,11 +25,11 @@ static long long jobs(void)
 }
 
 /* Refused with this status and with words, by one and by many; nothing is there afterwards. */
-static void refused(pgw_status expected, const pgw_new *job, const char *what)
+static void refused(pgw_status expected, const pgw_job_spec *job, const char *what)
 {
     const long long before = jobs();
     int64_t id = 1;
-    pgw_new two[2];
+    pgw_job_spec two[2];
     pgw_status st;
 
     st = pgw_enqueue(h, &id, "bad", job, NULL);
@@ -37,7 +37,7 @@ static void refused(pgw_status expected, const pgw_new *job, const char *what)
     TEST_ASSERT_EQUAL_INT64_MESSAGE(0, id, what);
     TEST_ASSERT_TRUE_MESSAGE(*pgw_error_message(h) != '\0', what);
     TEST_ASSERT_NULL_MESSAGE(strstr(pgw_error_message(h), "SECRET"), "a payload is never repeated");
-    two[0] = (pgw_new)PGW_NEW_INIT;
+    two[0] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     two[1] = *job;
     st = pgw_enqueue_many(h, NULL, NULL, "bad", two, 2, NULL);
     TEST_ASSERT_EQUAL_INT_MESSAGE(expected, st, what);
@@ -68,7 +68,7 @@ void test_payloads_that_are_no_json(void)
                                       "\"\xc0\x80\"",
                                       "\"\xed\xa0\x80\"",
                                       "1e400000"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     size_t i;
 
     for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -91,7 +91,7 @@ void test_payloads_that_are_odd_but_json(void)
                                        "\"\\ud83d\\ude00\"",
                                        "{\"a\":1,\"a\":2}",
                                        "1e300"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     size_t i;
 
     for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -149,7 +149,7 @@ void test_the_library_and_the_server_agree_about_json(void)
 void test_deep_nesting(void)
 {
     static char deep[20001];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
     memset(deep, '[', 1000), memset(deep + 1000, ']', 1000), deep[2000] = '\0';
     job.payload = deep;
@@ -162,7 +162,7 @@ void test_sizes(void)
 {
     const size_t limit = 16777216;
     char *big = malloc(limit + 2);
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
     TEST_ASSERT_NOT_NULL(big);
     memset(big, 'x', limit + 1);
@@ -191,7 +191,7 @@ void test_names_are_data(void)
                                       "\xf0\x9f\x90\x98",
                                       "-",
                                       "*"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_depth d = PGW_DEPTH_INIT;
     size_t i;
 
@@ -211,7 +211,7 @@ void test_names_are_data(void)
 
 void test_times_at_the_ends(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
     job.run_at_us = INT64_MIN;
     refused(PGW_EINVAL, &job, "run_at INT64_MIN");
@@ -232,7 +232,7 @@ void test_times_at_the_ends(void)
 
 void test_options_by_their_size(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
     job.struct_size = 0;
     refused(PGW_EINVAL, &job, "struct_size 0");
@@ -240,7 +240,7 @@ void test_options_by_their_size(void)
     ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, NULL, "bad", &job, NULL), h);
     /* an older caller, who knows nothing behind body_size: what stands there is not read */
     memset(&job, 0xff, sizeof(job));
-    job.struct_size = offsetof(pgw_new, priority);
+    job.struct_size = offsetof(pgw_job_spec, priority);
     job.payload = "1", job.kind = "old", job.body = NULL, job.body_size = 0;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "old", &job, NULL), h);
     TEST_ASSERT_EQUAL_INT64(0,
@@ -301,12 +301,12 @@ void test_an_output_that_is_no_json_finishes_nothing(void)
 
 void test_arguments_at_their_limits(void)
 {
-    static pgw_new many[10000];
+    static pgw_job_spec many[10000];
     static pgw_ref refs[10000];
     pgw_batch *batch;
     size_t i;
 
-    for (i = 0; i < 10000; i++) many[i] = (pgw_new)PGW_NEW_INIT;
+    for (i = 0; i < 10000; i++) many[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "limits", many, 10000, NULL), h);
     ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, NULL, NULL, "limits", many, 10001, NULL), h);
     ASSERT_ST(PGW_EINVAL, it_claim(h, &batch, "limits", 10001), h);

@@ -78,7 +78,7 @@ static void create(const char *name, const char *expression, pgw_cron_opts *o)
 void test_a_tick_is_a_job_as_the_schedule_says(void)
 {
     static const char *const tags[] = {"eu", "daily"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     int64_t next = 0;
 
@@ -125,7 +125,7 @@ void test_the_reaper_ticks(void)
 
 void test_a_key_keeps_ticks_from_piling_up(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
     job.key = "sync", o.job = &job, o.queue = "q";
@@ -531,7 +531,7 @@ void test_rename_drop_and_list(void)
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char text[500] = "";
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_crons_each(h, NULL, keep_info, text));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_crons_each(h, NULL, keep_info, text));
     o.queue = "q", o.misfire = PGW_MISFIRE_SKIP;
     create("b", "@daily", &o);
     create("a \"'; DROP", "0 0 * * *", NULL);
@@ -546,7 +546,7 @@ void test_rename_drop_and_list(void)
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_drop(h, "caf\xc3\xa9"));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_pause(h, "caf\xc3\xa9"));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_run(h, NULL, "caf\xc3\xa9"));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
 }
 
 void test_what_is_refused(void)
@@ -657,7 +657,7 @@ void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
 /* An ASSERT that fails is no error to WHEN OTHERS. */
 void test_what_somebody_s_trigger_asserts_stops_its_schedule_alone(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
     o.queue = "q", o.job = &job, job.kind = "bad";
@@ -700,7 +700,7 @@ void test_a_drained_queue_is_an_error_and_then_a_misfire(void)
 void test_many_blocked_schedules_do_not_hold_up_a_pass(void)
 {
     enum { BLOCKED = 60 };
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     struct pg_conn *holder = pgtemp_connect();
 
@@ -806,25 +806,25 @@ static pgw_tick *claimed(const char *node)
 void test_a_node_holds_a_tick_until_it_is_finished(void)
 {
     static const char *const others[] = {"elsewhere"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick, *second;
     int64_t next_ms = 0, until = 0, first_number;
     size_t size;
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
     TEST_ASSERT_EQUAL_STRING("60000", pgtemp_value("SELECT next_ms FROM pgwork.cron_claim('n1')"));
     job.kind = "sweep", job.payload = "[1]", job.body = "a\0b", job.body_size = 3;
     o.job = &job;
     create("s", yearly, &o);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
     TEST_ASSERT_TRUE(next_ms >= 1 && next_ms <= 60000);
     pgtemp_exec(
         "UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 years', next_at "
         "= '-infinity'");
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n1", others, 1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n1", others, 1));
     tick = claimed("n1");
     first_number = (int64_t)pgw_tick_token(tick).number;
     TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
@@ -838,7 +838,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
                       "'UTC'))::bigint * 1000000"),
         pgw_tick_slot_us(tick)); /* the latest of ten */
     TEST_ASSERT_TRUE(pgw_tick_until_us(tick) > pgw_tick_slot_us(tick));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &second, &next_ms, "n2", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &second, &next_ms, "n2", NULL, 0));
     TEST_ASSERT_NULL(second);
     OK(pgw_cron_extend(h, &until, pgw_tick_token(tick), 600000));
     TEST_ASSERT_TRUE(until > pgw_tick_until_us(tick));
@@ -854,7 +854,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
 
     pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 years', next_at = "
                 "'-infinity'"); /* decided slots do not come again */
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
     OK(pgw_cron_run(h, NULL, "s"));
     OK(pgw_cron_run(h, &next_ms, "s"));
     TEST_ASSERT_EQUAL_INT64(0, next_ms);
@@ -864,7 +864,8 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_EQUAL_STRING(
         "no space left", pgtemp_value("SELECT error FROM pgwork.tick ORDER BY slot DESC LIMIT 1"));
     pgw_tick_free(tick);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0)); /* one */
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0)); /* one */
 }
 
 /* In psql, say: the row is passed over, but what others see of it is due all the time. */
@@ -887,7 +888,7 @@ void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_t
     TEST_ASSERT_EQUAL_STRING("held", PQgetvalue(r, 0, 0));
     TEST_ASSERT_EQUAL_STRING("1", PQgetvalue(r, 0, 1));
     PQclear(r);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n", NULL, 0));
     TEST_ASSERT_EQUAL_INT64(500, next_ms);
     OK(pgw_cron_tick(h, &fired, &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, fired);
@@ -1037,7 +1038,7 @@ void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
         pgtemp_value("SELECT concat_ws(' ', holder, finished_at IS NOT NULL, error) FROM "
                      "pgwork.tick"));
     create("s", "@every 1h", NULL);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
 }
 
 /* A claim that came back to it at once would never end. */
@@ -1055,7 +1056,7 @@ void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
     tick = claimed("n1");
     TEST_ASSERT_EQUAL_STRING("good", pgw_tick_schedule(tick));
     pgw_tick_free(tick);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
     TEST_ASSERT_INT64_WITHIN(5000, 5001, next_ms); /* ten seconds, less what has passed */
     TEST_ASSERT_NOT_NULL(strstr(
         pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"), "Atlantis/Capital"));
@@ -1100,7 +1101,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     for (int i = 0; i < 200 && tick == NULL; i++) {
         int64_t next_ms;
 
-        if (pgw_cron_claim_due(h, &tick, &next_ms, "heir", NULL, 0) == PGW_EMPTY)
+        if (pgw_cron_claim_due(h, &tick, &next_ms, "heir", NULL, 0) == PGW_OUTCOME_EMPTY)
             poll(NULL, 0, next_ms > 100 ? 100 : (int)next_ms);
     }
     TEST_ASSERT_NOT_NULL(tick);
@@ -1178,7 +1179,7 @@ void test_the_fence_of_a_name_grows_over_a_drop_and_a_rename(void)
 
 void test_a_tick_that_kills_its_nodes_is_given_up(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick;
 
@@ -1189,7 +1190,7 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
         pgw_tick_free(claimed("n"));
         pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp()");
     }
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.tick"), "given up"));
     TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT finished_at > at FROM pgwork.tick"));
     create("s", "@every 1h", &o); /* its node begins again: it may fare no better */
@@ -1212,7 +1213,7 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
  */
 void test_the_error_of_a_tick_that_was_given_up_stays_until_one_ends_well(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick;
 
@@ -1253,7 +1254,7 @@ static int run_what_is_due(pgw *mine, int node)
         char sql[200];
         const pgw_status st = pgw_cron_claim_due(mine, &tick, &next_ms, NULL, NULL, 0);
 
-        if (st == PGW_EMPTY) {
+        if (st == PGW_OUTCOME_EMPTY) {
             poll(NULL, 0, next_ms > 20 ? 20 : (int)next_ms);
             continue;
         }
@@ -1300,38 +1301,38 @@ static void note(pgw *handle, pgw_status st, void *arg)
 
 static pgw_status stepped(const pgw_status *done)
 {
-    while (*done == PGW_AGAIN) {
+    while (*done == PGW_OUTCOME_AGAIN) {
         struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
 
         TEST_ASSERT_TRUE(poll(&fd, 1, 10000) > 0);
-        pgw_step(h, PGW_READ);
+        pgw_step(h, PGW_EVENT_READ);
     }
     return *done;
 }
 
 void test_without_blocking(void)
 {
-    pgw_status done = PGW_AGAIN;
+    pgw_status done = PGW_OUTCOME_AGAIN;
     pgw_tick *tick;
     int64_t next_us, fired;
 
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_create(h, &next_us, "s", "@every 1h", NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_create(h, &next_us, "s", "@every 1h", NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     TEST_ASSERT_TRUE(next_us > 0);
     OK(pgw_cron_run(h, NULL, "s"));
-    done = PGW_AGAIN;
+    done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
-    done = PGW_AGAIN;
+    done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     pgw_tick_free(tick);
-    done = PGW_AGAIN;
+    done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_tick(h, &fired, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_tick(h, &fired, NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     TEST_ASSERT_EQUAL_INT64(0, fired);
 }

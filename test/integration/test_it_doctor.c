@@ -32,13 +32,13 @@ static int write_down(const pgw_finding *f, void *arg)
     const size_t used = strlen(s->text);
 
     s->count++;
-    s->bad += f->grade == PGW_BAD;
-    s->note += f->grade == PGW_NOTE;
-    if (f->grade != PGW_GOOD && *f->advice == '\0') s->missing = "an advice is missing";
+    s->bad += f->grade == PGW_GRADE_BAD;
+    s->note += f->grade == PGW_GRADE_NOTE;
+    if (f->grade != PGW_GRADE_GOOD && *f->advice == '\0') s->missing = "an advice is missing";
     snprintf(s->text + used, sizeof(s->text) - used, "%s %s: %s | %s\n",
-             f->grade == PGW_GOOD   ? "good"
-             : f->grade == PGW_NOTE ? "note"
-                                    : "bad",
+             f->grade == PGW_GRADE_GOOD   ? "good"
+             : f->grade == PGW_GRADE_NOTE ? "note"
+                                          : "bad",
              f->check, f->text, f->advice);
     return 0;
 }
@@ -148,7 +148,7 @@ void test_queue_ids_that_come_near_their_end_are_told_long_before(void)
 
 void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_work(void)
 {
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
 
     for (int i = 0; i < 2; i++) it_enqueue(h, "overdue", NULL);
     for (int i = 0; i < 2; i++) it_claim_one(h, "overdue");

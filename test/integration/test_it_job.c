@@ -54,7 +54,7 @@ void test_a_job_comes_back_as_it_was_sent(void)
     static const char bytes[] = {0, 1, '\n', (char)0xff};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     const char *queues[] = {"whole"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     const pgw_job *got;
     pgw_batch *batch;
     int64_t id;
@@ -105,9 +105,9 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
     enum { N = 250 };
     static const char *const kinds[] = {"", "mail", "\xc3\xa4"}, *const tags[] = {"x,y"};
     static char payloads[N][40];
-    static pgw_new jobs[N];
+    static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
-    const pgw_new blank = PGW_NEW_INIT;
+    const pgw_job_spec blank = PGW_JOB_SPEC_INIT;
     pgw_status verdicts[N];
     pgw_batch *batch;
     int64_t ids[N];
@@ -165,7 +165,7 @@ static int keep_extras(const pgw_job *job, void *arg)
 void test_group_expiry_and_meta_stay_with_a_job(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     char text[400] = "";
     pgw_batch *batch;
 
@@ -193,9 +193,9 @@ void test_group_expiry_and_meta_stay_with_a_job(void)
 void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
 {
     static const char *const queues[] = {"apart"};
-    static const pgw_new blank = PGW_NEW_INIT;
+    static const pgw_job_spec blank = PGW_JOB_SPEC_INIT;
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    static pgw_new jobs[100];
+    static pgw_job_spec jobs[100];
     pgw_ref refs[3];
     pgw_batch *batch;
     pgw *other = it_open();
@@ -220,7 +220,8 @@ void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
 
 void test_priority_goes_first_then_age(void)
 {
-    pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
+                            PGW_JOB_SPEC_INIT};
     pgw_batch *batch;
     int64_t ids[4];
 
@@ -236,7 +237,7 @@ void test_priority_goes_first_then_age(void)
 
 void test_a_delayed_job_waits(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
 
     job.delay_ms = 3600000;
@@ -244,7 +245,7 @@ void test_a_delayed_job_waits(void)
     job.delay_ms = 0;
     job.run_at_us = INT64_C(4102444800000000); /* 2100 */
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "later", 10), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "later", 10), h);
     TEST_ASSERT_EQUAL_STRING(
         "2100-01-01 00:00:00+00",
         pgtemp_value(
@@ -256,7 +257,8 @@ void test_a_delayed_job_waits(void)
 
 void test_many_mix_what_they_like(void)
 {
-    pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
+                            PGW_JOB_SPEC_INIT};
     pgw_batch *batch;
 
     jobs[1].delay_ms = 3600000;
@@ -275,31 +277,31 @@ void test_many_mix_what_they_like(void)
 
 void test_unique_keys_and_their_policies(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_status outcomes[2];
-    pgw_new two[2];
+    pgw_job_spec two[2];
     int64_t id, again;
     pgw_ref ref;
 
     job.key = "k", job.payload = "1";
     ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "unique", &job, NULL), h);
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
-    job.key_policy = PGW_KEY_REPLACE, job.payload = "2";
-    ASSERT_ST(PGW_REPLACED, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    job.key_policy = PGW_KEY_POLICY_REPLACE, job.payload = "2";
+    ASSERT_ST(PGW_OUTCOME_REPLACED, pgw_enqueue(h, &again, "unique", &job, NULL), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
     TEST_ASSERT_EQUAL_STRING("2",
                              pgtemp_value("SELECT payload FROM pgwork.job WHERE queue = 'unique'"));
-    job.key_policy = PGW_KEY_ERROR;
+    job.key_policy = PGW_KEY_POLICY_ERROR;
     ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
     TEST_ASSERT_EQUAL_INT64(0, again);
 
     two[0] = two[1] = job;
-    two[0].key_policy = two[1].key_policy = PGW_KEY_SKIP;
+    two[0].key_policy = two[1].key_policy = PGW_KEY_POLICY_SKIP;
     two[0].key = "fresh";
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue_many(h, NULL, outcomes, "unique", two, 2, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue_many(h, NULL, outcomes, "unique", two, 2, NULL), h);
     TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_EXISTS, outcomes[1]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
 
     /* unfinished: taken until the end of the job */
     ref = it_claim_one(h, "unique");
@@ -308,32 +310,32 @@ void test_unique_keys_and_their_policies(void)
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique", &job, NULL), h);
 
     /* ready: taken until the claim */
-    job.key_scope = PGW_KEY_READY, job.key_policy = PGW_KEY_SKIP;
+    job.key_scope = PGW_KEY_SCOPE_READY, job.key_policy = PGW_KEY_POLICY_SKIP;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
     it_claim_one(h, "unique_ready");
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
 
     /* period: taken for a time, whatever becomes of the job */
-    job.key_scope = PGW_KEY_PERIOD, job.key_period_ms = 3600000;
+    job.key_scope = PGW_KEY_SCOPE_PERIOD, job.key_period_ms = 3600000;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
     ref = it_claim_one(h, "unique_period");
     ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "unique_period", &ref, NULL, 1), h);
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
 }
 
 void test_an_operation_is_applied_once(void)
 {
     static const char op[] = "11111111-2222-3333-4444-555555555555",
                       other[] = "11111111-2222-3333-4444-555555555556";
-    const pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     int64_t id, again, ids[2], ids_again[2];
 
     ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "ops", jobs, op), h);
-    ASSERT_ST(PGW_REPEATED, pgw_enqueue(h, &again, "ops", jobs, op), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue(h, &again, "ops", jobs, op), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "ops", jobs, 2, other), h);
-    ASSERT_ST(PGW_REPEATED, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 2, other), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 2, other), h);
     TEST_ASSERT_EQUAL_MEMORY(ids, ids_again, sizeof(ids));
     ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 1, other), h);
     ASSERT_HAS("`op` was used for another number of jobs", pgw_error_message(h));
@@ -345,7 +347,7 @@ void test_an_operation_is_applied_once(void)
 void test_a_queues_limit_of_bytes(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     char body[200] = {0};
 
     o.max_bytes = 100;
@@ -361,7 +363,7 @@ void test_a_queues_limit_of_bytes(void)
 void test_which_of_many_is_refused_can_be_asked(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     const char *const queues[] = {"which", "no\nname"};
     pgw_claim_opts claim = PGW_CLAIM_OPTS_INIT;
     char body[101] = {0};
@@ -377,7 +379,7 @@ void test_which_of_many_is_refused_can_be_asked(void)
     jobs[2].body = NULL, jobs[2].body_size = 0;
 
     /* in the order of the keys the second one comes last */
-    jobs[0].key_policy = jobs[1].key_policy = jobs[2].key_policy = PGW_KEY_ERROR;
+    jobs[0].key_policy = jobs[1].key_policy = jobs[2].key_policy = PGW_KEY_POLICY_ERROR;
     jobs[0].key = "b", jobs[1].key = "c", jobs[2].key = "a";
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "which", &jobs[1], NULL), h);
     ASSERT_ST(PGW_EEXISTS, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
@@ -398,7 +400,7 @@ void test_which_of_many_is_refused_can_be_asked(void)
 
 void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
     PGconn *conn;
     pgw *a;
@@ -408,9 +410,9 @@ void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
     run(conn, "BEGIN");
     run(conn, "INSERT INTO orders VALUES (1)");
     ASSERT_ST(PGW_OK, pgw_enqueue(a, NULL, "tx", &job, NULL), a);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "tx", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "tx", 1), h);
     run(conn, "ROLLBACK");
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "tx", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "tx", 1), h);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'tx'"));
 
     run(conn, "BEGIN");
@@ -460,7 +462,7 @@ void test_an_attached_complete_commits_with_the_callers_writes(void)
 
 void test_in_a_failed_transaction_nothing_is_sent(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     PGconn *conn;
     pgw *a = attached(&conn);
 
@@ -501,7 +503,7 @@ void test_release_and_snooze_charge_no_attempt_and_fail_does(void)
 void test_delayed_jobs_run_at_another_time(void)
 {
     pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_depth depth = PGW_DEPTH_INIT;
     int64_t id, n;
 
@@ -525,7 +527,7 @@ void test_delayed_jobs_run_at_another_time(void)
 void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive(void)
 {
     pgw_fail_opts dead = PGW_FAIL_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id, n;
     pgw_ref ref;
 
@@ -565,13 +567,13 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
 void test_each_job_of_many_gets_its_verdict(void)
 {
     enum { N = 300 };
-    static pgw_new jobs[N];
+    static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
     static pgw_status verdicts[N];
     pgw_batch *batch;
     int i;
 
-    for (i = 0; i < N; i++) jobs[i] = (pgw_new)PGW_NEW_INIT;
+    for (i = 0; i < N; i++) jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "verdicts", jobs, N, NULL), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "verdicts", N), h);
     TEST_ASSERT_EQUAL(N, pgw_batch_count(batch));
@@ -628,18 +630,18 @@ void test_extend_prolongs_and_tells_of_a_cancel(void)
                          "> now() + interval '59 min'"));
     TEST_ASSERT_NOT_EQUAL_INT64(0, pgw_server_time_us(h));
 
-    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, NULL, "extended", &ids[1], 1), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, NULL, "extended", &ids[1], 1), h);
     refs[2].token.nonce++;
     ASSERT_ST(PGW_ELEASE, pgw_extend(h, verdicts, "extended", refs, 3, 0), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, verdicts[1]);
     TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[2]);
 }
 
 void test_cancel_removes_what_waits_and_asks_what_runs(void)
 {
     pgw_status outcomes[4];
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
     int64_t ids[4];
 
     ids[0] = it_enqueue(h, "cancelled", NULL);
@@ -649,16 +651,16 @@ void test_cancel_removes_what_waits_and_asks_what_runs(void)
     later.delay_ms = 100000;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, &ids[2], "cancelled", &later, NULL), h);
     ids[3] = 123456789;
-    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 4), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 4), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcomes[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
     TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, outcomes[3]);
     ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, NULL, "cancelled", &ids[3], 1), h);
     ids[0] = ids[2] = it_enqueue(h, "cancelled", NULL); /* named twice */
-    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 3), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 3), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcomes[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'cancelled'"));
@@ -687,10 +689,10 @@ void test_complete_and_claim_in_one_round_trip(void)
     TEST_ASSERT_EQUAL_INT64(third, pgw_job_id(pgw_batch_job(batch, 0)));
     refs[0] = pgw_job_ref(pgw_batch_job(batch, 0));
     pgw_batch_free(batch);
-    ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, verdicts, refs, 1, &batch, &o), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, verdicts, refs, 1, &batch, &o), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
     TEST_ASSERT_NULL(batch);
-    ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, NULL, NULL, 0, &batch, &o), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, NULL, NULL, 0, &batch, &o), h);
 }
 
 void test_a_quarantined_job_comes_alone_also_beside_completions(void)
@@ -815,7 +817,7 @@ void test_a_wait_ends_empty_or_by_a_stop(void)
     pgw_stop *stop;
 
     o.queues = queues, o.queues_count = 1, o.wait_ms = 50;
-    ASSERT_ST(PGW_EMPTY, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_claim(h, &batch, &o), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
@@ -862,21 +864,21 @@ static void done(pgw *handle, pgw_status st, void *arg)
 }
 
 /* Arms h, sends by `call`, and steps to the end. */
-#define ASYNC(expected, call)                                                       \
-    do {                                                                            \
-        outcome out_ = {0, PGW_AGAIN};                                              \
-        pgw_async(h, done, &out_);                                                  \
-        ASSERT_ST(PGW_AGAIN, call, h);                                              \
-        while (out_.calls == 0) {                                                   \
-            struct pollfd p_ = {pgw_fd(h),                                          \
-                                (short)((pgw_events(h) & PGW_READ ? POLLIN : 0) |   \
-                                        (pgw_events(h) & PGW_WRITE ? POLLOUT : 0)), \
-                                0};                                                 \
-            TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));               \
-            pgw_step(h, PGW_READ | PGW_WRITE);                                      \
-        }                                                                           \
-        TEST_ASSERT_EQUAL_INT(1, out_.calls);                                       \
-        ASSERT_ST(expected, out_.st, h);                                            \
+#define ASYNC(expected, call)                                                             \
+    do {                                                                                  \
+        outcome out_ = {0, PGW_OUTCOME_AGAIN};                                            \
+        pgw_async(h, done, &out_);                                                        \
+        ASSERT_ST(PGW_OUTCOME_AGAIN, call, h);                                            \
+        while (out_.calls == 0) {                                                         \
+            struct pollfd p_ = {pgw_fd(h),                                                \
+                                (short)((pgw_events(h) & PGW_EVENT_READ ? POLLIN : 0) |   \
+                                        (pgw_events(h) & PGW_EVENT_WRITE ? POLLOUT : 0)), \
+                                0};                                                       \
+            TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));                     \
+            pgw_step(h, PGW_EVENT_READ | PGW_EVENT_WRITE);                                \
+        }                                                                                 \
+        TEST_ASSERT_EQUAL_INT(1, out_.calls);                                             \
+        ASSERT_ST(expected, out_.st, h);                                                  \
     } while (0)
 
 /* Whatever the caller passed may be gone when the answer comes; only the out-parameters live. */
@@ -884,7 +886,7 @@ static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
 {
     char queue[] = "async", payload[] = "{\"n\":1}", kind[] = "k", tag[] = "t";
     const char *tags[] = {tag};
-    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status st;
 
     jobs[0].payload = payload, jobs[1].kind = kind, jobs[1].tags = tags, jobs[1].tags_count = 1;
@@ -940,20 +942,20 @@ void test_every_verb_can_be_armed(void)
     ASYNC(PGW_OK, pgw_jobs_each(h, NULL, count_jobs, &n));
     TEST_ASSERT_GREATER_THAN_INT(0, n);
     ASYNC(PGW_OK, pgw_reaper_tick(h, NULL, &next_ms));
-    ASYNC(PGW_EMPTY, pgw_claim(h, &batch, &o));
+    ASYNC(PGW_OUTCOME_EMPTY, pgw_claim(h, &batch, &o));
     TEST_ASSERT_NULL(batch);
 }
 
 void test_a_verb_refused_at_once_is_not_armed_any_more(void)
 {
-    outcome out = {0, PGW_AGAIN};
+    outcome out = {0, PGW_OUTCOME_AGAIN};
     pgw_batch *batch;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
     job.priority = -1;
     pgw_async(h, done, &out);
     ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, NULL, "async", &job, NULL), h);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "not there", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "not there", 1), h);
     TEST_ASSERT_EQUAL_INT(0, out.calls);
 }
 
@@ -974,7 +976,7 @@ static int only_id(const pgw_job *job, void *arg)
 void test_jobs_are_found_by_queue_state_kind_and_id(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
     int n = 0;
 
@@ -992,7 +994,7 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
     TEST_ASSERT_EQUAL_INT(1, n);
     o.state = "dead";
-    ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
 }
 
 typedef struct page {
@@ -1031,7 +1033,7 @@ void test_a_list_goes_on_behind_its_last_job(void)
     TEST_ASSERT_EQUAL_INT(7, p.count);
     TEST_ASSERT_EQUAL_INT64_ARRAY(ids, p.ids, 7);
     o.after_id = ids[6];
-    ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, keep_id, &p), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_jobs_each(h, &o, keep_id, &p), h);
 }
 
 static int keep_tags(const pgw_job *job, void *arg)
@@ -1050,7 +1052,7 @@ void test_tags_of_a_shape_that_nobody_sends_are_read(void)
 {
     static const char *const tags[] = {"a"};
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
     char text[64] = "";
     int64_t id;
@@ -1076,7 +1078,7 @@ void test_tags_of_a_shape_that_nobody_sends_are_read(void)
 void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
 {
     const char *const tags[] = {"a", "b"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
     pgw_status st;
     int n, before;
@@ -1189,7 +1191,7 @@ void test_all_of_it_in_a_schema_of_another_name(void)
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
     it_enqueue(other, "q", "1");
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "q", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "q", 1), h);
     ref = it_claim_one(other, "q");
     ASSERT_ST(PGW_OK, pgw_complete(other, NULL, "q", &ref, NULL, 1), other);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM jobs_2.job"));

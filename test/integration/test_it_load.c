@@ -29,7 +29,7 @@ static void add_many(pgw *handle, pgw_load *load)
     int i;
 
     for (i = 0; i < MANY; i++) {
-        pgw_new job = PGW_NEW_INIT;
+        pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
         snprintf(payload, sizeof(payload), "{\"n\":%d}", i);
         job.payload = payload;
@@ -120,7 +120,7 @@ void test_fifty_thousand_by_batches_for_a_producer(void)
 
 void test_an_attached_load_is_the_callers_transaction(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     PGconn *conn = pgtemp_connect();
     pgw_load *load;
     int64_t added;
@@ -141,7 +141,7 @@ void test_an_attached_load_is_the_callers_transaction(void)
 
 void test_a_load_in_a_transaction_of_ours_is_part_of_it(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
@@ -159,7 +159,7 @@ void test_a_load_in_a_transaction_of_ours_is_part_of_it(void)
 
 void test_an_abandoned_load_leaves_nothing(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added = 7;
     int i;
@@ -175,7 +175,7 @@ void test_an_abandoned_load_leaves_nothing(void)
 
 void test_a_refused_job_does_not_spoil_the_load(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
@@ -194,7 +194,7 @@ void test_a_refused_job_does_not_spoil_the_load(void)
 
 void test_what_the_server_refuses_spoils_the_load(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
@@ -216,7 +216,7 @@ void test_what_the_server_refuses_spoils_the_load(void)
 void test_jobs_for_now_and_for_later_may_alternate(void)
 {
     static char payload[100 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
@@ -253,7 +253,7 @@ static void never(pgw *handle, pgw_status st, void *arg)
 void test_a_failed_load_goes_on_failing(void)
 {
     static char payload[300 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_status st = PGW_OK;
     pgw_load *load;
     int64_t added;
@@ -277,7 +277,7 @@ void test_a_failed_load_goes_on_failing(void)
 void test_a_large_body_goes_through(void)
 {
     static char body[3 * 1024 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
 
     memset(body, 0xa5, sizeof(body));
@@ -296,7 +296,7 @@ void test_a_load_ends_with_the_transaction_that_it_is_part_of(void)
 {
     static const char *const ends[] = {"ROLLBACK", "COMMIT"};
     PGconn *conn = pgtemp_connect();
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
     pgw *a;
@@ -328,7 +328,7 @@ void test_which_job_the_server_refuses_of_a_load_by_batches(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
     PGconn *conn = pgtemp_connect();
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
     pgw *a;
@@ -355,7 +355,7 @@ void test_which_job_the_server_refuses_of_a_load_by_batches(void)
 void test_limits_and_the_state_of_the_queue(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
 
     o.max_bytes = 10;
@@ -398,7 +398,7 @@ TEST_CASE(true)
 void test_nor_can_one_that_has_begun(bool attached)
 {
     static char payload[10 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     const char *queue = attached ? "late batches" : "late copy";
     PGconn *conn = pgtemp_connect();
     char asked[100];
@@ -437,7 +437,7 @@ void test_nor_can_one_that_has_begun(bool attached)
  * sent. */
 void test_a_load_by_copy_has_the_handle_for_itself(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load, *second;
     int64_t added;
 
@@ -458,7 +458,7 @@ void test_a_load_by_copy_has_the_handle_for_itself(void)
 void test_a_load_outlives_its_handle(void)
 {
     pgw *other = it_open();
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added = 1;
 
@@ -476,7 +476,7 @@ void test_a_load_outlives_its_handle(void)
 void test_a_load_survives_every_failed_allocation(void)
 {
     const char *const tags[] = {"t"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     PGconn *conn = pgtemp_connect();
     pgw_status st;
     int way, n;

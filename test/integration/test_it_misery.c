@@ -43,17 +43,17 @@ static const pgw_ref ref = {1, {33, 2}};
 
 VERB(enqueue)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     return pgw_enqueue(h, NULL, name, &job, NULL);
 }
 VERB(enqueue_many)
 {
-    const pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     return pgw_enqueue_many(h, NULL, NULL, name, jobs, 2, NULL);
 }
 VERB(load)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     pgw_status st = pgw_load_begin(h, &load, name);
 
@@ -173,7 +173,7 @@ VERB(reaper_tick)
 VERB(lock_acquire)
 {
     pgw_lock *lock;
-    pgw_status st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 0);
+    pgw_status st = pgw_lock_acquire(h, &lock, name, PGW_LOCK_EXCLUSIVE, 0);
     return st == PGW_OK ? pgw_lock_release(lock) : st;
 }
 VERB(lock_is_free)

@@ -89,13 +89,13 @@ void test_what_is_not_there_is_not_found(void)
 
 void test_pause_stops_claims_and_drain_stops_enqueues(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
 
     it_enqueue(h, "shut", "1");
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "shut"), h);
     TEST_ASSERT_TRUE(queue_info("shut").info.paused);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "shut", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "shut", 1), h);
     it_enqueue(h, "shut", "2");
 
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
@@ -112,7 +112,7 @@ void test_pause_stops_claims_and_drain_stops_enqueues(void)
 
 void test_depth_purge_and_drop(void)
 {
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
     pgw_depth d = PGW_DEPTH_INIT;
     int64_t n;
     int i;
@@ -180,12 +180,12 @@ void test_what_is_large_is_purged_piece_by_piece(void)
 
 void test_without_implicit_queues_an_enqueue_needs_one(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
 
     pgtemp_exec("SELECT pgwork.setting('implicit_queues', 'off')");
     ASSERT_ST(PGW_ENOTFOUND, pgw_enqueue(h, NULL, "explicit", &job, NULL), h);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "explicit", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "explicit", 1), h);
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "explicit", NULL), h);
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "explicit", &job, NULL), h);
     pgtemp_exec("SELECT pgwork.setting('implicit_queues', 'on')");
@@ -198,7 +198,7 @@ void test_each_in_a_schema_without_queues_is_empty(void)
     found f = {.name = ""};
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
-    ASSERT_ST(PGW_EMPTY, pgw_queues_each(other, 0, find, &f), other);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queues_each(other, 0, find, &f), other);
     ASSERT_ST(PGW_OK, pgw_queue_create(other, "here", NULL), other);
     ASSERT_ST(PGW_OK, pgw_queues_each(other, 1, find, &f), other);
     TEST_ASSERT_EQUAL_INT(1, f.count);
@@ -211,7 +211,7 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
     int64_t next_ms = -1, until;
     pgw_ref first, again;
     pgw_batch *batch;
@@ -222,7 +222,7 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     later.delay_ms = 100;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "reaped", &later, NULL), h);
     first = it_claim_one(h, "reaped");
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "reaped", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "reaped", 1), h);
 
     for (until = pgw__deadline_in(20000);
          stats.reaped + stats.promoted < 2 && pgw__deadline_left_ms(until) > 0;) {

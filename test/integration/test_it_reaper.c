@@ -100,7 +100,7 @@ static void expired_jobs(int n)
 {
     const char *const queues[] = {queue};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *b;
     int i;
 
@@ -161,7 +161,7 @@ void test_what_was_left_by_the_dead_is_taken_back_first(void)
 
 static atomic_int heard;
 
-static void hear_stuck(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_stuck(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
     if (strcmp(room, "reap") == 0 && strstr(message, "job ") != NULL) atomic_fetch_add(&heard, 1);
@@ -180,7 +180,7 @@ void test_a_job_that_cannot_be_taken_back_is_told_once(void)
              pgtemp_number("SELECT max(id) FROM pgwork.job WHERE state = 'leased'"));
     pgtemp_exec(sql);
     atomic_store(&heard, 0);
-    pgw_conf_set_log(conf, PGW_WARN, hear_stuck, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear_stuck, NULL);
     start(&x);
     await_number(4, count_of("ready"));
     await_number(1, "SELECT count(*) FROM pgwork.stuck_jobs WHERE tries > 1");
@@ -213,7 +213,7 @@ void test_more_than_one_batch_is_taken_at_once(void)
 
 void test_a_delayed_job_comes_in_at_its_time(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     run x;
 
     start(&x);
@@ -230,7 +230,7 @@ void test_a_live_lease_is_left_alone(void)
 {
     const char *const queues[] = {queue};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *b;
     run x;
 
@@ -304,7 +304,7 @@ void test_lost_connections_are_survived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_refusal(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
     if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&refusals, 1);
@@ -316,7 +316,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     int i;
 
     set(conf, "application_name", "switched");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_refusal, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_refusal, NULL);
     start(&x);
     await_ticks(1);
     pgtemp_read_only(true);
@@ -331,7 +331,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_trouble(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level, (void)message;
     if (strcmp(room, "reaper") == 0) atomic_fetch_add(&refusals, 1);
@@ -346,7 +346,7 @@ void test_a_long_story_does_not_hide_what_to_do(void)
     int i;
 
     set(conf, "dsn", "host=" NOWHERE "," NOWHERE "," NOWHERE "," NOWHERE);
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     start(&x);
     for (i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);
@@ -355,7 +355,7 @@ void test_a_long_story_does_not_hide_what_to_do(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_cancel(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_cancel(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
     if (strcmp(room, "reaper") == 0 && strstr(message, "57014") != NULL)
@@ -373,7 +373,7 @@ void test_what_the_server_cancels_is_told(void)
                 "EXCEPTION USING ERRCODE = ''57014''; END';"
                 "CREATE TRIGGER slow BEFORE INSERT ON pgwork.live_job FOR EACH ROW EXECUTE "
                 "FUNCTION slow()");
-    pgw_conf_set_log(conf, PGW_WARN, hear_cancel, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear_cancel, NULL);
     start(&x);
     for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     pgtemp_exec("DROP FUNCTION slow() CASCADE");
@@ -390,7 +390,7 @@ void test_a_stop_is_heard_while_there_is_no_server(void)
     set(conf, "dsn", "host=/nonexistent");
     set(conf, "reconnect.base_ms", "3600000");
     set(conf, "reconnect.cap_ms", "3600000");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     start(&x);
     for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);

@@ -811,7 +811,7 @@ void test_R18_long_names_are_refused_not_cut(void)
 
 static char logged[65536];
 
-static void keep_log(void *arg, pgw_level level, const char *room, const char *message)
+static void keep_log(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     size_t at = strlen(logged);
 
@@ -842,7 +842,7 @@ void test_R19_values_and_passwords_are_never_told(void)
         "CREATE TABLE k (k text CONSTRAINT k_once PRIMARY KEY); INSERT INTO k VALUES ('SECRET')");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    pgw_conf_set_log(conf, PGW_TRACE, keep_log, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_TRACE, keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
         TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", bad_dsns[i]));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(&h, conf));

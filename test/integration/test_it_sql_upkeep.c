@@ -1081,7 +1081,8 @@ void test_settings_are_read_set_and_checked(void)
     TEST_ASSERT_EQUAL_STRING("off", kit_text(b, "SELECT pgwork.setting('implicit_queues')"));
     kit_refused(a, "PW001", "value|'maybe'|on or off",
                 "SELECT pgwork.setting('implicit_queues', 'maybe')");
-    kit_refused(a, "PW001", "name|'x'|implicit_queues, low_water_marks, max_queues, op_retention_ms",
+    kit_refused(a, "PW001",
+                "name|'x'|implicit_queues, low_water_marks, max_queues, op_retention_ms",
                 "SELECT pgwork.setting('x')");
     kit_refused(a, "PW001", "name|NULL", "SELECT pgwork.setting(NULL)");
     kit_refused(a, "PW001", "value|'-1'", "SELECT pgwork.setting('op_retention_ms', '-1')");

@@ -168,7 +168,7 @@ void test_nothing_free_is_empty(void)
     articles(2);
     pgw_rows_free(claimed(2, "anna"));
     rows = (pgw_rows *)&rows;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(h, &rows, t, &o));
     TEST_ASSERT_NULL(rows);
 }
 
@@ -711,7 +711,7 @@ void test_holders_may_be_numbers_and_uuids(void)
             pgw_rows_free(rows);
         }
         o = asking(1, types[i].other);
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, typed, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(h, &rows, typed, &o));
         TEST_ASSERT_EQUAL_STRING(types[i].holder, pgtemp_value("SELECT locked_by FROM t"));
         pgw_table_free(typed);
     }
@@ -841,7 +841,7 @@ void test_a_claim_says_so_when_a_trigger_keeps_all_its_rows(void)
     TEST_ASSERT_EQUAL_STRING("3", pgw_rows_key(rows, 0)[0]);
     pgw_rows_free(rows);
     o.holder = "carl";
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(h, &rows, t, &o));
 }
 
 void test_a_row_that_row_security_hides_is_not_there(void)
@@ -943,7 +943,7 @@ static int contend(pgw *mine, int who)
         pgw_rows *rows;
         pgw_status st = pgw_table_claim(mine, &rows, t, &o);
 
-        if (st == PGW_EMPTY) {
+        if (st == PGW_OUTCOME_EMPTY) {
             empty++;
             poll(NULL, 0, 2);
             continue;
@@ -1004,7 +1004,7 @@ static void *claim_late(void *arg)
 /* Of a table with @p n rows, to which somebody writes behind its snapshot. */
 static pgw_status claim_beside(int n, const char *writes)
 {
-    pgw_status late = PGW_AGAIN;
+    pgw_status late = PGW_OUTCOME_AGAIN;
     pthread_t thread;
 
     articles(n);
@@ -1029,7 +1029,7 @@ void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(int articl
         articles_count, "UPDATE t SET id = 3 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 1");
     pgw_rows *rows;
 
-    TEST_ASSERT_EQUAL_STRING("PGW_EMPTY", pgw_status_name(late));
+    TEST_ASSERT_EQUAL_STRING("PGW_OUTCOME_EMPTY", pgw_status_name(late));
     rows = claimed(1, "anna");
     TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
     pgw_rows_free(rows);
@@ -1272,15 +1272,15 @@ static void note_status(pgw *handle, pgw_status st, void *arg)
 static pgw_status claim_without_blocking(pgw_rows **rows)
 {
     const pgw_table_claim_opts o = asking(1, "anna");
-    pgw_status done = PGW_AGAIN;
+    pgw_status done = PGW_OUTCOME_AGAIN;
 
     pgw_async(h, note_status, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_table_claim(h, rows, t, &o));
-    while (done == PGW_AGAIN) {
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_table_claim(h, rows, t, &o));
+    while (done == PGW_OUTCOME_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         poll(&p, 1, 1000);
-        pgw_step(h, PGW_READ);
+        pgw_step(h, PGW_EVENT_READ);
     }
     return done;
 }

@@ -143,8 +143,8 @@ void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_story(void)
     told = PGW_OK;
     must(pgw_txn_run(h, 5, write_and, &told));
     TEST_ASSERT_EQUAL_INT64(20, pgtemp_number("SELECT sum(n) FROM t"));
-    told = PGW_EMPTY;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_txn_run(h, 5, write_and, &told));
+    told = PGW_OUTCOME_EMPTY;
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_txn_run(h, 5, write_and, &told));
     TEST_ASSERT_EQUAL_INT64(30, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
@@ -166,13 +166,14 @@ static pgw_status start_and(pgw *handle, void *arg)
     set_n(1);
     pgw_async(handle, nobody_calls, NULL);
     if (s->uses)
-        TEST_ASSERT_EQUAL(PGW_AGAIN, pgw__pq_text(handle, "set", "UPDATE public.t SET n = n + 1",
-                                                  &(pgw__call){.flags = PGW__WRITES}));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN,
+                          pgw__pq_text(handle, "set", "UPDATE public.t SET n = n + 1",
+                                       &(pgw__call){.flags = PGW__WRITES}));
     return s->returns;
 }
 
 /* Whatever it has under way then. */
-TEST_CASE(true, PGW_AGAIN, PGW_EMISUSE)
+TEST_CASE(true, PGW_OUTCOME_AGAIN, PGW_EMISUSE)
 TEST_CASE(true, PGW_OK, PGW_EMISUSE)
 TEST_CASE(true, PGW_ECONFLICT, PGW_ECONFLICT)
 TEST_CASE(false, PGW_OK, PGW_EMISUSE)
@@ -251,7 +252,7 @@ void test_where_and_max_choose(void)
     TEST_ASSERT_EQUAL_STRING("r30", pgw_rows_key(rows, 0)[1]);
     pgw_rows_free(rows);
     o.where = "a = $1 + 1000";
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_lock(h, &rows, t, &o));
     TEST_ASSERT_NULL(rows);
     must(pgw_txn_rollback(h));
 }
@@ -262,10 +263,10 @@ void test_each_strength_keeps_out_what_it_should(void)
         pgw_row_lock strength;
         const char
             *passes; /* what another session still gets: KEY SHARE, SHARE, NO KEY UPDATE, UPDATE */
-    } table[] = {{PGW_FOR_UPDATE, "0000"},
-                 {PGW_FOR_NO_KEY_UPDATE, "1000"},
-                 {PGW_FOR_SHARE, "1100"},
-                 {PGW_FOR_KEY_SHARE, "1110"}};
+    } table[] = {{PGW_ROW_LOCK_UPDATE, "0000"},
+                 {PGW_ROW_LOCK_NO_KEY_UPDATE, "1000"},
+                 {PGW_ROW_LOCK_SHARE, "1100"},
+                 {PGW_ROW_LOCK_KEY_SHARE, "1110"}};
     static const char *const words[] = {"KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE"};
 
     for (size_t i = 0; i < 4; i++) {

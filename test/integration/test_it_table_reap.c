@@ -16,7 +16,7 @@ static pgw *h;
 static atomic_int heard; /* words about a table */
 static pgw_stop *stop, *stop_when_heard;
 
-static void hear(void *arg, pgw_level level, const char *room, const char *message)
+static void hear(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
     if (strcmp(room, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {
@@ -30,7 +30,7 @@ static pgw_conf *conf_of(void)
     static const char *const unchecked[] = {"schema.check", "off", NULL};
     pgw_conf *conf = it_conf(unchecked);
 
-    pgw_conf_set_log(conf, PGW_WARN, hear, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear, NULL);
     return conf;
 }
 
@@ -147,7 +147,7 @@ void test_registered_tables_are_listed_and_freed(void)
     int64_t freed;
     int seen = 0;
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_tables_each(h, note, list));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_tables_each(h, note, list));
     must(reap_all(&freed, 100));
     TEST_ASSERT_EQUAL_INT64(0, freed);
     tables();
@@ -588,7 +588,7 @@ static void *reap_in_thread(void *arg)
 void test_a_table_that_is_exchanged_behind_the_check_is_left_alone(void)
 {
     PGconn *mallory = pgtemp_connect();
-    pgw_status st = PGW_AGAIN;
+    pgw_status st = PGW_OUTCOME_AGAIN;
     pthread_t thread;
     PGresult *res;
 

@@ -77,7 +77,7 @@ void test_an_update_needs_the_version_that_was_read(void)
 
     for (size_t m = 0; m < 3; m++) {
         pgw_rows *rows = got(modes[m]);
-        char next[PGW_ROW_VERSION], last[PGW_ROW_VERSION];
+        char next[PGW_ROW_VERSION_SIZE], last[PGW_ROW_VERSION_SIZE];
 
         must(pgw_table_update(h, next, modes[m], key, pgw_rows_version(rows, 0),
                               &(pgw_cell){"n", "1"}, 1));
@@ -102,7 +102,7 @@ void test_a_number_at_the_end_of_its_type_begins_again(void)
 
     for (size_t i = 0; i < 3; i++) {
         const pgw_cell cell = {"n", "1"};
-        char sql[128], next[PGW_ROW_VERSION];
+        char sql[128], next[PGW_ROW_VERSION_SIZE];
         pgw_table *narrow;
 
         snprintf(sql, sizeof(sql), "ALTER TABLE counter ALTER v TYPE %s USING %s", ends[i][0],
@@ -301,11 +301,11 @@ void test_an_operation_id_is_forgotten_with_the_next_one(void)
     must(pgw_table_process(h, t, key, add_one, NULL, NULL));
     must(pgw_table_process(h, t, key, add_one, NULL, NULL));
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
-    TEST_ASSERT_EQUAL(PGW_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
     /* nor can others make it go, who know it */
     pgtemp_exec("SELECT pgwork.table_operation(gen_random_uuid(), "
                 "'6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01')");
-    TEST_ASSERT_EQUAL(PGW_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
     pgw_close(other);
 }
 
@@ -359,10 +359,10 @@ void test_an_error_of_the_function_ends_it_whichever_it_is(void)
 
 void test_what_the_function_says_beside_ok_is_returned_with_its_write(void)
 {
-    pgw_status said = PGW_EXISTS;
+    pgw_status said = PGW_OUTCOME_EXISTS;
 
-    TEST_ASSERT_EQUAL_STRING(
-        "PGW_EXISTS", pgw_status_name(pgw_table_process(h, t, key, set_and_say, &said, NULL)));
+    TEST_ASSERT_EQUAL_STRING("PGW_OUTCOME_EXISTS", pgw_status_name(pgw_table_process(
+                                                       h, t, key, set_and_say, &said, NULL)));
     TEST_ASSERT_EQUAL_INT64(7, pgtemp_number("SELECT n FROM counter"));
 }
 
@@ -501,12 +501,12 @@ static void rewrite_after(const char *how)
 static void write_thrice(const pgw_table *table)
 {
     pgw_rows *rows = got(table);
-    char version[PGW_ROW_VERSION];
+    char version[PGW_ROW_VERSION_SIZE];
 
     snprintf(version, sizeof(version), "%s", pgw_rows_version(rows, 0));
     pgw_rows_free(rows);
     for (int i = 0; i < 3; i++) {
-        char next[PGW_ROW_VERSION];
+        char next[PGW_ROW_VERSION_SIZE];
 
         must(pgw_table_update(h, next, table, key, version, &(pgw_cell){"n", "1"}, 1));
         TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM counter WHERE note = "
@@ -529,7 +529,7 @@ void test_the_next_version_is_that_which_triggers_after_the_update_leave(void)
 
 void test_in_a_transaction_the_next_version_is_told_and_nothing_is_committed(void)
 {
-    char next[PGW_ROW_VERSION];
+    char next[PGW_ROW_VERSION_SIZE];
     pgw_table *traced;
 
     rewrite_after("TRIGGER again AFTER UPDATE ON counter FOR EACH ROW");
@@ -549,7 +549,7 @@ void test_in_a_transaction_the_next_version_is_told_and_nothing_is_committed(voi
 
 void test_no_next_version_is_told_where_a_deferred_trigger_may_change_it(void)
 {
-    char next[PGW_ROW_VERSION] = "old";
+    char next[PGW_ROW_VERSION_SIZE] = "old";
     pgw_table *traced;
 
     rewrite_after("CONSTRAINT TRIGGER again AFTER UPDATE ON counter DEFERRABLE INITIALLY DEFERRED "
@@ -618,7 +618,7 @@ void test_an_operation_is_applied_once_however_often_it_is_called(void)
 
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01";
     must(pgw_table_process(h, t, key, add_one, NULL, &o));
-    TEST_ASSERT_EQUAL(PGW_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, key, add_one, NULL, &o));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT n FROM counter"));
 }
 
@@ -731,12 +731,12 @@ static void told(pgw *handle, pgw_status st, void *arg)
 void test_a_row_that_is_not_there_is_told_so_without_blocking(void)
 {
     const char *const none[] = {"none"};
-    pgw_status st = PGW_AGAIN;
+    pgw_status st = PGW_OUTCOME_AGAIN;
     pgw_rows *rows;
 
     pgw_async(h, told, &st);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_table_get(h, &rows, t, none, n_column, 1));
-    while (st == PGW_AGAIN) {
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_table_get(h, &rows, t, none, n_column, 1));
+    while (st == PGW_OUTCOME_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         poll(&p, 1, 100);
@@ -765,7 +765,7 @@ static int count_up(pgw *mine, int who)
             const pgw_status st =
                 pgw_table_process(mine, modes[(who + i) % 3], key, add_one, NULL, &o);
 
-            if (st == PGW_OK || st == PGW_REPEATED) break;
+            if (st == PGW_OK || st == PGW_OUTCOME_REPEATED) break;
             if (st != PGW_ECONN && st != PGW_EUNKNOWN) return 1;
         }
     }

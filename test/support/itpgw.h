@@ -70,7 +70,7 @@ static inline pgw *it_open(void)
 
 static inline int64_t it_enqueue(pgw *h, const char *queue, const char *payload)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     job.payload = payload;

@@ -63,7 +63,7 @@ static inline void worker_begin(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     set("dsn", pgtemp_dsn());
-    set("worker.drain", "on");
+    set("worker.until_empty", "on");
     set("schema.check", number == 0 ? "off" : "on");
     must(pgw_open(&h, conf));
     if (number == 0) first_time();
@@ -126,8 +126,8 @@ static inline void await(atomic_int *what, int value)
 
 static inline void enqueue(int n)
 {
-    static const pgw_new jobs[1000] = {{0}};
-    pgw_new copy[1000];
+    static const pgw_job_spec jobs[1000] = {{0}};
+    pgw_job_spec copy[1000];
     int i;
 
     for (i = 0; i < 1000; i++) {
@@ -194,7 +194,7 @@ static inline void await_beats(int64_t id, int beats)
 
 static inline int64_t only_job(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     must(pgw_enqueue(h, &id, queue, &job, NULL));
@@ -328,7 +328,7 @@ static inline pgw_verdict noop(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static inline pgw_verdict until_signalled(pgw_task *task, void *arg)
@@ -340,7 +340,7 @@ static inline pgw_verdict until_signalled(pgw_task *task, void *arg)
     poll(&fd, 1, PATIENCE_MS);
     atomic_store(&seen, pgw_task_signals(task));
     pgw_task_set_delay(task, 0);
-    return PGW_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 static inline pgw_verdict until_let_go(pgw_task *task, void *arg)
@@ -348,7 +348,7 @@ static inline pgw_verdict until_let_go(pgw_task *task, void *arg)
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
     has_come(&let_go, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 #endif

@@ -71,7 +71,7 @@ static const struct {
     {"worker.flush_ms", "int", "5"},
     {"worker.flush_jobs", "int", "1000"},
     {"worker.stop_ms", "int", "10000"},
-    {"worker.drain", "bool", "off"},
+    {"worker.until_empty", "bool", "off"},
     {"worker.max_jobs", "int", "0"},
     {"reaper.max_wait_ms", "int", "50"},
     {"reaper.batch", "int", "1000"},
@@ -358,7 +358,7 @@ void test_without_a_configuration(void)
     TEST_ASSERT_TRUE(pgw__conf_bool(NULL, "schema.check"));
     TEST_ASSERT_EQUAL_STRING("", pgw__conf_text(NULL, "dsn"));
     TEST_ASSERT_TRUE(pgw__conf_log(NULL)->fn == NULL);
-    pgw_conf_set_log(NULL, PGW_INFO, NULL, NULL);
+    pgw_conf_set_log(NULL, PGW_LOG_INFO, NULL, NULL);
     pgw_conf_free(NULL);
 }
 
@@ -388,7 +388,7 @@ void test_the_connection_string_is_never_listed_nor_told_in_errors(void)
 
 /* ---- copies, logs, memory ---- */
 
-static void sink(void *arg, pgw_level level, const char *room, const char *message)
+static void sink(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level, (void)room, (void)message;
 }
@@ -399,14 +399,14 @@ void test_a_copy_is_equal_and_independent(void)
 
     set("schema", "one");
     set("dsn", SECRET);
-    pgw_conf_set_log(conf, PGW_DEBUG, sink, &conf);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, sink, &conf);
     copy = pgw__conf_copy(conf);
     TEST_ASSERT_NOT_NULL(copy);
     set("schema", "two");
     TEST_ASSERT_EQUAL_STRING("one", pgw__conf_text(copy, "schema"));
     TEST_ASSERT_EQUAL_STRING(SECRET, pgw__conf_text(copy, "dsn"));
     TEST_ASSERT_EQUAL_INT64(4, pgw__conf_int(copy, "worker.concurrency"));
-    TEST_ASSERT_EQUAL_INT(PGW_DEBUG, pgw__conf_log(copy)->level);
+    TEST_ASSERT_EQUAL_INT(PGW_LOG_DEBUG, pgw__conf_log(copy)->level);
     TEST_ASSERT_EQUAL_PTR(&conf, pgw__conf_log(copy)->arg);
     TEST_ASSERT_TRUE(pgw__conf_log(copy)->fn == sink);
     pgw_conf_free(copy);

@@ -67,7 +67,7 @@ static int see_time(int64_t at_us, const char *local, void *arg)
 void test_what_is_refused_is_not_sent(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_tick *tick = (pgw_tick *)(void *)&job;
     int64_t next = 1;
 
@@ -100,9 +100,9 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     o.timeout_ms = 100, o.job = &job, job.delay_ms = 1;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
-    job.delay_ms = 0, job.key = "k", job.key_policy = PGW_KEY_ERROR;
+    job.delay_ms = 0, job.key = "k", job.key_policy = PGW_KEY_POLICY_ERROR;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
-    job.key_policy = PGW_KEY_SKIP, job.meta = "{}";
+    job.key_policy = PGW_KEY_POLICY_SKIP, job.meta = "{}";
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
     job.meta = NULL, job.expires_us = 1;
     REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
@@ -156,7 +156,7 @@ void test_no_tick_is_due(void)
     int64_t next_ms = 0;
 
     fake.cells = cells, fake.rows = 1, fake.columns = 9;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(FAKE_H, &tick, &next_ms, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(FAKE_H, &tick, &next_ms, "n", NULL, 0));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
 }

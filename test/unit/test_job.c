@@ -97,15 +97,15 @@ static void see_enqueue(const pgw__call *call)
 void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
 {
     static const fake_cell answer[] = {F_INT(42), F_TEXT("new")};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id = -1;
 
     job.payload = "{}";
     job.priority = 4;
     job.delay_ms = 250;
     job.key = "k";
-    job.key_scope = PGW_KEY_PERIOD;
-    job.key_policy = PGW_KEY_ERROR;
+    job.key_scope = PGW_KEY_SCOPE_PERIOD;
+    job.key_policy = PGW_KEY_POLICY_ERROR;
     job.key_period_ms = 60000;
     job.group = "team", job.expires_us = 99, job.meta = " {}";
     fake.on_call = see_enqueue;
@@ -120,7 +120,7 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
 static void enqueue_is(pgw_status expected, const char *word)
 {
     const fake_cell answer[] = {F_INT(7), F_TEXT(word)};
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     FAKE_ROWS(answer, 2);
@@ -131,16 +131,16 @@ static void enqueue_is(pgw_status expected, const char *word)
 void test_outcomes_of_an_enqueue(void)
 {
     enqueue_is(PGW_OK, "new");
-    enqueue_is(PGW_EXISTS, "exists");
-    enqueue_is(PGW_REPLACED, "replaced");
-    enqueue_is(PGW_REPEATED, "repeated");
+    enqueue_is(PGW_OUTCOME_EXISTS, "exists");
+    enqueue_is(PGW_OUTCOME_REPLACED, "replaced");
+    enqueue_is(PGW_OUTCOME_REPEATED, "repeated");
     enqueue_is(PGW_EPROTO, "whatever");
     enqueue_is(PGW_EPROTO, NULL);
 }
 
 void test_a_refused_enqueue_sends_nothing(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id = 5;
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(NULL, &id, "q", &job, NULL));
@@ -195,7 +195,7 @@ void test_many_jobs_go_as_columns(void)
     static const fake_cell answer[] = {F_INT(1),         F_TEXT("new"), F_INT(2),
                                        F_TEXT("exists"), F_INT(3),      F_TEXT("replaced")};
     const char *const tags1[] = {"a", "b\"\\,}"}, *const tags2[] = {"c"};
-    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status outcomes[3];
     int64_t ids[3];
 
@@ -206,16 +206,17 @@ void test_many_jobs_go_as_columns(void)
     jobs[2].meta = "{\"a\":1}";
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_EXISTS, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 3, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS,
+                      pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 3, NULL));
     TEST_ASSERT_EQUAL_INT64(3, ids[2]);
     TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_EXISTS, outcomes[1]);
-    TEST_ASSERT_EQUAL(PGW_REPLACED, outcomes[2]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, outcomes[2]);
 }
 
 void test_many_is_all_or_none_also_in_what_is_refused(void)
 {
-    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status outcomes[2];
     int64_t ids[2] = {7, 7};
 
@@ -239,7 +240,7 @@ void test_many_is_all_or_none_also_in_what_is_refused(void)
 void test_a_short_answer_to_many_is_refused(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
-    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status outcomes[2];
 
     FAKE_ROWS(answer, 2);
@@ -251,7 +252,7 @@ void test_many_survives_every_failed_allocation(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
     const char *const tags[] = {"a"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_status st;
     int n = 0;
 
@@ -443,9 +444,10 @@ void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
 
     fake.on_call = see_apart;
     for (o.apart = 0; o.apart < 2; o.apart++) {
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &batch, &o));
         TEST_ASSERT_EQUAL(o.apart == 1, sent_apart);
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                          pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
         TEST_ASSERT_EQUAL(o.apart == 1, sent_apart);
     }
 }
@@ -455,7 +457,7 @@ void test_a_claim_without_rows_is_empty(void)
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch = (pgw_batch *)(void *)&now_us;
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
 }
 
@@ -571,7 +573,7 @@ static void job_comes(const pgw__call *call)
 static void waiting_begins(void)
 {
     memset(&wait, 0, sizeof(wait));
-    wait.says = PGW_EMPTY;
+    wait.says = PGW_OUTCOME_EMPTY;
     fake.on_call = job_comes;
     pgw__pq_wait_Stub(fake_wait);
     pgw__pq_listen_Stub(fake_listen);
@@ -624,7 +626,7 @@ void test_a_wait_ends_at_its_deadline(void)
 
     waiting_begins();
     o.wait_ms = 1200;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_NULL(batch);
     TEST_ASSERT_EQUAL_INT64(1000000 + 1200000, now_us);
     TEST_ASSERT_EQUAL_INT(6, wait.waits);
@@ -642,7 +644,7 @@ void test_behind_a_pooler_it_polls_with_growing_pauses(void)
     waiting_begins();
     wait.listens = PGW_EPOOLED;
     o.wait_ms = 60000;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_LESS_OR_EQUAL_INT64(500, wait.longest_ms);
     TEST_ASSERT_GREATER_OR_EQUAL_INT(120, wait.waits);
     for (i = 0; i < 64; i++) TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.history[i]);
@@ -657,7 +659,7 @@ void test_an_attached_handle_polls(void)
     fake.attached = true;
     wait.listens = PGW_EMISUSE;
     o.wait_ms = 100;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &batch, &o));
     TEST_ASSERT_GREATER_THAN_INT(0, wait.waits);
 }
 
@@ -831,7 +833,7 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     FAKE_ROWS(answer, 3);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, verdicts, "q", refs, 2, 0));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, verdicts[1]);
     TEST_ASSERT_EQUAL_INT64(900, fake.server_time);
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
@@ -932,7 +934,7 @@ static void cancel_is(pgw_status expected, const char *a, const char *b)
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, outcomes, "q", ids, 2));
     TEST_ASSERT_EQUAL_INT(strcmp(b, "gone") == 0        ? PGW_ENOTFOUND
-                          : strcmp(b, "requested") == 0 ? PGW_CANCEL
+                          : strcmp(b, "requested") == 0 ? PGW_OUTCOME_CANCEL
                                                         : PGW_OK,
                           outcomes[1]);
 }
@@ -941,7 +943,7 @@ void test_cancel(void)
 {
     cancel_is(PGW_OK, "cancelled", "cancelled");
     cancel_is(PGW_OK, "cancelled", "gone");
-    cancel_is(PGW_CANCEL, "gone", "requested");
+    cancel_is(PGW_OUTCOME_CANCEL, "gone", "requested");
     cancel_is(PGW_ENOTFOUND, "gone", "gone");
 }
 
@@ -971,11 +973,12 @@ void test_complete_and_claim(void)
     pgw_batch_free(batch);
 
     FAKE_ROWS(refused, 21);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_NULL(batch);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
 }
 
 void test_a_claim_that_was_misread_is_not_handed_over(void)
@@ -1079,7 +1082,7 @@ void test_jobs_are_shown_until_the_caller_has_enough(void)
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_jobs_each(FAKE_H, NULL, look, &stop));
     oom_end();
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, NULL, look, &stop));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_jobs_each(FAKE_H, NULL, look, &stop));
 }
 
 static int64_t after_id;
@@ -1097,10 +1100,10 @@ void test_a_page_begins_where_the_one_before_has_ended(void)
 
     fake.on_call = see_page;
     o.limit = 7, o.after_id = after_id = INT64_C(1) << 40;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
     o.struct_size = offsetof(pgw_jobs_opts, after_id); /* who was built before there were pages */
     after_id = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
 }
 

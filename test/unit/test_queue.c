@@ -240,11 +240,11 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, 100, each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_queues_each(FAKE_H, 0, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, 0, each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, -1, each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, 0, NULL, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, 0, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_queue_look(FAKE_H, "q", 1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queue_look(FAKE_H, "q", 1, each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_look(FAKE_H, "", 1, each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_look(FAKE_H, "q", 1, NULL, &enough));
 }

@@ -231,7 +231,7 @@ void test_through_the_queue_to_its_head_and_out(void)
                                  {PGW__SQL_SEMA_WAIT, our_turn, PGW_OK, 1},
                                  {PGW__SQL_SEMA_WAIT, granted, PGW_OK, 1}};
 
-    session.wait = PGW_EMPTY;
+    session.wait = PGW_OUTCOME_EMPTY;
     TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(5, at);
     TEST_ASSERT_EQUAL_INT(2, session.waits);
@@ -271,7 +271,7 @@ void test_who_is_refused_in_the_queue_asks_again(void)
                                  {PGW__SQL_SEMA_WAIT, NULL, PGW_ELOCKED, 1},
                                  {PGW__SQL_SEMA_WAIT, granted, PGW_OK, 0}};
 
-    session.wait = PGW_EMPTY;
+    session.wait = PGW_OUTCOME_EMPTY;
     TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(4, at);
     TEST_ASSERT_EQUAL(PGW_ELOCKED, run(steps, 0));
@@ -297,7 +297,7 @@ void test_behind_a_pooler_it_polls(void)
                                  {PGW__SQL_SEMA_ACQUIRE, granted, PGW_OK, 0}};
 
     session.listen = PGW_EPOOLED;
-    session.wait = PGW_EMPTY;
+    session.wait = PGW_OUTCOME_EMPTY;
     TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(2, session.waits);
 }

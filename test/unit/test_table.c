@@ -114,7 +114,7 @@ void setUp(void)
     pgw__pq_sqlstate_Stub(no_sqlstate);
     pgw__pq_arm_Stub(disarm);
     pgw__pq_spent_Stub(kept_id);
-    in_txn = false, pauses = 0, pause_ends = PGW_EMPTY;
+    in_txn = false, pauses = 0, pause_ends = PGW_OUTCOME_EMPTY;
     t = (pgw_table){.schema = "public",
                     .name = "article",
                     .columns = columns,
@@ -202,7 +202,7 @@ void test_a_claim_locks_first_and_once(void)
 
     o.holder = "anna", o.where = "n > 0";
     script = steps;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
     TEST_ASSERT_NOT_NULL(strstr(sent, "pgw_free AS MATERIALIZED ("));
     TEST_ASSERT_NOT_NULL(strstr(sent, "LIMIT $2::pg_catalog.int8 - (SELECT pg_catalog.count(*) "
@@ -227,7 +227,7 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
         t.version = m == 1 ? &columns[5] : NULL;
         t.has_xmin = m == 0, t.partitioned = m == 2; /* which has no such version */
         script = steps;
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
         TEST_ASSERT_EQUAL(flags, fake.flags);
         TEST_ASSERT_EQUAL(PGW_OK, pgw_table_extend(FAKE_H, NULL, &t, &ref, 1, 1000));
         TEST_ASSERT_EQUAL(flags, fake.flags);
@@ -368,7 +368,7 @@ void test_a_look_up_that_is_lost_is_repeated(void)
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01", o.tries = 2;
     fake.on_call = lose_the_look_up, looked_up = yes;
     lost_look_ups = 1;
-    TEST_ASSERT_EQUAL(PGW_REPEATED, processed(NULL, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(NULL, &o));
     lost_look_ups = 2;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(NULL, &o));
     ASSERT_SAYS("the fake failed");
@@ -500,7 +500,7 @@ void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
                own[] = {READ, {PGW_EEXISTS, NULL, 0, 0}};
 
     fake.on_call = answer_the_look_up, looked_up = yes;
-    TEST_ASSERT_EQUAL(PGW_REPEATED, processed(steps, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(steps, NULL));
     looked_up = no; /* a unique key of the table's own */
     TEST_ASSERT_EQUAL(PGW_EEXISTS, processed(own, NULL));
 }

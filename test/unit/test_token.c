@@ -14,7 +14,7 @@ void tearDown(void) {}
 void test_a_token_is_a_uuid_in_network_order(void)
 {
     const pgw_token token = {0x0000000000000021u, 0x67da7e57557e33d2u};
-    char text[PGW_TOKEN_TEXT];
+    char text[PGW_TOKEN_TEXT_SIZE];
     pgw_token again;
 
     TEST_ASSERT_EQUAL_STRING(TOKEN, pgw_token_format(token, text));
