@@ -86,7 +86,9 @@ int main(int argc, char **argv)
         die("start", "durability is sync or relaxed");
     for (int i = 0; i < count; i++) {
         workers[i].stop = stop;
-        if (pgw_worker_new(&workers[i].worker, conf, queues, 1, note, NULL, NULL) != PGW_OK)
+        if (pgw_worker_new(conf,
+                           &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, note, NULL, NULL},
+                           &workers[i].worker) != PGW_OK)
             return 1;
         pthread_create(&threads[i], NULL, run, &workers[i]);
     }
@@ -105,7 +107,7 @@ int main(int argc, char **argv)
         mark.i = i;
         job.body = &mark;
         job.body_size = sizeof(mark);
-        if (pgw_enqueue(h, NULL, queues[0], &job, NULL) != PGW_OK)
+        if (pgw_enqueue(h, queues[0], &job, NULL, NULL) != PGW_OK)
             fprintf(stderr, "pickup: %s\n", pgw_error_message(h));
         if (i < 0) continue;
         put_in[i] = now_ms() - mark.begin;

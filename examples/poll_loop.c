@@ -54,7 +54,7 @@ static void hand_back(pgw *h)
         return;
     }
     pgw_async(h, on_release, NULL);
-    started(h, pgw_release(h, outcomes, queues[0], others, others_count));
+    started(h, pgw_release(h, queues[0], others, others_count, outcomes));
 }
 
 static void on_complete(pgw *h, pgw_status st, void *arg)
@@ -84,7 +84,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     printf("claimed %lld\n", (long long)ref.id);
     if (ref.id == id) {
         pgw_async(h, on_complete, NULL);
-        started(h, pgw_complete(h, &outcome, queues[0], &ref, NULL, 1));
+        started(h, pgw_complete(h, queues[0], &ref, NULL, 1, &outcome));
         return;
     }
     others[others_count++] = ref;
@@ -101,7 +101,7 @@ static void claim(pgw *h)
     opts.queues = queues;
     opts.queues_count = 1;
     pgw_async(h, on_claim, NULL);
-    started(h, pgw_claim(h, &batch, &opts));
+    started(h, pgw_claim(h, &opts, &batch));
 }
 
 static void on_enqueue(pgw *h, pgw_status st, void *arg)
@@ -130,10 +130,10 @@ int main(void)
     pgw_status st;
     pgw *h;
 
-    st = pgw_open(&h, NULL); /* connecting is the one thing that waits */
+    st = pgw_open(NULL, &h); /* connecting is the one thing that waits */
     if (failed(h, st)) return 1;
     pgw_async(h, on_enqueue, NULL);
-    started(h, pgw_enqueue(h, &id, queues[0], &job, NULL));
+    started(h, pgw_enqueue(h, queues[0], &job, NULL, &id));
 
     while (!over) {
         struct pollfd fds[2] = {{pgw_fd(h), to_poll(pgw_events(h)), 0}, {input, POLLIN, 0}};

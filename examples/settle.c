@@ -58,8 +58,8 @@ static bool finish(pgw_task *task, PGconn *conn)
     const pgw_job *job = pgw_task_job(task);
     const pgw_ref ref = pgw_job_ref(job);
     pgw *h;
-    bool ours = pgw_attach(&h, conn, NULL) == PGW_OK &&
-                pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1) == PGW_OK;
+    bool ours = pgw_attach(conn, NULL, &h) == PGW_OK &&
+                pgw_complete(h, pgw_job_queue(job), &ref, NULL, 1, NULL) == PGW_OK;
 
     if (!ours) pgw_task_set_error(task, pgw_error_message(h));
     pgw_close(h);
@@ -105,7 +105,8 @@ int main(int argc, char **argv)
 
     pgw_conf_set_log(conf, PGW_LOG_WARN, on_log, NULL);
     pgw_conf_set(conf, "worker.concurrency", "0");
-    st = pgw_worker_new(&w, conf, queues, 1, settle, NULL, conn);
+    st = pgw_worker_new(
+        conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, settle, NULL, conn}, &w);
     if (st == PGW_OK) st = pgw_worker_run(w, stop);
     if (st != PGW_OK)
         fprintf(stderr, "%s: %s\n", pgw_status_name(st),

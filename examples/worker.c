@@ -66,7 +66,8 @@ int main(int argc, char **argv)
     pgw_conf_set_log(conf, PGW_LOG_WARN, on_log, NULL);
     pgw_conf_set(conf, "worker.concurrency", "4");
     pgw_conf_set(conf, "worker.job_timeout_ms", "60000");
-    st = pgw_worker_new(&w, conf, queues, 1, handle, NULL, NULL);
+    st = pgw_worker_new(
+        conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, handle, NULL, NULL}, &w);
     if (st == PGW_OK) st = pgw_worker_run(w, stop);
     if (st != PGW_OK) {
         fprintf(stderr, "%s: %s\n", pgw_status_name(st),

@@ -157,7 +157,7 @@ typedef enum pgw_status {
 /**
  * "PGW_ELEASE" for PGW_ELEASE; "PGW_?" for a number that is no status. Static text.
  *
- *     st = pgw_complete(h, NULL, "mail", &ref, NULL, 1);
+ *     st = pgw_complete(h, "mail", &ref, NULL, 1, NULL);
  *     if (st == PGW_ELEASE) work("undo"); // somebody else may have the job
  *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
  *     else if (pgw_is_bug(st)) work("tell somebody");
@@ -320,12 +320,12 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * or migrated from other texts than this library has.
  *
  *     pgw *h;
- *     if (pgw_open(&h, NULL) != PGW_OK)
+ *     if (pgw_open(NULL, &h) != PGW_OK)
  *         fprintf(stderr, "%s: %s (%s)\n", pgw_status_name(pgw_error_status(h)),
  *                 pgw_error_message(h), pgw_error_hint(h));
  *     pgw_close(h);
  */
-PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
+PGW_API pgw_status pgw_open(const pgw_conf *conf, pgw **h);
 
 /**
  * Wraps a connection of the caller's, to take part in its transactions. The library never closes,
@@ -342,14 +342,14 @@ PGW_API pgw_status pgw_open(pgw **h, const pgw_conf *conf);
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     PQclear(PQexec(conn, "BEGIN"));
  *     PQclear(PQexec(conn, "INSERT INTO orders VALUES (42)"));
- *     st = pgw_attach(&q, conn, NULL);
- *     if (st == PGW_OK) st = pgw_enqueue(q, NULL, "mail", &job, NULL);
+ *     st = pgw_attach(conn, NULL, &q);
+ *     if (st == PGW_OK) st = pgw_enqueue(q, "mail", &job, NULL, NULL);
  *     pgw_close(q);
  *     PQclear(PQexec(conn, st < 0 ? "ROLLBACK" : "COMMIT")); // both, or neither
  *
  * A program that calls libpq itself links with `pkg-config --libs pgwork libpq`.
  */
-PGW_API pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
+PGW_API pgw_status pgw_attach(struct pg_conn *conn, const pgw_conf *conf, pgw **h);
 
 /** Ends the session (not an attached one) and frees the handle. In the child of a fork it does what
  * pgw_abandon() does. */
@@ -386,7 +386,7 @@ PGW_API const char *pgw_error_statement(const pgw *h);
  * this load had taken before it. PGW_NO_INDEX: none in particular, or a NULL handle.
  *
  *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
- *     st = pgw_enqueue_many(h, NULL, NULL, "mail", jobs, 2, NULL); // all, or none
+ *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL, NULL, NULL); // all, or none
  *     if (st < 0 && pgw_error_index(h) != PGW_NO_INDEX)
  *         fprintf(stderr, "job %zu: %s\n", pgw_error_index(h), pgw_error_message(h));
  */
@@ -447,7 +447,7 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  *     bool over = false;
  *     o.queues = queues, o.queues_count = 1;
  *     pgw_async(h, found, &over);
- *     if (pgw_claim(h, &batch, &o) != PGW_OUTCOME_AGAIN) return;
+ *     if (pgw_claim(h, &o, &batch) != PGW_OUTCOME_AGAIN) return;
  *     while (!over) {
  *         struct pollfd p = {.fd = pgw_fd(h)};
  *         if (pgw_events(h) & PGW_EVENT_READ) p.events |= POLLIN;
@@ -498,11 +498,11 @@ typedef struct pgw_ref {
  *
  *     char text[PGW_TOKEN_TEXT_SIZE];
  *     puts(pgw_token_format(ref.token, text));
- *     if (pgw_token_parse(&ref.token, text) != PGW_OK) puts("not a token");
+ *     if (pgw_token_parse(text, &ref.token) != PGW_OK) puts("not a token");
  */
 PGW_API char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE]);
 /** PGW_EINVAL: not a token. */
-PGW_API pgw_status pgw_token_parse(pgw_token *token, const char *text);
+PGW_API pgw_status pgw_token_parse(const char *text, pgw_token *token);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -566,11 +566,11 @@ typedef struct pgw_job_spec {
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
  *     job.meta = "{\"traceparent\": \"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}";
- *     st = pgw_enqueue(h, &id, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a");
+ *     st = pgw_enqueue(h, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a", &id);
  *     if (st >= 0) printf("job %" PRId64 "\n", id);
  */
-PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_job_spec *job,
-                               const char *op);
+PGW_API pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const char *op,
+                               int64_t *id);
 
 /**
  * Adds @p n jobs (1 .. 10,000) in one statement: all or none. @p ids and @p outcomes (arrays of n,
@@ -584,12 +584,11 @@ PGW_API pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw
  *     pgw_status outcomes[2];
  *     int64_t ids[2];
  *     jobs[0].key = "ann", jobs[1].key = "bob";
- *     st = pgw_enqueue_many(h, ids, outcomes, "mail", jobs, 2, NULL);
- *     if (st == PGW_OUTCOME_EXISTS && outcomes[1] == PGW_OUTCOME_EXISTS) puts("bob's is there
- * already");
+ *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL, ids, outcomes);
+ *     if (outcomes[1] == PGW_OUTCOME_EXISTS) puts("bob's is there already");
  */
-PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue,
-                                    const pgw_job_spec *jobs, size_t n, const char *op);
+PGW_API pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spec *jobs, size_t n,
+                                    const char *op, int64_t *ids, pgw_status *outcomes);
 
 /**
  * A bulk enqueue without a limit in number: COPY in binary where the role is the owner of the
@@ -607,7 +606,7 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  *     pgw_load *load;
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     char payload[32];
- *     st = pgw_load_begin(h, &load, "numbers");
+ *     st = pgw_load_begin(h, "numbers", &load);
  *     for (int i = 0; st == PGW_OK && i < 1000000; i++) {
  *         snprintf(payload, sizeof(payload), "%d", i);
  *         job.payload = payload;
@@ -616,7 +615,7 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, 
  *     if (st == PGW_OK) st = pgw_load_end(load, true, &n);
  *     else pgw_load_end(load, false, NULL);
  */
-PGW_API pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue);
+PGW_API pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load);
 /** PGW_EINVAL and PGW_ELIMIT refuse this job when its fields say so, and the load goes on; what
  * only the server finds (a number in the payload that it has no room for; with batches, more than
  * the queue's max_bytes) spoils the load: a later call tells, within 16 MB of jobs or at the end,
@@ -638,11 +637,11 @@ PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
  * the jobs waits or runs. Rights: pgwork_producer or pgwork_operator.
  *
  *     pgw_status outcome;
- *     st = pgw_cancel(h, &outcome, "mail", &id, 1);
+ *     st = pgw_cancel(h, "mail", &id, 1, &outcome);
  *     if (st == PGW_OUTCOME_CANCEL) puts("it runs, and will stop soon");
  */
-PGW_API pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids,
-                              size_t n);
+PGW_API pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n,
+                              pgw_status *outcomes);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -678,18 +677,18 @@ typedef struct pgw_claim_opts {
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
  *     o.queues = queues, o.queues_count = 2, o.max = 10, o.wait_ms = 5000;
- *     if (pgw_claim(h, &batch, &o) == PGW_OK) {
+ *     if (pgw_claim(h, &o, &batch) == PGW_OK) {
  *         for (size_t i = 0; i < pgw_batch_count(batch); i++) { // all within their lease,
  *             job = pgw_batch_job(batch, i);                    // or pgw_extend() it
  *             ref = pgw_job_ref(job);
  *             work(pgw_job_payload(job));
- *             st = pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1);
+ *             st = pgw_complete(h, pgw_job_queue(job), &ref, NULL, 1, NULL);
  *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
  *         }
  *         pgw_batch_free(batch);
  *     }
  */
-PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts);
+PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch);
 
 /*
  * Finishing verbs. @p refs are 1 .. 10,000 jobs of @p queue with the tokens of their claims, each
@@ -709,11 +708,11 @@ PGW_API pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *op
  *
  *     const char *output = "{\"bytes\": 7}";
  *     pgw_status outcome;
- *     if (pgw_complete(h, &outcome, "images", &ref, &output, 1) == PGW_ELEASE)
+ *     if (pgw_complete(h, "images", &ref, &output, 1, &outcome) == PGW_ELEASE)
  *         puts(outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
  */
-PGW_API pgw_status pgw_complete(pgw *h, pgw_status *outcomes, const char *queue,
-                                const pgw_ref *refs, const char *const *outputs, size_t n);
+PGW_API pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs,
+                                const char *const *outputs, size_t n, pgw_status *outcomes);
 
 /* clang-format off */
 typedef struct pgw_fail_opts {
@@ -729,21 +728,21 @@ typedef struct pgw_fail_opts {
  *
  *     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
  *     o.error = "no such file", o.dead = true;
- *     pgw_fail(h, NULL, "images", &ref, 1, &o);
+ *     pgw_fail(h, "images", &ref, 1, &o, NULL);
  */
-PGW_API pgw_status pgw_fail(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                            size_t n, const pgw_fail_opts *opts);
+PGW_API pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                            const pgw_fail_opts *opts, pgw_status *outcomes);
 /**
  * Not now: again after @p delay_ms (up to ten years), no attempt charged.
  *
- *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, NULL, "images", &ref, 1, 3600 * 1000);
- *     else pgw_release(h, NULL, "images", &ref, 1);
+ *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, "images", &ref, 1, 3600 * 1000, NULL);
+ *     else pgw_release(h, "images", &ref, 1, NULL);
  */
-PGW_API pgw_status pgw_snooze(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                              size_t n, int64_t delay_ms);
+PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                              int64_t delay_ms, pgw_status *outcomes);
 /** Not started: ready again, behind what waits in its priority, no attempt charged. */
-PGW_API pgw_status pgw_release(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                               size_t n);
+PGW_API pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                               pgw_status *outcomes);
 /**
  * Still at it: the lease ends @p lease_ms from now (0: as the job, else the queue says).
  * outcomes[i] may also be PGW_OUTCOME_CANCEL: extended, but please stop; the call returns PGW_OK
@@ -753,12 +752,12 @@ PGW_API pgw_status pgw_release(pgw *h, pgw_status *outcomes, const char *queue, 
  * refused.
  *
  *     pgw_status outcome;
- *     st = pgw_extend(h, &outcome, "images", &ref, 1, 60000);
+ *     st = pgw_extend(h, "images", &ref, 1, 60000, &outcome);
  *     if (st == PGW_ELEASE || outcome == PGW_OUTCOME_CANCEL) work("stop");
  *     else if (st != PGW_OK) work("a little more, and ask again");
  */
-PGW_API pgw_status pgw_extend(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                              size_t n, int64_t lease_ms);
+PGW_API pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                              int64_t lease_ms, pgw_status *outcomes);
 
 /**
  * pgw_complete() and pgw_claim() in one round trip and one transaction, for one queue
@@ -772,10 +771,11 @@ PGW_API pgw_status pgw_extend(pgw *h, pgw_status *outcomes, const char *queue, c
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
  *     pgw_status outcome;
  *     o.queues = &queue, o.queues_count = 1;
- *     st = pgw_complete_and_claim(h, &outcome, &ref, 1, &batch, &o);
+ *     st = pgw_complete_and_claim(h, &ref, 1, &o, &outcome, &batch);
  */
-PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_status *outcomes, const pgw_ref *refs,
-                                          size_t n, pgw_batch **batch, const pgw_claim_opts *opts);
+PGW_API pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n,
+                                          const pgw_claim_opts *opts, pgw_status *outcomes,
+                                          pgw_batch **batch);
 
 /** How many jobs; 0 of NULL. */
 PGW_API size_t pgw_batch_count(const pgw_batch *batch);
@@ -890,26 +890,50 @@ typedef struct pgw_reschedule_opts {
  * others (pgw_job_state()) none is touched. Piece by piece as pgw_queue_purge(), and no job twice
  * in a call, however soon it fails again. @p moved may be NULL. PGW_ENOTFOUND: no such queue.
  *
- *     st = pgw_reschedule(h, &n, "mail", NULL); // the relay is back: nobody waits any longer
+ *     st = pgw_reschedule(h, "mail", NULL, &n); // the relay is back: nobody waits any longer
  */
-PGW_API pgw_status pgw_reschedule(pgw *h, int64_t *moved, const char *queue,
-                                  const pgw_reschedule_opts *opts);
+PGW_API pgw_status pgw_reschedule(pgw *h, const char *queue, const pgw_reschedule_opts *opts,
+                                  int64_t *moved);
+/* clang-format off */
+typedef struct pgw_redrive_opts {
+    size_t struct_size;
+    const int64_t *ids; /* these, up to 10,000; NULL: all */
+    size_t ids_count;   /* an empty list names none */
+    const char *kind;   /* of these only this kind; NULL: any */
+    int64_t limit;      /* at most so many; 0: all */
+} pgw_redrive_opts;
+#define PGW_REDRIVE_OPTS_INIT {sizeof(pgw_redrive_opts), NULL, 0, NULL, 0}
+/* clang-format on */
 /**
- * Dead letters back to ready with a fresh count of attempts: @p ids (@p n of them, up to 10,000;
- * an empty list names none), or (@p ids NULL, @p n 0) those of @p kind (NULL: all), at most @p
- * limit (0: all). Their unique keys stay free. @p moved may be NULL. Piece by piece as
- * pgw_queue_purge(). PGW_ENOTFOUND: no such queue.
+ * Dead letters back to ready with a fresh count of attempts. Their unique keys stay free. @p moved
+ * may be NULL. Piece by piece as pgw_queue_purge(). PGW_ENOTFOUND: no such queue.
  *
- *     st = pgw_redrive(h, &n, "mail", NULL, 0, "newsletter", 1000);
- *     if (st == PGW_OK) st = pgw_dead_purge(h, &n, "mail", NULL, 0, NULL, 2592000000); // 30 days
+ *     pgw_redrive_opts o = PGW_REDRIVE_OPTS_INIT;
+ *     o.kind = "newsletter", o.limit = 1000;
+ *     st = pgw_redrive(h, "mail", &o, &n);
  */
-PGW_API pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids,
-                               size_t n, const char *kind, int64_t limit);
-/** Deletes dead letters: @p ids, or those of @p kind, as pgw_redrive() takes them; of these such as
- * died longer than @p older_than_ms ago (0: all; up to ten years). Piece by piece as
- * pgw_queue_purge(). @p deleted may be NULL. PGW_ENOTFOUND: no such queue. */
-PGW_API pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, const int64_t *ids,
-                                  size_t n, const char *kind, int64_t older_than_ms);
+PGW_API pgw_status pgw_redrive(pgw *h, const char *queue, const pgw_redrive_opts *opts,
+                               int64_t *moved);
+/* clang-format off */
+typedef struct pgw_dead_purge_opts {
+    size_t struct_size;
+    const int64_t *ids;    /* these, up to 10,000; NULL: all */
+    size_t ids_count;      /* an empty list names none */
+    const char *kind;      /* of these only this kind; NULL: any */
+    int64_t older_than_ms; /* that died longer ago; up to ten years; 0: all */
+} pgw_dead_purge_opts;
+#define PGW_DEAD_PURGE_OPTS_INIT {sizeof(pgw_dead_purge_opts), NULL, 0, NULL, 0}
+/* clang-format on */
+/**
+ * Deletes dead letters. @p deleted may be NULL. Piece by piece as pgw_queue_purge().
+ * PGW_ENOTFOUND: no such queue.
+ *
+ *     pgw_dead_purge_opts o = PGW_DEAD_PURGE_OPTS_INIT;
+ *     o.older_than_ms = INT64_C(30) * 86400 * 1000;
+ *     st = pgw_dead_purge(h, "mail", &o, &n);
+ */
+PGW_API pgw_status pgw_dead_purge(pgw *h, const char *queue, const pgw_dead_purge_opts *opts,
+                                  int64_t *deleted);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -959,10 +983,10 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue); /* both again */
  * transaction of its own unless one is open; once stopped (pgw_set_stop) it goes no further.
  * @p deleted may be NULL; when the call fails, it tells what is gone all the same. Cannot be armed.
  *
- *     st = pgw_queue_purge(h, &n, "mail", "all");
+ *     st = pgw_queue_purge(h, "mail", "all", &n);
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
-PGW_API pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state);
+PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted);
 /** PGW_ELOCKED: there are jobs, and @p force is false; those that are kept by retention do not
  * count, and go with the queue. With @p force jobs are purged first, and what is leased goes with
  * the queue. That cannot be armed. What producers commit afterwards is lost: drain, wait, then
@@ -984,10 +1008,10 @@ typedef struct pgw_depth {
  * dead letter, since its redrive.
  *
  *     pgw_depth depth = PGW_DEPTH_INIT;
- *     if (pgw_queue_depth(h, &depth, "mail", 100000) == PGW_OK && depth.oldest_ms > 60000)
+ *     if (pgw_queue_depth(h, "mail", 100000, &depth) == PGW_OK && depth.oldest_ms > 60000)
  *         puts("more than a minute behind");
  */
-PGW_API pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most);
+PGW_API pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth);
 
 typedef struct pgw_queue_info {
     size_t struct_size;
@@ -997,31 +1021,18 @@ typedef struct pgw_queue_info {
     const pgw_depth *depth;
 } pgw_queue_info;
 /**
- * Queues by name, with counts as pgw_queue_depth() makes them.
+ * Queues by name, or only @p queue (NULL: all), with counts as pgw_queue_depth() makes them. When
+ * that is not there, PGW_OUTCOME_EMPTY.
  *
  *     static int show(const pgw_queue_info *q, void *arg)
  *     {
  *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth->ready) < 0;
  *     }
  *
- *     if (pgw_queues_each(h, 1000, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
+ *     if (pgw_queues_each(h, NULL, 1000, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
  */
-PGW_API pgw_status pgw_queues_each(pgw *h, int64_t at_most,
+PGW_API pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
-/**
- * The same of one queue. PGW_OUTCOME_EMPTY: there is none of that name, and @p fn is not called.
- *
- *     static int shut(const pgw_queue_info *q, void *arg)
- *     {
- *         *(bool *)arg = q->paused;
- *         return 0;
- *     }
- *
- *     bool paused = false;
- *     if (pgw_queue_look(h, "mail", 1, shut, &paused) == PGW_OK && paused) puts("paused");
- */
-PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
-                                  int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -1054,9 +1065,11 @@ PGW_API pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
  *     static void begun(void *arg) { puts(arg); }
  *
  *     const char *queues[] = {"mail"};
+ *     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
  *     pgw_worker_stats stats = PGW_WORKER_STATS_INIT;
  *     pgw_worker *w;
- *     if (pgw_worker_new(&w, NULL, queues, 1, mail, NULL, NULL) != PGW_OK) return;
+ *     spec.queues = queues, spec.queues_count = 1, spec.handler = mail;
+ *     if (pgw_worker_new(NULL, &spec, &w) != PGW_OK) return;
  *     pgw_worker_on_ready(w, begun, "working");
  *     if (pgw_worker_run(w, stop) != PGW_OK) fprintf(stderr, "%s\n", pgw_worker_error(w));
  *     pgw_worker_get_stats(w, &stats);
@@ -1100,8 +1113,10 @@ typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
  *     }
  *
  *     const char *queues[] = {"mail"};
+ *     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
  *     pgw_worker *w;
- *     st = pgw_worker_new(&w, conf, queues, 1, NULL, mails, NULL);
+ *     spec.queues = queues, spec.queues_count = 1, spec.batch_handler = mails;
+ *     st = pgw_worker_new(conf, &spec, &w);
  */
 typedef void pgw_batch_fn(pgw_task *const *tasks, size_t n, void *arg);
 
@@ -1128,20 +1143,30 @@ PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 /** For a pgw_batch_fn; what a pgw_handler_fn returns goes before. */
 PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
+/* clang-format off */
+/** What a worker works on, and what it calls. Give one of the handlers. */
+typedef struct pgw_worker_spec {
+    size_t struct_size;
+    const char *const *queues;
+    size_t queues_count;         /* 1 .. 64 */
+    pgw_handler_fn *handler;     /* called for each job, or */
+    pgw_batch_fn *batch_handler; /* for up to `worker.batch` jobs */
+    void *arg;                   /* for either */
+} pgw_worker_spec;
+#define PGW_WORKER_SPEC_INIT {sizeof(pgw_worker_spec), NULL, 0, NULL, NULL, NULL}
+/* clang-format on */
 /**
- * A worker for @p queues (1 .. 64). @p conf (NULL: defaults) is copied: worker.*, poll.*, and all
- * that a handle reads. Give either @p fn or @p batch_fn. Caller owns it (free with
- * pgw_worker_free). PGW_EINVAL: names or number of queues, no handler or two: without a message,
- * since there is no worker yet to have it. PGW_ENOMEM.
+ * A worker as @p spec says. @p conf (NULL: defaults) is copied: worker.*, poll.*, and all that a
+ * handle reads. Caller owns it (free with pgw_worker_free). PGW_EINVAL: names or number of queues,
+ * no handler or two: without a message, since there is no worker yet to have it. PGW_ENOMEM.
  */
-PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const char *const *queues,
-                                  size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,
-                                  void *arg);
+PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec,
+                                  pgw_worker **w);
 /**
- * Works until @p stop is notified (or, with `worker.until_empty` on, until nothing is left; or after
- * `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without charging an
- * attempt, waits for the running ones (their leases go on), returns PGW_OK. Second: raises
- * PGW_SIGNAL_STOPPING, reports each result at once and waits for the handlers at most
+ * Works until @p stop is notified (or, with `worker.until_empty` on, until nothing is left; or
+ * after `worker.max_jobs`). First notify: claims no more, hands unstarted jobs back without
+ * charging an attempt, waits for the running ones (their leases go on), returns PGW_OK. Second:
+ * raises PGW_SIGNAL_STOPPING, reports each result at once and waits for the handlers at most
  * `worker.stop_ms`, and some seconds more for a server that is slow to take what they said; what
  * still runs then is not released (its lease will expire), and PGW_ETIMEDOUT says that handlers are
  * still in the program's code: their threads end when they return, and until then what `arg` points
@@ -1159,8 +1184,8 @@ PGW_API pgw_status pgw_worker_new(pgw_worker **w, const pgw_conf *conf, const ch
  * lease is left to end.
  *
  * A queue need not be there before its first job. Of one that is not, the log warns once, when the
- * worker first finds nothing to do (with `worker.until_empty` it does not): its name may be wrong. The
- * log also warns once of a queue that is paused or has delayed jobs only, when a claim finds
+ * worker first finds nothing to do (with `worker.until_empty` it does not): its name may be wrong.
+ * The log also warns once of a queue that is paused or has delayed jobs only, when a claim finds
  * nothing and the role has the rights of pgwork_operator.
  *
  * Connection failures are survived: it reconnects with jitter, and results wait; so is a server
@@ -1248,14 +1273,14 @@ PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_
  *     static const pgw_conf *reread(void *arg) { return arg; }
  *     static void count(const pgw_reap_stats *s, void *arg) { *(int64_t *)arg = s->reaped; }
  *
- *     if (pgw_reaper_new(&reaper, conf) != PGW_OK) return;
+ *     if (pgw_reaper_new(conf, &reaper) != PGW_OK) return;
  *     pgw_reaper_on_reload(reaper, reread, conf);
  *     pgw_reaper_on_tick(reaper, count, &n);
  *     signal(SIGHUP, on_hup);
  *     if (pgw_reaper_run(reaper, stop) != PGW_OK) puts(pgw_reaper_error(reaper));
  *     pgw_reaper_free(reaper);
  */
-PGW_API pgw_status pgw_reaper_new(pgw_reaper **r, const pgw_conf *conf);
+PGW_API pgw_status pgw_reaper_new(const pgw_conf *conf, pgw_reaper **r);
 /** Runs until @p stop: a recovery pass first, then ticks; survives lost connections, and servers
  * that are read-only. Returns PGW_OK when stopped, or an error that no repetition would cure:
  * PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM, PGW_EMISUSE, PGW_EPROTO. */
@@ -1286,8 +1311,8 @@ PGW_API void pgw_reaper_free(pgw_reaper *r);
  *
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_enqueue(h, NULL, "mail", &job, NULL);
- *     if (st >= 0) st = pgw_complete(h, NULL, "orders", &ref, NULL, 1);
+ *     st = pgw_enqueue(h, "mail", &job, NULL, NULL);
+ *     if (st >= 0) st = pgw_complete(h, "orders", &ref, NULL, 1, NULL);
  *     if (st >= 0) st = pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
  */
@@ -1314,8 +1339,8 @@ typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
  *     static pgw_status move(pgw *h, void *arg)
  *     {
  *         pgw_job_spec job = PGW_JOB_SPEC_INIT;
- *         pgw_status st = pgw_complete(h, NULL, "orders", arg, NULL, 1);
- *         return st < 0 ? st : pgw_enqueue(h, NULL, "mail", &job, NULL);
+ *         pgw_status st = pgw_complete(h, "orders", arg, NULL, 1, NULL);
+ *         return st < 0 ? st : pgw_enqueue(h, "mail", &job, NULL, NULL);
  *     }
  *
  *     st = pgw_txn_run(h, 5, move, &ref);
@@ -1389,18 +1414,18 @@ typedef struct pgw_table_spec {
  *     s.table = "article", s.key = key, s.key_count = 2;
  *     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
  *     pgw_table *t;
- *     st = pgw_table_open(h, &t, &s);
+ *     st = pgw_table_open(h, &s, &t);
  *     if (t != NULL && *pgw_table_sql(t) != '\0') { // columns, or indexes only
  *         puts(pgw_table_sql(t));
  *         pgw_set_timeout(h, 3600 * 1000);
  *         st = pgw_table_init(h, t);
  *         pgw_set_timeout(h, 0);
  *         pgw_table_free(t), t = NULL;
- *         if (st == PGW_OK) st = pgw_table_open(h, &t, &s);
+ *         if (st == PGW_OK) st = pgw_table_open(h, &s, &t);
  *     }
  *     if (st != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
  */
-PGW_API pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec);
+PGW_API pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t);
 /** Not before the last verb on it has returned; of an armed one, not before its `done` was called.
  */
 PGW_API void pgw_table_free(pgw_table *t);
@@ -1491,14 +1516,14 @@ typedef struct pgw_table_claim_opts {
  *     o.where = "subject = $1", o.order = "submitted_at", o.values = values, o.values_count = 1;
  *     o.columns = columns, o.columns_count = 1;
  *     pgw_rows *rows;
- *     if (pgw_table_claim(h, &rows, t, &o) == PGW_OK) {
+ *     if (pgw_table_claim(h, t, &o, &rows) == PGW_OK) {
  *         const char *title = pgw_rows_get(rows, 0, "title"); // NULL: it is NULL
  *         puts(title != NULL ? title : "without a title");
  *     }
  *     pgw_rows_free(rows);
  */
-PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
-                                   const pgw_table_claim_opts *opts);
+PGW_API pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opts *opts,
+                                   pgw_rows **rows);
 
 /*
  * Finishing verbs, for up to 10,000 rows in one statement. Each row is accepted only while its
@@ -1516,31 +1541,31 @@ PGW_API pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
  *     const char *values[] = {"accepted"};
  *     pgw_row_ref row = pgw_rows_ref(rows, 0);
  *     pgw_status outcome;
- *     if (pgw_table_extend(h, &outcome, t, &row, 1, 60000) != PGW_OK) return;
- *     st = pgw_table_finish(h, &outcome, t, &row, 1, "reviewed = now(), verdict = $1", values, 1);
- *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, NULL, t, &row, 1);
+ *     if (pgw_table_extend(h, t, &row, 1, 60000, &outcome) != PGW_OK) return;
+ *     st = pgw_table_finish(h, t, &row, 1, "reviewed = now(), verdict = $1", values, 1, &outcome);
+ *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, t, &row, 1, NULL);
  */
-PGW_API pgw_status pgw_table_extend(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                                    const pgw_row_ref *refs, size_t n, int64_t lease_ms);
+PGW_API pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                                    int64_t lease_ms, pgw_status *outcomes);
 /** Given up: the row is free. */
-PGW_API pgw_status pgw_table_release(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                                     const pgw_row_ref *refs, size_t n);
+PGW_API pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                                     pgw_status *outcomes);
 /**
  * Done: writes @p set (a fragment, "reviewed = now(), verdict = $1") and frees the row. The role
  * `version` moves on. What constraints and triggers of the table say is PGW_EEXISTS (a unique key)
  * or PGW_EDB; then nothing is done.
  */
-PGW_API pgw_status pgw_table_finish(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                                    const pgw_row_ref *refs, size_t n, const char *set,
-                                    const char *const *values, size_t values_count);
+PGW_API pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                                    const char *set, const char *const *values, size_t values_count,
+                                    pgw_status *outcomes);
 /**
  * Frees up to @p batch rows (1 .. 10,000) whose lease is over. They could be claimed without it:
  * this is for those who look at the table. @p freed may be NULL.
  *
- *     do st = pgw_table_reap(h, &n, t, 1000);
+ *     do st = pgw_table_reap(h, t, 1000, &n);
  *     while (st == PGW_OK && n == 1000);
  */
-PGW_API pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch);
+PGW_API pgw_status pgw_table_reap(pgw *h, const pgw_table *t, int batch, int64_t *freed);
 
 /* ---- optimistic writes ---- */
 /** A column and the value it gets; NULL is SQL NULL. */
@@ -1557,14 +1582,13 @@ typedef struct pgw_cell {
  *     const char *key[] = {"physics", "7"}, *columns[] = {"title"};
  *     const pgw_cell cells[] = {{"title", "On rows"}, {"subtitle", NULL}};
  *     char next[PGW_ROW_VERSION_SIZE];
- *     if (pgw_table_get(h, &rows, t, key, columns, 1) != PGW_OK) return;
- *     st = pgw_table_update(h, next, t, key, pgw_rows_version(rows, 0), cells, 2);
+ *     if (pgw_table_get(h, t, key, columns, 1, &rows) != PGW_OK) return;
+ *     st = pgw_table_update(h, t, key, pgw_rows_version(rows, 0), cells, 2, next);
  *     if (st == PGW_ECONFLICT) puts("somebody else wrote first");
  *     pgw_rows_free(rows);
  */
-PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
-                                 const char *const *key, const char *const *columns,
-                                 size_t columns_count);
+PGW_API pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
+                                 const char *const *columns, size_t columns_count, pgw_rows **rows);
 
 /**
  * Writes @p cells (1 .. 32) if the row still has @p version, as pgw_rows_version() told it, and
@@ -1593,9 +1617,9 @@ PGW_API pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t,
  * that crashed while others wrote to the table with synchronous_commit off, may not notice. Needs
  * SELECT on the whole table; not for partitioned tables (PGW_EMISUSE).
  */
-PGW_API pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION_SIZE], const pgw_table *t,
-                                    const char *const *key, const char *version,
-                                    const pgw_cell *cells, size_t n);
+PGW_API pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key,
+                                    const char *version, const pgw_cell *cells, size_t n,
+                                    char next[PGW_ROW_VERSION_SIZE]);
 
 /** The value of a column: as set in this try, else as read. Borrowed until the column is set, or
  * the pgw_edit_fn returns. */
@@ -1650,10 +1674,10 @@ typedef struct pgw_process_opts {
  *
  *     const char *key[] = {"physics", "7"};
  *     long amount = 3;
- *     st = pgw_table_process(h, t, key, add, &amount, NULL);
+ *     st = pgw_table_process(h, t, key, NULL, add, &amount);
  */
 PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
-                                     pgw_edit_fn *fn, void *arg, const pgw_process_opts *opts);
+                                     const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg);
 
 /* ---- row locks ---- */
 /* clang-format off */
@@ -1685,14 +1709,14 @@ typedef struct pgw_table_lock_opts {
  *     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
  *     o.keys = keys, o.keys_count = 2, o.wait_ms = 1000;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_table_lock(h, &rows, t, &o);
+ *     st = pgw_table_lock(h, t, &o, &rows);
  *     if (st == PGW_OK) work("on both, by verbs on the same handle");
  *     if (st == PGW_OK) pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
  *     pgw_rows_free(rows);
  */
-PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
-                                  const pgw_table_lock_opts *opts);
+PGW_API pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts *opts,
+                                  pgw_rows **rows);
 
 /* ---- tables the reaper looks after (operator) ---- */
 /**
@@ -1709,7 +1733,7 @@ PGW_API pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
  *     }
  *
  *     st = pgw_table_register(h, t);
- *     if (st == PGW_OK) st = pgw_tables_reap(h, &n, 1000);
+ *     if (st == PGW_OK) st = pgw_tables_reap(h, 1000, &n);
  *     if (st == PGW_OK) st = pgw_tables_each(h, show, stdout);
  *     if (st == PGW_OK) st = pgw_table_unregister(h, "public", "article");
  */
@@ -1735,7 +1759,7 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
  * next pass. @p freed may be NULL; when the call fails, it tells what was freed all the same.
  * PGW_EMISUSE: on an attached handle, or in a transaction.
  */
-PGW_API pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch);
+PGW_API pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -1824,11 +1848,11 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zon
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
  *     job.kind = "report", o.job = &job, o.queue = "mail", o.zone = "Europe/Berlin";
- *     st = pgw_cron_create(h, NULL, "daily report", "30 6 * * mon-fri", &o);
- *     if (st == PGW_OK) st = pgw_cron_run(h, &id, "daily report"); // and one now
+ *     st = pgw_cron_create(h, "daily report", "30 6 * * mon-fri", &o, NULL);
+ *     if (st == PGW_OK) st = pgw_cron_run(h, "daily report", &id); // and one now
  */
-PGW_API pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule,
-                                   const char *expression, const pgw_cron_opts *opts);
+PGW_API pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
+                                   const pgw_cron_opts *opts, int64_t *next_us);
 /**
  * No more ticks; one that is held goes on. From here to pgw_cron_run() each verb returns
  * PGW_ENOTFOUND when there is no such schedule.
@@ -1848,7 +1872,7 @@ PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
  * or the one that has its unique key already. 0: the schedule has no queue, and the next node that
  * asks gets a tick: one, however often this was called until then. PGW_EPAUSED: the queue is
  * drained. PGW_ELIMIT: it takes no job of this size. */
-PGW_API pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule);
+PGW_API pgw_status pgw_cron_run(pgw *h, const char *schedule, int64_t *job_id);
 
 /* clang-format off */
 typedef struct pgw_cron_info {
@@ -1903,7 +1927,7 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  *
  *     while (pgw_stop_count(stop) == 0) {
  *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
- *         st = pgw_cron_claim_due(h, &tick, &next_ms, NULL, NULL, 0);
+ *         st = pgw_cron_claim_due(h, NULL, NULL, 0, &tick, &next_ms);
  *         if (st < 0) return;
  *         if (st == PGW_OUTCOME_EMPTY) {
  *             poll(&p, 1, (int)next_ms);
@@ -1914,8 +1938,8 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  *         pgw_tick_free(tick);
  *     }
  */
-PGW_API pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node,
-                                      const char *const *schedules, size_t n);
+PGW_API pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules,
+                                      size_t n, pgw_tick **tick, int64_t *next_ms);
 
 /*
  * What is done with a tick that is held: PGW_ELEASE once another node has got it, the schedule is
@@ -1929,10 +1953,10 @@ PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
  * Still at it: @p timeout_ms from now (0: as the schedule says). @p until_us may be NULL.
  *
  *     token = pgw_tick_token(tick);
- *     if (pgw_cron_extend(h, NULL, token, 600000) != PGW_OK) return;
+ *     if (pgw_cron_extend(h, token, 600000, NULL) != PGW_OK) return;
  *     if (pgw_stop_count(stop) > 0) pgw_cron_release(h, token);
  */
-PGW_API pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms);
+PGW_API pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us);
 /** Not done after all: another node may have it at once, no attempt charged. */
 PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
 /** For operators: takes a held tick away from its node, whose token is stale from then on; another
@@ -1941,9 +1965,9 @@ PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
  *
  *     bool held;
  *
- *     if (pgw_cron_break(h, &held, "sweep") == PGW_OK && held) work("another node may have it");
+ *     if (pgw_cron_break(h, "sweep", &held) == PGW_OK && held) work("another node may have it");
  */
-PGW_API pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule);
+PGW_API pgw_status pgw_cron_break(pgw *h, const char *schedule, bool *held);
 
 /* clang-format off */
 /**
@@ -2080,13 +2104,13 @@ typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode
  * not be made sure, the connection was closed, and with it other locks of this handle are lost.
  *
  *     pgw_lock *lock;
- *     if (pgw_lock_acquire(h, &lock, "mailing 42", PGW_LOCK_EXCLUSIVE, 1000) == PGW_OK) {
+ *     if (pgw_lock_acquire(h, "mailing 42", PGW_LOCK_EXCLUSIVE, 1000, &lock) == PGW_OK) {
  *         send_mailing(42, pgw_lock_fence(lock));
  *         pgw_lock_release(lock);
  *     }
  */
-PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_mode mode,
-                                    int64_t timeout_ms);
+PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode,
+                                    int64_t timeout_ms, pgw_lock **lock);
 
 /**
  * As pgw_lock_acquire(), for the transaction that is open on @p h: COMMIT or ROLLBACK releases the
@@ -2099,13 +2123,13 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, p
  * may get a lower one afterwards. So do not hand it to anything outside of the database before.
  *
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_lock_acquire_xact(h, NULL, "mailing 42", PGW_LOCK_SHARED, 0);
+ *     st = pgw_lock_acquire_xact(h, "mailing 42", PGW_LOCK_SHARED, 0, NULL);
  *     if (st == PGW_OK) work("what it protects");
  *     if (st == PGW_OK) pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
  */
-PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name,
-                                         pgw_lock_mode mode, int64_t timeout_ms);
+PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode,
+                                         int64_t timeout_ms, int64_t *fence);
 
 /**
  * Releases and frees. PGW_ELEASE: the lock had been lost before, what was done under it may not
@@ -2152,11 +2176,11 @@ PGW_API pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms);
  *
  *     pgw_lock_who who = PGW_LOCK_WHO_INIT;
  *     bool is_free;
- *     st = pgw_lock_is_free(h, &is_free, "mailing 42");
- *     if (st == PGW_OK && !is_free) st = pgw_lock_holder(h, &who, "mailing 42");
+ *     st = pgw_lock_is_free(h, "mailing 42", &is_free);
+ *     if (st == PGW_OK && !is_free) st = pgw_lock_holder(h, "mailing 42", &who);
  *     if (st == PGW_OK && !is_free) printf("%s, pid %d\n", who.application, who.pid);
  */
-PGW_API pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name);
+PGW_API pgw_status pgw_lock_is_free(pgw *h, const char *name, bool *is_free);
 
 typedef struct pgw_lock_info {
     size_t struct_size;
@@ -2178,7 +2202,7 @@ typedef struct pgw_lock_info {
  *     }
  *
  *     st = pgw_locks_each(h, NULL, show, stdout);
- *     if (st >= 0) st = pgw_locks_prune(h, &n, INT64_C(30) * 86400 * 1000, 1000);
+ *     if (st >= 0) st = pgw_locks_prune(h, INT64_C(30) * 86400 * 1000, 1000, &n);
  */
 PGW_API pgw_status pgw_locks_each(pgw *h, const char *name,
                                   int (*fn)(const pgw_lock_info *info, void *arg), void *arg);
@@ -2196,19 +2220,19 @@ typedef struct pgw_lock_who {
     }
 /** Who holds it; of several shared holders the one that took it first as far as is known.
  * PGW_OUTCOME_EMPTY: nobody. */
-PGW_API pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name);
+PGW_API pgw_status pgw_lock_holder(pgw *h, const char *name, pgw_lock_who *who);
 /** For operators: ends the sessions that hold a lock, and makes their fencing number stale. *ended
  * (may be NULL): how many. The owner of the schema needs pg_signal_backend, else it is PGW_EPERM.
  *
  *     int64_t ended;
  *
- *     if (pgw_lock_break(h, &ended, "mailing 42") == PGW_OK && ended > 0) work("it is free");
+ *     if (pgw_lock_break(h, "mailing 42", &ended) == PGW_OK && ended > 0) work("it is free");
  */
-PGW_API pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name);
+PGW_API pgw_status pgw_lock_break(pgw *h, const char *name, int64_t *ended);
 /** Forgets up to @p limit (1 .. 1000) names that nobody holds, and whose fence is older than
  * @p idle_ms (operator); shared holders that follow each other draw one fence only. Fences go on
  * growing when such a name comes back, and those of before are stale. */
-PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit);
+PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t idle_ms, int limit, int64_t *forgotten);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -2281,14 +2305,14 @@ typedef struct pgw_sema_opts {
  *     pgw_token token;
  *     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
  *     o.timeout_ms = 5000, o.ttl_ms = 600000; // as long as render() takes, or pgw_sema_extend()
- *     if (pgw_sema_acquire(h, &token, "licences", &o) == PGW_OK) {
+ *     if (pgw_sema_acquire(h, "licences", &o, &token) == PGW_OK) {
  *         render();
  *         st = pgw_sema_release(h, "licences", token);
  *         if (st == PGW_ELEASE) work("it took too long: there may have been one too many");
  *     }
  */
-PGW_API pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name,
-                                    const pgw_sema_opts *opts);
+PGW_API pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts,
+                                    pgw_token *token);
 /**
  * They end @p ttl_ms (100 .. 86,400,000) from now. PGW_ELEASE: their time was over, they are lost.
  * PGW_ELOCKED: somebody resizes; they are not lost yet, ask again.
@@ -2313,9 +2337,9 @@ typedef struct pgw_sema_info {
  * Fills @p info. PGW_ENOTFOUND: no such semaphore.
  *
  *     pgw_sema_info info = PGW_SEMA_INFO_INIT;
- *     if (pgw_sema_status(h, &info, "licences") == PGW_OK) printf("%d wait\n", info.waiting);
+ *     if (pgw_sema_status(h, "licences", &info) == PGW_OK) printf("%d wait\n", info.waiting);
  */
-PGW_API pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name);
+PGW_API pgw_status pgw_sema_status(pgw *h, const char *name, pgw_sema_info *info);
 /**
  * Semaphores by name.
  *

@@ -330,7 +330,7 @@ int cli_open(cli *c, bool unmigrated)
     int code = c->conf ? CLI_DONE : cli_configure(c, &c->conf);
     if (code == CLI_DONE && unmigrated) code = cli_apply(c->conf, "schema.check", "off");
     if (code != CLI_DONE) return code;
-    if (pgw_open(&c->h, c->conf) != PGW_OK) return cli_fail_to_open(c->h);
+    if (pgw_open(c->conf, &c->h) != PGW_OK) return cli_fail_to_open(c->h);
     if (c->stop) pgw_set_stop(c->h, c->stop);
     return CLI_DONE;
 }
@@ -362,7 +362,7 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
 bool cli_queue_there(cli *c, const char *name)
 {
     pgw_depth d = PGW_DEPTH_INIT;
-    if (pgw_queue_depth(c->h, &d, name, 1) != PGW_ENOTFOUND) return true;
+    if (pgw_queue_depth(c->h, name, 1, &d) != PGW_ENOTFOUND) return true;
     cli_fail_at(c->h);
     return false;
 }
@@ -373,7 +373,7 @@ void cli_look_for(cli *c, const char *name)
     const pgw_ref nobodys = {.id = 1};
     if (c->quiet) return;
     c->quiet = true;
-    pgw_status st = pgw_extend(c->h, NULL, name, &nobodys, 1, 0);
+    pgw_status st = pgw_extend(c->h, name, &nobodys, 1, 0, NULL);
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
         cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
@@ -394,7 +394,7 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
 void cli_say_why(cli *c, const char *name)
 {
     const char *why = NULL;
-    pgw_status st = pgw_queue_look(c->h, name, 1, cli_judge, &why);
+    pgw_status st = pgw_queues_each(c->h, name, 1, cli_judge, &why);
     if (st != PGW_OK) cli_look_for(c, name);
     if (why) cli_say(c, "queue \"%s\" %s", name, why);
 }

@@ -49,7 +49,7 @@ int cmd_cancel(cli *c, int argc, char **argv)
     pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
     code = cli_open(c, false);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_cancel(c->h, outcomes, a.at[0], ids, n);
+        pgw_status st = pgw_cancel(c->h, a.at[0], ids, n, outcomes);
         /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
         if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);

@@ -35,7 +35,7 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
     for (size_t i = 0; i < n; i++) {
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);
-        pgw_status st = pgw_release(c->h, NULL, pgw_job_queue(job), &ref, 1);
+        pgw_status st = pgw_release(c->h, pgw_job_queue(job), &ref, 1, NULL);
         bool gone = st == PGW_ELEASE || st == PGW_ENOTFOUND;
         if (st < 0 && !gone) return cli_fail_at(c->h);
         refused += gone;
@@ -82,7 +82,7 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues = (const char *const *)a.at;
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
-    pgw_status st = pgw_claim(c->h, &b, &o);
+    pgw_status st = pgw_claim(c->h, &o, &b);
     if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;

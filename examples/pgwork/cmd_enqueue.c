@@ -97,7 +97,7 @@ static int enqueue_send_lot(enqueue *e)
     int64_t *ids = cli_alloc(n * sizeof *ids);
     pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
     for (size_t i = 0; i < n; i++) jobs[i] = e->lot[i].job;
-    pgw_status st = pgw_enqueue_many(e->c->h, ids, outcomes, e->queue, jobs, n, e->op);
+    pgw_status st = pgw_enqueue_many(e->c->h, e->queue, jobs, n, e->op, ids, outcomes);
     int code = st < 0 ? enqueue_refused(e) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
         if (st >= 0) enqueue_tell(e, ids[i], st == PGW_OUTCOME_REPEATED ? st : outcomes[i]);
@@ -281,7 +281,7 @@ static int enqueue_run(enqueue *e, const args *a)
     cli *c = e->c;
     int code = signals_open(c);
     if (code != CLI_DONE) return code;
-    if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) return cli_fail_at(c->h);
+    if (!e->by_statement && pgw_load_begin(c->h, e->queue, &e->load) < 0) return cli_fail_at(c->h);
     e->numbers = cli_alloc(ENQUEUE_LOT * sizeof *e->numbers);
     code = enqueue_input(e, a);
     if (code == CLI_DONE && pgw_stop_count(c->stop) > 0) code = signals_code();

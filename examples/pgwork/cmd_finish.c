@@ -27,7 +27,7 @@ static int refs_add(refs *r, const char *id, const char *token)
     pgw_ref *ref = &r->at[r->count];
     int code = cli_id(&ref->id, id);
     if (code != CLI_DONE) return code;
-    if (pgw_token_parse(&ref->token, token) != PGW_OK) {
+    if (pgw_token_parse(token, &ref->token) != PGW_OK) {
         return cli_fail(CLI_USAGE, "tokens look as `pgwork claim` prints them", "'%s' is no token",
                         token);
     }
@@ -184,10 +184,10 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
 static pgw_status finish_complete(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                   const pgw_ref *at, size_t n)
 {
-    if (!f->output) return pgw_complete(c->h, outcomes, queue, at, NULL, n);
+    if (!f->output) return pgw_complete(c->h, queue, at, NULL, n, outcomes);
     const char **outputs = cli_alloc(n * sizeof *outputs);
     for (size_t i = 0; i < n; i++) outputs[i] = f->output;
-    pgw_status st = pgw_complete(c->h, outcomes, queue, at, outputs, n);
+    pgw_status st = pgw_complete(c->h, queue, at, outputs, n, outcomes);
     free(outputs);
     return st;
 }
@@ -213,7 +213,7 @@ int cmd_complete(cli *c, int argc, char **argv)
 static pgw_status finish_fail(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                               const pgw_ref *at, size_t n)
 {
-    return pgw_fail(c->h, outcomes, queue, at, n, &f->fail);
+    return pgw_fail(c->h, queue, at, n, &f->fail, outcomes);
 }
 
 int cmd_fail(cli *c, int argc, char **argv)
@@ -240,7 +240,7 @@ int cmd_fail(cli *c, int argc, char **argv)
 static pgw_status finish_extend(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                 const pgw_ref *at, size_t n)
 {
-    return pgw_extend(c->h, outcomes, queue, at, n, f->ms);
+    return pgw_extend(c->h, queue, at, n, f->ms, outcomes);
 }
 
 int cmd_extend(cli *c, int argc, char **argv)
@@ -268,7 +268,7 @@ static pgw_status finish_release(cli *c, const finish *f, pgw_status *outcomes, 
                                  const pgw_ref *at, size_t n)
 {
     (void)f;
-    return pgw_release(c->h, outcomes, queue, at, n);
+    return pgw_release(c->h, queue, at, n, outcomes);
 }
 
 int cmd_release(cli *c, int argc, char **argv)
@@ -289,7 +289,7 @@ int cmd_release(cli *c, int argc, char **argv)
 static pgw_status finish_snooze(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                 const pgw_ref *at, size_t n)
 {
-    return pgw_snooze(c->h, outcomes, queue, at, n, f->ms);
+    return pgw_snooze(c->h, queue, at, n, f->ms, outcomes);
 }
 
 int cmd_snooze(cli *c, int argc, char **argv)

@@ -28,7 +28,7 @@ static int sem_number(int *permits, const char *word)
 
 static int sem_token(pgw_token *token, const char *word)
 {
-    if (pgw_token_parse(token, word) == PGW_OK) return CLI_DONE;
+    if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
     return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints one", "'%s' is no token", word);
 }
 
@@ -125,7 +125,7 @@ static pgw_status sem_take(sem *s)
 {
     s->asked_at = text_tick_ms();
     sem_count(s);
-    return pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
+    return pgw_sema_acquire(s->c->h, s->name, &s->o, &s->token);
 }
 
 static pgw_status sem_renew(sem *s)
@@ -468,7 +468,7 @@ static int sem_list(cli *c, int argc, char **argv)
     if (l.name) {
         pgw_sema_info info = PGW_SEMA_INFO_INIT;
         table_begin(&l.rows, one, sizeof one / sizeof *one);
-        st = pgw_sema_status(c->h, &info, l.name);
+        st = pgw_sema_status(c->h, l.name, &info);
         if (st == PGW_OK) st = pgw_sema_grants_each(c->h, l.name, sem_each_grant, &l);
     } else {
         table_begin(&l.rows, all, sizeof all / sizeof *all);

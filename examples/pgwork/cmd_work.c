@@ -324,8 +324,11 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
 {
     for (int i = 0; st == PGW_EINVAL && i < a->count; i++) {
         pgw_worker *alone;
-        pgw_status one = pgw_worker_new(&alone, c->conf, (const char *const *)a->at + i, 1,
-                                        work_job, NULL, (void *)(uintptr_t)w);
+        pgw_status one = pgw_worker_new(c->conf,
+                                        &(pgw_worker_spec){sizeof(pgw_worker_spec),
+                                                           (const char *const *)a->at + i, 1,
+                                                           work_job, NULL, (void *)(uintptr_t)w},
+                                        &alone);
         pgw_worker_free(alone);
         if (one == PGW_EINVAL) {
             return cli_fail(
@@ -350,8 +353,11 @@ static int work_run(cli *c, work *w, const args *a, bool once)
     pgw_worker *worker;
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     work_news news = {c, a};
-    pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
-                                   work_job, NULL, w);
+    pgw_status st =
+        pgw_worker_new(c->conf,
+                       &(pgw_worker_spec){sizeof(pgw_worker_spec), (const char *const *)a->at,
+                                          (size_t)a->count, work_job, NULL, w},
+                       &worker);
     if (st < 0) return work_refused(c, w, a, st);
     pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);

@@ -79,7 +79,7 @@ pgw_status cron_create(const cli *c, cron_def *d, int64_t *next_us)
 {
     d->job.tags = d->tags.at, d->job.tags_count = d->tags.count;
     d->o.job = &d->job;
-    pgw_status st = pgw_cron_create(c->h, next_us, d->name, d->expression, &d->o);
+    pgw_status st = pgw_cron_create(c->h, d->name, d->expression, &d->o, next_us);
     free(d->tags.at);
     d->tags = (wordlist){NULL, 0};
     return st;

@@ -38,7 +38,7 @@ char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE])
     return text;
 }
 
-pgw_status pgw_token_parse(pgw_token *token, const char *text)
+pgw_status pgw_token_parse(const char *text, pgw_token *token)
 {
     unsigned char bytes[16] = {0}; /* stays so when text is no token */
     const char *fault;

@@ -153,8 +153,8 @@ static pgw_status cron_read_time(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule, const char *expression,
-                           const pgw_cron_opts *opts)
+pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
+                           const pgw_cron_opts *opts, int64_t *next_us)
 {
     const cron_time_ctx ctx = {next_us};
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
@@ -235,7 +235,7 @@ pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new_name)
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_CRON_RENAME, params) : st;
 }
 
-pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule)
+pgw_status pgw_cron_break(pgw *h, const char *schedule, bool *held)
 {
     const pgw__param params[] = {P_TEXT(schedule), P_END};
     const pgw_status st = pgw__check_name(h, "schedule", schedule, PGW__QUEUE_MAX);
@@ -246,7 +246,7 @@ pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule)
     return st == PGW_OK ? pgw__ask_flag(h, held, PGW__SQL_CRON_BREAK, params, PGW__WRITES) : st;
 }
 
-pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule)
+pgw_status pgw_cron_run(pgw *h, const char *schedule, int64_t *job_id)
 {
     const pgw__param params[] = {P_TEXT(schedule), P_END};
     const pgw_status st = pgw__check_name(h, "schedule", schedule, PGW__QUEUE_MAX);

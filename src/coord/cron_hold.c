@@ -89,8 +89,8 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_EPROTO; /* which our caller puts into words */
 }
 
-pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node,
-                              const char *const *schedules, size_t n)
+pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules, size_t n,
+                              pgw_tick **tick, int64_t *next_ms)
 {
     const hold_ctx ctx = {tick, next_ms};
     char room[PGW__HOLDER_MAX + 1];
@@ -174,7 +174,7 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
     }
 }
 
-pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms)
+pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us)
 {
     unsigned char bytes[16];
     const pgw__param params[] = {P_UUID(bytes), P_INT8_OR_NULL(timeout_ms, timeout_ms == 0), P_END};

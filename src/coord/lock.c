@@ -229,8 +229,8 @@ static bool lock_was_refused(const pgw *h, pgw_status st)
            st == PGW_ECONFLICT || st == PGW_EPERM || st == PGW_ESCHEMA;
 }
 
-pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_mode mode,
-                            int64_t timeout_ms)
+pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms,
+                            pgw_lock **lock)
 {
     lock_line line;
     pgw_lock *l;
@@ -271,8 +271,8 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     return st;
 }
 
-pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_lock_mode mode,
-                                 int64_t timeout_ms)
+pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms,
+                                 int64_t *fence)
 {
     lock_line line = {.name = name, .shared = mode == PGW_LOCK_SHARED, .xact = true};
     pgw_status st;
@@ -386,7 +386,7 @@ pgw_status pgw_lock_release(pgw_lock *lock)
 
 /* ---- looking ---- */
 
-pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name)
+pgw_status pgw_lock_is_free(pgw *h, const char *name, bool *is_free)
 {
     const pgw__param params[] = {P_TEXT(name), P_END};
     pgw_status st;
@@ -476,7 +476,7 @@ static int lock_take_holder(const pgw_lock_info *info, void *arg)
     return 0;
 }
 
-pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
+pgw_status pgw_lock_holder(pgw *h, const char *name, pgw_lock_who *who)
 {
     lock_find find = {PGW_LOCK_WHO_INIT, false};
     pgw_status st = pgw__check_filled(h, "who", who);
@@ -488,7 +488,7 @@ pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
     return st;
 }
 
-pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name)
+pgw_status pgw_lock_break(pgw *h, const char *name, int64_t *ended)
 {
     const pgw__param params[] = {P_TEXT(name), P_END};
     pgw_status st = pgw__check_any_name(h, "name", name);
@@ -498,7 +498,7 @@ pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name)
     return st == PGW_OK ? pgw__ask_number(h, ended, PGW__SQL_LOCK_BREAK, params) : st;
 }
 
-pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit)
+pgw_status pgw_locks_prune(pgw *h, int64_t idle_ms, int limit, int64_t *forgotten)
 {
     const pgw__param params[] = {P_INT8(idle_ms), P_INT4(limit), P_END};
     pgw_status st;

@@ -281,7 +281,7 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
     return st;
 }
 
-pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name, const pgw_sema_opts *opts)
+pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts, pgw_token *token)
 {
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
@@ -379,7 +379,7 @@ static pgw_status sema_read_status(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name)
+pgw_status pgw_sema_status(pgw *h, const char *name, pgw_sema_info *info)
 {
     const sema_one ctx = {info};
     const pgw__param params[] = {P_TEXT(name), P_END};

@@ -52,14 +52,14 @@ pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64
     return handle_greet(h);
 }
 
-pgw_status pgw_open(pgw **h, const pgw_conf *conf)
+pgw_status pgw_open(const pgw_conf *conf, pgw **h)
 {
     pgw_status st = h != NULL ? pgw__pq_new(h, conf) : PGW_EINVAL;
 
     return st == PGW_OK ? handle_greet(h) : st;
 }
 
-pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
+pgw_status pgw_attach(struct pg_conn *conn, const pgw_conf *conf, pgw **h)
 {
     return h != NULL ? pgw__pq_attach(h, conn, conf) : PGW_EINVAL;
 }

@@ -242,7 +242,7 @@ static pgw_status claim_check_wait(pgw *h)
     return st;
 }
 
-pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
+pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
@@ -291,8 +291,8 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, pgw_status *outcomes, const pgw_ref *refs, size_t n,
-                                  pgw_batch **batch, const pgw_claim_opts *opts)
+pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *opts,
+                                  pgw_status *outcomes, pgw_batch **batch)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];

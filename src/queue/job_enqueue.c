@@ -45,8 +45,8 @@ static pgw_status enqueue_one_read(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_job_spec *job,
-                       const char *op)
+pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const char *op,
+                       int64_t *id)
 {
     const enqueue_one ctx = {id};
     unsigned char uuid[16];
@@ -297,8 +297,8 @@ static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const e
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue,
-                            const pgw_job_spec *jobs, size_t n, const char *op)
+pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spec *jobs, size_t n,
+                            const char *op, int64_t *ids, pgw_status *outcomes)
 {
     const enqueue_many ctx = {ids, outcomes, n};
     enqueue_columns columns;

@@ -124,8 +124,8 @@ static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *outcomes, const char 
     return st;
 }
 
-pgw_status pgw_complete(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                        const char *const *outputs, size_t n)
+pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
+                        size_t n, pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_ARRAY(JSONB, outputs, n), P_END};
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
@@ -142,8 +142,8 @@ pgw_status pgw_complete(pgw *h, pgw_status *outcomes, const char *queue, const p
     return finish(h, PGW__SQL_JOB_COMPLETE, outcomes, queue, refs, n, extra);
 }
 
-pgw_status pgw_fail(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs, size_t n,
-                    const pgw_fail_opts *opts)
+pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                    const pgw_fail_opts *opts, pgw_status *outcomes)
 {
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
     char error[PGW__ERROR_MAX + 1];
@@ -162,8 +162,8 @@ pgw_status pgw_fail(pgw *h, pgw_status *outcomes, const char *queue, const pgw_r
     }
 }
 
-pgw_status pgw_snooze(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t delay_ms)
+pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
+                      pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_INT8(delay_ms), P_END};
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
@@ -172,8 +172,8 @@ pgw_status pgw_snooze(pgw *h, pgw_status *outcomes, const char *queue, const pgw
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, outcomes, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_release(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                       size_t n)
+pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                       pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_END};
     const pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
@@ -181,8 +181,8 @@ pgw_status pgw_release(pgw *h, pgw_status *outcomes, const char *queue, const pg
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, outcomes, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_extend(pgw *h, pgw_status *outcomes, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t lease_ms)
+pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
+                      pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == 0), P_END};
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
@@ -191,7 +191,7 @@ pgw_status pgw_extend(pgw *h, pgw_status *outcomes, const char *queue, const pgw
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_EXTEND, outcomes, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids, size_t n)
+pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n, pgw_status *outcomes)
 {
     const finish_ctx ctx = {outcomes, n};
     const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_END};

@@ -238,7 +238,7 @@ static pgw_status load_flush_jobs(pgw_load *l)
         return pgw__pq_reject(l->h, PGW_EMISUSE,
                               "the transaction that the load was part of is over",
                               "end the load before it: what was not sent by then is not added");
-    st = pgw_enqueue_many(l->h, NULL, NULL, l->queue, l->jobs, n, NULL);
+    st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL, NULL, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
         index = pgw__pq_error_index(l->h); /* among these */
@@ -380,7 +380,7 @@ static pgw_status load_leave(pgw_load *l, pgw_status st)
     return st;
 }
 
-pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
+pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load)
 {
     pgw_load *l;
     pgw_status st;

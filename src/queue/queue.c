@@ -91,7 +91,7 @@ static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const
     return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_QUEUE_PURGE, params);
 }
 
-pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
+pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted)
 {
     static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
     pgw_status st;
@@ -142,7 +142,7 @@ static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most)
+pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth)
 {
     const queue_depth_ctx ctx = {depth};
     const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == 0), P_END};
@@ -195,8 +195,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,
-                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     const queue_each ctx = {fn, arg};
     const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
@@ -207,23 +207,10 @@ static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,
         .ctx = &ctx,
         .ctx_size = sizeof(ctx),
     };
-    pgw_status st;
+    pgw_status st = PGW_OK;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
-    st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    if (queue != NULL) st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
-}
-
-pgw_status pgw_queues_each(pgw *h, int64_t at_most,
-                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
-{
-    return queue_ask(h, NULL, at_most, fn, arg);
-}
-
-pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
-                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
-{
-    pgw_status st = pgw__check_queue(h, queue);
-
-    return st == PGW_OK ? queue_ask(h, queue, at_most, fn, arg) : st;
 }

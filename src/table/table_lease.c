@@ -219,8 +219,8 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
 }
 
 /* The position comes first, so the reader of rows starts one column further. */
-pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
-                           const pgw_table_claim_opts *opts)
+pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opts *opts,
+                           pgw_rows **rows)
 {
     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
     char room[PGW__HOLDER_MAX + 1];
@@ -390,8 +390,8 @@ static pgw_status lease_check(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return st;
 }
 
-pgw_status pgw_table_extend(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                            const pgw_row_ref *refs, size_t n, int64_t lease_ms)
+pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                            int64_t lease_ms, pgw_status *outcomes)
 {
     pgw_status st = lease_check(h, outcomes, t, refs, n);
 
@@ -401,8 +401,8 @@ pgw_status pgw_table_extend(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return lease_call(h, outcomes, t, refs, n, LEASE_EXTEND, lease_ms, NULL, NULL, 0);
 }
 
-pgw_status pgw_table_release(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                             const pgw_row_ref *refs, size_t n)
+pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                             pgw_status *outcomes)
 {
     const pgw_status st = lease_check(h, outcomes, t, refs, n);
 
@@ -410,9 +410,9 @@ pgw_status pgw_table_release(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return lease_call(h, outcomes, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
 }
 
-pgw_status pgw_table_finish(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                            const pgw_row_ref *refs, size_t n, const char *set,
-                            const char *const *values, size_t values_count)
+pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                            const char *set, const char *const *values, size_t values_count,
+                            pgw_status *outcomes)
 {
     pgw_status st = lease_check(h, outcomes, t, refs, n);
 
@@ -508,7 +508,7 @@ pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_tab
     return pgw__table_call(h, "table_reap", &b, &call);
 }
 
-pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
+pgw_status pgw_table_reap(pgw *h, const pgw_table *t, int batch, int64_t *freed)
 {
     pgw_status st;
 

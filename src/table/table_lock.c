@@ -125,8 +125,8 @@ static pgw_status table_lock_send(pgw *h, pgw_rows **rows, const pgw_table *t,
     return st;
 }
 
-pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
-                          const pgw_table_lock_opts *opts)
+pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts *opts,
+                          pgw_rows **rows)
 {
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     pgw_status st = table_lock_check(h, rows, t, &o, opts), back;

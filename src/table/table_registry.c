@@ -276,7 +276,7 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
     if (ref.token.number == 0 && ref.token.nonce == 0) { /* written by hand: it has none */
         st = pgw__table_reap(h, &lot->found, &lot->freed, t, 1, lot->skip);
     } else {
-        st = pgw_table_release(h, NULL, t, &ref, 1);
+        st = pgw_table_release(h, t, &ref, 1, NULL);
         lot->found = 1;
         lot->freed = st == PGW_OK;
     }
@@ -395,7 +395,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     char error[900] = "", many[40] = "row", key[210] = "";
     bool news = false;
     pgw_table *t;
-    pgw_status st = pgw_table_open(h, &t, &e->spec);
+    pgw_status st = pgw_table_open(h, &e->spec, &t);
 
     *freed = 0;
     if (st == PGW_OK) st = registry_reap_rows(h, e, t, batch, freed, &odd);
@@ -427,7 +427,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     return st;
 }
 
-pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
+pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed)
 {
     registry r = {NULL, NULL, 0};
     const registry_ctx ctx = {&r};

@@ -42,8 +42,8 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     return pgw__table_call(h, "table_get", &b, &call);
 }
 
-pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key,
-                         const char *const *columns, size_t columns_count)
+pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
+                         const char *const *columns, size_t columns_count, pgw_rows **rows)
 {
     pgw_status st;
 
@@ -187,9 +187,8 @@ static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t, const c
     return undone == PGW_OK ? st : undone;
 }
 
-pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION_SIZE], const pgw_table *t,
-                            const char *const *key, const char *version, const pgw_cell *cells,
-                            size_t n)
+pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key, const char *version,
+                            const pgw_cell *cells, size_t n, char next[PGW_ROW_VERSION_SIZE])
 {
     char given[PGW_ROW_VERSION_SIZE];
     pgw_status st;
@@ -495,8 +494,8 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
     return PGW_OK;
 }
 
-pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key, pgw_edit_fn *fn,
-                             void *arg, const pgw_process_opts *opts)
+pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
+                             const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg)
 {
     const pgw_process_opts defaults = PGW_PROCESS_OPTS_INIT;
     process p = {.h = h, .t = t, .key = key, .fn = fn, .arg = arg, .o = defaults};

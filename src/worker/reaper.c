@@ -51,7 +51,7 @@ static void reaper_read_conf(pgw_reaper *r)
                       pgw__conf_int(r->conf, "reconnect.cap_ms"));
 }
 
-pgw_status pgw_reaper_new(pgw_reaper **out, const pgw_conf *conf)
+pgw_status pgw_reaper_new(const pgw_conf *conf, pgw_reaper **out)
 {
     pgw_reaper *r;
 
@@ -186,7 +186,7 @@ static pgw_status reaper_tables(pgw_reaper *r)
     pgw_status st;
 
     if (pgw__deadline_left_ms(r->tables_due) > 0) return PGW_OK;
-    st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
+    st = pgw_tables_reap(r->h, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX, &freed);
     r->tables_due = pgw__deadline_in(REAPER_TABLES_MS); /* the queues' turn, however long it took */
     r->stats.freed += freed;
     st = pgw__pq_in_loop(r->h, st);

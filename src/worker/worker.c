@@ -110,34 +110,36 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
            pgw__worker_why_init(w, n) && pgw__wake_open(&w->shared.wake);
 }
 
-static bool worker_queues_ok(const char *const *queues, size_t n)
+/* Takes over what is given, by a program that may know fewer fields. */
+static bool worker_take_spec(pgw_worker_spec *mine, const pgw_worker_spec *given)
 {
-    size_t i;
-
-    if (queues == NULL || n < 1 || n > WORKER_QUEUES_MAX) return false;
-    for (i = 0; i < n; i++)
-        if (pgw__name_fault(queues[i], PGW__QUEUE_MAX) != NULL) return false;
+    if (given == NULL || !pgw__size_is_whole(given->struct_size)) return false;
+    if (given->struct_size > sizeof(*mine)) return false;
+    memcpy(mine, given, given->struct_size);
+    if ((mine->handler == NULL) == (mine->batch_handler == NULL)) return false;
+    if (mine->queues == NULL || mine->queues_count < 1 || mine->queues_count > WORKER_QUEUES_MAX)
+        return false;
+    for (size_t i = 0; i < mine->queues_count; i++)
+        if (pgw__name_fault(mine->queues[i], PGW__QUEUE_MAX) != NULL) return false;
     return true;
 }
 
-pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *const *queues,
-                          size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,
-                          void *arg)
+pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw_worker **out)
 {
+    pgw_worker_spec mine = PGW_WORKER_SPEC_INIT;
     pgw_worker *w;
 
     if (out == NULL) return PGW_EINVAL;
     *out = NULL;
-    if ((fn == NULL) == (batch_fn == NULL)) return PGW_EINVAL;
-    if (!worker_queues_ok(queues, queues_count)) return PGW_EINVAL;
+    if (!worker_take_spec(&mine, spec)) return PGW_EINVAL;
 
     w = pgw__mem_zero(1, sizeof(*w));
     if (w == NULL) return PGW_ENOMEM;
     w->shared.owners = 1;
     w->shared.wake = w->beats.wake = (pgw__wake)PGW__WAKE_INIT;
-    w->given.fn = fn;
-    w->given.batch_fn = batch_fn;
-    w->given.arg = arg;
+    w->given.fn = mine.handler;
+    w->given.batch_fn = mine.batch_handler;
+    w->given.arg = mine.arg;
     w->given.conf = pgw__conf_copy(conf);
     if (w->given.conf == NULL || !worker_init_locks(w)) {
         pgw_conf_free(w->given.conf);
@@ -149,7 +151,7 @@ pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *co
         pgw_conf_set_log(w->given.conf, w->given.user_log.level, worker_log, w);
     w->given.log = *pgw__conf_log(w->given.conf);
     worker_read_conf(w);
-    if (!worker_allocate(w, queues, queues_count)) {
+    if (!worker_allocate(w, mine.queues, mine.queues_count)) {
         pgw__worker_destroy(w);
         return PGW_ENOMEM;
     }
@@ -527,7 +529,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
     if (st >= 0 && plan->claim > 0 && !claim.done) {
         claim.sent_us = pgw__clock_us();
-        st = pgw_claim(w->loop.h, &claim.batch, &claim.opts);
+        st = pgw_claim(w->loop.h, &claim.opts, &claim.batch);
         claim.done = st >= 0;
     }
     if (st < 0) {

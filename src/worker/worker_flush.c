@@ -197,13 +197,13 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 
     switch (t->verdict) {
     case PGW_VERDICT_DONE:
-        return pgw_complete(w->loop.h, outcomes, queue, refs,
-                            t->output != NULL ? w->flush.outputs + from : NULL, n);
+        return pgw_complete(w->loop.h, queue, refs,
+                            t->output != NULL ? w->flush.outputs + from : NULL, n, outcomes);
     case PGW_VERDICT_SNOOZE:
         if (delay_ms < 0) delay_ms = FLUSH_SNOOZE_MS;
         if (delay_ms > PGW__DELAY_MAX_MS) delay_ms = PGW__DELAY_MAX_MS;
-        return pgw_snooze(w->loop.h, outcomes, queue, refs, n, delay_ms);
-    case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, outcomes, queue, refs, n);
+        return pgw_snooze(w->loop.h, queue, refs, n, delay_ms, outcomes);
+    case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n, outcomes);
     case PGW_VERDICT_RETRY:
     case PGW_VERDICT_DEAD:
     case PGW_VERDICT_SETTLED: /* never comes here */
@@ -211,7 +211,7 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
         fail.error = t->error;
         fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
         fail.dead = t->verdict == PGW_VERDICT_DEAD;
-        return pgw_fail(w->loop.h, outcomes, queue, refs, n, &fail);
+        return pgw_fail(w->loop.h, queue, refs, n, &fail, outcomes);
     }
 }
 
@@ -377,8 +377,8 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
     pgw__pq_limit_calls(w->loop.h, flush_limit_ms(w, 0, n));
     flush_name(w, 0, n);
     claim->sent_us = pgw__clock_us();
-    st = pgw_complete_and_claim(w->loop.h, w->flush.outcomes, w->flush.refs, n, &claim->batch,
-                                &claim->opts);
+    st = pgw_complete_and_claim(w->loop.h, w->flush.refs, n, &claim->opts, w->flush.outcomes,
+                                &claim->batch);
     claim->done = st >= 0;
     w->loop.claims_fail = st < 0;
     if (st >= 0 || flush_is_told(w, n)) return flush_note(w, first, st);

@@ -259,7 +259,7 @@ static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
     pgw_status answer = PGW_OUTCOME_AGAIN, st;
 
     if (h != w->loop.h) pgw_async(h, heart_answered, &answer);
-    st = pgw_extend(h, b->outcomes + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
+    st = pgw_extend(h, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms, b->outcomes + from);
     return heart_finish(w, h, st, &answer);
 }
 

@@ -109,7 +109,7 @@ void test_a_failed_handler_is_logged_with_attempt_and_error_and_the_last_one_cou
     pgw_worker_stats s;
 
     job.max_attempts = 1;
-    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, NULL));
     atomic_store(&failures, 0);
     pgw_conf_set_log(conf, PGW_LOG_INFO, hear_failures, NULL);
     start(out_of_paper);

@@ -53,7 +53,7 @@ static pgw_status open_with(const char *dsn, const char *name, const char *value
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", dsn));
     if (name) TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, name, value));
-    st = pgw_open(&h, conf);
+    st = pgw_open(conf, &h);
     pgw_conf_free(conf);
     return st;
 }
@@ -155,7 +155,7 @@ void test_attached_to_nothing_is_refused(void)
 {
     pgw *nothing;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(&nothing, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(NULL, NULL, &nothing));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(nothing), "`conn` is NULL"));
     pgw_close(nothing);
 }
@@ -165,11 +165,11 @@ void test_the_connection_string_comes_from_the_environment(void)
     int64_t n;
 
     setenv("PGWORK_DSN", pgtemp_dsn(), 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(NULL, &h));
     TEST_ASSERT_EQUAL(PGW_OK, ask(&n, "SELECT count(*) FROM public.t", 0));
     pgw_close(h);
     setenv("PGWORK_DSN", "host=/nowhere", 1);
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(&h, NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(NULL, &h));
 }
 
 void test_the_second_host_is_tried(void)
@@ -235,7 +235,7 @@ void test_a_handle_in_use_is_not_entered_again(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
     pgw_conf_set_log(conf, PGW_LOG_DEBUG, call_from_log, NULL);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(conf, &h));
     pgw_conf_free(conf);
     status_in_log = PGW_OK;
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
@@ -249,7 +249,7 @@ void test_a_handle_in_use_is_not_entered_again(void)
 static void attach(void)
 {
     if (!conn) conn = pgtemp_connect();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
 }
 
 static void sql(const char *text)
@@ -284,7 +284,7 @@ void test_attached_sends_nothing_into_a_failed_transaction(void)
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "ROLLBACK"));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_sqlstate(h)); /* the server was not asked */
     pgw_close(h);
-    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_attach(conn, NULL, &h));
     sql("ROLLBACK");
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
 }
@@ -417,7 +417,7 @@ void test_what_sends_nothing_tells_of_no_statement(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, NULL, "l", PGW_LOCK_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, "l", PGW_LOCK_SHARED, 0, NULL));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
 }
 

@@ -39,7 +39,7 @@ static pgw_lock *acquired(pgw *h, const char *name, pgw_lock_mode mode, int64_t 
 {
     pgw_lock *l;
 
-    expect(h, PGW_OK, pgw_lock_acquire(h, &l, name, mode, timeout_ms));
+    expect(h, PGW_OK, pgw_lock_acquire(h, name, mode, timeout_ms, &l));
     TEST_ASSERT_NOT_NULL(l);
     TEST_ASSERT_EQUAL_STRING(name, pgw_lock_name(l));
     TEST_ASSERT_GREATER_THAN_INT64(0, pgw_lock_fence(l));
@@ -51,7 +51,7 @@ static void refused(pgw *h, pgw_status expected, const char *name, pgw_lock_mode
 {
     pgw_lock *l = (pgw_lock *)1;
 
-    expect(h, expected, pgw_lock_acquire(h, &l, name, mode, timeout_ms));
+    expect(h, expected, pgw_lock_acquire(h, name, mode, timeout_ms, &l));
     TEST_ASSERT_NULL(l);
 }
 
@@ -106,12 +106,12 @@ void test_one_holds_and_the_other_is_refused(void)
     TEST_ASSERT_EQUAL_STRING("the lock is held by somebody else", pgw_error_message(b));
     refused(b, PGW_ELOCKED, "one", PGW_LOCK_SHARED, 0);
     refused(b, PGW_ELOCKED, "one", PGW_LOCK_EXCLUSIVE, 50);
-    expect(b, PGW_OK, pgw_lock_is_free(b, &is_free, "one"));
+    expect(b, PGW_OK, pgw_lock_is_free(b, "one", &is_free));
     TEST_ASSERT_FALSE(is_free);
     TEST_ASSERT_EQUAL_INT64(0, ask(b, session_locks));
 
     expect(a, PGW_OK, pgw_lock_release(l));
-    expect(b, PGW_OK, pgw_lock_is_free(b, &is_free, "one"));
+    expect(b, PGW_OK, pgw_lock_is_free(b, "one", &is_free));
     TEST_ASSERT_TRUE(is_free);
     m = acquired(b, "one", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(m));
@@ -254,13 +254,13 @@ void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
     int64_t fence = pgw_lock_fence(l), n;
 
     expect(h, PGW_OK, pgw_lock_release(l));
-    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1000));
+    expect(h, PGW_OK, pgw_locks_prune(h, 3600000, 1000, &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
     {
         pgw *other = it_open_bare();
 
-        expect(other, PGW_OK, pgw_locks_prune(other, &n, 3600000, 1000));
+        expect(other, PGW_OK, pgw_locks_prune(other, 3600000, 1000, &n));
         TEST_ASSERT_GREATER_THAN_INT64(0, n);
         pgw_close(other);
     }
@@ -269,8 +269,8 @@ void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
     TEST_ASSERT_FALSE(fence_ok("old", fence));
     l = acquired(h, "old", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(l));
-    expect(h, PGW_EINVAL, pgw_locks_prune(h, &n, -1, 10));
-    expect(h, PGW_EINVAL, pgw_locks_prune(h, &n, 0, 0));
+    expect(h, PGW_EINVAL, pgw_locks_prune(h, -1, 10, &n));
+    expect(h, PGW_EINVAL, pgw_locks_prune(h, 0, 0, &n));
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_lock_release(kept));
     pgw_close(h);
@@ -290,9 +290,9 @@ void test_names_that_are_held_are_not_forgotten(void)
     l = acquired(other, "old", PGW_LOCK_EXCLUSIVE, 0);
     expect(other, PGW_OK, pgw_lock_release(l));
     pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
-    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1));
+    expect(h, PGW_OK, pgw_locks_prune(h, 3600000, 1, &n));
     TEST_ASSERT_EQUAL_INT64(1, n);
-    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1));
+    expect(h, PGW_OK, pgw_locks_prune(h, 3600000, 1, &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     TEST_ASSERT_TRUE(fence_ok("mine", pgw_lock_fence(mine)));
     TEST_ASSERT_TRUE(fence_ok("shared", pgw_lock_fence(shared)));
@@ -324,9 +324,9 @@ void test_the_holder_is_known(void)
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int n[2] = {0, 0};
 
-    expect(b, PGW_OUTCOME_EMPTY, pgw_lock_holder(b, &who, "who"));
+    expect(b, PGW_OUTCOME_EMPTY, pgw_lock_holder(b, "who", &who));
     l = acquired(a, "who", PGW_LOCK_EXCLUSIVE, 0);
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "who"));
+    expect(b, PGW_OK, pgw_lock_holder(b, "who", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_EQUAL_STRING("pgwork", who.application);
     TEST_ASSERT_EQUAL_STRING("postgres", who.user);
@@ -337,7 +337,7 @@ void test_the_holder_is_known(void)
     expect(a, PGW_OK, pgw_lock_release(l));
     l = acquired(a, "who", PGW_LOCK_SHARED, 0);
     m = acquired(b, "who", PGW_LOCK_SHARED, 0);
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "who"));
+    expect(b, PGW_OK, pgw_lock_holder(b, "who", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_TRUE(who.shared);
     expect(b, PGW_OK, pgw_locks_each(b, "who", count_infos, n));
@@ -360,15 +360,15 @@ void test_the_holder_of_a_name_without_a_row_is_known(void)
     pgw_lock *l;
 
     expect(a, PGW_OK, pgw_txn_begin(a));
-    expect(a, PGW_OK, pgw_lock_acquire_xact(a, NULL, "unheard of", PGW_LOCK_SHARED, 0));
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "unheard of"));
+    expect(a, PGW_OK, pgw_lock_acquire_xact(a, "unheard of", PGW_LOCK_SHARED, 0, NULL));
+    expect(b, PGW_OK, pgw_lock_holder(b, "unheard of", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_TRUE(who.shared);
     TEST_ASSERT_EQUAL_INT64(0, who.fence);
     expect(a, PGW_OK, pgw_txn_commit(a));
-    expect(b, PGW_OUTCOME_EMPTY, pgw_lock_holder(b, &who, "unheard of"));
+    expect(b, PGW_OUTCOME_EMPTY, pgw_lock_holder(b, "unheard of", &who));
     ask(a, "SELECT pg_advisory_lock(pgwork.lock_key('a stranger''s'))");
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "a stranger's"));
+    expect(b, PGW_OK, pgw_lock_holder(b, "a stranger's", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     l = acquired(b, "known", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_STRING(
@@ -469,7 +469,7 @@ static void *wait_for_second(void *arg)
 {
     holder *in = arg;
     pgw_lock *l;
-    pgw_status st = pgw_lock_acquire(in->h, &l, in->waits, PGW_LOCK_EXCLUSIVE, LONG_MS);
+    pgw_status st = pgw_lock_acquire(in->h, in->waits, PGW_LOCK_EXCLUSIVE, LONG_MS, &l);
 
     in->bad = st != PGW_OK && st != PGW_ERETRY;
     if (st == PGW_OK) in->bad = pgw_lock_release(l) != PGW_OK;
@@ -487,7 +487,7 @@ void test_a_deadlock_ends_for_one_of_the_two(void)
     pgw_status st;
 
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_second, &in));
-    st = pgw_lock_acquire(a, &l, "second", PGW_LOCK_EXCLUSIVE, LONG_MS);
+    st = pgw_lock_acquire(a, "second", PGW_LOCK_EXCLUSIVE, LONG_MS, &l);
     TEST_ASSERT_TRUE(pgw_lock_is_held(mine));
     if (st == PGW_OK) expect(a, PGW_OK, pgw_lock_release(l));
     expect(a, PGW_OK, pgw_lock_release(mine));
@@ -551,11 +551,11 @@ void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
     pgw_lock *l;
 
     o.queues = queues, o.queues_count = 1, o.wait_ms = 20;
-    expect(h, PGW_OUTCOME_EMPTY, pgw_claim(h, &batch, &o));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL_INT64(1, ask(h, listens));
     l = acquired(h, "at rest", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, listens));
-    expect(h, PGW_OUTCOME_EMPTY, pgw_claim(h, &batch, &o));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL_INT64(0, ask(h, listens));
     expect(h, PGW_OK, pgw_lock_release(l));
     pgw_close(h);
@@ -574,7 +574,7 @@ void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
     expect(h, PGW_ELEASE, pgw_lock_check(l));
     TEST_ASSERT_FALSE(pgw_lock_is_held(l));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "the lock was lost"));
-    expect(h, PGW_OUTCOME_AGAIN, pgw_enqueue(h, NULL, "asked", &job, NULL));
+    expect(h, PGW_OUTCOME_AGAIN, pgw_enqueue(h, "asked", &job, NULL, NULL));
     while (done == 0) {
         struct pollfd p = {.fd = pgw_fd(h)};
 
@@ -649,7 +649,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
     pid = forked();
     if (pid == 0) {
         h = it_try_bare();
-        if (pgw_lock_acquire(h, &l, "killed", PGW_LOCK_EXCLUSIVE, 0) != PGW_OK) {
+        if (pgw_lock_acquire(h, "killed", PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK) {
             close(fds[1]);
             _exit(1);
         }
@@ -679,7 +679,7 @@ void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
 
         if (pgw_lock_check(l) != PGW_EMISUSE) _exit(1);
         if (pgw_lock_release(l) != PGW_EMISUSE) _exit(2);
-        if (pgw_lock_acquire(h, &m, "fork2", PGW_LOCK_EXCLUSIVE, 0) != PGW_EMISUSE) _exit(3);
+        if (pgw_lock_acquire(h, "fork2", PGW_LOCK_EXCLUSIVE, 0, &m) != PGW_EMISUSE) _exit(3);
         pgw_abandon(h);
         if (pgw_lock_release(l) != PGW_ELEASE) _exit(4);
         _exit(0);
@@ -714,7 +714,7 @@ void test_neither_in_a_transaction_nor_armed(void)
 
     expect(h, PGW_OK, pgw__pq_begin(h));
     refused(h, PGW_EMISUSE, "in txn", PGW_LOCK_EXCLUSIVE, 0);
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "in txn", PGW_LOCK_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "in txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
     TEST_ASSERT_GREATER_THAN_INT64(0, fence);
     expect(h, PGW_OK, pgw__pq_commit(h));
     TEST_ASSERT_TRUE(fence_ok("in txn", fence));
@@ -754,13 +754,13 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
     pgw_lock *l;
     int64_t fence, again;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     refused(h, PGW_EMISUSE, "txn", PGW_LOCK_EXCLUSIVE, 0);
-    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, &fence, "txn", PGW_LOCK_EXCLUSIVE, 0));
+    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
     PQclear(PQexec(conn, "BEGIN"));
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "txn", PGW_LOCK_EXCLUSIVE, 0));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "txn", PGW_LOCK_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &again));
     TEST_ASSERT_EQUAL_INT64(fence, again);
     refused(other, PGW_ELOCKED, "txn", PGW_LOCK_EXCLUSIVE, 20);
     refused(other, PGW_ELOCKED, "txn", PGW_LOCK_SHARED, 0);
@@ -771,7 +771,7 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
     /* a timeout leaves the caller's transaction and its settings as they were */
     PQclear(PQexec(conn, "BEGIN"));
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
-    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, &fence, "txn", PGW_LOCK_SHARED, 30));
+    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_SHARED, 30, &fence));
     {
         PGresult *res = PQexec(conn, "SHOW lock_timeout");
 
@@ -856,7 +856,7 @@ static int contend(pgw *h, int who)
         char sql[200];
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, &l, "busy", PGW_LOCK_EXCLUSIVE, -1) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, "busy", PGW_LOCK_EXCLUSIVE, -1, &l) != PGW_OK) return 2;
         if (pgw_lock_fence(l) <= last) return 3;
         last = pgw_lock_fence(l);
         snprintf(
@@ -892,7 +892,7 @@ static int apart(pgw *h, int who)
         pgw_lock *l;
 
         snprintf(name, sizeof(name), "apart %d %d", who, i);
-        if (pgw_lock_acquire(h, &l, name, PGW_LOCK_EXCLUSIVE, 0) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK) return 2;
         if (pgw_lock_release(l) != PGW_OK) return 3;
     }
     return 0;
@@ -918,7 +918,7 @@ static int race(pgw *h, int who)
         pgw_status st;
 
         seed = seed * 1103515245u + 12345u;
-        st = pgw_lock_acquire(h, &l, "race", PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4);
+        st = pgw_lock_acquire(h, "race", PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4, &l);
         if (st == PGW_OK) {
             if (__atomic_add_fetch(inside, 1, __ATOMIC_SEQ_CST) != 1) return 2;
             if (ask(h, session_locks) != 1) return 3;
@@ -960,7 +960,7 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
     first = pgw_lock_fence(l);
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &undone, "undone", PGW_LOCK_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", PGW_LOCK_EXCLUSIVE, 0, &undone));
     TEST_ASSERT_GREATER_THAN_INT64(first, undone);
     expect(h, PGW_OK, pgw_txn_rollback(h));
     TEST_ASSERT_FALSE(fence_ok("undone", undone));
@@ -968,7 +968,7 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
     TEST_ASSERT_EQUAL_INT64(first, pgw_lock_fence(l));
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "undone", PGW_LOCK_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", PGW_LOCK_EXCLUSIVE, 0, &fence));
     expect(h, PGW_OK, pgw_txn_commit(h));
     TEST_ASSERT_GREATER_THAN_INT64(undone, fence); /* no number is drawn twice */
     l = acquired(h, "undone", PGW_LOCK_SHARED, 0);
@@ -985,9 +985,9 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
     int64_t fence = pgw_lock_fence(l), again;
 
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, &again, "mine", PGW_LOCK_EXCLUSIVE, 0));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_EXCLUSIVE, 0, &again));
     TEST_ASSERT_EQUAL_INT64(0, again);
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, &again, "mine", PGW_LOCK_SHARED, -1));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_SHARED, -1, &again));
     expect(h, PGW_OK, pgw_txn_commit(h)); /* it goes on */
     TEST_ASSERT_TRUE(fence_ok("mine", fence));
     expect(h, PGW_OK, pgw_lock_release(l));
@@ -996,9 +996,9 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
         const int64_t before = fence;
 
         expect(h, PGW_OK, pgw_txn_begin(h));
-        expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "mine", mode, 0));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", mode, 0, &fence));
         TEST_ASSERT_GREATER_THAN_INT64(before, fence);
-        expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "mine", mode, 0));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", mode, 0, &again));
         TEST_ASSERT_EQUAL_INT64(fence, again);
         expect(h, PGW_OK, pgw_txn_commit(h));
         TEST_ASSERT_TRUE(fence_ok("mine", fence));
@@ -1140,7 +1140,7 @@ void test_a_commit_that_fails_leaves_no_lock(void)
         {
             pgw_lock *l = (pgw_lock *)1;
 
-            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, &l, "late", PGW_LOCK_EXCLUSIVE, 0));
+            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, "late", PGW_LOCK_EXCLUSIVE, 0, &l));
             TEST_ASSERT_NULL(l);
         }
         pgtemp_exec("DROP FUNCTION public.no() CASCADE");
@@ -1157,7 +1157,7 @@ void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
     int64_t fence;
 
     expect(first, PGW_OK, pgw_txn_begin(first));
-    expect(first, PGW_OK, pgw_lock_acquire_xact(first, &fence, "new name", PGW_LOCK_SHARED, 0));
+    expect(first, PGW_OK, pgw_lock_acquire_xact(first, "new name", PGW_LOCK_SHARED, 0, &fence));
     pgw_set_timeout(h, 10000);
     refused(h, PGW_ELOCKED, "new name", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
@@ -1185,7 +1185,7 @@ void test_without_memory_nothing_is_held(void)
     h = it_open_bare();
     for (int n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_lock_acquire(h, &l, "oom", PGW_LOCK_EXCLUSIVE, 0);
+        st = pgw_lock_acquire(h, "oom", PGW_LOCK_EXCLUSIVE, 0, &l);
         oom_fail(0);
         if (st != PGW_OK) TEST_ASSERT_NULL(l);
         TEST_ASSERT_EQUAL_INT64(st == PGW_OK, ask(h, session_locks));

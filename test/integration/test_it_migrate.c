@@ -80,7 +80,7 @@ void test_without_the_schema_a_checked_handle_says_so(void)
     pgw_conf *conf = it_conf(pairs);
     pgw *h;
 
-    ASSERT_ST(PGW_ESCHEMA, pgw_open(&h, conf), h);
+    ASSERT_ST(PGW_ESCHEMA, pgw_open(conf, &h), h);
     ASSERT_HAS("nowhere", pgw_error_message(h));
     pgw_close(h);
     pgw_conf_free(conf);
@@ -272,7 +272,7 @@ void test_migrations_are_for_handles_of_their_own_that_block(void)
     pgw_conf *conf = it_conf(pairs);
     pgw *h;
 
-    ASSERT_ST(PGW_OK, pgw_attach(&h, pgtemp_conn(), conf), h);
+    ASSERT_ST(PGW_OK, pgw_attach(pgtemp_conn(), conf, &h), h);
     ASSERT_ST(PGW_EMISUSE, pgw_migrate_up(h, NULL), h);
     pgw_close(h);
     h = open_schema("nowhere");

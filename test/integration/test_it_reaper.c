@@ -47,7 +47,7 @@ void setUp(void)
     set(conf, "dsn", pgtemp_dsn());
     set(conf, "schema.check", number == 0 ? "off" : "on");
     set(conf, "reconnect.base_ms", "1");
-    must(pgw_open(&h, conf));
+    must(pgw_open(conf, &h));
     if (number == 0) must(pgw_migrate_up(h, NULL));
     set(conf, "schema.check", "on");
     snprintf(queue, sizeof(queue), "queue %d", number++);
@@ -104,9 +104,9 @@ static void expired_jobs(int n)
     pgw_batch *b;
     int i;
 
-    for (i = 0; i < n; i++) must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    for (i = 0; i < n; i++) must(pgw_enqueue(h, queue, &job, NULL, NULL));
     o.queues = queues, o.queues_count = 1, o.max = n, o.lease_ms = 100;
-    must(pgw_claim(h, &b, &o));
+    must(pgw_claim(h, &o, &b));
     TEST_ASSERT_EQUAL_INT(n, pgw_batch_count(b));
     pgw_batch_free(b);
     nap(150);
@@ -131,7 +131,7 @@ static void *run_it(void *arg)
 static void start(run *x)
 {
     x->reaped = 0;
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&x->r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &x->r));
     pgw_reaper_on_tick(x->r, on_tick, x);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&x->thread, NULL, run_it, x));
 }
@@ -219,7 +219,7 @@ void test_a_delayed_job_comes_in_at_its_time(void)
     start(&x);
     await_ticks(1);
     job.delay_ms = 5000;
-    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(count_of("delayed")));
     await_number(1, count_of("ready"));
     finish(&x, PGW_OK);
@@ -234,9 +234,9 @@ void test_a_live_lease_is_left_alone(void)
     pgw_batch *b;
     run x;
 
-    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, NULL));
     o.queues = queues, o.queues_count = 1, o.lease_ms = 3600000; /* in later tests, too */
-    must(pgw_claim(h, &b, &o));
+    must(pgw_claim(h, &o, &b));
     pgw_batch_free(b);
     start(&x);
     await_ticks(5);
@@ -425,7 +425,7 @@ void test_a_reload_opens_a_session_with_the_new_configuration(void)
     set(conf, "application_name", "before");
     set(other_conf, "application_name", "after");
     set(other_conf, "dsn", pgtemp_dsn());
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&x.r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &x.r));
     pgw_reaper_on_tick(x.r, on_tick, &x);
     pgw_reaper_on_reload(x.r, fetch, other_conf);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&x.thread, NULL, run_it, &x));
@@ -443,7 +443,7 @@ void test_a_reload_that_offers_nothing_changes_nothing(void)
     run x;
 
     set(conf, "application_name", "steady");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&x.r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &x.r));
     pgw_reaper_on_tick(x.r, on_tick, &x);
     pgw_reaper_on_reload(x.r, fetch, NULL);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&x.thread, NULL, run_it, &x));
@@ -483,7 +483,7 @@ void test_a_reload_without_memory_ends_it_and_says_so(void)
     pgw_reaper *r;
     pgw_status st;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &r));
     pgw_reaper_on_reload(r, fetch_what_there_is_no_memory_for, other_conf);
     pgw_reaper_reload(r);
     st = pgw_reaper_run(r, stop);

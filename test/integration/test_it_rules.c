@@ -46,7 +46,7 @@ static pgw_status open_at(const char *dsn, const char *name, const char *value)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", dsn));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
     if (name) TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, name, value));
-    st = pgw_open(&h, conf);
+    st = pgw_open(conf, &h);
     pgw_conf_free(conf);
     return st;
 }
@@ -127,7 +127,7 @@ void test_R01_first_error_is_kept(void)
     /* a connection of the caller's is read to its end, and the later results do not hide the first
      */
     conn = pgtemp_connect();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
     TEST_ASSERT_EQUAL_STRING("57P01", pgw_error_sqlstate(h));
     PQfinish(conn);
@@ -444,7 +444,7 @@ void test_R11_success_after_a_cancel_on_the_callers_connection_is_unknown(void)
     pgtemp_exec("CREATE OR REPLACE FUNCTION stubborn() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
                 "PERFORM pg_sleep(60); RETURN 'slept'; "
                 "EXCEPTION WHEN query_canceled THEN RETURN 'done all the same'; END $$");
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask_stubborn(PGW__WRITES, GETS_THERE_MS));
     TEST_ASSERT_EQUAL(PGW_OK, ask_stubborn(0, 200));
     PQclear(PQexec(conn, "BEGIN")); /* the caller's COMMIT will say what there is to say */
@@ -502,7 +502,7 @@ void test_R11_no_answer_on_the_callers_connection_is_unknown(void)
 
     w = wire_open();
     conn = PQconnectdb(wire_dsn(w));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     PQclear(PQexec(conn, "BEGIN"));
     wire_at(w, 'C', 1, NULL, 0, WIRE_SILENT);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (5)", PGW__WRITES, 200));
@@ -845,16 +845,16 @@ void test_R19_values_and_passwords_are_never_told(void)
     pgw_conf_set_log(conf, PGW_LOG_TRACE, keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
         TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", bad_dsns[i]));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(&h, conf));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(conf, &h));
         no_secret_anywhere();
         pgw_close(h);
     }
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", "host=/SECRET password=SECRET"));
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(&h, conf));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(conf, &h));
     no_secret_anywhere();
     pgw_close(h);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(conf, &h));
     for (size_t i = 0; i < 4; i++) {
         TEST_ASSERT_TRUE(run(statements[i], 0, 0) < 0);
         no_secret_anywhere();

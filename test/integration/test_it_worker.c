@@ -58,7 +58,10 @@ static pid_t worker_process(pgw_handler_fn *fn)
         pgw_worker_stats s = PGW_WORKER_STATS_INIT;
         pgw_worker *w;
 
-        if (pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL) != PGW_OK) _exit(2);
+        if (pgw_worker_new(conf,
+                           &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, fn, NULL, NULL},
+                           &w) != PGW_OK)
+            _exit(2);
         if (pgw_worker_run(w, stop) < 0) _exit(3);
         pgw_worker_get_stats(w, &s);
         if (write(talk[1], &s, sizeof(s)) < 0) _exit(4);
@@ -161,8 +164,8 @@ static pgw_verdict book(pgw_task *task, void *arg)
     pgtemp_exec("BEGIN");
     snprintf(sql, sizeof(sql), "INSERT INTO ledger VALUES (%lld)", (long long)ref.id);
     pgtemp_exec(sql);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_attach(&mine, pgtemp_conn(), NULL));
-    st = pgw_complete(mine, NULL, queue, &ref, NULL, 1);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_attach(pgtemp_conn(), NULL, &mine));
+    st = pgw_complete(mine, queue, &ref, NULL, 1, NULL);
     pgw_close(mine);
     pgtemp_exec(st == PGW_OK ? "COMMIT" : "ROLLBACK");
     return st == PGW_OK ? PGW_VERDICT_SETTLED : PGW_VERDICT_RETRY;
@@ -228,7 +231,10 @@ void test_a_batch_handler_judges_each_job_alone(void)
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
     set("worker.batch", "4");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, NULL, judge, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, NULL, judge, NULL}, &w));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_run(w, stop));
     pgw_worker_free(w);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
@@ -545,7 +551,7 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
 
     enqueue(20);
     poison.kind = "poison";
-    must(pgw_enqueue(h, &id, queue, &poison, NULL));
+    must(pgw_enqueue(h, queue, &poison, NULL, &id));
     enqueue(20);
     for (i = 0; i < 50 && (state_of(id) == NULL || strcmp(state_of(id), "dead") != 0); i++) {
         const pid_t pid = worker_process(kill_myself);
@@ -595,7 +601,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     kill(pid, SIGSTOP);
     reap_until(id, "ready");
     o.queues = queues, o.queues_count = 1, o.lease_ms = 60000;
-    must(pgw_claim(h, &b, &o));
+    must(pgw_claim(h, &o, &b));
     ref = pgw_job_ref(pgw_batch_job(b, 0));
     TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(b, 0)));
     kill(pid, SIGCONT);
@@ -605,7 +611,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     TEST_ASSERT_EQUAL_INT64(1, s.refused);
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     TEST_ASSERT_EQUAL_INT64(0, s.completed);
-    must(pgw_complete(h, NULL, queue, &ref, NULL, 1));
+    must(pgw_complete(h, queue, &ref, NULL, 1, NULL));
     pgw_batch_free(b);
     all_done_once(1);
 }
@@ -696,7 +702,7 @@ void test_a_cancel_reaches_a_running_handler(void)
 
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, &outcome, queue, &id, 1));
+    must(pgw_cancel(h, queue, &id, 1, &outcome));
     TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcome);
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).failed);
     TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_CANCELED, atomic_load(&seen));
@@ -710,11 +716,11 @@ void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
     int64_t id;
 
     job.lease_ms = 3600000;
-    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, &id));
     set("worker.until_empty", "off");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, NULL, queue, &id, 1));
+    must(pgw_cancel(h, queue, &id, 1, NULL));
     await(&seen, PGW_SIGNAL_CANCELED);
     pgw_stop_notify(stop);
     finish(PGW_OK);
@@ -730,9 +736,9 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     set("worker.concurrency", "1");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, &outcome, queue, &waiting, 1));
+    must(pgw_cancel(h, queue, &waiting, 1, &outcome));
     await_beats(running, 2); /* the second one begins when the first is read */
-    must(pgw_cancel(h, &outcome, queue, &running, 1));
+    must(pgw_cancel(h, queue, &running, 1, &outcome));
     finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));

@@ -379,28 +379,28 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     return st;
 }
 
-pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                        const char *const *outputs, size_t n)
+pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
+                        size_t n, pgw_status *verdicts)
 {
     return fake_finish(h, FAKE_COMPLETE, verdicts, queue, refs, outputs, n, FAKE_DONE, NULL);
 }
 
-pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n,
-                    const pgw_fail_opts *opts)
+pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                    const pgw_fail_opts *opts, pgw_status *verdicts)
 {
     return fake_finish(h, FAKE_FAIL, verdicts, queue, refs, NULL, n,
                        opts->dead ? FAKE_DEAD : FAKE_LATER, opts->error);
 }
 
-pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t delay_ms)
+pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
+                      pgw_status *verdicts)
 {
     (void)delay_ms;
     return fake_finish(h, FAKE_SNOOZE, verdicts, queue, refs, NULL, n, FAKE_LATER, NULL);
 }
 
-pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                       size_t n)
+pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                       pgw_status *verdicts)
 {
     return fake_finish(h, FAKE_RELEASE, verdicts, queue, refs, NULL, n, FAKE_READY, NULL);
 }
@@ -434,8 +434,8 @@ static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, c
     return st;
 }
 
-pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t lease_ms)
+pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
+                      pgw_status *verdicts)
 {
     (void)lease_ms;
     h->done = h->armed;
@@ -527,7 +527,7 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
     return *batch != NULL ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+pgw_status pgw_claim(pgw *h, const pgw_claim_opts *o, pgw_batch **batch)
 {
     pgw_status after, st;
 
@@ -539,8 +539,8 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
     return st;
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
-                                  pgw_batch **batch, const pgw_claim_opts *o)
+pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *o,
+                                  pgw_status *verdicts, pgw_batch **batch)
 {
     pgw_status after = PGW_OK, st = PGW_OUTCOME_AGAIN;
     size_t i;
@@ -551,7 +551,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     if (srv.fails[FAKE_CLAIM].times > 0) st = fake_enter(h, FAKE_CLAIM, &after);
     pthread_mutex_unlock(&srv.lock);
     if (st != PGW_OUTCOME_AGAIN) return st; /* one transaction: nothing is finished either */
-    st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, n);
+    st = pgw_complete(h, o->queues[0], refs, NULL, n, verdicts);
     if (st < 0 && st != PGW_ELEASE) return st;
     pthread_mutex_lock(&srv.lock);
     st = fake_claim(o, batch);
@@ -614,8 +614,8 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
-pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
-                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     (void)h, (void)queue, (void)at_most, (void)fn, (void)arg;
     return PGW_EPERM; /* as for most workers */

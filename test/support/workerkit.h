@@ -65,7 +65,7 @@ static inline void worker_begin(void)
     set("dsn", pgtemp_dsn());
     set("worker.until_empty", "on");
     set("schema.check", number == 0 ? "off" : "on");
-    must(pgw_open(&h, conf));
+    must(pgw_open(conf, &h));
     if (number == 0) first_time();
     set("schema.check", "on");
     snprintf(queue, sizeof(queue), "queue %d", number++);
@@ -135,7 +135,7 @@ static inline void enqueue(int n)
         copy[i].struct_size = sizeof(copy[i]);
     }
     for (; n > 0; n -= 1000)
-        must(pgw_enqueue_many(h, NULL, NULL, queue, copy, n < 1000 ? (size_t)n : 1000, NULL));
+        must(pgw_enqueue_many(h, queue, copy, n < 1000 ? (size_t)n : 1000, NULL, NULL, NULL));
 }
 
 static inline long long jobs_in(const char *state)
@@ -197,7 +197,7 @@ static inline int64_t only_job(void)
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
-    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, &id));
     return id;
 }
 
@@ -211,7 +211,10 @@ static inline pgw_worker_stats run(pgw_handler_fn *fn, pgw_status expected)
     pgw_worker *w;
     pgw_status st;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, fn, NULL, NULL},
+                       &w));
     st = pgw_worker_run(w, stop);
     pgw_worker_get_stats(w, &s);
     if (st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
@@ -228,7 +231,10 @@ static inline void start(pgw_handler_fn *fn)
 {
     pgw_worker *w;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, fn, NULL, NULL},
+                       &w));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&worker_thread, NULL, run_it, w));
     worker_beside = w;
 }
@@ -255,7 +261,7 @@ static inline void *reap_on(void *arg)
     pgw_reaper *r;
 
     (void)arg;
-    if (pgw_reaper_new(&r, conf) != PGW_OK) return NULL;
+    if (pgw_reaper_new(conf, &r) != PGW_OK) return NULL;
     pgw_reaper_run(r, stop);
     pgw_reaper_free(r);
     return NULL;

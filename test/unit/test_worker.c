@@ -72,7 +72,10 @@ static pgw_status run(const char *const *queues, size_t n, pgw_handler_fn *fn,
 {
     pgw_status st;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, n, fn, batch_fn, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, n, fn, batch_fn, NULL}, &w));
     st = pgw_worker_run(w, stop);
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
@@ -87,7 +90,9 @@ static void *run_in_thread(void *arg)
 
 static void start(pgw_handler_fn *fn, pthread_t *thread)
 {
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK, pgw_worker_new(
+                    conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, NULL, NULL}, &w));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_in_thread, NULL));
 }
 
@@ -173,7 +178,8 @@ void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
     for (n = 0; st == PGW_ENOMEM && n < 1000; n++) {
         budget = n;
         pgw_set_allocator(&lean);
-        st = pgw_worker_new(&w, conf, two, 2, noop, NULL, NULL);
+        st = pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), two, 2, noop, NULL, NULL}, &w);
         pgw_set_allocator(NULL);
         if (st == PGW_ENOMEM) TEST_ASSERT_NULL(w);
     }
@@ -185,13 +191,31 @@ void test_what_no_worker_can_be_made_of(void)
 {
     const char *const bad[] = {"a\nb"};
 
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 0, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 0, noop, NULL, NULL},
+                       &w));
     TEST_ASSERT_NULL(w);
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 65, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, NULL, 1, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, bad, 1, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 1, NULL, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 1, noop, noop_batch, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 65, noop, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), NULL, 1, noop, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), bad, 1, noop, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, NULL, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, noop, noop_batch, NULL}, &w));
 }
 
 /* ---- every job once ---- */
@@ -500,7 +524,10 @@ void test_it_is_ready_once_in_each_run_when_it_has_claimed(void)
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "5");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, noop, NULL, NULL},
+                       &w));
     pgw_worker_on_ready(w, count_ready, &ready);
     fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
     TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw_worker_run(w, stop));
@@ -539,7 +566,7 @@ void test_groups_are_by_queue_verb_and_arguments(void)
     fake_jobs("r", 1, 1000);
     o.queues = two, o.queues_count = 2, o.max = 3;
     h = fake_open(conf);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_claim(h, &batch, &o));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_claim(h, &o, &batch));
     a.job = pgw_batch_job(batch, 0), b.job = pgw_batch_job(batch, 1),
     c.job = pgw_batch_job(batch, 2);
     a.ref = pgw_job_ref(a.job), b.ref = pgw_job_ref(b.job), c.ref = pgw_job_ref(c.job);
@@ -1810,7 +1837,10 @@ void test_statistics_fill_no_struct_whose_size_is_not_set(void)
         unsigned char behind[4096];
     } given, before;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, noop, NULL, NULL},
+                       &w));
     memset(&given, 0xa5, sizeof(given));
     for (size_t size = 0; size < sizeof(given); size++) {
         const bool whole = size >= sizeof(size_t) && size % sizeof(void *) == 0 && size <= 4096;
