@@ -56,7 +56,7 @@ PQ_LIBS := $(shell $(PKG_CONFIG) --libs libpq 2>/dev/null || { pg_config --libdi
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
   -Wold-style-definition -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wformat=2 -Wvla \
-  -Wswitch-enum -Wimplicit-fallthrough -Werror=format-security
+  -Wswitch-enum -Wenum-conversion -Wimplicit-fallthrough -Werror=format-security
 # clang's -Wconversion dislikes assert(!"reason"), which we like
 WARN_SRC := -Wconversion -Wno-string-conversion
 ifneq ($(WERROR),0)
@@ -243,6 +243,7 @@ lint-shell:
 check-header:
 	awk -f test/lint/header.awk inc/pgwork.h
 	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c inc/pgwork.h
+	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc
 	@if command -v $(CXX) >/dev/null; then \
 	  $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ inc/pgwork.h; \
 	else echo "$(CXX): not here, left out"; fi

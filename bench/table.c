@@ -73,7 +73,7 @@ static void claim_figures(PGconn *c)
     if (pgw_table_open(h, &s, &t) != PGW_OK || pgw_table_init(h, t) != PGW_OK)
         die("init", pgw_error_message(h));
     pgw_table_free(t);
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     run_sql(c, "VACUUM ANALYZE article");
     claims(h, "proposed indexes, default order", NULL);
     claims(h, "proposed indexes, by the caller's order", "id");

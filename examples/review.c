@@ -35,7 +35,7 @@ static pgw_status describe(pgw *h, pgw_table **t)
     if (*t == NULL || *pgw_table_sql(*t) == '\0') return st;
     pgw_set_timeout(h, 3600 * 1000);
     st = pgw_table_init(h, *t);
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     pgw_table_free(*t), *t = NULL;
     return st == PGW_OK ? pgw_table_open(h, &spec, t) : st;
 }

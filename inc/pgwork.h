@@ -113,6 +113,13 @@ typedef struct pgw_rows pgw_rows;     /* rows of such a table, in one block of m
 typedef struct pgw_edit pgw_edit;     /* one row in the hands of a pgw_edit_fn */
 
 /* ------------------------------------------------------------------------------------------- */
+/** @name Sentinels @{ */
+#define PGW_DEFAULT   (-2) /* in options: as the property, the queue, the job or the schedule says \
+                            */
+#define PGW_UNLIMITED (-1) /* for waits and deadlines: none */
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
 /** @name Status @{
  * Codes are never renumbered and never reused. Ask the questions below instead of switching. */
 /* clang-format off */
@@ -218,9 +225,9 @@ PGW_API void pgw_set_allocator(const pgw_allocator *a);
  *     {
  *         return fprintf(arg, "%s=%s (%s; %s)\n", p->name, p->value, p->text, p->allowed) < 0;
  *     }
- *     static void say(void *arg, pgw_log_level level, const char *room, const char *message)
+ *     static void say(void *arg, pgw_log_level level, const char *component, const char *message)
  *     {
- *         fprintf(arg, "<%d> %s: %s\n", level, room, message);
+ *         fprintf(arg, "<%d> %s: %s\n", level, component, message);
  *     }
  *
  *     pgw_conf *conf;
@@ -232,6 +239,51 @@ PGW_API void pgw_set_allocator(const pgw_allocator *a);
  *     pgw_conf_free(conf);
  */
 
+/* Properties by type. Numbers are never reused. */
+/* clang-format off */
+#define PGW_CONF_INT_MAP(XX) \
+    XX(CONNECT_TIMEOUT_MS, 0, "connect.timeout_ms") \
+    XX(CALL_TIMEOUT_MS, 1, "call.timeout_ms") \
+    XX(RECONNECT_BASE_MS, 2, "reconnect.base_ms") \
+    XX(RECONNECT_CAP_MS, 3, "reconnect.cap_ms") \
+    XX(KEEPALIVE_IDLE_S, 4, "keepalive.idle_s") \
+    XX(KEEPALIVE_INTERVAL_S, 5, "keepalive.interval_s") \
+    XX(KEEPALIVE_COUNT, 6, "keepalive.count") \
+    XX(TCP_USER_TIMEOUT_MS, 7, "tcp.user_timeout_ms") \
+    XX(SESSION_CHECK_INTERVAL_MS, 8, "session.check_interval_ms") \
+    XX(PAYLOAD_MAX_BYTES, 9, "payload.max_bytes") \
+    XX(POLL_MIN_MS, 10, "poll.min_ms") \
+    XX(POLL_MAX_MS, 11, "poll.max_ms") \
+    XX(WORKER_CONCURRENCY, 12, "worker.concurrency") \
+    XX(WORKER_PREFETCH, 13, "worker.prefetch") \
+    XX(WORKER_BATCH, 14, "worker.batch") \
+    XX(WORKER_LEASE_MS, 15, "worker.lease_ms") \
+    XX(WORKER_JOB_TIMEOUT_MS, 16, "worker.job_timeout_ms") \
+    XX(WORKER_FLUSH_MS, 17, "worker.flush_ms") \
+    XX(WORKER_FLUSH_JOBS, 18, "worker.flush_jobs") \
+    XX(WORKER_STOP_MS, 19, "worker.stop_ms") \
+    XX(WORKER_MAX_JOBS, 20, "worker.max_jobs") \
+    XX(REAPER_MAX_WAIT_MS, 21, "reaper.max_wait_ms") \
+    XX(REAPER_BATCH, 22, "reaper.batch")
+#define PGW_CONF_BOOL_MAP(XX) \
+    XX(SCHEMA_CHECK, 0, "schema.check") \
+    XX(NOTIFY, 1, "notify") \
+    XX(WORKER_UNTIL_EMPTY, 2, "worker.until_empty")
+#define PGW_CONF_TEXT_MAP(XX) \
+    XX(DSN, 0, "dsn") \
+    XX(SCHEMA, 1, "schema") \
+    XX(HOLDER, 2, "holder") \
+    XX(APPLICATION_NAME, 3, "application_name") \
+    XX(PREPARE, 4, "prepare") \
+    XX(POOLER, 5, "pooler") \
+    XX(DURABILITY, 6, "durability")
+/* clang-format on */
+#define PGW_CONF_ENUM(name, number, text) PGW_CONF_##name = number,
+typedef enum pgw_conf_int { PGW_CONF_INT_MAP(PGW_CONF_ENUM) } pgw_conf_int;
+typedef enum pgw_conf_bool { PGW_CONF_BOOL_MAP(PGW_CONF_ENUM) } pgw_conf_bool;
+typedef enum pgw_conf_text { PGW_CONF_TEXT_MAP(PGW_CONF_ENUM) } pgw_conf_text;
+#undef PGW_CONF_ENUM
+
 /** A configuration with every default. Caller owns it (free with pgw_conf_free). PGW_ENOMEM. */
 PGW_API pgw_status pgw_conf_new(pgw_conf **conf);
 /** Sets a property; NULL brings its default back. PGW_ENOTFOUND: no such property. PGW_EINVAL: the
@@ -241,6 +293,20 @@ PGW_API pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *va
 /** The value as text, borrowed until the next set or free; NULL: there is no such property. Numbers
  * and switches come back in one spelling: "007" is "7", "yes" is "on". */
 PGW_API const char *pgw_conf_get(const pgw_conf *conf, const char *name);
+/**
+ * The same for values of a type, so that the compiler finds a name that does not exist. A property
+ * `worker.lease_ms` is PGW_CONF_WORKER_LEASE_MS; PGW_DEFAULT as
+ * a number brings its default back. Status and error as pgw_conf_set().
+ *
+ *     if (pgw_conf_set_int(conf, PGW_CONF_WORKER_LEASE_MS, 60000) != PGW_OK ||
+ *         pgw_conf_set_bool(conf, PGW_CONF_NOTIFY, false) != PGW_OK ||
+ *         pgw_conf_set_text(conf, PGW_CONF_POOLER, "session") != PGW_OK)
+ *         puts(pgw_conf_error(conf));
+ */
+PGW_API pgw_status pgw_conf_set_int(pgw_conf *conf, pgw_conf_int property, int64_t value);
+PGW_API pgw_status pgw_conf_set_bool(pgw_conf *conf, pgw_conf_bool property, bool value);
+/* A word of a list is a text, too; NULL brings the default back. */
+PGW_API pgw_status pgw_conf_set_text(pgw_conf *conf, pgw_conf_text property, const char *value);
 /** What the last pgw_conf_set() had to say, or "". Borrowed until the next set or free. */
 PGW_API const char *pgw_conf_error(const pgw_conf *conf);
 
@@ -261,7 +327,7 @@ typedef enum pgw_log_level {
     PGW_LOG_DEBUG,
     PGW_LOG_TRACE
 } pgw_log_level;
-typedef void pgw_log_fn(void *arg, pgw_log_level level, const char *room, const char *message);
+typedef void pgw_log_fn(void *arg, pgw_log_level level, const char *component, const char *message);
 /** Where messages up to @p level go; nowhere by default. Payloads, parameter values and connection
  * strings are never logged. In the callback no function may be called on the handle that logs. The
  * worker calls it from its own threads, one at a time. */
@@ -403,7 +469,8 @@ PGW_API size_t pgw_error_index(const pgw *h);
  *     pgw_set_timeout(h, 2000);
  */
 PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
-/** Deadline of each following call; 0 brings the property `call.timeout_ms` back, < 0 is never.
+/** Deadline of each following call; PGW_DEFAULT brings the property `call.timeout_ms` back, and
+ * PGW_UNLIMITED is none.
  * When it passes, the statement is cancelled, and what the server then says within two seconds is
  * what the call returns: PGW_ETIMEDOUT is certain, else a write is PGW_EUNKNOWN. A connection that
  * cannot be had in time is PGW_ECONN. With libpq before 17 it may take longer behind a pooler whose
@@ -456,8 +523,7 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  *         pgw_step(h, 0);
  *     }
  */
-#define PGW_EVENT_READ  1
-#define PGW_EVENT_WRITE 2
+typedef enum pgw_event { PGW_EVENT_READ = 1, PGW_EVENT_WRITE = 2 } pgw_event;
 typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
 /** Arms the next verb; @p done NULL: disarms. */
 PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
@@ -535,8 +601,8 @@ typedef struct pgw_job_spec {
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock; 0: at once */
     int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
-    int max_attempts;         /* 1 .. 1000; 0: as the queue says */
-    int64_t lease_ms;         /* 100 .. 86,400,000; 0: as the claim or the queue says */
+    int max_attempts;         /* 1 .. 1000; PGW_DEFAULT: as the queue says */
+    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
     const char *const *tags;
     size_t tags_count;        /* up to 32, each 1 to 255 bytes */
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
@@ -548,7 +614,7 @@ typedef struct pgw_job_spec {
     const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
 } pgw_job_spec;
 #define PGW_JOB_SPEC_INIT \
-    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, 0, NULL}
+    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, 0, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /**
@@ -653,11 +719,11 @@ typedef struct pgw_claim_opts {
     size_t queues_count; /* 1 .. 64 */
     int max;             /* 1 .. 10,000 jobs */
     const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
-    int64_t lease_ms;    /* 100 .. 86,400,000; 0: as the queue says. A job's own goes before */
-    int64_t wait_ms;     /* wait so long for a first job; 0: don't; -1: until stopped */
+    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A job's own goes before */
+    int64_t wait_ms;     /* wait so long for a first job; 0: don't; PGW_UNLIMITED: until stopped */
     int apart;           /* 1: jobs will be finished one by one in long transactions; 0: no */
 } pgw_claim_opts;
-#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, 0, 0, 0}
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, 0}
 /* clang-format on */
 
 /**
@@ -718,10 +784,10 @@ PGW_API pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs,
 typedef struct pgw_fail_opts {
     size_t struct_size;
     const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
-    int64_t retry_ms;  /* try again after, up to a year; -1: exponential backoff with full jitter as the queue says */
+    int64_t retry_ms;  /* try again after, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
     bool dead;         /* to the dead letters at once */
 } pgw_fail_opts;
-#define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, -1, false}
+#define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, PGW_DEFAULT, false}
 /* clang-format on */
 /**
  * Failed: tried again later, or to the dead letters when the attempts are used up.
@@ -744,7 +810,7 @@ PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, si
 PGW_API pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
                                pgw_status *outcomes);
 /**
- * Still at it: the lease ends @p lease_ms from now (0: as the job, else the queue says).
+ * Still at it: the lease ends @p lease_ms from now (PGW_DEFAULT: as the job, else the queue says).
  * outcomes[i] may also be PGW_OUTCOME_CANCEL: extended, but please stop; the call returns PGW_OK
  * then. Or PGW_ELOCKED: another transaction holds the job just now (it is finishing it, say), so it
  * is neither extended nor refused, and nobody else can have it as long; ask again before the lease
@@ -951,8 +1017,8 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-} pgw_queue_opts;           /* -1 in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), -1, -1, -1, -1, -1, -1, -1}
+} pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
 /* clang-format on */
 /**
  * Creates, or sets what is given when it is there.
@@ -1091,10 +1157,12 @@ typedef enum pgw_verdict {
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
-#define PGW_SIGNAL_LOST     1 /* the lease is gone: another worker may have the job; write nothing */
-#define PGW_SIGNAL_CANCELED 2 /* somebody cancelled the job */
-#define PGW_SIGNAL_TIMEOUT  4 /* it runs longer than `worker.job_timeout_ms` */
-#define PGW_SIGNAL_STOPPING 8 /* the worker was asked to stop for the second time */
+typedef enum pgw_signal {
+    PGW_SIGNAL_LOST = 1,     /* the lease is gone: another worker may have the job; write nothing */
+    PGW_SIGNAL_CANCELED = 2, /* somebody cancelled the job */
+    PGW_SIGNAL_TIMEOUT = 4,  /* it runs longer than `worker.job_timeout_ms` */
+    PGW_SIGNAL_STOPPING = 8  /* the worker was asked to stop for the second time */
+} pgw_signal;
 
 /** Called in a handler thread; @p task is borrowed until it returns. And it has to: one that ends
  * its thread instead (pthread_exit) keeps its job leased, and the worker running, until the second
@@ -1419,7 +1487,7 @@ typedef struct pgw_table_spec {
  *         puts(pgw_table_sql(t));
  *         pgw_set_timeout(h, 3600 * 1000);
  *         st = pgw_table_init(h, t);
- *         pgw_set_timeout(h, 0);
+ *         pgw_set_timeout(h, PGW_DEFAULT);
  *         pgw_table_free(t), t = NULL;
  *         if (st == PGW_OK) st = pgw_table_open(h, &s, &t);
  *     }
@@ -1685,7 +1753,7 @@ typedef enum pgw_row_lock { PGW_ROW_LOCK_UPDATE, PGW_ROW_LOCK_NO_KEY_UPDATE, PGW
 typedef struct pgw_table_lock_opts {
     size_t struct_size;
     pgw_row_lock strength;
-    int64_t wait_ms;            /* for each row at most so long; 0: don't wait; -1: until the call's deadline */
+    int64_t wait_ms;            /* for each row at most so long; 0: don't wait; PGW_DEFAULT: until the call's deadline */
     bool skip;                  /* leave out what is locked; wait_ms is ignored */
     const char *const *keys;    /* keys_count times the values of a key, one after the other; NULL: by where */
     size_t keys_count;          /* up to 10,000 */
@@ -1696,7 +1764,7 @@ typedef struct pgw_table_lock_opts {
     const char *const *columns; /* as in a claim */
     size_t columns_count;
 } pgw_table_lock_opts;
-#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, -1, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, PGW_DEFAULT, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
 /* clang-format on */
 /**
  * Locks rows until the end of the transaction, which must be open (PGW_EMISUSE: there is none).
@@ -1950,7 +2018,7 @@ PGW_API pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *cons
  * (NULL). */
 PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
 /**
- * Still at it: @p timeout_ms from now (0: as the schedule says). @p until_us may be NULL.
+ * Still at it: @p timeout_ms from now (PGW_DEFAULT: as the schedule says). @p until_us may be NULL.
  *
  *     token = pgw_tick_token(tick);
  *     if (pgw_cron_extend(h, token, 600000, NULL) != PGW_OK) return;
@@ -2088,11 +2156,11 @@ typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode
 
 /**
  * Takes the lock @p name for the session of @p h, and waits for it at most @p timeout_ms (up to a
- * year): 0 tries, -1 waits without limit. The deadline of the call comes on top. Those who wait
- * stand in the server's own queue, so they are served in order and woken at once (1 ms from the
- * release to the next holder in the median, the commit of its fence included); after 30 s a waiter
- * goes to the end of the queue, because a statement that stands longer would hold vacuum back. The
- * first notify of the handle's stop ends the wait.
+ * year): 0 tries, PGW_UNLIMITED waits without limit. The deadline of the call comes on top. Those
+ * who wait stand in the server's own queue, so they are served in order and woken at once (1 ms
+ * from the release to the next holder in the median, the commit of its fence included); after 30 s
+ * a waiter goes to the end of the queue, because a statement that stands longer would hold vacuum
+ * back. The first notify of the handle's stop ends the wait.
  *
  * Caller owns *lock (free with pgw_lock_release). After pgw_close() it is lost, and still to be
  * freed.
@@ -2163,7 +2231,8 @@ PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
 PGW_API bool pgw_lock_is_held(pgw_lock *lock);
 /**
  * Waits until the lock is lost (PGW_ELEASE), @p fd is readable (PGW_OK; -1: none), the handle's
- * stop is notified (PGW_ECANCELED) or @p timeout_ms has passed (PGW_OUTCOME_EMPTY; -1: never).
+ * stop is notified (PGW_ECANCELED) or @p timeout_ms has passed (PGW_OUTCOME_EMPTY; PGW_UNLIMITED:
+ * never).
  *
  *     while ((st = pgw_lock_guard(lock, STDIN_FILENO, 60000)) >= 0)
  *         work(st == PGW_OK ? "what stdin says" : "what is due each minute");
@@ -2278,7 +2347,7 @@ PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 typedef struct pgw_sema_opts {
     size_t struct_size;
     int n;              /* permits, all or none; 1 .. 10,000 */
-    int64_t timeout_ms; /* wait so long, up to a year; 0: try; -1: until stopped */
+    int64_t timeout_ms; /* wait so long, up to a year; 0: try; PGW_UNLIMITED: until stopped */
     int64_t ttl_ms;     /* they are ours for so long; 100 .. 86,400,000 */
     const char *holder; /* who; NULL: property `holder` (host:pid) */
     bool session;       /* they come back at once when this session ends, not only after ttl_ms */

@@ -373,7 +373,7 @@ void cli_look_for(cli *c, const char *name)
     const pgw_ref nobodys = {.id = 1};
     if (c->quiet) return;
     c->quiet = true;
-    pgw_status st = pgw_extend(c->h, name, &nobodys, 1, 0, NULL);
+    pgw_status st = pgw_extend(c->h, name, &nobodys, 1, PGW_DEFAULT, NULL);
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
         cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);

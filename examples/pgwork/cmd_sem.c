@@ -319,7 +319,7 @@ static int sem_return(sem *s, const char *command, int code)
                                            "the permit was lost while %s ran", command);
     }
     if (s->asking) return code; /* their time is over as well */
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     pgw_status st = pgw_sema_release(h, s->name, s->token);
     if (st == PGW_OK || code == CLI_LOST) return code;
     cli_fail_at(h);

@@ -274,6 +274,38 @@ pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *value)
     return PGW_OK;
 }
 
+#define CONF_NAME(NAME, NUMBER, TEXT) [NUMBER] = TEXT,
+static const char *const conf_ints[] = {PGW_CONF_INT_MAP(CONF_NAME)};
+static const char *const conf_bools[] = {PGW_CONF_BOOL_MAP(CONF_NAME)};
+static const char *const conf_texts[] = {PGW_CONF_TEXT_MAP(CONF_NAME)};
+#undef CONF_NAME
+
+static const char *conf_name_at(const char *const *names, size_t count, unsigned at)
+{
+    return at < count ? names[at] : NULL;
+}
+#define CONF_NAME_AT(names, at) \
+    conf_name_at((names), sizeof(names) / sizeof((names)[0]), (unsigned)(at))
+
+pgw_status pgw_conf_set_int(pgw_conf *conf, pgw_conf_int property, int64_t value)
+{
+    char text[CONF_NUMBER_SIZE];
+
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    return pgw_conf_set(conf, CONF_NAME_AT(conf_ints, property),
+                        value != PGW_DEFAULT ? text : NULL);
+}
+
+pgw_status pgw_conf_set_bool(pgw_conf *conf, pgw_conf_bool property, bool value)
+{
+    return pgw_conf_set(conf, CONF_NAME_AT(conf_bools, property), value ? "on" : "off");
+}
+
+pgw_status pgw_conf_set_text(pgw_conf *conf, pgw_conf_text property, const char *value)
+{
+    return pgw_conf_set(conf, CONF_NAME_AT(conf_texts, property), value);
+}
+
 const char *pgw_conf_get(const pgw_conf *conf, const char *name)
 {
     const conf_row *row = name != NULL ? conf_find(name) : NULL;

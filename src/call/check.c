@@ -118,9 +118,9 @@ pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t l
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
 {
     if (h == NULL) return PGW_EINVAL;
-    if (lease_ms == 0 || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
+    if (lease_ms == PGW_DEFAULT || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
         return PGW_OK;
-    return pgw__pq_refuse_int(h, argument, lease_ms, "0 (not given) or 100 .. 86400000");
+    return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
 }
 
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
@@ -340,7 +340,8 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const 
     if (st != PGW_OK) return st;
     st = check_time(h, path, mine);
     if (st != PGW_OK) return st;
-    st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 0, 1000);
+    if (mine->max_attempts != PGW_DEFAULT)
+        st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 1, 1000);
     if (st != PGW_OK) return st;
     st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
     if (st != PGW_OK) return st;

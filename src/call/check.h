@@ -42,7 +42,7 @@ pgw_status pgw__check_queue(pgw *h,
                             const char *queue); /* handle and name: the first line of most verbs */
 pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
-pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* 0: not given */
+pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
                            const char *const *words, size_t n);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,

@@ -177,12 +177,13 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
 pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us)
 {
     unsigned char bytes[16];
-    const pgw__param params[] = {P_UUID(bytes), P_INT8_OR_NULL(timeout_ms, timeout_ms == 0), P_END};
+    const pgw__param params[] = {P_UUID(bytes),
+                                 P_INT8_OR_NULL(timeout_ms, timeout_ms == PGW_DEFAULT), P_END};
     pgw_status st = pgw__check_handle(h);
 
     if (until_us != NULL) *until_us = 0;
     pgw__token_write(bytes, token);
-    if (st == PGW_OK && timeout_ms != 0)
+    if (st == PGW_OK && timeout_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "timeout_ms", timeout_ms, 100, HOLD_WEEK_MS);
     return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_EXTEND, params, until_us) : st;
 }

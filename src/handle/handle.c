@@ -118,7 +118,7 @@ void pgw_set_stop(pgw *h, pgw_stop *stop)
 
 void pgw_set_timeout(pgw *h, int64_t timeout_ms)
 {
-    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms);
+    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms == PGW_DEFAULT ? 0 : timeout_ms);
 }
 
 int64_t pgw_server_time_us(const pgw *h)

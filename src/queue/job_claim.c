@@ -122,8 +122,12 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 {
     const claim_ctx ctx = {batch, o->max, NULL, 0};
     const pgw__param params[] = {
-        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max),        P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_BOOL(o->apart != 0), P_END,
+        P_ARRAY(TEXT, o->queues, o->queues_count),
+        P_INT4(o->max),
+        P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
+        P_BOOL(o->apart != 0),
+        P_END,
     };
     const pgw__call call = {
         .sql = PGW__SQL_JOB_CLAIM,
@@ -275,7 +279,7 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__
         P_ARRAY(UUID, done->tokens, done->tokens_count),
         P_INT4(o->max),
         P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
         P_BOOL(o->apart != 0),
         P_END,
     };

@@ -70,8 +70,8 @@ pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const
             P_INT4(j.priority),
             P_TIME_OR_NULL(j.run_at_us, j.run_at_us == 0),
             P_INT8_OR_NULL(j.delay_ms, j.delay_ms == 0),
-            P_INT4_OR_NULL(j.max_attempts, j.max_attempts == 0),
-            P_INT8_OR_NULL(j.lease_ms, j.lease_ms == 0),
+            P_INT4_OR_NULL(j.max_attempts, j.max_attempts == PGW_DEFAULT),
+            P_INT8_OR_NULL(j.lease_ms, j.lease_ms == PGW_DEFAULT),
             P_ARRAY(TEXT, j.tags_count > 0 ? j.tags : NULL, j.tags_count),
             P_TEXT(j.key),
             P_TEXT(enqueue_scopes[j.key_scope]),
@@ -177,8 +177,8 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec
     c->priorities[i] = j->priority;
     c->run_ats[i] = j->run_at_us != 0 ? j->run_at_us : INT64_MIN;
     c->delays[i] = j->delay_ms;
-    c->attempts[i] = j->max_attempts;
-    c->leases[i] = j->lease_ms;
+    c->attempts[i] = j->max_attempts != PGW_DEFAULT ? j->max_attempts : 0;
+    c->leases[i] = j->lease_ms != PGW_DEFAULT ? j->lease_ms : 0;
     c->groups[i] = j->group;
     c->expires[i] = j->expires_us != 0 ? j->expires_us : INT64_MIN;
     c->metas[i] = j->meta;
@@ -191,8 +191,8 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec
     c->any_priority |= j->priority != 0;
     c->any_run_at |= j->run_at_us != 0;
     c->any_delay |= j->delay_ms != 0;
-    c->any_attempts |= j->max_attempts != 0;
-    c->any_lease |= j->lease_ms != 0;
+    c->any_attempts |= j->max_attempts != PGW_DEFAULT;
+    c->any_lease |= j->lease_ms != PGW_DEFAULT;
     c->any_tags |= j->tags_count > 0;
     c->any_key |= j->key != NULL;
     c->any_group |= j->group != NULL;

@@ -150,7 +150,8 @@ pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->retry_ms", o.retry_ms, -1, PGW__PERIOD_MAX_MS);
+    if (st == PGW_OK && o.retry_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->retry_ms", o.retry_ms, 0, PGW__PERIOD_MAX_MS);
     if (st != PGW_OK) return st;
     if (o.error != NULL) pgw__text_mend(error, sizeof(error), o.error);
     {
@@ -184,7 +185,7 @@ pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
 pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
                       pgw_status *outcomes)
 {
-    const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == 0), P_END};
+    const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == PGW_DEFAULT), P_END};
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_lease(h, "lease_ms", lease_ms);

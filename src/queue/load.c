@@ -120,11 +120,11 @@ static void load_tags(pgw__buf *b, const pgw_job_spec *j)
 /* The fields that both tables share, in the order of the COPY statements. */
 static void load_common(pgw__buf *b, const pgw_job_spec *j)
 {
-    if (j->max_attempts != 0)
+    if (j->max_attempts != PGW_DEFAULT)
         load_int4(b, j->max_attempts);
     else
         load_null(b);
-    if (j->lease_ms != 0)
+    if (j->lease_ms != PGW_DEFAULT)
         load_int4(b, j->lease_ms);
     else
         load_null(b);

@@ -8,7 +8,7 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
-/* ---- settings; -1 leaves one as it is ---- */
+/* ---- settings; PGW_DEFAULT leaves one as it is ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
                                  const pgw_queue_opts *opts)
@@ -17,18 +17,20 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
     pgw_status st = pgw__check_queue(h, queue);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
-    if (st == PGW_OK && o.lease_ms != -1)
+    if (st == PGW_OK && o.lease_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->lease_ms", o.lease_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->backoff_ms", o.backoff_ms, -1, QUEUE_YEAR_MS);
-    if (st == PGW_OK)
-        st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, -1, QUEUE_YEAR_MS);
-    if (st == PGW_OK)
-        st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, -1, 100 * QUEUE_YEAR_MS);
-    if (st == PGW_OK && o.max_attempts != -1)
+    if (st == PGW_OK && o.backoff_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->backoff_ms", o.backoff_ms, 0, QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.backoff_cap_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, 0, QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.retention_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, 0, 100 * QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.max_attempts != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
-    if (st == PGW_OK && o.max_bytes != -1)
+    if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->notify", o.notify, -1, 1);
+    if (st == PGW_OK && o.notify != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {

@@ -78,7 +78,8 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->strength", (int64_t)o->strength, 0, PGW_ROW_LOCK_KEY_SHARE);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT32_MAX);
+    if (st == PGW_OK && o->wait_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, 0, INT32_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 0, INT32_MAX);
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->keys_count", o->keys_count, o->keys != NULL,

@@ -18,7 +18,7 @@
 
 #define WORKER_QUEUES_MAX   64
 #define WORKER_LOCK_MS      2000 /* as long at most as a locked row may hold up all the rest */
-#define WORKER_ROOM         "worker"
+#define WORKER_COMPONENT    "worker"
 #define WORKER_PACE_US      50000 /* of work are claimed ahead, as the last look at it has it ... */
 #define WORKER_PACE_EACH_US 10000 /* ... which is at least so long ago */
 #define WORKER_STALE_MS     1000  /* all handlers are busy for so long: others may be idle */
@@ -28,12 +28,12 @@
 /* ---- birth and death ---- */
 
 /* The program's callback hears one thread at a time. */
-static void worker_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void worker_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     pgw_worker *w = arg;
 
     pthread_mutex_lock(&w->given.log_lock);
-    w->given.user_log.fn(w->given.user_log.arg, level, room, message);
+    w->given.user_log.fn(w->given.user_log.arg, level, component, message);
     pthread_mutex_unlock(&w->given.log_lock);
 }
 
@@ -222,11 +222,11 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
         w->loop.down = st == PGW_ECONN || st == PGW_EUNKNOWN;
     } else if (w->loop.fatal == PGW_OK) {
         w->loop.fatal = st;
-        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_ROOM, "giving up: %s", story);
+        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_COMPONENT, "giving up: %s", story);
         return;
     }
     news = pgw__log_is_news(&w->loop.told, story, pgw__clock_ms());
-    PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, WORKER_ROOM,
+    PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, WORKER_COMPONENT,
              "%s; next try in %lld ms", story, (long long)pause);
 }
 
@@ -262,7 +262,7 @@ static void worker_connected(pgw_worker *w)
     w->loop.deaf_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
-    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM, "connected again");
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT, "connected again");
     pgw__worker_heart_retry(w);
 }
 
@@ -315,7 +315,7 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
         const char *queue = pgw__rows_text(rows, row, 0, NULL);
 
         if (queue != NULL)
-            PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM,
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
                      "there is no queue '%s' yet: its first job makes it; names are case-sensitive",
                      queue);
     }
@@ -361,8 +361,8 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
     st = pgw__pq_in_loop(w->loop.h, st);
     if (st == PGW_EPOOLED) {
         w->loop.deaf_until = INT64_MAX;
-        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM, "no notifications here, polling: %s",
-                 pgw_error_message(w->loop.h));
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
+                 "no notifications here, polling: %s", pgw_error_message(w->loop.h));
         return;
     }
     w->loop.deaf_until = pgw__clock_ms() + pause;
@@ -371,7 +371,7 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
         return;
     }
     pgw__handle_story(w->loop.h, story, sizeof(story));
-    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM,
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
              "no notifications, polling: %s; next try in %lld ms", story, (long long)pause);
 }
 
@@ -508,7 +508,7 @@ static void worker_set_aside(pgw_worker *w)
         .sql = PGW__SQL_JOB_SET_ASIDE, .params = params, .flags = PGW__OWNED | PGW__WRITES};
     const pgw_status st = pgw__pq_call(w->loop.h, &call);
 
-    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM, "%s",
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s",
              st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
                             "the view pgwork.stuck_jobs"
                           : pgw_error_message(w->loop.h));
@@ -523,7 +523,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     claim.opts.queues = (const char *const *)w->given.queues;
     claim.opts.queues_count = w->given.queues_count;
     claim.opts.max = plan->claim;
-    claim.opts.lease_ms = w->given.lease_ms;
+    claim.opts.lease_ms = w->given.lease_ms > 0 ? w->given.lease_ms : PGW_DEFAULT;
     /* handlers finish jobs themselves: no job is to wait for another one's transaction */
     claim.opts.apart = atomic_load(&w->n.settled) > 0;
     if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
@@ -593,7 +593,7 @@ static void worker_heed_stop(pgw_worker *w)
     size_t i;
 
     if (stops == w->loop.stops) return;
-    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM,
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
              stops == 1 ? "stopping: finishing what runs" : "stopping now");
     w->loop.stops = stops;
     if (stops < 2)
@@ -815,7 +815,7 @@ static pgw_status worker_open_ears(pgw_worker *w)
 
     if (st >= 0) return PGW_OK;
     if (!worker_passes(st)) {
-        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_ROOM,
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
                  "cancelled jobs are not announced here: %s", pgw_error_message(w->heart.h));
         return PGW_OK;
     }
@@ -917,6 +917,6 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     snprintf(w->loop.error, sizeof(w->loop.error),
              "handlers did not return within %lld ms of the second stop",
              (long long)w->given.stop_ms);
-    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_ROOM, "%s", w->loop.error);
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s", w->loop.error);
     return PGW_ETIMEDOUT;
 }

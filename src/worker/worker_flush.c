@@ -209,7 +209,8 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
     case PGW_VERDICT_SETTLED: /* never comes here */
     default:                  /* no verdict of ours: a failure */
         fail.error = t->error;
-        fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
+        if (delay_ms >= 0)
+            fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
         fail.dead = t->verdict == PGW_VERDICT_DEAD;
         return pgw_fail(w->loop.h, queue, refs, n, &fail, outcomes);
     }
@@ -551,7 +552,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_group(w, &first, 0, plain); /* and no claim: there is trouble */
     else
         flush_fill(w, 0, plain, PGW_ECONN);
-    if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, 0);
+    if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, PGW_DEFAULT);
     flush_settle(w, n);
     if (first.st < 0) return pgw__pq_tell(w->loop.h, &first.story);
     return claim != NULL && claim->done ? st : PGW_OK;

@@ -489,7 +489,7 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->outcomes[i] = PGW_ECONN;
     st = away ? heart_connect(w, h) : heart_send_all(w, h);
-    if (h == w->loop.h) pgw_set_timeout(h, 0);
+    if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
     if (pgw__pq_epoch(h) != epoch && h != w->loop.h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {

@@ -261,7 +261,7 @@ void test_tokens_and_ids_that_never_were(void)
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "refs", NULL), h);
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, "refs", refs, NULL, 4, verdicts), h);
     for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, verdicts[i]);
-    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "refs", refs, 4, 0, verdicts), h);
+    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "refs", refs, 4, PGW_DEFAULT, verdicts), h);
     for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, verdicts[i]);
     ASSERT_ST(PGW_ELEASE, pgw_fail(h, "refs", refs, 4, NULL, NULL), h);
     ASSERT_ST(PGW_ELEASE, pgw_snooze(h, "refs", refs, 4, 1, NULL), h);

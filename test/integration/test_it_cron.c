@@ -844,7 +844,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_TRUE(until > pgw_tick_until_us(tick));
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, pgw_tick_token(tick), 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, pgw_tick_token(tick), PGW_DEFAULT, NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_release(h, pgw_tick_token(tick)));
     pgw_tick_free(tick);
     TEST_ASSERT_EQUAL_STRING(
@@ -1028,7 +1028,7 @@ void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
     OK(pgw_cron_extend(h, pgw_tick_token(tick), 600000, NULL));
     o.queue = "q";
     create("s", "@every 1h", &o);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, pgw_tick_token(tick), 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, pgw_tick_token(tick), PGW_DEFAULT, NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     pgw_tick_free(tick);
     TEST_ASSERT_EQUAL_STRING("0", pgtemp_value("SELECT concat_ws(' ', slot, token, holder, since, "
@@ -1109,7 +1109,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     TEST_ASSERT_EQUAL_INT(2, pgw_tick_attempt(tick));
     TEST_ASSERT_TRUE(pgw_tick_token(tick).number > old.number);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, old, "too late"));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, old, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, old, PGW_DEFAULT, NULL));
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     TEST_ASSERT_EQUAL_STRING(
         "heir 2",

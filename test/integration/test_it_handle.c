@@ -379,7 +379,7 @@ void test_attached_deadline_and_death(void)
     attach();
     pgw_set_timeout(h, 200);
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, run("SELECT pg_sleep(60)", PGW__WRITES));
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0)); /* it was cancelled, the connection is fine */
     sql("BEGIN");
     TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT pg_terminate_backend(pg_backend_pid())",

@@ -659,7 +659,7 @@ void test_extend_prolongs_and_tells_of_a_cancel(void)
 
     ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "extended", &ids[1], 1, NULL), h);
     refs[2].token.nonce++;
-    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "extended", refs, 3, 0, verdicts), h);
+    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "extended", refs, 3, PGW_DEFAULT, verdicts), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, verdicts[1]);
     TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[2]);
@@ -793,7 +793,7 @@ static void wait_for_job(const char *const *conf, const char *const *senders_con
     pgw_batch *batch;
     pthread_t thread;
 
-    o.queues = queues, o.queues_count = 1, o.wait_ms = -1;
+    o.queues = queues, o.queues_count = 1, o.wait_ms = PGW_UNLIMITED;
     ASSERT_ST(PGW_OK, pgw_queue_create(s.h, queue, NULL), s.h);
     if (early) {
         ASSERT_ST(PGW_OK, pgw_txn_begin(s.h), s.h);
@@ -848,7 +848,7 @@ void test_a_wait_ends_empty_or_by_a_stop(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
-    o.wait_ms = -1;
+    o.wait_ms = PGW_UNLIMITED;
     ASSERT_ST(PGW_ECANCELED, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_NULL(batch);
     TEST_ASSERT_NOT_EQUAL('\0', *pgw_error_message(h));
@@ -961,7 +961,7 @@ void test_every_verb_can_be_armed(void)
     TEST_ASSERT_EQUAL_STRING("t", pgw_job_tag(pgw_batch_job(batch, 1), 0));
     a = pgw_job_ref(pgw_batch_job(batch, 0)), b = pgw_job_ref(pgw_batch_job(batch, 1));
     pgw_batch_free(batch);
-    ASYNC(PGW_OK, pgw_extend(h, "async", &a, 1, 0, verdicts));
+    ASYNC(PGW_OK, pgw_extend(h, "async", &a, 1, PGW_DEFAULT, verdicts));
     b.token.nonce++;
     ASYNC(PGW_ELEASE, finish_from_the_stack(verdicts, a, b));
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);

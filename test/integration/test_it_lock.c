@@ -856,7 +856,7 @@ static int contend(pgw *h, int who)
         char sql[200];
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, "busy", PGW_LOCK_EXCLUSIVE, -1, &l) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, "busy", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK) return 2;
         if (pgw_lock_fence(l) <= last) return 3;
         last = pgw_lock_fence(l);
         snprintf(
@@ -987,7 +987,7 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
     expect(h, PGW_OK, pgw_txn_begin(h));
     expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_EXCLUSIVE, 0, &again));
     TEST_ASSERT_EQUAL_INT64(0, again);
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_SHARED, -1, &again));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_SHARED, PGW_UNLIMITED, &again));
     expect(h, PGW_OK, pgw_txn_commit(h)); /* it goes on */
     TEST_ASSERT_TRUE(fence_ok("mine", fence));
     expect(h, PGW_OK, pgw_lock_release(l));

@@ -103,7 +103,7 @@ VERB(release)
 }
 VERB(extend)
 {
-    return pgw_extend(h, name, &ref, 1, 0, NULL);
+    return pgw_extend(h, name, &ref, 1, PGW_DEFAULT, NULL);
 }
 VERB(cancel)
 {
@@ -258,7 +258,7 @@ VERB(cron_release)
 }
 VERB(cron_extend)
 {
-    return (void)name, pgw_cron_extend(h, ref.token, 0, NULL);
+    return (void)name, pgw_cron_extend(h, ref.token, PGW_DEFAULT, NULL);
 }
 VERB(cron_drop)
 {

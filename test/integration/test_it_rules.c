@@ -621,7 +621,7 @@ void test_R13_a_black_hole_holds_no_call(void)
     TEST_ASSERT_EQUAL(PGW_ECONN, (pgw_set_timeout(h, 300), ask("SELECT 'x'", 0, 300)));
     TEST_ASSERT_TRUE(pgw_error_message(h)[0] != '\0');
     wire_freeze(w, false);
-    pgw_set_timeout(h, 0); /* to connect may take a pause or two */
+    pgw_set_timeout(h, PGW_DEFAULT); /* to connect may take a pause or two */
     TEST_ASSERT_EQUAL_STRING("back", answer("SELECT 'back'"));
     TEST_ASSERT_EQUAL_INT(0, wire_cancels(w));
 }
@@ -1252,7 +1252,7 @@ void test_a_load_into_a_hole_is_bounded(void)
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, st);                      /* its end was not sent */
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw__pq_copy_end(h, true)); /* it is over */
     wire_freeze(w, false);
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     TEST_ASSERT_EQUAL_STRING("back", answer("SELECT 'back'"));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM t"));
     /* and the server's refusal in the middle of a load is heard */

@@ -484,7 +484,7 @@ void test_who_waits_in_vain_for_another_process_is_told(void)
     TEST_ASSERT_EQUAL_STRING("PGW_ELOCKED", pgw_status_name(pgw_table_init(h, t)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "another process is adding"));
     pgtemp_exec("SELECT pg_advisory_unlock_all()");
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
 }

@@ -1152,7 +1152,7 @@ void test_columns_are_added_without_stopping_others(void)
     PQclear(res);
     TEST_ASSERT_NULL(PQgetResult(reader));
     TEST_ASSERT_EQUAL(1, PQsendQuery(report, "SELECT pg_sleep(1); COMMIT"));
-    pgw_set_timeout(h, -1);
+    pgw_set_timeout(h, PGW_UNLIMITED);
     must(pgw_table_init(h, t));
     PQfinish(report);
     PQfinish(reader);

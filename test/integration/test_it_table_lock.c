@@ -313,12 +313,12 @@ void test_held_rows_are_refused_waited_for_or_left_out(void)
     TEST_ASSERT_EQUAL(9, pgw_rows_count(rows));
     pgw_rows_free(rows);
     must(pgw_txn_rollback(h));
-    o.skip = false, o.wait_ms = -1;
+    o.skip = false, o.wait_ms = PGW_DEFAULT;
     pgw_set_timeout(h, 100);
     must(pgw_txn_begin(h));
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, pgw_table_lock(h, t, &o, &rows));
     must(pgw_txn_rollback(h));
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     pgtemp_exec("ROLLBACK");
 }
 

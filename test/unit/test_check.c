@@ -98,11 +98,11 @@ void test_limits_of_numbers(void)
     TEST_ASSERT_EQUAL_STRING("argument `max` is 0: allowed is 1 .. 10000", fake.message);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_int(FAKE_H, "max", INT64_MIN, 1, 10000));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_count(FAKE_H, "n", SIZE_MAX, 1, 10000));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", PGW_DEFAULT));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", 100));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", 86400000));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 99));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 86400001));
     ASSERT_SAYS("86400001");
 }

@@ -171,7 +171,7 @@ void test_a_stale_token_is_elease(void)
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(FAKE_H, token, NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_release(FAKE_H, token));
     fake.cells = null;
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(FAKE_H, token, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(FAKE_H, token, PGW_DEFAULT, NULL));
     fake.cells = yes;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_finish(FAKE_H, token, "why"));
 }

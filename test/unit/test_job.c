@@ -593,7 +593,7 @@ void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
     waiting_begins();
     wait.says = PGW_OK; /* notified */
     wait.job_at_call = 4;
-    o.wait_ms = -1;
+    o.wait_ms = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     pgw_batch_free(batch);
@@ -670,7 +670,7 @@ void test_a_wait_is_ended_by_a_stop_with_its_own_words(void)
 
     waiting_begins();
     wait.says = PGW_ECANCELED;
-    o.wait_ms = -1;
+    o.wait_ms = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
     TEST_ASSERT_EQUAL(PGW_ECANCELED, fake.error);
@@ -684,7 +684,7 @@ void test_a_lost_connection_ends_the_wait_and_takes_its_sign_along(void)
 
     waiting_begins();
     wait.says = wait.looks = PGW_ECONN;
-    o.wait_ms = -1;
+    o.wait_ms = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_ECONN, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.sql);
 }
@@ -704,7 +704,7 @@ void test_a_session_that_outlives_an_unknown_claim_takes_the_sign_down(void)
 
     waiting_begins();
     fake.on_call = the_third_is_unknown;
-    o.wait_ms = -1;
+    o.wait_ms = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, fake.error);
     TEST_ASSERT_EQUAL_INT(4, fake.calls);
@@ -728,7 +728,7 @@ void test_in_a_new_session_the_sign_is_put_up_again(void)
     waiting_begins();
     pgw__pq_wait_Stub(wait_reconnects);
     wait.job_at_call = 6;
-    o.wait_ms = -1;
+    o.wait_ms = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     pgw_batch_free(batch);
     TEST_ASSERT_EQUAL_INT(7, fake.calls);
@@ -831,7 +831,7 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     pgw_status verdicts[2];
 
     FAKE_ROWS(answer, 3);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, "q", refs, 2, 0, verdicts));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, "q", refs, 2, PGW_DEFAULT, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, verdicts[1]);
     TEST_ASSERT_EQUAL_INT64(900, fake.server_time);
@@ -848,11 +848,11 @@ void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
 
     FAKE_ROWS(answer, 3);
     fake.rows = 2;
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, "q", refs, 2, 0, verdicts));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, "q", refs, 2, PGW_DEFAULT, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
     FAKE_ROWS(answer, 3);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, "q", refs, 3, 0, verdicts));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, "q", refs, 3, PGW_DEFAULT, verdicts));
     TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[2]);
 }
@@ -901,7 +901,7 @@ void test_what_the_finishing_verbs_refuse(void)
     ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, bad_output, 1, NULL));
     ASSERT_SAYS("`outputs[0]`");
-    o.retry_ms = -2;
+    o.retry_ms = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
     o.retry_ms = INT64_MAX;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));

@@ -72,9 +72,9 @@ void test_settings_out_of_their_limits(void)
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 0", o.struct_size = 0);
     BAD("`opts->lease_ms` is 99: allowed is 100 .. 86400000", o.lease_ms = 99);
-    BAD("`opts->backoff_ms` is -2", o.backoff_ms = -2);
+    BAD("`opts->backoff_ms` is -1", o.backoff_ms = -1);
     BAD("`opts->backoff_cap_ms` is 31536000001", o.backoff_cap_ms = 31536000001);
-    BAD("`opts->retention_ms` is -2", o.retention_ms = -2);
+    BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = 2);
