@@ -140,7 +140,8 @@ static void wake_up(void)
         h = opened();
         for (int i = 0; i < ROUNDS; i++) {
             if (read(go[0], &byte, 1) != 1) _exit(1);
-            if (pgw_lock_acquire(h, "wake", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK) _exit(1);
+            if (pgw_lock_acquire(h, "wake", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
+                _exit(1);
             got = now_ms();
             pgw_lock_release(l);
             if (write(fds[1], &got, sizeof(got)) != (ssize_t)sizeof(got)) _exit(1);
@@ -181,7 +182,8 @@ static void lost(void)
         for (int i = 0; i < ROUNDS; i++) {
             pgw_lock *l;
 
-            if (pgw_lock_acquire(h, "lost", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK) _exit(1);
+            if (pgw_lock_acquire(h, "lost", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
+                _exit(1);
             saw = 0;
             if (write(fds[1], &saw, sizeof(saw)) != (ssize_t)sizeof(saw)) _exit(1);
             if (pgw_lock_guard(l, -1, -1) != PGW_ELEASE) _exit(1);

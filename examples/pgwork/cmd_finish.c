@@ -245,7 +245,7 @@ static pgw_status finish_extend(cli *c, const finish *f, pgw_status *outcomes, c
 
 int cmd_extend(cli *c, int argc, char **argv)
 {
-    finish f = {.call = finish_extend};
+    finish f = {.call = finish_extend, .ms = PGW_DEFAULT};
     const opt opts[] = {{0, "lease", "TIME", "from now on (as the job or its queue says)",
                          .ms = &f.ms, .min = 100, .max = 86400000},
                         {.name = NULL}};

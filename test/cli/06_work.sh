@@ -66,12 +66,12 @@ pgwork queue pause shut
 code 'a claim from a paused queue' 1 pgwork claim shut
 yes 'says that it is paused' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
 is 'so does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }') $(pgwork --json stats shut | grep -c '"state":"paused"')" 'paused 1'
-pgwork -q work shut -- true 2>"$tmp/err" &
+pgwork -q work shut -- true 2>"$tmp/paused" &
 p=$! jobs_of_ours=$!
-yes 'a worker of a paused queue says so' until_true 20 grep -q 'queue "shut" is paused' "$tmp/err"
+yes 'a worker of a paused queue says so' until_true 20 grep -q 'queue "shut" is paused' "$tmp/paused"
 kill -TERM $p
 wait $p
-is 'once' "$(grep -c 'is paused' "$tmp/err")" 1
+is 'once' "$(grep -c 'is paused' "$tmp/paused")" 1
 code 'one that ends when nothing can be claimed, too' 0 pgwork work shut --until-empty -- true
 yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
 pgwork queue resume shut

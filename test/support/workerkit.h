@@ -126,16 +126,12 @@ static inline void await(atomic_int *what, int value)
 
 static inline void enqueue(int n)
 {
-    static const pgw_job_spec jobs[1000] = {{0}};
-    pgw_job_spec copy[1000];
+    pgw_job_spec jobs[1000];
     int i;
 
-    for (i = 0; i < 1000; i++) {
-        copy[i] = jobs[i];
-        copy[i].struct_size = sizeof(copy[i]);
-    }
+    for (i = 0; i < 1000; i++) jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     for (; n > 0; n -= 1000)
-        must(pgw_enqueue_many(h, queue, copy, n < 1000 ? (size_t)n : 1000, NULL, NULL, NULL));
+        must(pgw_enqueue_many(h, queue, jobs, n < 1000 ? (size_t)n : 1000, NULL, NULL, NULL));
 }
 
 static inline long long jobs_in(const char *state)

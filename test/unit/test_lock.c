@@ -376,7 +376,8 @@ void test_a_wait_ends_with_the_session_that_holds_another_lock(void)
     turns = 0;
     session.reconnects = true;
     fake.on_call = restart_the_server;
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
+    TEST_ASSERT_EQUAL(PGW_ECONN,
+                      pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
     fake.on_call = NULL;
     fake.status = PGW_OK;
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(other));
@@ -398,7 +399,8 @@ void test_a_stop_between_two_stands(void)
 
     fake.stopped = true;
     FAKE_ROWS(not_granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED,
+                      pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
 }
 
 /* ---- transactions ---- */
@@ -418,7 +420,8 @@ void test_transactions_and_sessions_are_not_mixed(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &fence));
     TEST_ASSERT_EQUAL_INT64(17, fence);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, PGW_UNLIMITED, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK,
+                      pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, PGW_UNLIMITED, NULL));
 }
 
 void test_a_transaction_does_not_take_what_the_session_holds(void)
