@@ -84,7 +84,7 @@ typedef struct pgw_job_spec {
     const void *body;         /* opaque bytes beside the payload, NULL: none */
     size_t body_size;
     int priority;             /* 0 (first) .. 9 */
-    int64_t run_at_us;        /* not before, server's clock; 0: at once */
+    int64_t run_at_us;        /* not before, server's clock, up to ten years from now; 0: at once */
     int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
     int max_attempts;         /* 1 .. 1000; PGW_DEFAULT: as the queue says */
     int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
@@ -567,7 +567,7 @@ typedef struct pgw_reschedule_opts {
     const int64_t *ids; /* these, up to 10,000; NULL: all */
     size_t ids_count;   /* an empty list names none */
     const char *kind;   /* of these only this kind; NULL: any */
-    int64_t run_at_us;  /* not before, server's clock; 0, or past: at once */
+    int64_t run_at_us;  /* not before, server's clock, up to ten years from now; 0, or past: at once */
     int64_t delay_ms;   /* or: this long from now, up to ten years; not together with run_at_us */
     int64_t limit;      /* at most so many, in the order of their ids; 0: all */
 } pgw_reschedule_opts;

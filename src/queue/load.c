@@ -197,10 +197,16 @@ static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
     return st;
 }
 
-/* By the server's clock; 0: at once. */
+/* By the server's clock. */
+static int64_t load_now(const pgw_load *l)
+{
+    return l->server_us + (pgw__clock_us() - l->clock_us);
+}
+
+/* 0: at once */
 static int64_t load_due(const pgw_load *l, const pgw_job_spec *j)
 {
-    const int64_t now = l->server_us + (pgw__clock_us() - l->clock_us);
+    const int64_t now = load_now(l);
 
     if (j->delay_ms > 0) return now + j->delay_ms * 1000;
     return j->run_at_us > now ? j->run_at_us : 0;
@@ -435,6 +441,9 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
+    if (st == PGW_OK && load->copying) /* batches are checked by the server */
+        st = pgw__check_int(load->h, "job.run_at_us", j.run_at_us, 0,
+                            load_now(load) + PGW__DELAY_MAX_MS * 1000);
     if (st != PGW_OK) /* this job is refused, the load goes on */
         return pgw__pq_about(load->h, (size_t)(load->added + load->rows) + load->count, st);
     load_enter(load);

@@ -334,9 +334,9 @@ static PGconn *lock_first(int n)
     char sql[300];
 
     snprintf(sql, sizeof(sql),
-             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
-             "ORDER BY id LIMIT %d))",
-             queue, queue, n);
+             "BEGIN; SELECT FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue WHERE "
+             "q.name = '%s' ORDER BY coalesce(j.id, j.pos) LIMIT %d FOR UPDATE OF j",
+             queue, n);
     PQclear(PQexec(other, sql));
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
     return other;
@@ -394,6 +394,34 @@ void test_a_locked_row_of_many_jobs_holds_no_others_up(void)
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(41, finish(PGW_OK).completed);
     all_done_once(41);
+}
+
+/* A producer that cancels jobs which run, and then stays in its transaction, holds up none of them.
+ */
+TEST_CASE(5)
+TEST_CASE(40)
+void test_an_open_cancel_holds_up_no_job(int n)
+{
+    PGconn *other = pgtemp_connect();
+    char sql[200];
+
+    enqueue(n);
+    atomic_store(&let_go, 0);
+    set("worker.concurrency", "40");
+    start(until_let_go);
+    await(&called, n);
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pgwork.cancel(queue, array_agg(id)) FROM pgwork.job WHERE queue = '%s' "
+             "GROUP BY queue",
+             queue);
+    PQclear(PQexec(other, sql));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    atomic_store(&let_go, 1);
+    TEST_ASSERT_EQUAL_INT64(n, finish(PGW_OK).completed);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    PQclear(PQexec(other, "COMMIT"));
+    PQfinish(other);
+    all_done_once(n);
 }
 
 /* Nor does it stay for them when it is to end. */

@@ -212,6 +212,23 @@ void test_what_the_server_refuses_spoils_the_load(void)
     it_enqueue(h, "spoiled", NULL);
 }
 
+/* A COPY passes the functions that check what others enqueue. */
+void test_a_load_refuses_a_time_of_more_than_ten_years_ahead(void)
+{
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_load *load;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "too far", &load), h);
+    job.run_at_us = FAR;
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
+    ASSERT_HAS("`job.run_at_us`", pgw_error_message(h));
+    job.run_at_us = 0;
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(1, added);
+}
+
 /* Two tables are written in turns, each by its COPY. */
 void test_jobs_for_now_and_for_later_may_alternate(void)
 {
