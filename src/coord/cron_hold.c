@@ -47,7 +47,7 @@ static pgw_tick *hold_tick(const pgw__rows *rows)
 {
     static const int columns[] = {SCHEDULE, KIND, PAYLOAD, BODY};
     const char *text[4];
-    size_t size[4], room = sizeof(pgw_tick);
+    size_t size[4], total = sizeof(pgw_tick);
     unsigned char token[16] = {0};
     pgw_tick *t;
     char *to;
@@ -55,9 +55,9 @@ static pgw_tick *hold_tick(const pgw__rows *rows)
     for (int i = 0; i < 4; i++) {
         size[i] = 0;
         text[i] = pgw__rows_text(rows, 0, columns[i], &size[i]);
-        room += size[i] + 1; /* below 1 GB each: the server's own limit */
+        total += size[i] + 1; /* below 1 GB each: the server's own limit */
     }
-    t = pgw__mem_zero(1, room);
+    t = pgw__mem_zero(1, total);
     if (t == NULL) return NULL;
     to = t->bytes;
     t->schedule = hold_copy(&to, text[0], size[0]);
@@ -80,7 +80,7 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (st != PGW_OK) return st;
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, NEXT_MS);
-    if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_EMPTY;
+    if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_OUTCOME_EMPTY;
     *in->tick = hold_tick(rows);
     if (*in->tick == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     if (!pgw__rows_misread(rows)) return PGW_OK;
@@ -89,11 +89,11 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_EPROTO; /* which our caller puts into words */
 }
 
-pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node,
-                              const char *const *schedules, size_t n)
+pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules, size_t n,
+                              pgw_tick **tick, int64_t *next_ms)
 {
     const hold_ctx ctx = {tick, next_ms};
-    char room[PGW__HOLDER_MAX + 1];
+    char buffer[PGW__HOLDER_MAX + 1];
     pgw_status st;
 
     if (next_ms != NULL) *next_ms = 0;
@@ -103,7 +103,7 @@ pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const c
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__QUEUES_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "schedules", schedules);
     if (st == PGW_OK) st = pgw__check_all_names(h, "schedules", schedules, n, PGW__QUEUE_MAX);
-    if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, room);
+    if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, buffer);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {P_TEXT(node), P_ARRAY(TEXT, n > 0 ? schedules : NULL, n),
@@ -174,15 +174,16 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
     }
 }
 
-pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms)
+pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us)
 {
     unsigned char bytes[16];
-    const pgw__param params[] = {P_UUID(bytes), P_INT8_OR_NULL(timeout_ms, timeout_ms == 0), P_END};
+    const pgw__param params[] = {P_UUID(bytes),
+                                 P_INT8_OR_NULL(timeout_ms, timeout_ms == PGW_DEFAULT), P_END};
     pgw_status st = pgw__check_handle(h);
 
     if (until_us != NULL) *until_us = 0;
     pgw__token_write(bytes, token);
-    if (st == PGW_OK && timeout_ms != 0)
+    if (st == PGW_OK && timeout_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "timeout_ms", timeout_ms, 100, HOLD_WEEK_MS);
     return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_EXTEND, params, until_us) : st;
 }

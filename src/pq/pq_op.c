@@ -22,7 +22,7 @@ pgw_status pgw__pq_enter(pgw *h)
             "after a fork the child calls pgw_abandon() and opens a handle of its own");
 #ifndef NDEBUG
     if (atomic_flag_test_and_set(&h->in_use))
-        return PGW_EMISUSE; /* the story is the other call's */
+        return PGW_EMISUSE; /* the diagnostics is the other call's */
 #endif
     if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
     return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
@@ -109,7 +109,7 @@ void pgw__pq_end(pgw *h, pgw_status st)
     PQclear(op->rows);
     op->rows = NULL;
     pgw__args_reset(&op->args);
-    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
+    PGW__LOG(h->log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "pq", "%s: %s%s%s", h->statement,
              pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
 }
 

@@ -27,10 +27,10 @@ typedef struct load_stream {
 struct pgw_load {
     pgw *h; /* NULL: the handle was closed */
     char *queue;
-    pgw_status failed; /* the first failure; nothing is sent after it */
-    pgw__story story;  /* its own */
+    pgw_status failed;            /* the first failure; nothing is sent after it */
+    pgw__diagnostics diagnostics; /* its own */
     int64_t added;
-    size_t room; /* for payload, body and meta */
+    size_t max_bytes; /* for payload, body and meta */
     bool copying;
     uint64_t txn; /* which one that is not its own it is part of; 0: none */
 
@@ -42,7 +42,7 @@ struct pgw_load {
     int64_t rows;
 
     /* by batches: copies of the jobs, each with its strings in one block */
-    pgw_new *jobs;
+    pgw_job_spec *jobs;
     void **blocks;
     size_t count, bytes;
 };
@@ -102,7 +102,7 @@ static void load_json(pgw__buf *b, const char *json)
     }
 }
 
-static void load_tags(pgw__buf *b, const pgw_new *j)
+static void load_tags(pgw__buf *b, const pgw_job_spec *j)
 {
     const size_t at = b->len;
     size_t i;
@@ -118,13 +118,13 @@ static void load_tags(pgw__buf *b, const pgw_new *j)
 }
 
 /* The fields that both tables share, in the order of the COPY statements. */
-static void load_common(pgw__buf *b, const pgw_new *j)
+static void load_common(pgw__buf *b, const pgw_job_spec *j)
 {
-    if (j->max_attempts != 0)
+    if (j->max_attempts != PGW_DEFAULT)
         load_int4(b, j->max_attempts);
     else
         load_null(b);
-    if (j->lease_ms != 0)
+    if (j->lease_ms != PGW_DEFAULT)
         load_int4(b, j->lease_ms);
     else
         load_null(b);
@@ -146,7 +146,7 @@ static void load_common(pgw__buf *b, const pgw_new *j)
     load_json(b, j->meta);
 }
 
-static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
+static void load_row(pgw_load *l, const pgw_job_spec *j, int64_t run_at_us)
 {
     pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
 
@@ -197,16 +197,22 @@ static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
     return st;
 }
 
-/* By the server's clock; 0: at once. */
-static int64_t load_due(const pgw_load *l, const pgw_new *j)
+/* By the server's clock. */
+static int64_t load_now(const pgw_load *l)
 {
-    const int64_t now = l->server_us + (pgw__clock_us() - l->clock_us);
+    return l->server_us + (pgw__clock_us() - l->clock_us);
+}
+
+/* 0: at once */
+static int64_t load_due(const pgw_load *l, const pgw_job_spec *j)
+{
+    const int64_t now = load_now(l);
 
     if (j->delay_ms > 0) return now + j->delay_ms * 1000;
     return j->run_at_us > now ? j->run_at_us : 0;
 }
 
-static pgw_status load_add_row(pgw_load *l, const pgw_new *j)
+static pgw_status load_add_row(pgw_load *l, const pgw_job_spec *j)
 {
     pgw_status st = PGW_OK;
 
@@ -238,7 +244,7 @@ static pgw_status load_flush_jobs(pgw_load *l)
         return pgw__pq_reject(l->h, PGW_EMISUSE,
                               "the transaction that the load was part of is over",
                               "end the load before it: what was not sent by then is not added");
-    st = pgw_enqueue_many(l->h, NULL, NULL, l->queue, l->jobs, n, NULL);
+    st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL, NULL, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
         index = pgw__pq_error_index(l->h); /* among these */
@@ -258,7 +264,7 @@ static void *load_keep(char **at, const void *p, size_t n)
     return kept;
 }
 
-static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
+static pgw_status load_add_job(pgw_load *l, const pgw_job_spec *j)
 {
     const size_t kind = j->kind != NULL ? strlen(j->kind) + 1 : 0,
                  payload = j->payload != NULL ? strlen(j->payload) + 1 : 0,
@@ -266,7 +272,7 @@ static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
                  meta = j->meta != NULL ? strlen(j->meta) + 1 : 0;
     size_t size = j->tags_count * sizeof(char *) + kind + payload + group + meta + j->body_size + 1,
            i;
-    pgw_new *mine = &l->jobs[l->count];
+    pgw_job_spec *mine = &l->jobs[l->count];
     const char **tags;
     char *block, *at;
 
@@ -302,7 +308,7 @@ static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
     const size_t most = (size_t)pgw__rows_int(rows, 0, 1);
 
     l->queue_id = pgw__rows_int(rows, 0, 0);
-    if (most < l->room) l->room = most;
+    if (most < l->max_bytes) l->max_bytes = most;
     l->server_us = pgw__rows_time_us(rows, 0, 3);
     l->clock_us = pgw__clock_us();
     if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
@@ -314,7 +320,7 @@ static pgw_status load_stream_open(pgw_load *l, load_stream *s, pgw__sql sql)
 {
     s->name = pgw__sql_name(sql);
     s->sql = pgw__sql_in_schema(pgw__sql_text(sql), pgw__pq_schema(l->h));
-    pgw__buf_init(&s->rows, LOAD_CHUNK + l->room + LOAD_ROW_EXTRA);
+    pgw__buf_init(&s->rows, LOAD_CHUNK + l->max_bytes + LOAD_ROW_EXTRA);
     return s->sql != NULL ? PGW_OK : pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
 }
 
@@ -345,7 +351,7 @@ static pgw_status load_open_batches(pgw_load *l)
 
 static void load_free(pgw_load *l)
 {
-    if (l->h != NULL) pgw__pq_depart(l->h);
+    if (l->h != NULL) pgw__pq_give_back(l->h);
     load_drop_jobs(l);
     pgw__mem_free(l->jobs);
     pgw__mem_free(l->blocks);
@@ -380,7 +386,7 @@ static pgw_status load_leave(pgw_load *l, pgw_status st)
     return st;
 }
 
-pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
+pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load)
 {
     pgw_load *l;
     pgw_status st;
@@ -393,13 +399,13 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
 
     l = pgw__mem_zero(1, sizeof(*l));
     if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
-    st = pgw__pq_lodge(h, &l->h);
+    st = pgw__pq_borrow(h, &l->h);
     if (st != PGW_OK) {
         pgw__mem_free(l);
         return st;
     }
     l->h = h;
-    l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
+    l->max_bytes = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
     l->txn = pgw__pq_txn(h);
     if (l->queue == NULL) st = pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
@@ -418,23 +424,26 @@ pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
 static void load_fail(pgw_load *l, pgw_status st)
 {
     l->failed = st;
-    pgw__pq_keep_story(l->h, &l->story);
+    pgw__pq_keep_diagnostics(l->h, &l->diagnostics);
 }
 
-pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
+pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
 {
-    pgw_new j;
+    pgw_job_spec j;
     pgw_status st;
 
     if (load == NULL) return PGW_EINVAL;
     if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
-    if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->story);
+    if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->diagnostics);
     st = pgw__check_unarmed(load->h, NULL);
     if (st != PGW_OK) return st;
-    st = pgw__check_new(load->h, &j, job, -1, load->room);
+    st = pgw__check_new(load->h, &j, job, -1, load->max_bytes);
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
+    if (st == PGW_OK && load->copying) /* batches are checked by the server */
+        st = pgw__check_int(load->h, "job.run_at_us", j.run_at_us, 0,
+                            load_now(load) + PGW__DELAY_MAX_MS * 1000);
     if (st != PGW_OK) /* this job is refused, the load goes on */
         return pgw__pq_about(load->h, (size_t)(load->added + load->rows) + load->count, st);
     load_enter(load);
@@ -469,7 +478,7 @@ static pgw_status load_close(pgw_load *l, bool keep)
         if (st != PGW_OK) load_fail(l, st);
     }
     if (!keep || l->failed != PGW_OK) load_undo(l);
-    if (l->failed != PGW_OK && keep) st = pgw__pq_tell(l->h, &l->story);
+    if (l->failed != PGW_OK && keep) st = pgw__pq_tell(l->h, &l->diagnostics);
     return st;
 }
 

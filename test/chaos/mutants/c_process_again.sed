@@ -2,4 +2,4 @@
 # file: src/table/table_write.c
 # roles: counter
 # faults: lost_answer cut terminate
-s/if (p->unknown || p->o.op != NULL) st = process_applied(p, &applied);/(void)process_applied;/
+s/edit.n, p->op);/edit.n, NULL);/
