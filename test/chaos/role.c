@@ -59,7 +59,7 @@ void nap_ms(int64_t ms)
 pgw *open_handle(void)
 {
     pgw *h;
-    while (pgw_open(&h, conf) != PGW_OK) {
+    while (pgw_open(conf, &h) != PGW_OK) {
         const pgw_status st = pgw_error_status(h);
         if (st != PGW_ECONN && st != PGW_ETIMEDOUT)
             fprintf(stderr, "%d: open: %s\n", hist_proc, pgw_error_message(h));
@@ -72,9 +72,9 @@ pgw *open_handle(void)
 
 int64_t outcome(pgw_status st)
 {
-    if (st == PGW_OK || st == PGW_CANCEL || st == PGW_REPEATED) return S_OK;
-    if (st == PGW_EMPTY) return S_EMPTY;
-    if (st == PGW_EXISTS) return S_EXISTS;
+    if (st == PGW_OK || st == PGW_OUTCOME_CANCEL || st == PGW_OUTCOME_REPEATED) return S_OK;
+    if (st == PGW_OUTCOME_EMPTY) return S_EMPTY;
+    if (st == PGW_OUTCOME_EXISTS) return S_EXISTS;
     if (st == PGW_ELEASE) return S_STALE;
     if (st == PGW_ENOTFOUND) return S_GONE;
     if (st == PGW_ELOCKED) return S_LOCKED;

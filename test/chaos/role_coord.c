@@ -21,7 +21,8 @@ static void lock_session(const char *name, int64_t lock, bool shared)
 
     hist(call, 'i', OP_lck, lock, shared, timeout_ms);
     pgw_set_timeout(h, timeout_ms + 20000);
-    pgw_status st = pgw_lock_acquire(h, &l, name, shared ? PGW_SHARED : PGW_EXCLUSIVE, timeout_ms);
+    pgw_status st =
+        pgw_lock_acquire(h, name, shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE, timeout_ms, &l);
     hist(call, 'o', OP_lck, outcome(st), st == PGW_OK ? pgw_lock_fence(l) : 0);
     if (st != PGW_OK) return;
     effect(LOCK_OBJECT(lock), (uint64_t)pgw_lock_fence(l), 0);
@@ -44,7 +45,7 @@ static void lock_transaction(const char *name, int64_t lock, bool shared)
     call = hist_call();
     hist(call, 'i', OP_lck, lock, shared, 5000);
     pgw_status st =
-        pgw_lock_acquire_xact(h, &fence, name, shared ? PGW_SHARED : PGW_EXCLUSIVE, 5000);
+        pgw_lock_acquire_xact(h, name, shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE, 5000, &fence);
     hist(call, 'o', OP_lck, outcome(st) == S_OK ? S_OK : S_NOT, fence);
     nap_ms(draw(20));
     if (st != PGW_OK) {
@@ -88,7 +89,7 @@ void role_sema(void)
         o.n = 1 + draw(2), o.ttl_ms = ttl_ms, o.timeout_ms = draw(3) * 500;
         o.session = draw(4) == 0 && strstr(pgw_conf_get(conf, "dsn"), "6432") == NULL;
         hist(call, 'i', OP_sem, 0, o.n, ttl_ms, o.session);
-        pgw_status st = pgw_sema_acquire(h, &token, "permits", &o);
+        pgw_status st = pgw_sema_acquire(h, "permits", &o, &token);
         hist(call, 'o', OP_sem, outcome(st), st == PGW_OK ? (int64_t)token.number : 0);
         if (st != PGW_OK) {
             nap_ms(draw(50));
@@ -122,7 +123,7 @@ void role_node(void)
         pgw_tick *tick = NULL;
         int64_t next_ms = 0;
         const int one = draw(2);
-        if (pgw_cron_claim_due(h, &tick, &next_ms, NULL, &names[one], 1) != PGW_OK) {
+        if (pgw_cron_claim_due(h, NULL, &names[one], 1, &tick, &next_ms) != PGW_OK) {
             nap_ms(draw(100));
             continue;
         }
@@ -159,7 +160,7 @@ static pgw_table *table(const char *name, bool leases)
         spec.locked_by = "locked_by", spec.expires_at = "expires_at", spec.token = "token";
     else
         spec.version = "version";
-    while (going() && pgw_table_open(h, &t, &spec) != PGW_OK) {
+    while (going() && pgw_table_open(h, &spec, &t) != PGW_OK) {
         pgw_table_free(t);
         t = NULL;
         nap_ms(100);
@@ -193,7 +194,7 @@ void role_counter(void)
         const int64_t call = hist_call();
         hist(call, 'i', OP_inc, counter, amount);
         do { /* with its operation id until it is certain */
-            st = outcome(pgw_table_process(h, t, key, add, &amount, &o));
+            st = outcome(pgw_table_process(h, t, key, &o, add, &amount));
         } while (st != S_OK && (nap_ms(20), going()));
         hist(call, 'o', OP_inc, st == S_OK ? S_OK : S_UNKNOWN);
         nap_ms(draw(30));
@@ -218,7 +219,7 @@ void role_rows(void)
 
         o.max = 1 + draw(3), o.lease_ms = lease_ms, o.holder = holder;
         hist(claim, 'i', OP_row, o.max, lease_ms);
-        const pgw_status st = pgw_table_claim(h, &rows, t, &o);
+        const pgw_status st = pgw_table_claim(h, t, &o, &rows);
         for (size_t i = 0; i < pgw_rows_count(rows); i++)
             hist_add(claim, 'e', OP_rgt, atoll(pgw_rows_key(rows, i)[0]),
                      (int64_t)pgw_rows_ref(rows, i).token.number, lease_ms);
@@ -235,8 +236,8 @@ void role_rows(void)
             const enum op op = what == 2 ? OP_rrl : OP_rfi;
             hist(call, 'i', op, id, number);
             const pgw_status s =
-                op == OP_rrl ? pgw_table_release(h, NULL, t, &ref, 1)
-                             : pgw_table_finish(h, NULL, t, &ref, 1, "n = t.n + 1", NULL, 0);
+                op == OP_rrl ? pgw_table_release(h, t, &ref, 1, NULL)
+                             : pgw_table_finish(h, t, &ref, 1, "n = t.n + 1", NULL, 0, NULL);
             hist(call, 'o', op, outcome(s));
         }
         pgw_rows_free(rows);

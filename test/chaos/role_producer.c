@@ -33,11 +33,11 @@ static void begin(adds *a)
 static pgw_status send(const adds *a)
 {
     static char kinds[MANY][32];
-    static pgw_new jobs[MANY];
+    static pgw_job_spec jobs[MANY];
     char op[40], key[20];
 
     for (int i = 0; i < a->n; i++) {
-        jobs[i] = (pgw_new)PGW_NEW_INIT;
+        jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
         snprintf(kinds[i], sizeof(kinds[i]), "%d.%d", hist_proc, a->first + i);
         jobs[i].kind = kinds[i];
         jobs[i].payload = "{\"a\": 1}";
@@ -49,9 +49,9 @@ static pgw_status send(const adds *a)
     snprintf(key, sizeof(key), "k%d", a->key);
     if (a->key) jobs[0].key = key;
     if (a->n == 1 && a->first % 2)
-        return pgw_enqueue(h, NULL, queue_name(a->queue), &jobs[0], a->op ? op : NULL);
-    return pgw_enqueue_many(h, NULL, NULL, queue_name(a->queue), jobs, (size_t)a->n,
-                            a->op ? op : NULL);
+        return pgw_enqueue(h, queue_name(a->queue), &jobs[0], a->op ? op : NULL, NULL);
+    return pgw_enqueue_many(h, queue_name(a->queue), jobs, (size_t)a->n, a->op ? op : NULL, NULL,
+                            NULL);
 }
 
 static void alone(adds a)

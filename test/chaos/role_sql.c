@@ -61,7 +61,7 @@ static void got(hand *j, PGresult *res, int queue, int64_t call, int64_t lease_m
     for (size_t i = 0; i < j->n && i < MAX_JOBS; i++) {
         const int row = (int)i;
         j->refs[i].id = atoll(PQgetvalue(res, row, 0));
-        pgw_token_parse(&j->refs[i].token, PQgetvalue(res, row, 1));
+        pgw_token_parse(PQgetvalue(res, row, 1), &j->refs[i].token);
         hist_add(call, 'e', OP_got, queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
                  (int64_t)j->refs[i].token.nonce, atoll(PQgetvalue(res, row, 2)),
                  made_of(PQgetvalue(res, row, 3)), lease_ms);
@@ -87,7 +87,7 @@ static void complete(hand *j, int queue, int counter)
         at += (size_t)sprintf(sql + at, "%s%" PRId64, i ? "," : "", j->refs[i].id);
     at += (size_t)sprintf(sql + at, "}', '{");
     for (size_t i = 0; i < j->n; i++) {
-        char text[PGW_TOKEN_TEXT];
+        char text[PGW_TOKEN_TEXT_SIZE];
         at += (size_t)sprintf(sql + at, "%s%s", i ? "," : "",
                               pgw_token_format(j->refs[i].token, text));
     }
@@ -188,7 +188,7 @@ static int64_t begin(enum op op, int queue)
 
 static void end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum class class)
 {
-    hist(call, 'o', op, st == PGW_OK || st == PGW_EMPTY ? S_OK : S_UNKNOWN);
+    hist(call, 'o', op, st == PGW_OK || st == PGW_OUTCOME_EMPTY ? S_OK : S_UNKNOWN);
     if (effect_seen) fired(class);
 }
 
@@ -240,7 +240,7 @@ static void cancel(void)
         hist_add(calls[i], 'i', OP_can, some.queue, some.id[i]);
     }
     hist_flush();
-    const pgw_status st = pgw_cancel(h, verdicts, queue_name(some.queue), some.id, some.n);
+    const pgw_status st = pgw_cancel(h, queue_name(some.queue), some.id, some.n, verdicts);
     bool did = false;
     for (size_t i = 0; i < some.n; i++) {
         did |= st >= 0 && verdicts[i] >= 0;
@@ -261,21 +261,21 @@ void role_operator(void)
         case 1: pause_queue(); break;
         case 2:
             call = begin(OP_pur, 2);
-            st = pgw_queue_purge(h, &n, "q2", draw(2) ? "ready" : "delayed");
+            st = pgw_queue_purge(h, "q2", draw(2) ? "ready" : "delayed", &n);
             end(OP_pur, call, st, n > 0, C_purge);
             break;
         case 3: drop_queue(); break;
         case 4:
         case 5:
             call = begin(OP_red, 1);
-            st = pgw_redrive(h, &n, "q1", NULL, 0, NULL, draw(3) * 20);
+            st = pgw_redrive(h, "q1", NULL, &n);
             end(OP_red, call, st, n > 0, C_redrive);
             break;
         case 6:
         case 7:
         case 8:
             call = begin(OP_res, 1);
-            st = pgw_reschedule(h, &n, "q1", NULL);
+            st = pgw_reschedule(h, "q1", NULL, &n);
             end(OP_res, call, st, n > 0, C_reschedule);
             break;
         default: cancel();

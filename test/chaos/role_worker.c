@@ -50,11 +50,11 @@ static void verb(enum op op, hand *j, size_t from, size_t n, int64_t what)
     if (n == 0) return;
     begin(op, j, from, n, what);
     o.error = "chaos", o.retry_ms = what, o.dead = op == OP_ded;
-    if (op == OP_ext) st = pgw_extend(h, verdicts, queue, refs, n, what);
-    if (op == OP_don) st = pgw_complete(h, verdicts, queue, refs, NULL, n);
-    if (op == OP_rel) st = pgw_release(h, verdicts, queue, refs, n);
-    if (op == OP_snz) st = pgw_snooze(h, verdicts, queue, refs, n, what);
-    if (op == OP_fai || op == OP_ded) st = pgw_fail(h, verdicts, queue, refs, n, &o);
+    if (op == OP_ext) st = pgw_extend(h, queue, refs, n, what, verdicts);
+    if (op == OP_don) st = pgw_complete(h, queue, refs, NULL, n, verdicts);
+    if (op == OP_rel) st = pgw_release(h, queue, refs, n, verdicts);
+    if (op == OP_snz) st = pgw_snooze(h, queue, refs, n, what, verdicts);
+    if (op == OP_fai || op == OP_ded) st = pgw_fail(h, queue, refs, n, &o, verdicts);
     finish(op, j, from, n, st, verdicts);
 }
 
@@ -95,10 +95,10 @@ static void claim(hand *j, bool done)
     const int64_t call = hist_call();
     hist(call, 'i', OP_clm, j->queue, o.max, j->lease_ms);
     if (done) {
-        st = pgw_complete_and_claim(h, verdicts, j->refs, finished, &batch, &o);
-        finish(OP_don, j, 0, finished, st == PGW_EMPTY ? PGW_OK : st, verdicts);
+        st = pgw_complete_and_claim(h, j->refs, finished, &o, verdicts, &batch);
+        finish(OP_don, j, 0, finished, st == PGW_OUTCOME_EMPTY ? PGW_OK : st, verdicts);
     } else {
-        st = pgw_claim(h, &batch, &o);
+        st = pgw_claim(h, &o, &batch);
     }
     take(j, call, st, batch, o.max);
 }
@@ -172,32 +172,35 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     hist(0, 'e', OP_got, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce,
          pgw_job_attempt(job), made_of(pgw_job_kind(job)), 0);
     if (what == 3) nap_ms(ref.id % 1500);
-    if (pgw_task_signals(task) & PGW_LOST) return PGW_RELEASE;
+    if (pgw_task_signals(task) & PGW_SIGNAL_LOST) return PGW_VERDICT_RELEASE;
     effect(ref.id, ref.token.number, ref.token.nonce);
     /* The runtime reports the result by itself: what came of it is not known here. */
     const enum op op = what == 5 ? OP_fai : what == 6 ? OP_rel : OP_don;
     hist(hist_call(), 'i', op, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce);
     pgw_task_set_delay(task, 50);
-    return op == OP_fai ? PGW_RETRY : op == OP_rel ? PGW_RELEASE : PGW_DONE;
+    return op == OP_fai ? PGW_VERDICT_RETRY : op == OP_rel ? PGW_VERDICT_RELEASE : PGW_VERDICT_DONE;
 }
 
-static void log_error(void *arg, pgw_level level, const char *module, const char *message)
+static void log_error(void *arg, pgw_log_level level, const char *module, const char *message)
 {
     (void)arg;
-    if (level <= PGW_WARN) fprintf(stderr, "%d: %s: %s\n", hist_proc, module, message);
+    if (level <= PGW_LOG_WARN) fprintf(stderr, "%d: %s: %s\n", hist_proc, module, message);
 }
 
 void role_runtime(void)
 {
     const char *queues[] = {"q0", "q1", "q2", "q3", "q4", "q5"};
+    pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
     pgw_worker *w = NULL;
 
-    pgw_conf_set_log(conf, PGW_WARN, log_error, NULL);
+    spec.queues = queues, spec.queues_count = 6, spec.handler = handle;
+
+    pgw_conf_set_log(conf, PGW_LOG_WARN, log_error, NULL);
     pgw_conf_set(conf, "holder", "runtime");
     pgw_conf_set(conf, "worker.lease_ms", "1500");
     pgw_conf_set(conf, "worker.concurrency", "3");
     while (going()) {
-        if (pgw_worker_new(&w, conf, queues, 6, handle, NULL, NULL) != PGW_OK) exit(2);
+        if (pgw_worker_new(conf, &spec, &w) != PGW_OK) exit(2);
         if (pgw_worker_run(w, stop) != PGW_OK)
             fprintf(stderr, "%d: worker: %s\n", hist_proc, pgw_worker_error(w));
         pgw_worker_free(w);
@@ -209,7 +212,7 @@ void role_reaper(void)
     pgw_reaper *r;
 
     while (going()) {
-        if (pgw_reaper_new(&r, conf) != PGW_OK) exit(2);
+        if (pgw_reaper_new(conf, &r) != PGW_OK) exit(2);
         if (pgw_reaper_run(r, stop) != PGW_OK)
             fprintf(stderr, "%d: reaper: %s\n", hist_proc, pgw_reaper_error(r));
         pgw_reaper_free(r);

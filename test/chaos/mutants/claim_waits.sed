@@ -3,3 +3,4 @@
 # roles: producer worker sql reaper
 # faults: -
 s/FOR UPDATE SKIP LOCKED/FOR UPDATE/
+s/(j.xmax = '0' OR/(true OR/
