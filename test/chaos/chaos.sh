@@ -100,10 +100,7 @@ if [ -n "${CHAOS_MUTANT:-}" ]; then # a script for sed that spoils functions (mu
     done
 fi
 
-# A port that is free, and PgBouncer
-CHAOS_PORT=$((20000 + $$ % 20000))
-export CHAOS_PORT
-export CHAOS_PROXY="host=127.0.0.1 port=$CHAOS_PORT dbname=chaos sslmode=disable gssencmode=disable"
+export CHAOS_PROXY="host=127.0.0.1 dbname=chaos sslmode=disable gssencmode=disable"
 if command -v pgbouncer >/dev/null; then
     mkdir -m 777 "$dir/pool"
     cat >"$dir/pool/ini" <<END

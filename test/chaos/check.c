@@ -177,7 +177,8 @@ static void frame(check *c)
     qsort(c->truth, c->truths, sizeof(*c->truth), by_commit);
     for (size_t i = 0; i < c->called; i++) {
         const request *k = &c->calls[i];
-        const int64_t to = k->o && k->status != S_UNKNOWN ? k->o->t : INT64_MAX / 2;
+        /* What was not answered may still be under way, but not for ever. */
+        const int64_t to = k->status != S_UNKNOWN ? k->o->t : (k->o ? k->o : k->i)->t + 60000000;
         if (k->i->op == OP_win) span_add(&c->windows, k->i->t, to, k->i->a[0]);
         if (k->i->op >= OP_pau && k->i->op <= OP_res && k->i->a[0] < QUEUES)
             span_add(&c->admin[k->i->a[0]], k->i->t, to, k->i->op);

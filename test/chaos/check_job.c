@@ -103,7 +103,8 @@ void check_truth(check *c)
 {
     map keys = {0};
     for (size_t i = 0; i < c->called; i++)
-        if (c->calls[i].i->op == OP_can && c->calls[i].status != S_NOT)
+        if (c->calls[i].i->op == OP_can &&
+            (c->calls[i].status == S_OK || c->calls[i].status == S_UNKNOWN))
             job_of(c, c->calls[i].i->a[1])->cancelled = true;
     for (size_t i = 0; i < c->truths; i++) {
         const event *e = c->truth[i];

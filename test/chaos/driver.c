@@ -25,6 +25,7 @@ static uint64_t dice;
 static int procs; /* numbers of processes */
 static PGconn *conn;
 static pid_t proxy, sink, truth;
+static int port; /* of the proxy */
 
 int draw(int n)
 {
@@ -129,6 +130,20 @@ void start_pooler(void)
     if (*pooler_ini) pooler = launch("pooler", argv, NULL);
 }
 
+/* The proxy says where it listens. */
+static void read_port(void)
+{
+    char path[400];
+    snprintf(path, sizeof(path), "%s/port", folder);
+    for (int i = 0; i < 100 && port == 0; i++) {
+        usleep(50000);
+        FILE *f = fopen(path, "r");
+        if (!f) continue;
+        if (fscanf(f, "%d", &port) != 1) port = 0;
+        fclose(f);
+    }
+}
+
 static void start(process *p)
 {
     char path[400], number[20], seed[30];
@@ -156,11 +171,11 @@ static void add(const char *role, int n)
         p->role = role;
         p->wanted = true;
         if (way == 1)
-            snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", wire, user);
+            snprintf(p->dsn, sizeof(p->dsn), "%s port=%d user=%s", wire, port, user);
         else if (way == 2 && !needs_session && *pool)
             snprintf(p->dsn, sizeof(p->dsn), "%s", pool);
         else if (way == 3)
-            snprintf(p->dsn, sizeof(p->dsn), "%s user=postgres", wire);
+            snprintf(p->dsn, sizeof(p->dsn), "%s port=%d user=postgres", wire, port);
         else
             snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", direct, user);
         if (strcmp(role, "sql") == 0)
@@ -364,9 +379,9 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     sink = launch_tool("chaos-sink", NULL, NULL, NULL);
     truth = launch_tool("chaos-truth", env("CHAOS_DIRECT"), "truth", NULL);
-    proxy = launch_tool("chaos-proxy", env("CHAOS_PORT"), env("CHAOS_SOCKET"), &proxy_in);
+    proxy = launch_tool("chaos-proxy", env("CHAOS_SOCKET"), NULL, &proxy_in);
     start_pooler();
-    usleep(300000);
+    read_port();
     const char *only =
         env("CHAOS_ROLES"); /* for runs that look at a part: "worker producer reaper" */
     for (size_t i = 0; i < sizeof(crew) / sizeof(crew[0]); i++)

@@ -27,8 +27,6 @@ bool is_heavy(enum class class)
 
 bool is_ours(enum class class)
 {
-    if (class == C_pooler) return *pooler_ini != '\0';
-    if (class == C_clock_forward || class == C_clock_back) return *clock_file != '\0';
     const char *only = getenv("CHAOS_FAULTS"); /* names, or none at all: "-" */
     static const char *const names[] = {
 #define XX(name, text) #name,
@@ -36,6 +34,8 @@ bool is_ours(enum class class)
 #undef XX
     };
     if (only && *only && !strstr(only, names[class])) return false;
+    if (class == C_pooler) return *pooler_ini != '\0';
+    if (class == C_clock_forward || class == C_clock_back) return *clock_file != '\0';
     return class <= C_snapshot || class >= C_vacuum;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * proxy.c: a network that fails: `chaos-proxy PROC FOLDER PORT SOCKET`. Connections to PORT of
- * 127.0.0.1 go on to the server's SOCKET. Standard input takes commands; each is for one
- * connection, chosen by N:
+ * proxy.c: a network that fails: `chaos-proxy PROC FOLDER SOCKET`. Connections to a port of
+ * 127.0.0.1, whose number is in FOLDER/port, go on to the server's SOCKET. Standard input takes
+ * commands; each is for one connection, chosen by N:
  *
  *     freeze N MS   nothing passes for so long, in either direction
  *     cut N         reset
@@ -176,16 +176,32 @@ static void turn(int listener)
     }
 }
 
+static void tell_port(int listener, const char *folder)
+{
+    struct sockaddr_in at;
+    socklen_t size = sizeof(at);
+    char path[300], made[310];
+
+    getsockname(listener, (struct sockaddr *)&at, &size);
+    snprintf(path, sizeof(path), "%s/port", folder);
+    snprintf(made, sizeof(made), "%s.new", path);
+    FILE *f = fopen(made, "w");
+    if (!f) exit(2);
+    fprintf(f, "%d\n", ntohs(at.sin_port));
+    fclose(f);
+    rename(made, path);
+}
+
 int main(int argc, char **argv)
 {
     char folder[300];
     const int on = 1;
-    if (argc != 5) return 2;
+    if (argc != 4) return 2;
     snprintf(folder, sizeof(folder), "%s/hist", argv[2]);
     hist_open(folder, "proxy", atoi(argv[1]));
-    target = argv[4];
+    target = argv[3];
     signal(SIGPIPE, SIG_IGN);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3]))};
+    struct sockaddr_in at = {.sin_family = AF_INET};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -193,5 +209,6 @@ int main(int argc, char **argv)
         perror("chaos-proxy");
         return 2;
     }
+    tell_port(listener, argv[2]);
     for (;;) turn(listener);
 }
