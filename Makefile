@@ -278,7 +278,7 @@ lint-cppcheck: $(G)/stamp
 # in the command line tests what is not quoted is to be words
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
-	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh examples/demo/*.sh && \
+	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh test/chaos/*.sh examples/demo/*.sh && \
 	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
