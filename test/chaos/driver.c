@@ -275,8 +275,7 @@ static void play(int64_t seconds)
                 const enum class c = small[i];
                 small[i] = small[k], small[k] = c;
             }
-        inject(small[s]);
-        s = (s + 1) % smalls;
+        if (smalls) inject(small[s]), s = (s + 1) % smalls;
         turn(50 + draw(400));
         if (now_us() < next_heavy || heavies == 0) continue;
         if (h == 0)
