@@ -112,6 +112,7 @@ listen_port = 6432
 auth_type = any
 pool_mode = transaction
 max_client_conn = 100
+server_login_retry = 1
 logfile = $dir/pool/log
 END
     export CHAOS_POOLER="exec $as pgbouncer -q $dir/pool/ini"

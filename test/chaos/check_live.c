@@ -150,7 +150,7 @@ void check_live(check *c)
             !disturbed(c, k->i->t, e->t))
             broken(c, R_blocked, 0, k->i, e);
         if (e->phase == 'o' && e->op == OP_lck && k->status == S_LOCKED &&
-            e->t - k->i->t > PATIENT && !disturbed(c, k->i->t, e->t))
+            e->t - k->i->t > WAITED && !disturbed(c, k->i->t, e->t))
             broken(c, R_waited, 0, k->i, NULL);
     }
     check_reaped(c);
