@@ -2,7 +2,7 @@
 # mutants.sh [NAME...]: does the harness find what it is for? Each script in mutants/ spoils one thing: a function in the
 # database ("# function:"), or a file of the library ("# file:"), which is then built beside this tree. A short run with a
 # few roles and faults has to be INVALID. Prints a line for each mutant; fails if one survives.
-# CHAOS_SECONDS (20): how long each runs before the jobs may come to their end.
+# CHAOS_SECONDS (15): how long each runs before the jobs may come to their end.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -25,6 +25,19 @@ build() {
     make -s -C "$work/tree" chaos-programs
 }
 
+# run ROLES FAULTS: few jobs, so that all of them come to their end soon
+run() {
+    CHAOS_ROLES=$1 CHAOS_FAULTS=$2 CHAOS_DRAIN_S=40 CHAOS_LATE_MS=3000 CHAOS_PACE_MS=150 CHAOS_EXCUSED=any \
+        sh "$here/chaos.sh" "${CHAOS_SECONDS:-15}" 1
+}
+
+export CHAOS_BIN="$top/build/chaos" CHAOS_MUTANT=''
+if ! run 'producer late worker sql reaper counter rows lock sema node' - >"$work/control.log" 2>&1; then
+    echo 'not ok - without a mutant the run is valid'
+    tail -n 20 "$work/control.log"
+    exit 1
+fi
+
 caught=0 survived=0
 for mutant in "$@"; do
     [ -f "$mutant" ] || mutant=$here/mutants/$mutant.sed
@@ -38,8 +51,7 @@ for mutant in "$@"; do
     fi
     export CHAOS_BIN CHAOS_MUTANT
     if [ $code = 0 ]; then
-        CHAOS_ROLES=$(said roles) CHAOS_FAULTS=$(said faults) CHAOS_DRAIN_S=20 CHAOS_LATE_MS=3000 CHAOS_EXCUSED=any \
-            sh "$here/chaos.sh" "${CHAOS_SECONDS:-20}" 1 >"$log" 2>&1 || code=$?
+        run "$(said roles)" "$(said faults)" >"$log" 2>&1 || code=$?
     fi
     rules=$(sed -n 's/^broken: \([a-z]*\), .*/\1/p' "$log" | tr '\n' ' ')
     took=$(($(date +%s) - since))

@@ -61,6 +61,7 @@ static void lock_transaction(const char *name, int64_t lock, bool shared)
 void role_lock(void)
 {
     h = open_handle();
+    pgw_set_stop(h, stop);
     while (going()) {
         const int64_t lock = draw(4);
         char name[20];
@@ -80,6 +81,7 @@ void role_lock(void)
 void role_sema(void)
 {
     h = open_handle();
+    pgw_set_stop(h, stop);
     while (going()) {
         pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
         pgw_token token;
