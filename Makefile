@@ -24,6 +24,7 @@ datadir ?= $(PREFIX)/share
 mandir ?= $(datadir)/man
 docdir ?= $(datadir)/doc/pgwork
 pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir ?= $(libdir)/cmake/pgwork
 bashcompdir ?= $(datadir)/bash-completion/completions
 zshcompdir ?= $(datadir)/zsh/site-functions
 unitdir ?= $(PREFIX)/lib/systemd/system
@@ -279,9 +280,11 @@ format-check:
 
 # -- installing ------------------------------------------------------------------------------------
 
+CMAKE_FILES = $(B)/pgworkConfig.cmake $(B)/pgworkConfigVersion.cmake
+
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
 FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 \
+  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 $(CMAKE_FILES:%=%:$(cmakedir):644) \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
@@ -296,7 +299,7 @@ EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDI
 RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
-install: lib cli reference $(B)/pgwork.pc $(UNITS)
+install: lib cli reference $(B)/pgwork.pc $(CMAKE_FILES) $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
@@ -313,8 +316,10 @@ uninstall:
 # root's after `sudo make install`.
 FILL_IN = mkdir -p $(@D) && rm -f $@ && sed -e 's|@prefix@|$(PREFIX)|; s|@bindir@|$(bindir)|' \
   -e 's|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|; s|@datadir@|$(datadir)|' \
-  -e 's|@version@|$(VERSION)|' $< > $@
+  -e 's|@version@|$(VERSION)|; s|@soversion@|$(SOVERSION)|' $< > $@
 $(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
+	@$(FILL_IN)
+$(B)/%.cmake: src/%.cmake.in inc/pgwork.h .FORCE
 	@$(FILL_IN)
 $(B)/%.service: examples/systemd/%.service.in .FORCE
 	@$(FILL_IN)
