@@ -256,6 +256,8 @@ check-header:
 	  $(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c $$h; \
 	  if command -v $(CXX) >/dev/null; then $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ $$h; \
 	  else echo "$(CXX): not here, left out"; fi; done
+	@if command -v $(CXX) >/dev/null; then \
+	  $(CXX) -std=c++17 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ inc/pgwork.hpp; fi
 	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc
 
 # every function has a text and an example; examples of header, README and doc/ compile
@@ -283,14 +285,14 @@ format-check:
 CMAKE_FILES = $(B)/pgworkConfig.cmake $(B)/pgworkConfigVersion.cmake
 
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
-FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+FILES = inc/pgwork.h:$(includedir):644 inc/pgwork.hpp:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 $(CMAKE_FILES:%=%:$(cmakedir):644) \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c $d/*.cpp))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(zshcompdir):644,$(wildcard examples/pgwork/completion/_*))
