@@ -185,13 +185,13 @@ CREATE TABLE pgwork.unique_key (
     while_ready boolean NOT NULL DEFAULT false, -- scope ready: free, too, while the job does not wait
     PRIMARY KEY (queue, key)
 );
-CREATE INDEX unique_key_free ON pgwork.unique_key (queue, free_after) WHERE free_after IS NOT NULL;
+CREATE INDEX unique_key_free ON pgwork.unique_key (free_after) WHERE free_after IS NOT NULL;
 
 CREATE TABLE pgwork.operation (
     queue integer NOT NULL, op uuid NOT NULL, ids bigint[] NOT NULL, at timestamptz NOT NULL DEFAULT pgwork._now(),
     PRIMARY KEY (queue, op)
 );
-CREATE INDEX operation_at ON pgwork.operation (queue, at);
+CREATE INDEX operation_at ON pgwork.operation (at);
 
 CREATE TABLE pgwork.beat (
     role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)

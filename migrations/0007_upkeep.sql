@@ -192,13 +192,31 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A queue, or all. Of thousands, those that have jobs: found by one probe instead of one for each lane. That reads past
+-- all dead index entries of a queue, so it is not for the others.
+CREATE FUNCTION pgwork._used_queues(its_name text) RETURNS SETOF pgwork.queue LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    IF its_name IS NOT NULL OR (SELECT count(*) FROM pgwork.queue) <= 1000 THEN
+        RETURN QUERY SELECT * FROM pgwork.queue q WHERE its_name IS NULL OR q.name = its_name;
+    ELSE
+        RETURN QUERY
+        SELECT q.* FROM pgwork.queue q
+          LEFT JOIN LATERAL (SELECT m.floors FROM pgwork.mark m WHERE m.queue = q.id ORDER BY m.version DESC LIMIT 1) m ON true
+         WHERE EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id
+                          AND j.pos > coalesce((SELECT min(f) FROM unnest(m.floors) f), 0) OFFSET 0)
+            OR EXISTS (SELECT FROM pgwork._other_job j WHERE j.queue = q.id OFFSET 0)
+            OR EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id OFFSET 0);
+    END IF;
+END $$;
+
 -- Of one queue, or of all; up to `batch`.
 CREATE FUNCTION pgwork._reap(queue text, batch integer, whole boolean, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue; lot record; taken record;
 BEGIN
     returned := 0; died := 0;
-    FOR q IN SELECT * FROM pgwork.queue t WHERE _reap.queue IS NULL OR t.name = _reap.queue ORDER BY t.id LOOP
+    FOR q IN SELECT * FROM pgwork._used_queues(queue) t ORDER BY t.id LOOP
         PERFORM pgwork._bring_back(q.id);
         BEGIN
             SELECT * INTO lot FROM pgwork._expired(q.id, (batch - returned - died)::integer, whole);
@@ -276,34 +294,37 @@ BEGIN
 END $$;
 
 -- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
--- ids of the queues that are there. One snapshot tells both: a queue may commit together with its first jobs.
+-- ids of the queues that are there. (One statement sees both: a queue may commit together with its first jobs.)
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
     pruned bigint := 0; n bigint; part record;
+    gaps record; -- between the ids of queues
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000'),
             pgwork._settle_cancels(batch);
     DELETE FROM pgwork.stuck_job s -- nobody has come across it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
+    SELECT array_agg(t.id) AS lows, array_agg(t.next) AS highs INTO gaps
+      FROM (SELECT t.id, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS next
+              FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) t WHERE t.next > t.id + 1;
     FOR part IN
-        SELECT v.place, 'pgwork.queue' AS ranges,
-               format('d.queue = g.id AND d.%1$I < $1 - (%2$s) * interval ''1 ms'' ORDER BY d.%1$I',
-                      v.since, v.kept) AS what
-          FROM (VALUES ('done_job', 'finished_at', 'g.retention_ms'), ('unique_key', 'free_after', '0'),
-                       ('operation', 'at', $q$SELECT s.value::bigint FROM pgwork.setting s
-                                               WHERE s.name = 'op_retention_ms'$q$)) v (place, since, kept)
+        SELECT * FROM (VALUES
+               ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''
+                                            ' ORDER BY d.finished_at'),
+               ('unique_key', '(SELECT) g', 'd.free_after < $1 ORDER BY d.free_after'),
+               ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
+                'd.at < $1 - g.kept * interval ''1 ms'' ORDER BY d.at')) v (place, ranges, what)
          UNION ALL
-        SELECT p, $q$(SELECT t.id AS low, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS high
-                        FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t)$q$,
-               'g.high > g.low + 1 AND d.queue > g.low AND d.queue < g.high' FROM unnest(pgwork._places()) p
+        SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high'
+                  ' AND NOT EXISTS (SELECT FROM pgwork.queue q WHERE q.id = d.queue)' FROM unnest(pgwork._places()) p
     LOOP
         EXECUTE format('DELETE FROM pgwork.%1$I j WHERE j.ctid = ANY (ARRAY('
-                       'SELECT d.ctid FROM %2$s g CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
+                       'SELECT d.ctid FROM %2$s CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
                        ' WHERE %3$s LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2))', part.place, part.ranges, part.what)
-          USING now_is, batch - pruned;
+          USING now_is, batch - pruned, gaps.lows, gaps.highs;
         GET DIAGNOSTICS n = ROW_COUNT; pruned := pruned + n;
         EXIT WHEN pruned >= batch;
     END LOOP;
