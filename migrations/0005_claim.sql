@@ -1,15 +1,6 @@
--- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the
--- oldest; rows that an open transaction holds are skipped, not waited for.
---
--- What a claim does, for each of its queues, until it has enough:
---   1. reads the queue's settings and its ranges, which begin at the low-water marks (0004_marks.sql);
---   2. picks and locks the first ready rows in them, as many as it expects to need;
---   3. leases them in place. Where it wants more than 32 rows of single jobs, it merges these first: deletes them, and
---      inserts one row per hundred;
---   4. where the next row holds more jobs than are wanted, cuts it into rows of that size, and goes on with 2. So a
---      bulk load cuts itself to the size of its consumers' claims, once.
--- A quarantined job (its last holder died) comes alone. One claim in four looks for these first, the others when they
--- find nothing else: neither can they hold up the rest of a queue, nor the rest hold up them.
+-- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the oldest.
+-- Rows that an open transaction holds are skipped, not waited for. Quarantined jobs (the last holder died) come alone;
+-- one claim in four looks for these first. doc/engine.md goes through a claim step by step.
 
 -- A token is position * 32 + lane of its row, then 64 random bits. The number grows with every claim of a job.
 CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -37,8 +28,7 @@ BEGIN
                 SELECT h.* FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h
-                 LIMIT 1) h ON true
+                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
 END $$;
 
@@ -48,13 +38,13 @@ CREATE FUNCTION pgwork._regroup(queue integer, lane smallint, ids bigint[], kind
     created timestamptz[], first integer, size integer) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-    INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, kind, payload,
-                                 ids, kinds, payloads, created)
-    SELECT p.ids[1], queue, lane, p.n, CASE WHEN p.n > 1 THEN p.ids[1] END,
-           CASE WHEN p.n > 1 THEN p.ids[p.n] END, p.created[1],
+    INSERT INTO pgwork.live_job (pos, queue, lane, n, created_at, kind, payload,
+                                 id, last_id, ids, kinds, payloads, created)
+    SELECT p.ids[1], queue, lane, p.n, p.created[1],
            CASE p.n WHEN 1 THEN p.kinds[1] ELSE '' END, CASE p.n WHEN 1 THEN p.payloads[1] END,
-           CASE WHEN p.n > 1 THEN p.ids END, CASE WHEN p.n > 1 THEN p.kinds END,
-           CASE WHEN p.n > 1 THEN p.payloads END, CASE WHEN p.n > 1 THEN p.created END
+           CASE WHEN p.n > 1 THEN p.ids[1] END, CASE WHEN p.n > 1 THEN p.ids[p.n] END, CASE WHEN p.n > 1 THEN p.ids END,
+           CASE WHEN p.n > 1 THEN p.kinds END, CASE WHEN p.n > 1 THEN p.payloads END,
+           CASE WHEN p.n > 1 THEN p.created END
       FROM (SELECT g.upto - g.low AS n, ids[g.low + 1:g.upto] AS ids, kinds[g.low + 1:g.upto] AS kinds,
                    payloads[g.low + 1:g.upto] AS payloads, created[g.low + 1:g.upto] AS created
               FROM (SELECT 0 AS low, first AS upto UNION ALL
@@ -64,19 +54,19 @@ END $$;
 
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Returns how many jobs the first row holds then; NULL: there is none.
-CREATE FUNCTION pgwork._cut(m pgwork.mark, wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._cut(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
+    wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
-    SELECT j.* INTO cut
-      FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
+    SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
-                          WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL
+                          WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
+                            AND j.token IS NULL AND (NOT near OR j.xmax = '0')
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
-     LIMIT 1;
+     WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
     DELETE FROM pgwork.live_job j WHERE j.ctid = cut.at;
-    PERFORM pgwork._regroup(m.queue, cut.lane, cut.ids, cut.kinds, cut.payloads, cut.created, wanted, size);
+    PERFORM pgwork._regroup(cut.queue, cut.lane, cut.ids, cut.kinds, cut.payloads, cut.created, wanted, size);
     RETURN wanted;
 END $$;
 
@@ -87,31 +77,25 @@ RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.
 
 -- Merges the first ready rows of these ranges, as far as they are plain and at most `wanted`, into rows of equal size.
 -- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
-CREATE FUNCTION pgwork._merge(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer)
-RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-    run record; g record;
-    size integer;
+CREATE FUNCTION pgwork._merge(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
+    wanted integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE run record; g record; size integer;
 BEGIN
     SELECT array_agg(s.at) AS at, min(s.queue) AS queue, min(s.lane) AS lane INTO run
       FROM (SELECT j.*, bool_and(j.plain) OVER w AND j.lane = first_value(j.lane) OVER w
                         AND j.pos >> 19 = first_value(j.pos >> 19) OVER w AS fits
-              FROM pgwork.queue t
-             CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+              FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
                                    FROM pgwork.live_job j
                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                    AND j.token IS NULL
+                                    AND j.token IS NULL AND (NOT near OR j.xmax = '0')
                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-             WHERE t.name = its_name AND NOT t.paused
-            WINDOW w AS (ROWS UNBOUNDED PRECEDING)
-             LIMIT wanted) s
+             WHERE t.name = its_name WINDOW w AS (ROWS UNBOUNDED PRECEDING) LIMIT wanted) s
      WHERE s.fits;
     size := cardinality(run.at) / ((cardinality(run.at) + 99) / 100);
     IF coalesce(size, 1) = 1 THEN RETURN 1; END IF;
     WITH d AS (
-        DELETE FROM pgwork.live_job j
-         WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size]) AND j.token IS NULL
+        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size])
         RETURNING j.pos, j.kind, j.payload, j.created_at
     )
     SELECT array_agg(s.pos) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
@@ -123,11 +107,10 @@ END $$;
 CREATE FUNCTION pgwork._check_claim(queues text[], n integer, holder text, lease_ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000'),
+    PERFORM pgwork._check_range('n', n, 1, 10000),
+            pgwork._check_range('lease_ms', coalesce(lease_ms, 100), 100, 86400000),
             pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]', 'holder', holder,
                                   '1 to 255 bytes without control characters'),
-            pgwork._refuse_unless(coalesce(lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text,
-                                  '100 .. 86400000'),
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
@@ -177,12 +160,12 @@ DECLARE
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
-    m pgwork.mark;
-    lanes smallint[]; starts bigint[]; stops bigint[]; -- where it looks
+    part text;           -- where it looks: near, which is behind the hint; front, from the marks on; quarantined
+    near boolean; alone boolean;
+    lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
     size integer;        -- jobs in a row, as expected
-    alone boolean;       -- looks for a quarantined job
-    got integer;
+    got integer := 0;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) BETWEEN 1 AND 64
@@ -197,72 +180,75 @@ BEGIN
     END IF;
     FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues ELSE pgwork._by_head(queues) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
+        near := true;
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready in front of what was claimed
+            near := false;
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
-        size := CASE WHEN apart THEN 1 ELSE hint[4] END;
-        alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 + n / 50 LOOP
-            size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
-            IF i = 1 AND NOT alone AND hint[6] >= 0 THEN
+        FOREACH part IN ARRAY
+            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front']
+                 WHEN near AND hint[6] >= 0 THEN ARRAY['near', 'front', 'quarantined']
+                 ELSE ARRAY['front', 'quarantined'] END
+        LOOP
+            EXIT WHEN part = 'quarantined' AND wanted < n; -- these come without others
+            near := part = 'near';
+            alone := part = 'quarantined';
+            size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
+            IF near THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
                                                        THEN passed >> 5 END)];
-                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size)];
+                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / least(size, wanted))];
             ELSE
-                SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
+                SELECT CASE WHEN alone THEN m.lanes[m.front + 1:] ELSE m.lanes[:m.front] END,
+                       CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END,
+                       CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END
+                  INTO lanes, starts, stops FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
                  WHERE t.name = its_name AND NOT t.paused;
                 EXIT WHEN NOT FOUND;
-                lanes := CASE WHEN alone THEN m.lanes[m.front + 1:] ELSE m.lanes[:m.front] END;
-                starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
-                stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
-                size := pgwork._merge(its_name, lanes, starts, stops, wanted);
-            END IF;
-            RETURN QUERY
-                WITH p AS MATERIALIZED (
-                    SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
-                           t.max_attempts, clock_timestamp() AS since,
-                           coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
-                      FROM pgwork.queue t
-                     CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
-                     CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
-                                          WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
-                                            AND j.pos > r.start AND j.pos <= r.stop
-                                          ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
-                     WHERE t.name = its_name AND NOT t.paused
-                     LIMIT CASE WHEN alone THEN 1 ELSE wanted / size END
-                )
-                UPDATE pgwork.live_job j
-                   SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder,
-                       attempt = j.attempt + 1,
-                       lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
-                  FROM p
-                 WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
-                RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
-                          coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
-                          j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
-                          j.created;
-            GET DIAGNOSTICS got = ROW_COUNT;
-            got := got * size;
-            IF alone THEN
-                EXIT WHEN got > 0 OR i > 1;
-                alone := false;
-                size := CASE WHEN apart THEN 1 ELSE hint[4] END;
-                CONTINUE;
-            END IF;
-            wanted := wanted - got;
-            EXIT WHEN wanted = 0;
-            CONTINUE WHEN i = 1 AND lanes = '{1}'; -- now all ranges
-            size := pgwork._cut(m, CASE WHEN apart THEN 1 ELSE wanted END, CASE WHEN apart THEN 1 ELSE n END);
-            EXIT WHEN size IS NULL AND wanted < n;
-            alone := size IS NULL; -- nothing else is ready
-            size := coalesce(size, 1);
+            FOR i IN 1 .. 20 + n / 50 LOOP
+                size := least(size, wanted);
+                IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
+                    size := pgwork._merge(its_name, near, lanes, starts, stops, wanted);
+                END IF;
+                RETURN QUERY
+                    WITH p AS MATERIALIZED (
+                        SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
+                               t.max_attempts, clock_timestamp() AS since,
+                               coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
+                          FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+                         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
+                                              WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
+                                                AND j.pos > r.start AND j.pos <= r.stop
+                                                AND (NOT near OR j.xmax = '0') -- cheaper than to try its lock
+                                              ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
+                         WHERE t.name = its_name AND NOT t.paused
+                         LIMIT CASE WHEN alone THEN 1 ELSE wanted / size END
+                    )
+                    UPDATE pgwork.live_job j
+                       SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder,
+                           attempt = j.attempt + 1,
+                           lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
+                      FROM p
+                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
+                    RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
+                              coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
+                              j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
+                              j.created;
+                GET DIAGNOSTICS got = ROW_COUNT;
+                wanted := wanted - got * size;
+                EXIT WHEN wanted = 0 OR alone;
+                size := pgwork._cut(its_name, near, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
+                                    CASE WHEN apart THEN 1 ELSE n END);
+                EXIT WHEN size IS NULL;
+                near := false; -- the row that _cut() has locked is ours
+            END LOOP;
+            EXIT WHEN wanted = 0 OR alone AND got > 0;
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;

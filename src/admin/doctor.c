@@ -70,9 +70,9 @@ static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
         const int64_t grade = pgw__rows_int(rows, row, 0);
 
         doctor_say(d,
-                   grade <= 0   ? PGW_GOOD
-                   : grade == 1 ? PGW_NOTE
-                                : PGW_BAD,
+                   grade <= 0   ? PGW_GRADE_GOOD
+                   : grade == 1 ? PGW_GRADE_NOTE
+                                : PGW_GRADE_BAD,
                    doctor_text(rows, row, 1), doctor_text(rows, row, 2), doctor_text(rows, row, 3));
     }
     return PGW_OK;
@@ -112,7 +112,7 @@ static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
     snprintf(advice, sizeof(advice), "%s",
              barred ? "Ask as a member of pgwork_operator, or as the owner of the schema."
                     : pgw_error_hint(d->h));
-    doctor_say(d, barred && !d->may ? PGW_NOTE : PGW_BAD, check.name, text, advice);
+    doctor_say(d, barred && !d->may ? PGW_GRADE_NOTE : PGW_GRADE_BAD, check.name, text, advice);
     return PGW_OK;
 }
 
@@ -160,7 +160,7 @@ static pgw_status doctor_read_checksums(pgw *h, const pgw__rows *rows, void *ctx
     snprintf(text, sizeof(text),
              "migration %d of schema %s was applied from another text than this library has",
              changed, pgw__pq_schema(h));
-    doctor_say(d, PGW_BAD, "schema version", text,
+    doctor_say(d, PGW_GRADE_BAD, "schema version", text,
                "Use the pgwork that made the schema; one of before the first release has to be "
                "dropped, with its jobs, and migrated anew.");
     return PGW_OK;
@@ -186,7 +186,7 @@ static pgw_status doctor_version(doctor *d)
         snprintf(text, sizeof(text), "there is no schema %s in this database",
                  pgw__pq_schema(d->h));
         doctor_say(
-            d, PGW_BAD, "schema version", text,
+            d, PGW_GRADE_BAD, "schema version", text,
             "Run `pgwork migrate`, or look whether `dsn` and `schema` name the right place.");
         return PGW_OK;
     }
@@ -199,13 +199,14 @@ static pgw_status doctor_version(doctor *d)
              "schema %s has version %" PRId64 ", this library works with %d to %d",
              pgw__pq_schema(d->h), d->version, PGW__SCHEMA_MIN, known);
     if (d->version > known) {
-        doctor_say(d, PGW_BAD, "schema version", text, "Use a library as new as the schema.");
+        doctor_say(d, PGW_GRADE_BAD, "schema version", text, "Use a library as new as the schema.");
     } else if (d->version < known) {
-        doctor_say(d, d->version < PGW__SCHEMA_MIN ? PGW_BAD : PGW_NOTE, "schema version", text,
+        doctor_say(d, d->version < PGW__SCHEMA_MIN ? PGW_GRADE_BAD : PGW_GRADE_NOTE,
+                   "schema version", text,
                    "Run `pgwork migrate up` once every worker and reaper runs this version of the "
                    "library.");
     } else {
-        doctor_say(d, PGW_GOOD, "schema version", text, "");
+        doctor_say(d, PGW_GRADE_GOOD, "schema version", text, "");
     }
     return doctor_version_text(d);
 }
@@ -241,7 +242,7 @@ static pgw_status doctor_clock(doctor *d)
     if (st != PGW_OK || d->now_us == 0) return st;
     snprintf(text, sizeof(text), "this machine's clock and the server's are %" PRId64 " ms apart",
              apart);
-    doctor_say(d, apart > DOCTOR_CLOCK_MS ? PGW_NOTE : PGW_GOOD, "clock", text,
+    doctor_say(d, apart > DOCTOR_CLOCK_MS ? PGW_GRADE_NOTE : PGW_GRADE_GOOD, "clock", text,
                apart > DOCTOR_CLOCK_MS
                    ? "Leases are safe, they go by the server's clock alone; but run_at times made "
                      "here are off: synchronise with NTP, or use delays."

@@ -137,7 +137,7 @@ static pgw_status migrate_show(pgw *h, const migrate_list *list, int number,
     return PGW_OK;
 }
 
-pgw_status pgw_migrate_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg)
+pgw_status pgw_migrations_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg), void *arg)
 {
     migrate_list list = {0};
     pgw_status st;

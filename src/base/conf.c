@@ -117,7 +117,7 @@ static const conf_row conf_rows[] = {
     INT_ROW("worker.flush_jobs", 1, 10000, "1000", "report as soon as so many are finished"),
     INT_ROW("worker.stop_ms", 0, CONF_DAY, "10000",
         "wait for handlers after the second request to stop"),
-    BOOL_ROW("worker.drain", "off", "end when nothing is left to claim"),
+    BOOL_ROW("worker.until_empty", "off", "end when nothing is left to claim"),
     INT_ROW("worker.max_jobs", 0, INT64_MAX, "0", "end after so many jobs; 0: never"),
 
     INT_ROW("reaper.max_wait_ms", 10, 1000, "50",
@@ -274,6 +274,38 @@ pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *value)
     return PGW_OK;
 }
 
+#define CONF_NAME(NAME, NUMBER, TEXT) [NUMBER] = TEXT,
+static const char *const conf_ints[] = {PGW_CONF_INT_MAP(CONF_NAME)};
+static const char *const conf_bools[] = {PGW_CONF_BOOL_MAP(CONF_NAME)};
+static const char *const conf_texts[] = {PGW_CONF_TEXT_MAP(CONF_NAME)};
+#undef CONF_NAME
+
+static const char *conf_name_at(const char *const *names, size_t count, unsigned at)
+{
+    return at < count ? names[at] : NULL;
+}
+#define CONF_NAME_AT(names, at) \
+    conf_name_at((names), sizeof(names) / sizeof((names)[0]), (unsigned)(at))
+
+pgw_status pgw_conf_set_int(pgw_conf *conf, pgw_conf_int property, int64_t value)
+{
+    char text[CONF_NUMBER_SIZE];
+
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    return pgw_conf_set(conf, CONF_NAME_AT(conf_ints, property),
+                        value != PGW_DEFAULT ? text : NULL);
+}
+
+pgw_status pgw_conf_set_bool(pgw_conf *conf, pgw_conf_bool property, bool value)
+{
+    return pgw_conf_set(conf, CONF_NAME_AT(conf_bools, property), value ? "on" : "off");
+}
+
+pgw_status pgw_conf_set_text(pgw_conf *conf, pgw_conf_text property, const char *value)
+{
+    return pgw_conf_set(conf, CONF_NAME_AT(conf_texts, property), value);
+}
+
 const char *pgw_conf_get(const pgw_conf *conf, const char *name)
 {
     const conf_row *row = name != NULL ? conf_find(name) : NULL;
@@ -310,7 +342,7 @@ int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *a
     return 0;
 }
 
-void pgw_conf_set_log(pgw_conf *conf, pgw_level level, pgw_log_fn *fn, void *arg)
+void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg)
 {
     if (conf != NULL) conf->log = (pgw__log){.level = level, .fn = fn, .arg = arg};
 }

@@ -9,7 +9,8 @@
 #define LOG_CUT      "..."
 #define LOG_AGAIN_MS 60000
 
-void pgw__log_write(const pgw__log *log, pgw_level level, const char *room, const char *fmt, ...)
+void pgw__log_write(const pgw__log *log, pgw_log_level level, const char *component,
+                    const char *fmt, ...)
 {
     int saved = errno; /* one may log between a failed call and the look at why */
     char message[1024];
@@ -28,7 +29,7 @@ void pgw__log_write(const pgw__log *log, pgw_level level, const char *room, cons
             end--; /* between characters */
         memcpy(end, LOG_CUT, sizeof(LOG_CUT));
     }
-    log->fn(log->arg, level, room, message);
+    log->fn(log->arg, level, component, message);
     errno = saved;
 }
 

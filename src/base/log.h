@@ -9,18 +9,18 @@
 #include "pgwork.h"
 
 typedef struct pgw__log {
-    pgw_level level; /* 0: silent */
+    pgw_log_level level; /* 0: silent */
     pgw_log_fn *fn;
     void *arg;
 } pgw__log;
 
-void pgw__log_write(const pgw__log *log, pgw_level level, const char *room, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+void pgw__log_write(const pgw__log *log, pgw_log_level level, const char *component,
+                    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-#define PGW__LOG(log, lvl, room, ...)                          \
-    do {                                                       \
-        if ((log)->fn != NULL && (lvl) <= (log)->level)        \
-            pgw__log_write((log), (lvl), (room), __VA_ARGS__); \
+#define PGW__LOG(log, lvl, component, ...)                          \
+    do {                                                            \
+        if ((log)->fn != NULL && (lvl) <= (log)->level)             \
+            pgw__log_write((log), (lvl), (component), __VA_ARGS__); \
     } while (0)
 
 /* What a loop has told of late, so that a lasting trouble is told once and then once a minute.

@@ -22,7 +22,7 @@ void pgw__token_write(unsigned char bytes[16], pgw_token token)
     }
 }
 
-char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT])
+char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
     char *p = text;
@@ -38,7 +38,7 @@ char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT])
     return text;
 }
 
-pgw_status pgw_token_parse(pgw_token *token, const char *text)
+pgw_status pgw_token_parse(const char *text, pgw_token *token)
 {
     unsigned char bytes[16] = {0}; /* stays so when text is no token */
     const char *fault;

@@ -118,9 +118,9 @@ pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t l
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
 {
     if (h == NULL) return PGW_EINVAL;
-    if (lease_ms == 0 || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
+    if (lease_ms == PGW_DEFAULT || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
         return PGW_OK;
-    return pgw__pq_refuse_int(h, argument, lease_ms, "0 (not given) or 100 .. 86400000");
+    return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
 }
 
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
@@ -205,12 +205,12 @@ pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs)
     return PGW_OK;
 }
 
-void pgw__fill_verdicts(pgw_status *verdicts, size_t n, pgw_status st)
+void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st)
 {
     size_t i;
 
-    if (verdicts == NULL || n > PGW__BATCH_MAX) return;
-    for (i = 0; i < n; i++) verdicts[i] = st;
+    if (outcomes == NULL || n > PGW__BATCH_MAX) return;
+    for (i = 0; i < n; i++) outcomes[i] = st;
 }
 
 static const char *check_host_and_pid(char room[PGW__HOLDER_MAX + 1])
@@ -255,7 +255,7 @@ pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, i
     return check_fault(h, argument, "stands beside run_at_us", "one of the two");
 }
 
-static pgw_status check_time(pgw *h, check_path *path, const pgw_new *job)
+static pgw_status check_time(pgw *h, check_path *path, const pgw_job_spec *job)
 {
     pgw_status st;
 
@@ -266,7 +266,7 @@ static pgw_status check_time(pgw *h, check_path *path, const pgw_new *job)
     return pgw__check_one_time(h, path->text, job->delay_ms, job->run_at_us);
 }
 
-static pgw_status check_data(pgw *h, check_path *path, const pgw_new *job, size_t max_bytes)
+static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, size_t max_bytes)
 {
     pgw_status st;
 
@@ -282,7 +282,7 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_new *job, size_
     return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
 }
 
-static pgw_status check_tags(pgw *h, check_path *path, const pgw_new *job)
+static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
 {
     pgw_status st;
     size_t i;
@@ -299,17 +299,17 @@ static pgw_status check_tags(pgw *h, check_path *path, const pgw_new *job)
     return PGW_OK;
 }
 
-static pgw_status check_key(pgw *h, check_path *path, const pgw_new *job)
+static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
 {
-    bool period = job->key_scope == PGW_KEY_PERIOD;
+    bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
     pgw_status st;
 
     /* with or without a key: who sends the job looks the words for these two up */
     st = pgw__check_int(h, check_field(path, "key_scope"), (int64_t)job->key_scope, 0,
-                        PGW_KEY_PERIOD);
+                        PGW_KEY_SCOPE_PERIOD);
     if (st != PGW_OK) return st;
     st = pgw__check_int(h, check_field(path, "key_policy"), (int64_t)job->key_policy, 0,
-                        PGW_KEY_ERROR);
+                        PGW_KEY_POLICY_ERROR);
     if (st != PGW_OK) return st;
     if (job->key == NULL) return PGW_OK;
     st = pgw__check_name(h, check_field(path, "key"), job->key, PGW__KEY_MAX);
@@ -318,10 +318,10 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_new *job)
                           period ? PGW__PERIOD_MAX_MS : 0);
 }
 
-static pgw_status check_job(pgw *h, check_path *path, pgw_new *mine, const void *given,
+static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const void *given,
                             size_t max_bytes)
 {
-    const pgw_new defaults = PGW_NEW_INIT;
+    const pgw_job_spec defaults = PGW_JOB_SPEC_INIT;
     pgw_status st;
 
     *mine = defaults;
@@ -340,7 +340,8 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_new *mine, const void 
     if (st != PGW_OK) return st;
     st = check_time(h, path, mine);
     if (st != PGW_OK) return st;
-    st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 0, 1000);
+    if (mine->max_attempts != PGW_DEFAULT)
+        st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 1, 1000);
     if (st != PGW_OK) return st;
     st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
     if (st != PGW_OK) return st;
@@ -355,7 +356,8 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_new *mine, const void 
     return check_key(h, path, mine);
 }
 
-pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index, size_t max_bytes)
+pgw_status pgw__check_new(pgw *h, pgw_job_spec *mine, const void *given, int64_t index,
+                          size_t max_bytes)
 {
     check_path path;
     int n;

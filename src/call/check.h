@@ -42,7 +42,7 @@ pgw_status pgw__check_queue(pgw *h,
                             const char *queue); /* handle and name: the first line of most verbs */
 pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
-pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* 0: not given */
+pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
                            const char *const *words, size_t n);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
@@ -78,8 +78,8 @@ static inline void pgw__fill(void *theirs, const void *mine, size_t known)
     memcpy((char *)theirs + head, (const char *)mine + head, size - head);
 }
 
-/* verdicts: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
-void pgw__fill_verdicts(pgw_status *verdicts, size_t n, pgw_status st);
+/* outcomes: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
+void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st);
 
 /* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in `room`.
  */
@@ -88,7 +88,7 @@ pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, 
 
 /* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.
  * payload, body and meta together may have max_bytes. */
-pgw_status pgw__check_new(pgw *h, pgw_new *mine, const void *given, int64_t index,
+pgw_status pgw__check_new(pgw *h, pgw_job_spec *mine, const void *given, int64_t index,
                           size_t max_bytes);
 
 #endif

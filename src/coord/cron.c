@@ -98,9 +98,9 @@ static const char *const cron_misfires[] = {
     [PGW_MISFIRE_ONCE] = "once", [PGW_MISFIRE_SKIP] = "skip", [PGW_MISFIRE_ALL] = "all"};
 #define CRON_MISFIRES ((int)(sizeof(cron_misfires) / sizeof(cron_misfires[0])))
 
-static pgw_status cron_check_job(pgw *h, pgw_new *mine, const pgw_new *given)
+static pgw_status cron_check_job(pgw *h, pgw_job_spec *mine, const pgw_job_spec *given)
 {
-    const pgw_new none = PGW_NEW_INIT;
+    const pgw_job_spec none = PGW_JOB_SPEC_INIT;
     pgw_status st = PGW_OK;
 
     *mine = none;
@@ -153,12 +153,12 @@ static pgw_status cron_read_time(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule, const char *expression,
-                           const pgw_cron_opts *opts)
+pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
+                           const pgw_cron_opts *opts, int64_t *next_us)
 {
     const cron_time_ctx ctx = {next_us};
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    pgw_new job;
+    pgw_job_spec job;
     pgw_status st;
 
     if (next_us != NULL) *next_us = 0;
@@ -177,8 +177,8 @@ pgw_status pgw_cron_create(pgw *h, int64_t *next_us, const char *schedule, const
             P_TEXT(job.kind),
             P_BYTEA(job.body, job.body_size),
             P_INT4(job.priority),
-            P_INT4_OR_NULL(job.max_attempts, job.max_attempts == 0),
-            P_INT8_OR_NULL(job.lease_ms, job.lease_ms == 0),
+            P_INT4_OR_NULL(job.max_attempts, job.max_attempts == PGW_DEFAULT),
+            P_INT8_OR_NULL(job.lease_ms, job.lease_ms == PGW_DEFAULT),
             P_ARRAY(TEXT, job.tags, job.tags_count),
             P_TEXT(job.key),
             P_TEXT(cron_misfires[o.misfire]),
@@ -235,7 +235,7 @@ pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new_name)
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_CRON_RENAME, params) : st;
 }
 
-pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule)
+pgw_status pgw_cron_break(pgw *h, const char *schedule, bool *held)
 {
     const pgw__param params[] = {P_TEXT(schedule), P_END};
     const pgw_status st = pgw__check_name(h, "schedule", schedule, PGW__QUEUE_MAX);
@@ -246,7 +246,7 @@ pgw_status pgw_cron_break(pgw *h, bool *held, const char *schedule)
     return st == PGW_OK ? pgw__ask_flag(h, held, PGW__SQL_CRON_BREAK, params, PGW__WRITES) : st;
 }
 
-pgw_status pgw_cron_run(pgw *h, int64_t *job_id, const char *schedule)
+pgw_status pgw_cron_run(pgw *h, const char *schedule, int64_t *job_id)
 {
     const pgw__param params[] = {P_TEXT(schedule), P_END};
     const pgw_status st = pgw__check_name(h, "schedule", schedule, PGW__QUEUE_MAX);
@@ -307,7 +307,7 @@ static pgw_status cron_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = in->fn(&info, in->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_crons_each(pgw *h, const char *schedule,

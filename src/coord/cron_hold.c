@@ -80,7 +80,7 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (st != PGW_OK) return st;
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, NEXT_MS);
-    if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_EMPTY;
+    if (pgw__rows_null(rows, 0, SCHEDULE)) return PGW_OUTCOME_EMPTY;
     *in->tick = hold_tick(rows);
     if (*in->tick == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     if (!pgw__rows_misread(rows)) return PGW_OK;
@@ -89,8 +89,8 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_EPROTO; /* which our caller puts into words */
 }
 
-pgw_status pgw_cron_claim_due(pgw *h, pgw_tick **tick, int64_t *next_ms, const char *node,
-                              const char *const *schedules, size_t n)
+pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules, size_t n,
+                              pgw_tick **tick, int64_t *next_ms)
 {
     const hold_ctx ctx = {tick, next_ms};
     char room[PGW__HOLDER_MAX + 1];
@@ -174,15 +174,16 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
     }
 }
 
-pgw_status pgw_cron_extend(pgw *h, int64_t *until_us, pgw_token token, int64_t timeout_ms)
+pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us)
 {
     unsigned char bytes[16];
-    const pgw__param params[] = {P_UUID(bytes), P_INT8_OR_NULL(timeout_ms, timeout_ms == 0), P_END};
+    const pgw__param params[] = {P_UUID(bytes),
+                                 P_INT8_OR_NULL(timeout_ms, timeout_ms == PGW_DEFAULT), P_END};
     pgw_status st = pgw__check_handle(h);
 
     if (until_us != NULL) *until_us = 0;
     pgw__token_write(bytes, token);
-    if (st == PGW_OK && timeout_ms != 0)
+    if (st == PGW_OK && timeout_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "timeout_ms", timeout_ms, 100, HOLD_WEEK_MS);
     return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_EXTEND, params, until_us) : st;
 }

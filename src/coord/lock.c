@@ -83,7 +83,8 @@ static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64
 {
     pgw_status st = pgw__check_any_name(h, "name", name);
 
-    if (st == PGW_OK) st = pgw__check_int(h, "mode", (int64_t)mode, PGW_EXCLUSIVE, PGW_SHARED);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "mode", (int64_t)mode, PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED);
     if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, -1, LOCK_TIMEOUT_MAX);
     return st == PGW_OK ? lock_check_armed(h) : st;
 }
@@ -228,8 +229,8 @@ static bool lock_was_refused(const pgw *h, pgw_status st)
            st == PGW_ECONFLICT || st == PGW_EPERM || st == PGW_ESCHEMA;
 }
 
-pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_mode mode,
-                            int64_t timeout_ms)
+pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms,
+                            pgw_lock **lock)
 {
     lock_line line;
     pgw_lock *l;
@@ -250,7 +251,7 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     memcpy(l->name, name, size);
     l->h = h;
-    l->shared = mode == PGW_SHARED;
+    l->shared = mode == PGW_LOCK_SHARED;
     pgw__pq_unlisten_slot(h); /* as a claim that waits would, if the lock were held */
     line = (lock_line){.name = l->name, .shared = l->shared};
     st = lock_take(h, &line, timeout_ms);
@@ -270,10 +271,10 @@ pgw_status pgw_lock_acquire(pgw *h, pgw_lock **lock, const char *name, pgw_lock_
     return st;
 }
 
-pgw_status pgw_lock_acquire_xact(pgw *h, int64_t *fence, const char *name, pgw_lock_mode mode,
-                                 int64_t timeout_ms)
+pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms,
+                                 int64_t *fence)
 {
-    lock_line line = {.name = name, .shared = mode == PGW_SHARED, .xact = true};
+    lock_line line = {.name = name, .shared = mode == PGW_LOCK_SHARED, .xact = true};
     pgw_status st;
 
     if (fence != NULL) *fence = 0;
@@ -343,7 +344,7 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
     if (st == PGW_OK) st = pgw__check_unarmed(lock->h, NULL);
     while (st == PGW_OK) {
         st = pgw__pq_wait(lock->h, pgw__deadline_left_ms(deadline), fd);
-        if (st == PGW_AGAIN) return PGW_OK;
+        if (st == PGW_OUTCOME_AGAIN) return PGW_OK;
         /* a notification that somebody listens to wakes as well */
         if (st == PGW_OK) st = pgw_lock_check(lock);
     }
@@ -385,7 +386,7 @@ pgw_status pgw_lock_release(pgw_lock *lock)
 
 /* ---- looking ---- */
 
-pgw_status pgw_lock_is_free(pgw *h, bool *is_free, const char *name)
+pgw_status pgw_lock_is_free(pgw *h, const char *name, bool *is_free)
 {
     const pgw__param params[] = {P_TEXT(name), P_END};
     pgw_status st;
@@ -425,7 +426,7 @@ static pgw_status lock_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_locks_each(pgw *h, const char *name, int (*fn)(const pgw_lock_info *info, void *arg),
@@ -475,19 +476,19 @@ static int lock_take_holder(const pgw_lock_info *info, void *arg)
     return 0;
 }
 
-pgw_status pgw_lock_holder(pgw *h, pgw_lock_who *who, const char *name)
+pgw_status pgw_lock_holder(pgw *h, const char *name, pgw_lock_who *who)
 {
     lock_find find = {PGW_LOCK_WHO_INIT, false};
     pgw_status st = pgw__check_filled(h, "who", who);
 
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = pgw_locks_each(h, name, lock_take_holder, &find);
-    if (st == PGW_OK && !find.found) return PGW_EMPTY;
+    if (st == PGW_OK && !find.found) return PGW_OUTCOME_EMPTY;
     if (st == PGW_OK) pgw__fill(who, &find.who, sizeof(find.who));
     return st;
 }
 
-pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name)
+pgw_status pgw_lock_break(pgw *h, const char *name, int64_t *ended)
 {
     const pgw__param params[] = {P_TEXT(name), P_END};
     pgw_status st = pgw__check_any_name(h, "name", name);
@@ -497,7 +498,7 @@ pgw_status pgw_lock_break(pgw *h, int64_t *ended, const char *name)
     return st == PGW_OK ? pgw__ask_number(h, ended, PGW__SQL_LOCK_BREAK, params) : st;
 }
 
-pgw_status pgw_locks_prune(pgw *h, int64_t *forgotten, int64_t idle_ms, int limit)
+pgw_status pgw_locks_prune(pgw *h, int64_t idle_ms, int limit, int64_t *forgotten)
 {
     const pgw__param params[] = {P_INT8(idle_ms), P_INT4(limit), P_END};
     pgw_status st;

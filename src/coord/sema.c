@@ -222,7 +222,7 @@ static pgw_status sema_wait_in_line(sema_wait *w, int64_t deadline)
                               sema_least(pgw__deadline_left_ms(deadline),
                                          sema_least(w->next_ms, sema_jitter(poll_ms))),
                               -1);
-            if (st == PGW_EMPTY || st == PGW_ECONN) st = PGW_OK;
+            if (st == PGW_OUTCOME_EMPTY || st == PGW_ECONN) st = PGW_OK;
         } else if (pgw__pq_stopped(w->h)) {
             st = pgw__pq_fail(w->h, PGW_ECANCELED, NULL, NULL);
         }
@@ -281,7 +281,7 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
     return st;
 }
 
-pgw_status pgw_sema_acquire(pgw *h, pgw_token *token, const char *name, const pgw_sema_opts *opts)
+pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts, pgw_token *token)
 {
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
@@ -379,7 +379,7 @@ static pgw_status sema_read_status(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-pgw_status pgw_sema_status(pgw *h, pgw_sema_info *info, const char *name)
+pgw_status pgw_sema_status(pgw *h, const char *name, pgw_sema_info *info)
 {
     const sema_one ctx = {info};
     const pgw__param params[] = {P_TEXT(name), P_END};
@@ -412,7 +412,7 @@ static pgw_status sema_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_semas_each(pgw *h, int (*fn)(const pgw_sema_info *info, void *arg), void *arg)
@@ -454,7 +454,7 @@ static pgw_status sema_read_grants(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = each->fn(&grant, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_sema_grants_each(pgw *h, const char *name,

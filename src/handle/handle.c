@@ -52,14 +52,14 @@ pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64
     return handle_greet(h);
 }
 
-pgw_status pgw_open(pgw **h, const pgw_conf *conf)
+pgw_status pgw_open(const pgw_conf *conf, pgw **h)
 {
     pgw_status st = h != NULL ? pgw__pq_new(h, conf) : PGW_EINVAL;
 
     return st == PGW_OK ? handle_greet(h) : st;
 }
 
-pgw_status pgw_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
+pgw_status pgw_attach(struct pg_conn *conn, const pgw_conf *conf, pgw **h)
 {
     return h != NULL ? pgw__pq_attach(h, conn, conf) : PGW_EINVAL;
 }
@@ -118,7 +118,7 @@ void pgw_set_stop(pgw *h, pgw_stop *stop)
 
 void pgw_set_timeout(pgw *h, int64_t timeout_ms)
 {
-    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms);
+    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms == PGW_DEFAULT ? 0 : timeout_ms);
 }
 
 int64_t pgw_server_time_us(const pgw *h)

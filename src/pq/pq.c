@@ -110,11 +110,11 @@ static void pq_send(pgw *h)
     h->sent_us = pgw__clock_us();
     op->piped = op->prefixes > 0; /* not before: a statement is prepared without */
     h->phase = PGW__RUN;
-    h->want = PGW_READ | PGW_WRITE;
+    h->want = PGW_EVENT_READ | PGW_EVENT_WRITE;
     if (!pq_send_all(h)) {
         pq_not_sent(h);
     } else if (PQflush(h->conn) == 0) {
-        h->want = PGW_READ;
+        h->want = PGW_EVENT_READ;
     }
 }
 
@@ -125,7 +125,7 @@ static void pq_prepare(pgw *h)
 
     pq_statement_name(h, name, sizeof(name));
     h->phase = PGW__PREPARE;
-    h->want = PGW_READ | PGW_WRITE;
+    h->want = PGW_EVENT_READ | PGW_EVENT_WRITE;
     if (PQsendPrepare(h->conn, name, op->text, op->args.count, op->args.types) == 0)
         pgw__conn_failed(h, "the connection was lost while a statement was prepared");
 }
@@ -188,7 +188,7 @@ static bool pq_check_attached(pgw *h)
 
 pgw_status pgw__pq_begin_op(pgw *h)
 {
-    h->status = PGW_AGAIN;
+    h->status = PGW_OUTCOME_AGAIN;
     if (h->attached) {
         if (pq_check_attached(h)) pq_launch(h);
     } else if (pgw__conn_alive(h)) {
@@ -312,7 +312,7 @@ static bool pq_receive(pgw *h)
             return true;
         }
     }
-    h->want = more_to_send ? PGW_READ | PGW_WRITE : PGW_READ;
+    h->want = more_to_send ? PGW_EVENT_READ | PGW_EVENT_WRITE : PGW_EVENT_READ;
     return false;
 }
 
@@ -422,7 +422,7 @@ static bool pq_try_again(pgw *h)
     } else if (strcmp(sqlstate, "26000") != 0 && strcmp(sqlstate, "0A000") != 0) {
         return false;
     }
-    PGW__LOG(h->log, PGW_INFO, "pq", "%s: to be prepared anew after %s", op->name, sqlstate);
+    PGW__LOG(h->log, PGW_LOG_INFO, "pq", "%s: to be prepared anew after %s", op->name, sqlstate);
     h->generation++;
     memset(h->prepared, 0, sizeof(h->prepared));
     if (!op->commits || op->halting != PGW_OK) return false;
@@ -621,8 +621,8 @@ void pgw__pq_poll(pgw *h, int64_t until)
 
     if (h->phase != PGW__PAUSE && h->conn != NULL) {
         p[n].fd = PQsocket(h->conn);
-        p[n++].events = (short)(((h->want & PGW_READ) != 0 ? POLLIN : 0) |
-                                ((h->want & PGW_WRITE) != 0 ? POLLOUT : 0));
+        p[n++].events = (short)(((h->want & PGW_EVENT_READ) != 0 ? POLLIN : 0) |
+                                ((h->want & PGW_EVENT_WRITE) != 0 ? POLLOUT : 0));
     }
     if (h->stop != NULL && stops == 0) {
         p[n].fd = pgw_stop_fd(h->stop);
@@ -645,7 +645,7 @@ pgw_status pgw__pq_finish(pgw *h)
 
 pgw_status pgw__pq_run(pgw *h)
 {
-    return pgw__pq_begin_op(h) == PGW_AGAIN ? pgw__pq_finish(h) : h->status;
+    return pgw__pq_begin_op(h) == PGW_OUTCOME_AGAIN ? pgw__pq_finish(h) : h->status;
 }
 
 /* ---- what the rooms call ---- */

@@ -131,7 +131,7 @@ typedef struct pgw__call {
 } pgw__call;
 
 /* Sends, and waits for the answer; or, when pgw_async() armed the handle, sends and returns
- * PGW_AGAIN.
+ * PGW_OUTCOME_AGAIN.
  * The reader's status is the call's status unless the transaction fails afterwards.
  * Clears the last error at its start. */
 pgw_status pgw__pq_call(pgw *h, const pgw__call *call);
@@ -159,8 +159,8 @@ pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 
 /* Waits until a notification comes on this session (PGW_OK), the extra descriptor (or -1) is
- * readable (PGW_AGAIN), the stop of the handle is notified (PGW_ECANCELED) or the timeout passes
- * (PGW_EMPTY). A dead connection is PGW_ECONN at once. */
+ * readable (PGW_OUTCOME_AGAIN), the stop of the handle is notified (PGW_ECANCELED) or the timeout
+ * passes (PGW_OUTCOME_EMPTY). A dead connection is PGW_ECONN at once. */
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
 /* Once per connection; again after a reconnect by itself. */
 pgw_status pgw__pq_listen(pgw *h, const char *channel);
@@ -190,7 +190,8 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
 pgw_status pgw__pq_new(pgw **h, const pgw_conf *conf);
 /* Each new session runs sql first; an error of the reader ends it. */
 void pgw__pq_greet(pgw *h, pgw__sql sql, pgw__reader *read);
-/* One attempt, within connect.timeout_ms for each host. Armed by pgw_async(): in steps, PGW_AGAIN.
+/* One attempt, within connect.timeout_ms for each host. Armed by pgw_async(): in steps,
+ * PGW_OUTCOME_AGAIN.
  */
 pgw_status pgw__pq_connect_once(pgw *h);
 void pgw__pq_close(pgw *h);

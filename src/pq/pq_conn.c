@@ -319,7 +319,7 @@ static void conn_tell(pgw *h)
     const char *why = h->op.fault.message;
     const bool news = !h->owned && pgw__log_is_news(&h->told, why, pgw__clock_ms());
 
-    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "not connected: %s", why);
+    PGW__LOG(h->log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "pq", "not connected: %s", why);
 }
 
 /* The attempt failed for the reason in op.fault: once more, later, or not at all. */
@@ -329,7 +329,8 @@ static void conn_failed(pgw *h)
 
     if (strcmp(h->op.fault.sqlstate, "08P01") == 0 && !h->plain) {
         /* the answer of a pooler to start-up options (R14) */
-        PGW__LOG(h->log, PGW_INFO, "pq", "no start-up options here, as with a pooler: SET instead");
+        PGW__LOG(h->log, PGW_LOG_INFO, "pq",
+                 "no start-up options here, as with a pooler: SET instead");
         h->plain = true;
         pgw__conn_start(h);
         return;
@@ -398,7 +399,7 @@ void pgw__conn_start(pgw *h)
     PQsetErrorVerbosity(h->conn, PQERRORS_VERBOSE); /* with the SQLSTATE: R4 */
     PQsetNoticeReceiver(h->conn, conn_notice, h);
     h->phase = PGW__CONNECT;
-    h->want = PGW_WRITE; /* as libpq asks for */
+    h->want = PGW_EVENT_WRITE; /* as libpq asks for */
     h->wake = pgw__deadline_in(h->connect_timeout_ms);
     if (PQstatus(h->conn) == CONNECTION_BAD) conn_refused(h);
 }
@@ -406,7 +407,8 @@ void pgw__conn_start(pgw *h)
 /* PQconnectPoll must not be called before its time. */
 static bool conn_is_ready(const pgw *h)
 {
-    struct pollfd p = {.fd = PQsocket(h->conn), .events = h->want == PGW_WRITE ? POLLOUT : POLLIN};
+    struct pollfd p = {.fd = PQsocket(h->conn),
+                       .events = h->want == PGW_EVENT_WRITE ? POLLOUT : POLLIN};
 
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
@@ -417,8 +419,8 @@ bool pgw__conn_poll(pgw *h)
 {
     if (!conn_is_ready(h)) return false;
     switch ((int)PQconnectPoll(h->conn)) {
-    case PGRES_POLLING_READING: h->want = PGW_READ; break;
-    case PGRES_POLLING_WRITING: h->want = PGW_WRITE; break;
+    case PGRES_POLLING_READING: h->want = PGW_EVENT_READ; break;
+    case PGRES_POLLING_WRITING: h->want = PGW_EVENT_WRITE; break;
     case PGRES_POLLING_OK:
         PQsetnonblocking(h->conn, 1);
         conn_make_settings(h);
@@ -487,7 +489,7 @@ static void conn_setup(pgw *h)
         if (text == NULL) continue;
         pgw__pq_rewind(h);
         h->phase = PGW__SETUP;
-        h->want = PGW_READ | PGW_WRITE;
+        h->want = PGW_EVENT_READ | PGW_EVENT_WRITE;
         if (PQsendQueryParams(h->conn, text, 0, NULL, NULL, NULL, NULL, 1) == 0)
             pgw__conn_failed(h, "the connection was lost while the session was set up");
         return;
@@ -497,7 +499,7 @@ static void conn_setup(pgw *h)
     h->silent_hosts = h->next_host = 0;
     pgw__backoff_reset(&h->backoff);
     h->told = (pgw__log_told){0};
-    PGW__LOG(h->log, PGW_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
+    PGW__LOG(h->log, PGW_LOG_INFO, "pq", "connected%s", h->pooled ? " through a pooler" : "");
     h->phase = PGW__CONNECTED;
 }
 

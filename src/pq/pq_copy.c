@@ -41,7 +41,7 @@ static pgw_status copy_finish(pgw *h)
 {
     h->op.copy = false;
     h->phase = PGW__RUN;
-    h->want = PGW_READ | PGW_WRITE;
+    h->want = PGW_EVENT_READ | PGW_EVENT_WRITE;
     return pgw__pq_finish(h);
 }
 
@@ -60,7 +60,7 @@ static pgw_status copy_give_up(pgw *h, pgw_status reason)
  * meanwhile: it stops reading then, so we read as well. */
 static pgw_status copy_flush(pgw *h)
 {
-    h->want = PGW_READ | PGW_WRITE;
+    h->want = PGW_EVENT_READ | PGW_EVENT_WRITE;
     while (PQflush(h->conn) > 0) {
         if (pgw_stop_count(h->stop) > 1) return copy_give_up(h, PGW_ECANCELED);
         if (pgw__deadline_left_ms(h->op.deadline) == 0) return copy_give_up(h, PGW_ETIMEDOUT);

@@ -168,7 +168,7 @@ static pgw_status handle_deliver(pgw *h, pgw_done_fn *done, void *arg)
         return PGW_OK;
     }
     h->gone = outer;
-    return h->phase == PGW__IDLE ? PGW_OK : PGW_AGAIN;
+    return h->phase == PGW__IDLE ? PGW_OK : PGW_OUTCOME_AGAIN;
 }
 
 pgw_status pgw__pq_step(pgw *h)
@@ -185,7 +185,7 @@ pgw_status pgw__pq_step(pgw *h)
         return pgw__pq_fail(h, PGW_EMISUSE, "no call of pgw_async() is under way on this handle",
                             NULL);
     pgw__pq_advance(h);
-    return h->phase == PGW__IDLE ? handle_deliver(h, done, arg) : PGW_AGAIN;
+    return h->phase == PGW__IDLE ? handle_deliver(h, done, arg) : PGW_OUTCOME_AGAIN;
 }
 
 /* ---- what it is ---- */

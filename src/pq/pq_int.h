@@ -153,7 +153,7 @@ struct pgw {
 
     /* the operation */
     pgw__phase phase;
-    int want;     /* PGW_READ | PGW_WRITE */
+    int want;     /* PGW_EVENT_READ | PGW_EVENT_WRITE */
     int64_t wake; /* end of PAUSE */
     pgw_status status;
     pgw_done_fn *armed; /* for the next call */

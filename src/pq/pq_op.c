@@ -109,7 +109,7 @@ void pgw__pq_end(pgw *h, pgw_status st)
     PQclear(op->rows);
     op->rows = NULL;
     pgw__args_reset(&op->args);
-    PGW__LOG(h->log, news ? PGW_WARN : PGW_DEBUG, "pq", "%s: %s%s%s", h->statement,
+    PGW__LOG(h->log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "pq", "%s: %s%s%s", h->statement,
              pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
 }
 

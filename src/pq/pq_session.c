@@ -172,7 +172,7 @@ void pgw__pq_unlisten_slot(pgw *h)
 
 /* ---- waiting ---- */
 
-/* PGW_EMPTY: nothing yet. */
+/* PGW_OUTCOME_EMPTY: nothing yet. */
 static pgw_status session_look(pgw *h, int extra_fd)
 {
     struct pollfd p = {.fd = extra_fd, .events = POLLIN};
@@ -185,10 +185,10 @@ static pgw_status session_look(pgw *h, int extra_fd)
         h->notified = false;
         return PGW_OK;
     }
-    if (extra_fd >= 0 && poll(&p, 1, 0) > 0) return PGW_AGAIN;
+    if (extra_fd >= 0 && poll(&p, 1, 0) > 0) return PGW_OUTCOME_AGAIN;
     if (pgw_stop_count(h->stop) > (h->heeded ? 1 : 0))
         return pgw__pq_fail(h, PGW_ECANCELED, NULL, NULL);
-    return PGW_EMPTY;
+    return PGW_OUTCOME_EMPTY;
 }
 
 static void session_sleep(pgw *h, int64_t deadline, int extra_fd)
@@ -212,7 +212,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
     if (st != PGW_OK) return st;
     for (;;) {
         st = session_look(h, extra_fd);
-        if (st != PGW_EMPTY || pgw__deadline_left_ms(deadline) == 0) break;
+        if (st != PGW_OUTCOME_EMPTY || pgw__deadline_left_ms(deadline) == 0) break;
         session_sleep(h, deadline, extra_fd);
     }
     return pgw__pq_leave(h, st);

@@ -182,16 +182,16 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
         pgw_status st;
     } map[] = {
         {"new", PGW_OK},
-        {"exists", PGW_EXISTS},
-        {"replaced", PGW_REPLACED},
-        {"repeated", PGW_REPEATED},
+        {"exists", PGW_OUTCOME_EXISTS},
+        {"replaced", PGW_OUTCOME_REPLACED},
+        {"repeated", PGW_OUTCOME_REPEATED},
         {"ok", PGW_OK},
-        {"cancel", PGW_CANCEL},
+        {"cancel", PGW_OUTCOME_CANCEL},
         {"stale", PGW_ELEASE},
         {"locked", PGW_ELOCKED},
         {"gone", PGW_ENOTFOUND},
         {"cancelled", PGW_OK},
-        {"requested", PGW_CANCEL},
+        {"requested", PGW_OUTCOME_CANCEL},
     };
     const char *word = pgw__rows_text(rows, row, col, NULL);
     size_t i;
@@ -202,7 +202,7 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
     return PGW_EPROTO;
 }
 
-pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
+pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__rows *rows, int row,
                             int position, int word)
 {
     const int64_t at = pgw__rows_int(rows, row, position);
@@ -210,7 +210,7 @@ pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__r
 
     if (at < 1 || at > (int64_t)n || st == PGW_EPROTO)
         return pgw__ask_misfit(h, "the answer names a job or an outcome that does not exist");
-    if (verdicts != NULL) verdicts[at - 1] = st;
+    if (outcomes != NULL) outcomes[at - 1] = st;
     return st;
 }
 

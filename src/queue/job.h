@@ -92,7 +92,7 @@ pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, s
 
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
-pgw_status pgw__job_verdict(pgw *h, pgw_status *verdicts, size_t n, const pgw__rows *rows, int row,
+pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__rows *rows, int row,
                             int position, int word);
 
 #endif

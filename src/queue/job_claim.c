@@ -21,11 +21,11 @@ static const pgw__job_column claim_columns[] = {
     PGW__JOB_PAYLOADS,     PGW__JOB_CREATEDS,    PGW__JOB_END,
 };
 
-/* Where the answer goes. The verdicts are those of complete_and_claim. */
+/* Where the answer goes. The outcomes are those of complete_and_claim. */
 typedef struct claim_ctx {
     pgw_batch **batch;
     int max;
-    pgw_status *verdicts;
+    pgw_status *outcomes;
     size_t n;
 } claim_ctx;
 
@@ -57,7 +57,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     const int count = pgw__rows_count(rows) - first;
     pgw_status st;
 
-    if (count == 0) return PGW_EMPTY;
+    if (count == 0) return PGW_OUTCOME_EMPTY;
     st = pgw__job_batch(ctx->batch, rows, first, count, claim_columns);
     if (st == PGW_EPROTO)
         return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
@@ -79,13 +79,13 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
     const int count = pgw__rows_count(rows);
     int row;
 
-    pgw__fill_verdicts(in->verdicts, in->n, PGW_OK);
+    pgw__fill_verdicts(in->outcomes, in->n, PGW_OK);
     for (row = 0; row < count && !pgw__rows_null(rows, row, CLAIM_POSITION); row++) {
         const pgw_status st =
-            pgw__job_verdict(h, in->verdicts, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
+            pgw__job_verdict(h, in->outcomes, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
 
         if (st == PGW_EPROTO) {
-            pgw__fill_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
             return st;
         }
     }
@@ -122,8 +122,12 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 {
     const claim_ctx ctx = {batch, o->max, NULL, 0};
     const pgw__param params[] = {
-        P_ARRAY(TEXT, o->queues, o->queues_count),     P_INT4(o->max),        P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0), P_BOOL(o->apart != 0), P_END,
+        P_ARRAY(TEXT, o->queues, o->queues_count),
+        P_INT4(o->max),
+        P_TEXT(o->holder),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
+        P_BOOL(o->apart != 0),
+        P_END,
     };
     const pgw__call call = {
         .sql = PGW__SQL_JOB_CLAIM,
@@ -218,7 +222,7 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
                 return st;
         } else {
             left = pgw__deadline_left_ms(deadline);
-            if (left == 0) return PGW_EMPTY;
+            if (left == 0) return PGW_OUTCOME_EMPTY;
             pause = w->listen ? pgw__backoff_grow_ms(&w->look_ms, poll_ms)
                               : pgw__backoff_next_ms(&w->backoff);
             st = pgw__pq_wait(w->h, left >= 0 && left < pause ? left : pause, -1);
@@ -227,7 +231,7 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
             if (st < PGW_OK) return st;
         }
         st = claim_once(w->h, batch, w->o);
-        if (st != PGW_EMPTY) return st;
+        if (st != PGW_OUTCOME_EMPTY) return st;
     }
 }
 
@@ -242,7 +246,7 @@ static pgw_status claim_check_wait(pgw *h)
     return st;
 }
 
-pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
+pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
@@ -251,7 +255,7 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
     if (st == PGW_OK && o.wait_ms != 0) st = claim_check_wait(h);
     if (st != PGW_OK) return st;
     st = claim_once(h, batch, &o);
-    if (st == PGW_EMPTY && o.wait_ms != 0) {
+    if (st == PGW_OUTCOME_EMPTY && o.wait_ms != 0) {
         const pgw_conf *conf = pgw__pq_conf(h);
         claim_wait w = {.h = h, .o = &o};
 
@@ -265,17 +269,17 @@ pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *opts)
 
 /* ---- finish and claim in one ---- */
 
-static pgw_status claim_after_complete(pgw *h, pgw_status *verdicts, const pgw__job_refs *done,
+static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__job_refs *done,
                                        size_t n, pgw_batch **batch, const pgw_claim_opts *o)
 {
-    const claim_ctx ctx = {batch, o->max, verdicts, n};
+    const claim_ctx ctx = {batch, o->max, outcomes, n};
     const pgw__param params[] = {
         P_TEXT(o->queues[0]),
         P_ARRAY(INT8, done->ids, n),
         P_ARRAY(UUID, done->tokens, done->tokens_count),
         P_INT4(o->max),
         P_TEXT(o->holder),
-        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == 0),
+        P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
         P_BOOL(o->apart != 0),
         P_END,
     };
@@ -291,21 +295,21 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *verdicts, const pgw__
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
-                                  pgw_batch **batch, const pgw_claim_opts *opts)
+pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *opts,
+                                  pgw_status *outcomes, pgw_batch **batch)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
     pgw__job_refs done = {NULL, NULL, 0};
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
-    pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__job_refs_make(h, &done, refs, n);
-    if (st == PGW_OK) st = claim_after_complete(h, verdicts, &done, n, batch, &o);
+    if (st == PGW_OK) st = claim_after_complete(h, outcomes, &done, n, batch, &o);
     pgw__mem_free(done.ids);
     return st;
 }

@@ -45,12 +45,13 @@ static pgw_status enqueue_one_read(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *job, const char *op)
+pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const char *op,
+                       int64_t *id)
 {
     const enqueue_one ctx = {id};
     unsigned char uuid[16];
     const unsigned char *given_op;
-    pgw_new j;
+    pgw_job_spec j;
     pgw_status st;
 
     if (id != NULL) *id = 0;
@@ -69,8 +70,8 @@ pgw_status pgw_enqueue(pgw *h, int64_t *id, const char *queue, const pgw_new *jo
             P_INT4(j.priority),
             P_TIME_OR_NULL(j.run_at_us, j.run_at_us == 0),
             P_INT8_OR_NULL(j.delay_ms, j.delay_ms == 0),
-            P_INT4_OR_NULL(j.max_attempts, j.max_attempts == 0),
-            P_INT8_OR_NULL(j.lease_ms, j.lease_ms == 0),
+            P_INT4_OR_NULL(j.max_attempts, j.max_attempts == PGW_DEFAULT),
+            P_INT8_OR_NULL(j.lease_ms, j.lease_ms == PGW_DEFAULT),
             P_ARRAY(TEXT, j.tags_count > 0 ? j.tags : NULL, j.tags_count),
             P_TEXT(j.key),
             P_TEXT(enqueue_scopes[j.key_scope]),
@@ -105,7 +106,7 @@ typedef struct enqueue_columns {
     int32_t *priorities, *attempts;
     size_t *tag_ats; /* where in tag_text the array of tags of job i begins */
     pgw__buf tag_text;
-    pgw_new first; /* scope, policy and period of the unique keys are its */
+    pgw_job_spec first; /* scope, policy and period of the unique keys are its */
     bool any_kind, any_body, any_priority, any_run_at, any_delay, any_attempts, any_lease, any_tags,
         any_key, any_group, any_expires, any_meta;
     void *block;
@@ -165,7 +166,7 @@ static void enqueue_tags(pgw__buf *out, const char *const *tags, size_t n)
     pgw__buf_bytes(out, "}", 2); /* with its NUL */
 }
 
-static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
+static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec *j)
 {
     if (i == 0) c->first = *j;
     c->payloads[i] = j->payload;
@@ -176,8 +177,8 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
     c->priorities[i] = j->priority;
     c->run_ats[i] = j->run_at_us != 0 ? j->run_at_us : INT64_MIN;
     c->delays[i] = j->delay_ms;
-    c->attempts[i] = j->max_attempts;
-    c->leases[i] = j->lease_ms;
+    c->attempts[i] = j->max_attempts != PGW_DEFAULT ? j->max_attempts : 0;
+    c->leases[i] = j->lease_ms != PGW_DEFAULT ? j->lease_ms : 0;
     c->groups[i] = j->group;
     c->expires[i] = j->expires_us != 0 ? j->expires_us : INT64_MIN;
     c->metas[i] = j->meta;
@@ -190,8 +191,8 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
     c->any_priority |= j->priority != 0;
     c->any_run_at |= j->run_at_us != 0;
     c->any_delay |= j->delay_ms != 0;
-    c->any_attempts |= j->max_attempts != 0;
-    c->any_lease |= j->lease_ms != 0;
+    c->any_attempts |= j->max_attempts != PGW_DEFAULT;
+    c->any_lease |= j->lease_ms != PGW_DEFAULT;
     c->any_tags |= j->tags_count > 0;
     c->any_key |= j->key != NULL;
     c->any_group |= j->group != NULL;
@@ -200,11 +201,11 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_new *j)
 }
 
 /* An array of an older caller's jobs has a smaller stride. */
-static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_new *jobs)
+static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job_spec *jobs)
 {
     const size_t room = enqueue_room(h);
     size_t stride = 0, i;
-    pgw_new j;
+    pgw_job_spec j;
     pgw_status st;
 
     for (i = 0; i < c->n; i++) {
@@ -239,7 +240,7 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
     pgw_status st;
     size_t i;
 
-    if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_REPEATED)
+    if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_OUTCOME_REPEATED)
         return pgw__pq_fail(h, PGW_EINVAL,
                             "argument `op` was used for another number of jobs: allowed is an "
                             "operation id for this call alone, or the same jobs again",
@@ -253,8 +254,8 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
             return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
         if (many->ids != NULL) many->ids[i] = pgw__rows_int(rows, (int)i, 0);
         if (many->outcomes != NULL) many->outcomes[i] = outcome;
-        if (outcome == PGW_REPEATED || (outcome == PGW_EXISTS && st != PGW_REPEATED) ||
-            st == PGW_OK)
+        if (outcome == PGW_OUTCOME_REPEATED ||
+            (outcome == PGW_OUTCOME_EXISTS && st != PGW_OUTCOME_REPEATED) || st == PGW_OK)
             st = outcome;
     }
     return st;
@@ -296,8 +297,8 @@ static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const e
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_enqueue_many(pgw *h, int64_t *ids, pgw_status *outcomes, const char *queue,
-                            const pgw_new *jobs, size_t n, const char *op)
+pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spec *jobs, size_t n,
+                            const char *op, int64_t *ids, pgw_status *outcomes)
 {
     const enqueue_many ctx = {ids, outcomes, n};
     enqueue_columns columns;

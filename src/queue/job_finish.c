@@ -12,7 +12,7 @@
 #define FINISH_EXTRA 3 /* parameters beyond queue, ids and tokens */
 
 typedef struct finish_ctx {
-    pgw_status *verdicts;
+    pgw_status *outcomes;
     size_t n;
 } finish_ctx;
 
@@ -25,12 +25,12 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     size_t refused = 0, locked = 0;
     int row;
 
-    pgw__fill_verdicts(in->verdicts, in->n, PGW_OK);
+    pgw__fill_verdicts(in->outcomes, in->n, PGW_OK);
     for (row = 0; row < count; row++) {
-        const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
+        const pgw_status st = pgw__job_verdict(h, in->outcomes, in->n, rows, row, 0, 1);
 
         if (st == PGW_EPROTO) {
-            pgw__fill_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
             return st;
         }
         locked += st == PGW_ELOCKED;
@@ -68,34 +68,34 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
     int row;
 
     for (row = 0; row < count; row++) {
-        const pgw_status st = pgw__job_verdict(h, in->verdicts, in->n, rows, row, 0, 1);
+        const pgw_status st = pgw__job_verdict(h, in->outcomes, in->n, rows, row, 0, 1);
 
         if (st == PGW_EPROTO) return st;
         missing += st == PGW_ENOTFOUND;
-        asked |= st == PGW_CANCEL;
+        asked |= st == PGW_OUTCOME_CANCEL;
     }
     if (missing >= in->n)
         return pgw__pq_fail(h, PGW_ENOTFOUND, "none of these jobs is there, or they are finished",
                             NULL);
-    return asked ? PGW_CANCEL : PGW_OK;
+    return asked ? PGW_OUTCOME_CANCEL : PGW_OK;
 }
 
-/* What all of them check. Whoever looks at the verdicts only is not told that all went well. */
-static pgw_status finish_check(pgw *h, pgw_status *verdicts, const char *queue,
+/* What all of them check. Whoever looks at the outcomes only is not told that all went well. */
+static pgw_status finish_check(pgw *h, pgw_status *outcomes, const char *queue,
                                const char *argument, const void *array, size_t n)
 {
     pgw_status st = pgw__check_queue(h, queue);
 
-    pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, argument, array);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     return st;
 }
 
-static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *verdicts, const char *queue,
+static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *outcomes, const char *queue,
                          const pgw_ref *refs, size_t n, const pgw__param *extra)
 {
-    const finish_ctx ctx = {verdicts, n};
+    const finish_ctx ctx = {outcomes, n};
     const bool extend = sql == PGW__SQL_JOB_EXTEND;
     pgw__job_refs columns;
     pgw_status st = pgw__job_refs_make(h, &columns, refs, n);
@@ -124,11 +124,11 @@ static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *verdicts, const char 
     return st;
 }
 
-pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                        const char *const *outputs, size_t n)
+pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
+                        size_t n, pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_ARRAY(JSONB, outputs, n), P_END};
-    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
     size_t room, i;
 
     if (st != PGW_OK) return st;
@@ -139,18 +139,19 @@ pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const p
         st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], room);
         if (st != PGW_OK) return pgw__pq_about(h, i, st);
     }
-    return finish(h, PGW__SQL_JOB_COMPLETE, verdicts, queue, refs, n, extra);
+    return finish(h, PGW__SQL_JOB_COMPLETE, outcomes, queue, refs, n, extra);
 }
 
-pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n,
-                    const pgw_fail_opts *opts)
+pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                    const pgw_fail_opts *opts, pgw_status *outcomes)
 {
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
     char error[PGW__ERROR_MAX + 1];
-    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->retry_ms", o.retry_ms, -1, PGW__PERIOD_MAX_MS);
+    if (st == PGW_OK && o.retry_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->retry_ms", o.retry_ms, 0, PGW__PERIOD_MAX_MS);
     if (st != PGW_OK) return st;
     if (o.error != NULL) pgw__text_mend(error, sizeof(error), o.error);
     {
@@ -158,40 +159,40 @@ pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_r
                                     P_INT8_OR_NULL(o.retry_ms, o.retry_ms < 0), P_BOOL(o.dead),
                                     P_END};
 
-        return finish(h, PGW__SQL_JOB_FAIL, verdicts, queue, refs, n, extra);
+        return finish(h, PGW__SQL_JOB_FAIL, outcomes, queue, refs, n, extra);
     }
 }
 
-pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t delay_ms)
+pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
+                      pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_INT8(delay_ms), P_END};
-    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_int(h, "delay_ms", delay_ms, 0, PGW__DELAY_MAX_MS);
-    return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, verdicts, queue, refs, n, extra) : st;
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, outcomes, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                       size_t n)
+pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                       pgw_status *outcomes)
 {
     const pgw__param extra[] = {P_END};
-    const pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
+    const pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 
-    return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, verdicts, queue, refs, n, extra) : st;
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, outcomes, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t lease_ms)
+pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
+                      pgw_status *outcomes)
 {
-    const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == 0), P_END};
-    pgw_status st = finish_check(h, verdicts, queue, "refs", refs, n);
+    const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == PGW_DEFAULT), P_END};
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 
     if (st == PGW_OK) st = pgw__check_lease(h, "lease_ms", lease_ms);
-    return st == PGW_OK ? finish(h, PGW__SQL_JOB_EXTEND, verdicts, queue, refs, n, extra) : st;
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_EXTEND, outcomes, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_cancel(pgw *h, pgw_status *outcomes, const char *queue, const int64_t *ids, size_t n)
+pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n, pgw_status *outcomes)
 {
     const finish_ctx ctx = {outcomes, n};
     const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_END};

@@ -37,7 +37,7 @@ static pgw_status look_read(pgw *h, const pgw__rows *rows, void *ctx)
         stop = look->fn(pgw_batch_job(one, 0), look->arg);
         pgw_batch_free(one);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 static pgw_status look_check_kind(pgw *h, const char *argument, const char *kind)
@@ -108,8 +108,8 @@ static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *min
 }
 
 /* Who fails again meanwhile, and is delayed again, is not to be met a second time. */
-pgw_status pgw_reschedule(pgw *h, int64_t *moved, const char *queue,
-                          const pgw_reschedule_opts *opts)
+pgw_status pgw_reschedule(pgw *h, const char *queue, const pgw_reschedule_opts *opts,
+                          int64_t *moved)
 {
     pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
     pgw_status st;
@@ -134,40 +134,51 @@ pgw_status pgw_reschedule(pgw *h, int64_t *moved, const char *queue,
 /* ---- dead letters ---- */
 
 /* Of a queue: those of ids, or (NULL) of a kind. A list that came out empty is not all of them. */
-static pgw_status dead_check(pgw *h, const char *queue, const int64_t *ids, size_t n,
-                             const char *kind)
+static pgw_status dead_check(pgw *h, const int64_t *ids, size_t n, const char *kind)
 {
-    pgw_status st = pgw__check_queue(h, queue);
+    pgw_status st = pgw__check_count(h, "opts->ids_count", n, 0, PGW__BATCH_MAX);
 
-    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
-    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "ids", ids);
-    if (st == PGW_OK) st = look_check_kind(h, "kind", kind);
+    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "opts->ids", ids);
+    if (st == PGW_OK) st = look_check_kind(h, "opts->kind", kind);
     return st;
 }
 
-pgw_status pgw_redrive(pgw *h, int64_t *moved, const char *queue, const int64_t *ids, size_t n,
-                       const char *kind, int64_t limit)
+pgw_status pgw_redrive(pgw *h, const char *queue, const pgw_redrive_opts *opts, int64_t *moved)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_TEXT(kind), P_END};
+    pgw_redrive_opts o = PGW_REDRIVE_OPTS_INIT;
     pgw_status st;
 
     if (moved != NULL) *moved = 0;
-    st = dead_check(h, queue, ids, n, kind);
-    if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 0, INT64_MAX);
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = dead_check(h, o.ids, o.ids_count, o.kind);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 0, INT64_MAX);
     if (st != PGW_OK) return st;
-    return pgw__ask_in_pieces(h, moved, limit, PGW__SQL_JOB_REDRIVE, params);
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, o.ids, o.ids_count),
+                                     P_TEXT(o.kind), P_END};
+
+        return pgw__ask_in_pieces(h, moved, o.limit, PGW__SQL_JOB_REDRIVE, params);
+    }
 }
 
-pgw_status pgw_dead_purge(pgw *h, int64_t *deleted, const char *queue, const int64_t *ids, size_t n,
-                          const char *kind, int64_t older_than_ms)
+pgw_status pgw_dead_purge(pgw *h, const char *queue, const pgw_dead_purge_opts *opts,
+                          int64_t *deleted)
 {
-    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_TEXT(kind),
-                                 P_INT8(older_than_ms), P_END};
+    pgw_dead_purge_opts o = PGW_DEAD_PURGE_OPTS_INIT;
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
-    st = dead_check(h, queue, ids, n, kind);
-    if (st == PGW_OK) st = pgw__check_int(h, "older_than_ms", older_than_ms, 0, PGW__DELAY_MAX_MS);
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = dead_check(h, o.ids, o.ids_count, o.kind);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->older_than_ms", o.older_than_ms, 0, PGW__DELAY_MAX_MS);
     if (st != PGW_OK) return st;
-    return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_JOB_DEAD_PURGE, params);
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, o.ids, o.ids_count),
+                                     P_TEXT(o.kind), P_INT8(o.older_than_ms), P_END};
+
+        return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_JOB_DEAD_PURGE, params);
+    }
 }

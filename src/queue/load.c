@@ -42,7 +42,7 @@ struct pgw_load {
     int64_t rows;
 
     /* by batches: copies of the jobs, each with its strings in one block */
-    pgw_new *jobs;
+    pgw_job_spec *jobs;
     void **blocks;
     size_t count, bytes;
 };
@@ -102,7 +102,7 @@ static void load_json(pgw__buf *b, const char *json)
     }
 }
 
-static void load_tags(pgw__buf *b, const pgw_new *j)
+static void load_tags(pgw__buf *b, const pgw_job_spec *j)
 {
     const size_t at = b->len;
     size_t i;
@@ -118,13 +118,13 @@ static void load_tags(pgw__buf *b, const pgw_new *j)
 }
 
 /* The fields that both tables share, in the order of the COPY statements. */
-static void load_common(pgw__buf *b, const pgw_new *j)
+static void load_common(pgw__buf *b, const pgw_job_spec *j)
 {
-    if (j->max_attempts != 0)
+    if (j->max_attempts != PGW_DEFAULT)
         load_int4(b, j->max_attempts);
     else
         load_null(b);
-    if (j->lease_ms != 0)
+    if (j->lease_ms != PGW_DEFAULT)
         load_int4(b, j->lease_ms);
     else
         load_null(b);
@@ -146,7 +146,7 @@ static void load_common(pgw__buf *b, const pgw_new *j)
     load_json(b, j->meta);
 }
 
-static void load_row(pgw_load *l, const pgw_new *j, int64_t run_at_us)
+static void load_row(pgw_load *l, const pgw_job_spec *j, int64_t run_at_us)
 {
     pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
 
@@ -204,7 +204,7 @@ static int64_t load_now(const pgw_load *l)
 }
 
 /* 0: at once */
-static int64_t load_due(const pgw_load *l, const pgw_new *j)
+static int64_t load_due(const pgw_load *l, const pgw_job_spec *j)
 {
     const int64_t now = load_now(l);
 
@@ -212,7 +212,7 @@ static int64_t load_due(const pgw_load *l, const pgw_new *j)
     return j->run_at_us > now ? j->run_at_us : 0;
 }
 
-static pgw_status load_add_row(pgw_load *l, const pgw_new *j)
+static pgw_status load_add_row(pgw_load *l, const pgw_job_spec *j)
 {
     pgw_status st = PGW_OK;
 
@@ -244,7 +244,7 @@ static pgw_status load_flush_jobs(pgw_load *l)
         return pgw__pq_reject(l->h, PGW_EMISUSE,
                               "the transaction that the load was part of is over",
                               "end the load before it: what was not sent by then is not added");
-    st = pgw_enqueue_many(l->h, NULL, NULL, l->queue, l->jobs, n, NULL);
+    st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL, NULL, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
         index = pgw__pq_error_index(l->h); /* among these */
@@ -264,7 +264,7 @@ static void *load_keep(char **at, const void *p, size_t n)
     return kept;
 }
 
-static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
+static pgw_status load_add_job(pgw_load *l, const pgw_job_spec *j)
 {
     const size_t kind = j->kind != NULL ? strlen(j->kind) + 1 : 0,
                  payload = j->payload != NULL ? strlen(j->payload) + 1 : 0,
@@ -272,7 +272,7 @@ static pgw_status load_add_job(pgw_load *l, const pgw_new *j)
                  meta = j->meta != NULL ? strlen(j->meta) + 1 : 0;
     size_t size = j->tags_count * sizeof(char *) + kind + payload + group + meta + j->body_size + 1,
            i;
-    pgw_new *mine = &l->jobs[l->count];
+    pgw_job_spec *mine = &l->jobs[l->count];
     const char **tags;
     char *block, *at;
 
@@ -386,7 +386,7 @@ static pgw_status load_leave(pgw_load *l, pgw_status st)
     return st;
 }
 
-pgw_status pgw_load_begin(pgw *h, pgw_load **load, const char *queue)
+pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load)
 {
     pgw_load *l;
     pgw_status st;
@@ -427,9 +427,9 @@ static void load_fail(pgw_load *l, pgw_status st)
     pgw__pq_keep_story(l->h, &l->story);
 }
 
-pgw_status pgw_load_add(pgw_load *load, const pgw_new *job)
+pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
 {
-    pgw_new j;
+    pgw_job_spec j;
     pgw_status st;
 
     if (load == NULL) return PGW_EINVAL;

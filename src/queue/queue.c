@@ -8,7 +8,7 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
-/* ---- settings; -1 leaves one as it is ---- */
+/* ---- settings; PGW_DEFAULT leaves one as it is ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
                                  const pgw_queue_opts *opts)
@@ -17,18 +17,20 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
     pgw_status st = pgw__check_queue(h, queue);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
-    if (st == PGW_OK && o.lease_ms != -1)
+    if (st == PGW_OK && o.lease_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->lease_ms", o.lease_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->backoff_ms", o.backoff_ms, -1, QUEUE_YEAR_MS);
-    if (st == PGW_OK)
-        st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, -1, QUEUE_YEAR_MS);
-    if (st == PGW_OK)
-        st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, -1, 100 * QUEUE_YEAR_MS);
-    if (st == PGW_OK && o.max_attempts != -1)
+    if (st == PGW_OK && o.backoff_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->backoff_ms", o.backoff_ms, 0, QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.backoff_cap_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, 0, QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.retention_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, 0, 100 * QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.max_attempts != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
-    if (st == PGW_OK && o.max_bytes != -1)
+    if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->notify", o.notify, -1, 1);
+    if (st == PGW_OK && o.notify != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -91,7 +93,7 @@ static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const
     return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_QUEUE_PURGE, params);
 }
 
-pgw_status pgw_queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
+pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted)
 {
     static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
     pgw_status st;
@@ -142,7 +144,7 @@ static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-pgw_status pgw_queue_depth(pgw *h, pgw_depth *depth, const char *queue, int64_t at_most)
+pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth)
 {
     const queue_depth_ctx ctx = {depth};
     const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == 0), P_END};
@@ -192,11 +194,11 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         queue_depth_from(&depth, rows, row, 10);
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,
-                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     const queue_each ctx = {fn, arg};
     const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
@@ -207,23 +209,10 @@ static pgw_status queue_ask(pgw *h, const char *queue, int64_t at_most,
         .ctx = &ctx,
         .ctx_size = sizeof(ctx),
     };
-    pgw_status st;
+    pgw_status st = PGW_OK;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
-    st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    if (queue != NULL) st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
-}
-
-pgw_status pgw_queues_each(pgw *h, int64_t at_most,
-                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
-{
-    return queue_ask(h, NULL, at_most, fn, arg);
-}
-
-pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
-                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
-{
-    pgw_status st = pgw__check_queue(h, queue);
-
-    return st == PGW_OK ? queue_ask(h, queue, at_most, fn, arg) : st;
 }

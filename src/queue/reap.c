@@ -20,7 +20,7 @@ static pgw_status reap_read(pgw *h, const pgw__rows *rows, void *ctx)
     if (st != PGW_OK) return st;
     stuck = pgw__rows_text(rows, 0, 5, NULL);
     if (stuck != NULL)
-        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_WARN, "reap", "stuck: %s", stuck);
+        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_LOG_WARN, "reap", "stuck: %s", stuck);
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, 4);
     if (in->stats == NULL) return PGW_OK;
     in->stats->ticks++;

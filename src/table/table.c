@@ -396,7 +396,7 @@ static pgw_status table_keep_names(pgw *h, pgw_table *t, const pgw_table_spec *s
     return t->claimable != NULL ? PGW_OK : table_nomem(h);
 }
 
-pgw_status pgw_table_open(pgw *h, pgw_table **t, const pgw_table_spec *spec)
+pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t)
 {
     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
     table_look look = {.spec = &s};

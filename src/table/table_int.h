@@ -130,7 +130,8 @@ pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__cal
  * trigger may keep some as they are. */
 pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_table *t, int batch,
                            int skip);
-/* The one behind them, with its token, locked: for a transaction. PGW_EMPTY: there is none. */
+/* The one behind them, with its token, locked: for a transaction. PGW_OUTCOME_EMPTY: there is none.
+ */
 pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int skip);
 
 /* ---- table_rows: rows in one block ---- */
@@ -142,7 +143,7 @@ typedef struct pgw__rows_ctx {
     int64_t most; /* more rows are a mistake; 0: no limit */
     int skip;     /* columns of the answer in front of all this */
     bool leased;  /* token and end of the lease come first */
-    bool needed;  /* no row is PGW_ENOTFOUND, not PGW_EMPTY */
+    bool needed;  /* no row is PGW_ENOTFOUND, not PGW_OUTCOME_EMPTY */
 } pgw__rows_ctx;
 /* Columns of the answer: [token, until,] [version,] key..., asked for... */
 pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx);

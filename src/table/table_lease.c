@@ -219,8 +219,8 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
 }
 
 /* The position comes first, so the reader of rows starts one column further. */
-pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
-                           const pgw_table_claim_opts *opts)
+pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opts *opts,
+                           pgw_rows **rows)
 {
     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
     char room[PGW__HOLDER_MAX + 1];
@@ -259,7 +259,7 @@ pgw_status pgw_table_claim(pgw *h, pgw_rows **rows, const pgw_table *t,
 typedef enum lease_verb { LEASE_EXTEND, LEASE_RELEASE, LEASE_FINISH } lease_verb;
 
 typedef struct lease_ctx {
-    pgw_status *verdicts;
+    pgw_status *outcomes;
     size_t n;
 } lease_ctx;
 
@@ -284,10 +284,10 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
                                          : PGW_OK;
 
         if (at < 1 || at > (int64_t)in->n || pgw__rows_misread(rows)) {
-            pgw__fill_verdicts(in->verdicts, in->n, PGW_EUNKNOWN);
+            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
             return pgw__ask_misfit(h, "the answer names a row that was not asked for");
         }
-        if (in->verdicts != NULL) in->verdicts[at - 1] = st;
+        if (in->outcomes != NULL) in->outcomes[at - 1] = st;
         gone += st == PGW_ENOTFOUND;
         stale += st == PGW_ELEASE;
         kept += st == PGW_EPERM;
@@ -345,12 +345,12 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
                      "LEFT JOIN pgw_done d ON d.pgw_i = a.pgw_first");
 }
 
-static pgw_status lease_call(pgw *h, pgw_status *verdicts, const pgw_table *t,
+static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
                              const pgw_row_ref *refs, size_t n, lease_verb verb, int64_t lease_ms,
                              const char *set, const char *const *values, size_t values_count)
 {
     static const char *const names[] = {"table_extend", "table_release", "table_finish"};
-    const lease_ctx ctx = {verdicts, n};
+    const lease_ctx ctx = {outcomes, n};
     pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 3];
     const pgw__call call = {.params = params,
                             .read = lease_read,
@@ -377,12 +377,12 @@ static pgw_status lease_call(pgw *h, pgw_status *verdicts, const pgw_table *t,
     return st;
 }
 
-static pgw_status lease_check(pgw *h, pgw_status *verdicts, const pgw_table *t,
+static pgw_status lease_check(pgw *h, pgw_status *outcomes, const pgw_table *t,
                               const pgw_row_ref *refs, size_t n)
 {
     pgw_status st = pgw__table_check_leases(h, t);
 
-    pgw__fill_verdicts(verdicts, n, PGW_EUNKNOWN);
+    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++)
@@ -390,36 +390,36 @@ static pgw_status lease_check(pgw *h, pgw_status *verdicts, const pgw_table *t,
     return st;
 }
 
-pgw_status pgw_table_extend(pgw *h, pgw_status *verdicts, const pgw_table *t,
-                            const pgw_row_ref *refs, size_t n, int64_t lease_ms)
+pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                            int64_t lease_ms, pgw_status *outcomes)
 {
-    pgw_status st = lease_check(h, verdicts, t, refs, n);
+    pgw_status st = lease_check(h, outcomes, t, refs, n);
 
     if (st == PGW_OK)
         st = pgw__check_int(h, "lease_ms", lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
     if (st != PGW_OK) return st;
-    return lease_call(h, verdicts, t, refs, n, LEASE_EXTEND, lease_ms, NULL, NULL, 0);
+    return lease_call(h, outcomes, t, refs, n, LEASE_EXTEND, lease_ms, NULL, NULL, 0);
 }
 
-pgw_status pgw_table_release(pgw *h, pgw_status *verdicts, const pgw_table *t,
-                             const pgw_row_ref *refs, size_t n)
+pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                             pgw_status *outcomes)
 {
-    const pgw_status st = lease_check(h, verdicts, t, refs, n);
+    const pgw_status st = lease_check(h, outcomes, t, refs, n);
 
     if (st != PGW_OK) return st;
-    return lease_call(h, verdicts, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
+    return lease_call(h, outcomes, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
 }
 
-pgw_status pgw_table_finish(pgw *h, pgw_status *verdicts, const pgw_table *t,
-                            const pgw_row_ref *refs, size_t n, const char *set,
-                            const char *const *values, size_t values_count)
+pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                            const char *set, const char *const *values, size_t values_count,
+                            pgw_status *outcomes)
 {
-    pgw_status st = lease_check(h, verdicts, t, refs, n);
+    pgw_status st = lease_check(h, outcomes, t, refs, n);
 
     if (st == PGW_OK) st = pgw__check_given(h, "set", set);
     if (st == PGW_OK) st = pgw__table_check_values(h, values, values_count);
     if (st != PGW_OK) return st;
-    return lease_call(h, verdicts, t, refs, n, LEASE_FINISH, 0, set, values, values_count);
+    return lease_call(h, outcomes, t, refs, n, LEASE_FINISH, 0, set, values, values_count);
 }
 
 /* ---- reap ---- */
@@ -508,7 +508,7 @@ pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_tab
     return pgw__table_call(h, "table_reap", &b, &call);
 }
 
-pgw_status pgw_table_reap(pgw *h, int64_t *freed, const pgw_table *t, int batch)
+pgw_status pgw_table_reap(pgw *h, const pgw_table *t, int batch, int64_t *freed)
 {
     pgw_status st;
 

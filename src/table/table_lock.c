@@ -3,10 +3,10 @@
 #include "table/table_int.h"
 
 static const char *const table_lock_words[] = {
-    [PGW_FOR_UPDATE] = "UPDATE",
-    [PGW_FOR_NO_KEY_UPDATE] = "NO KEY UPDATE",
-    [PGW_FOR_SHARE] = "SHARE",
-    [PGW_FOR_KEY_SHARE] = "KEY SHARE",
+    [PGW_ROW_LOCK_UPDATE] = "UPDATE",
+    [PGW_ROW_LOCK_NO_KEY_UPDATE] = "NO KEY UPDATE",
+    [PGW_ROW_LOCK_SHARE] = "SHARE",
+    [PGW_ROW_LOCK_KEY_SHARE] = "KEY SHARE",
 };
 
 /* Rows are locked above the sort, so in its order. */
@@ -77,8 +77,9 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__check_given(h, "rows", rows);
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
     if (st == PGW_OK)
-        st = pgw__check_int(h, "opts->strength", (int64_t)o->strength, 0, PGW_FOR_KEY_SHARE);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT32_MAX);
+        st = pgw__check_int(h, "opts->strength", (int64_t)o->strength, 0, PGW_ROW_LOCK_KEY_SHARE);
+    if (st == PGW_OK && o->wait_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, 0, INT32_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 0, INT32_MAX);
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->keys_count", o->keys_count, o->keys != NULL,
@@ -125,8 +126,8 @@ static pgw_status table_lock_send(pgw *h, pgw_rows **rows, const pgw_table *t,
     return st;
 }
 
-pgw_status pgw_table_lock(pgw *h, pgw_rows **rows, const pgw_table *t,
-                          const pgw_table_lock_opts *opts)
+pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts *opts,
+                          pgw_rows **rows)
 {
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     pgw_status st = table_lock_check(h, rows, t, &o, opts), back;

@@ -97,7 +97,7 @@ static pgw_status registry_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
         stop = each->fn(&info, each->arg);
     }
-    return count > 0 ? PGW_OK : PGW_EMPTY;
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg), void *arg)
@@ -148,7 +148,7 @@ static pgw_status registry_read(pgw *h, const pgw__rows *rows, void *ctx)
     const int count = pgw__rows_count(rows);
     bool kept = true;
 
-    if (count == 0) return PGW_EMPTY;
+    if (count == 0) return PGW_OUTCOME_EMPTY;
     r->entries = pgw__mem_zero((size_t)count, sizeof(*r->entries));
     r->names = pgw__mem_zero(1, sizeof(*r->names));
     if (r->entries == NULL || r->names == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
@@ -269,14 +269,14 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
     pgw_row_ref ref;
     pgw_status st = pgw__table_overdue(h, &rows, t, lot->skip);
 
-    if (st != PGW_OK) return st == PGW_EMPTY ? PGW_OK : st;
+    if (st != PGW_OK) return st == PGW_OUTCOME_EMPTY ? PGW_OK : st;
     ref = pgw_rows_ref(rows, 0);
     registry_key(lot->key, sizeof(lot->key), t, ref.key);
     lot->refused = true;
     if (ref.token.number == 0 && ref.token.nonce == 0) { /* written by hand: it has none */
         st = pgw__table_reap(h, &lot->found, &lot->freed, t, 1, lot->skip);
     } else {
-        st = pgw_table_release(h, NULL, t, &ref, 1);
+        st = pgw_table_release(h, t, &ref, 1, NULL);
         lot->found = 1;
         lot->freed = st == PGW_OK;
     }
@@ -395,7 +395,7 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
     char error[900] = "", many[40] = "row", key[210] = "";
     bool news = false;
     pgw_table *t;
-    pgw_status st = pgw_table_open(h, &t, &e->spec);
+    pgw_status st = pgw_table_open(h, &e->spec, &t);
 
     *freed = 0;
     if (st == PGW_OK) st = registry_reap_rows(h, e, t, batch, freed, &odd);
@@ -421,13 +421,13 @@ static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int6
         st = pgw__ask_flag(h, &news, PGW__SQL_TABLE_REAPED, params, PGW__WRITES);
     }
     if (news)
-        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_WARN, "table",
+        PGW__LOG(pgw__conf_log(pgw__pq_conf(h)), PGW_LOG_WARN, "table",
                  "expired rows of `%s`.`%s` are not freed: %s", e->spec.schema, e->spec.table,
                  error);
     return st;
 }
 
-pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
+pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed)
 {
     registry r = {NULL, NULL, 0};
     const registry_ctx ctx = {&r};
@@ -452,7 +452,7 @@ pgw_status pgw_tables_reap(pgw *h, int64_t *freed, int batch)
         if (freed != NULL) *freed += n;
     }
     registry_free(&r);
-    if ((st == PGW_OK || st == PGW_EMPTY) && !pgw__pq_stopped(h)) {
+    if ((st == PGW_OK || st == PGW_OUTCOME_EMPTY) && !pgw__pq_stopped(h)) {
         const pgw__param params[] = {P_INT4(batch), P_END};
 
         st = pgw__ask(h, PGW__SQL_TABLE_PRUNE, params);

@@ -131,7 +131,7 @@ pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx)
     const int64_t count = pgw__rows_count(answer);
     pgw_rows *made;
 
-    if (count == 0) return in->needed ? pgw__rows_none(h) : PGW_EMPTY;
+    if (count == 0) return in->needed ? pgw__rows_none(h) : PGW_OUTCOME_EMPTY;
     if (in->most > 0 && count > in->most)
         return pgw__ask_misfit(h, "the answer has more rows than were asked for");
     made = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));

@@ -42,8 +42,8 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     return pgw__table_call(h, "table_get", &b, &call);
 }
 
-pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char *const *key,
-                         const char *const *columns, size_t columns_count)
+pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
+                         const char *const *columns, size_t columns_count, pgw_rows **rows)
 {
     pgw_status st;
 
@@ -58,7 +58,7 @@ pgw_status pgw_table_get(pgw *h, pgw_rows **rows, const pgw_table *t, const char
 /* ---- write ---- */
 
 typedef struct write_ctx {
-    char *next; /* PGW_ROW_VERSION bytes, or NULL */
+    char *next; /* PGW_ROW_VERSION_SIZE bytes, or NULL */
 } write_ctx;
 
 /* One row: the next version, NULL when nothing was written; is the row there? */
@@ -71,7 +71,7 @@ static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
     if (st != PGW_OK) return st;
     next = pgw__rows_text(rows, 0, 0, NULL);
     if (next != NULL) {
-        if (in->next != NULL) snprintf(in->next, PGW_ROW_VERSION, "%s", next);
+        if (in->next != NULL) snprintf(in->next, PGW_ROW_VERSION_SIZE, "%s", next);
         return PGW_OK;
     }
     if (pgw__rows_int(rows, 0, 1) == 0) return pgw__rows_none(h);
@@ -162,7 +162,7 @@ static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char 
     pgw_status st = write_get(h, &rows, t, key, NULL, 0);
 
     if (st == PGW_OK && pgw_rows_version(rows, 0) != NULL)
-        snprintf(next, PGW_ROW_VERSION, "%s", pgw_rows_version(rows, 0));
+        snprintf(next, PGW_ROW_VERSION_SIZE, "%s", pgw_rows_version(rows, 0));
     pgw_rows_free(rows);
     return st == PGW_ENOTFOUND ? PGW_OK : st;
 }
@@ -187,11 +187,10 @@ static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t, const c
     return undone == PGW_OK ? st : undone;
 }
 
-pgw_status pgw_table_update(pgw *h, char next[PGW_ROW_VERSION], const pgw_table *t,
-                            const char *const *key, const char *version, const pgw_cell *cells,
-                            size_t n)
+pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key, const char *version,
+                            const pgw_cell *cells, size_t n, char next[PGW_ROW_VERSION_SIZE])
 {
-    char given[PGW_ROW_VERSION];
+    char given[PGW_ROW_VERSION_SIZE];
     pgw_status st;
 
     if (next != NULL && version == next) { /* told by the write before */
@@ -305,11 +304,11 @@ typedef struct process {
     pgw_edit_fn *fn;
     void *arg;
     pgw_process_opts o;
-    const write_op *op;         /* NULL: none can be kept */
-    bool unknown;               /* a try may have been applied, and may still be */
-    bool written;               /* the last try wrote */
-    bool refused;               /* the last try was ended by fn, whose status means what fn says */
-    char kept[PGW_ROW_VERSION]; /* the version for which the last try could not write, or "" */
+    const write_op *op; /* NULL: none can be kept */
+    bool unknown;       /* a try may have been applied, and may still be */
+    bool written;       /* the last try wrote */
+    bool refused;       /* the last try was ended by fn, whose status means what fn says */
+    char kept[PGW_ROW_VERSION_SIZE]; /* the version for which the last try could not write, or "" */
 } process;
 
 static pgw_status process_applied(process *p, bool *applied)
@@ -353,7 +352,7 @@ static pgw_status process_try(process *p)
     pgw_edit edit = {.h = p->h, .t = p->t};
     pgw_rows *rows = NULL;
     pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count), said;
-    char before[PGW_ROW_VERSION];
+    char before[PGW_ROW_VERSION_SIZE];
 
     memcpy(before, p->kept, sizeof(before));
     p->kept[0] = '\0';
@@ -386,7 +385,7 @@ static pgw_status process_try(process *p)
     return st;
 }
 
-/* One try, or the finding that an earlier one succeeded. PGW_REPEATED: before this call. */
+/* One try, or the finding that an earlier one succeeded. PGW_OUTCOME_REPEATED: before this call. */
 static pgw_status process_once(process *p)
 {
     bool applied = false;
@@ -395,7 +394,7 @@ static pgw_status process_once(process *p)
     p->refused = false;
     if (p->unknown || p->o.op != NULL) st = process_applied(p, &applied);
     if (st != PGW_OK) return st;
-    if (applied) return p->unknown ? PGW_OK : PGW_REPEATED;
+    if (applied) return p->unknown ? PGW_OK : PGW_OUTCOME_REPEATED;
     st = process_try(p);
     if (st == PGW_EEXISTS && !p->refused && p->op != NULL && !pgw__pq_in_txn(p->h)) {
         /* the operation's own key? then it is applied since we asked */
@@ -403,7 +402,7 @@ static pgw_status process_once(process *p)
 
         pgw__pq_keep_story(p->h, &story);
         if (process_applied(p, &applied) != PGW_OK) return PGW_EUNKNOWN;
-        if (applied) return p->unknown ? PGW_OK : PGW_REPEATED;
+        if (applied) return p->unknown ? PGW_OK : PGW_OUTCOME_REPEATED;
         return pgw__pq_tell(p->h, &story);
     }
     return st;
@@ -495,8 +494,8 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
     return PGW_OK;
 }
 
-pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key, pgw_edit_fn *fn,
-                             void *arg, const pgw_process_opts *opts)
+pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
+                             const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg)
 {
     const pgw_process_opts defaults = PGW_PROCESS_OPTS_INIT;
     process p = {.h = h, .t = t, .key = key, .fn = fn, .arg = arg, .o = defaults};

@@ -51,7 +51,7 @@ static void reaper_read_conf(pgw_reaper *r)
                       pgw__conf_int(r->conf, "reconnect.cap_ms"));
 }
 
-pgw_status pgw_reaper_new(pgw_reaper **out, const pgw_conf *conf)
+pgw_status pgw_reaper_new(const pgw_conf *conf, pgw_reaper **out)
 {
     pgw_reaper *r;
 
@@ -114,9 +114,9 @@ static void reaper_note(pgw_reaper *r, pgw_status st)
     pgw__handle_story(r->h, r->error, sizeof(r->error));
     news = pgw__log_is_news(&r->told, r->error, pgw__clock_ms());
     PGW__LOG(pgw__conf_log(r->conf),
-             pgw__status_is_hopeless(st) ? PGW_ERROR
-             : news                      ? PGW_WARN
-                                         : PGW_DEBUG,
+             pgw__status_is_hopeless(st) ? PGW_LOG_ERROR
+             : news                      ? PGW_LOG_WARN
+                                         : PGW_LOG_DEBUG,
              REAPER_ROOM, "%s", r->error);
 }
 
@@ -139,14 +139,14 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
     conf = pgw__conf_copy(given);
     if (conf == NULL) {
         snprintf(r->error, sizeof(r->error), "out of memory for the new configuration");
-        PGW__LOG(pgw__conf_log(r->conf), PGW_ERROR, REAPER_ROOM, "%s", r->error);
+        PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_ERROR, REAPER_ROOM, "%s", r->error);
         return PGW_ENOMEM;
     }
     reaper_hang_up(r);
     pgw_conf_free(r->conf);
     r->conf = conf;
     reaper_read_conf(r);
-    PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM, "configuration reloaded");
+    PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_ROOM, "configuration reloaded");
     return PGW_OK;
 }
 
@@ -186,7 +186,7 @@ static pgw_status reaper_tables(pgw_reaper *r)
     pgw_status st;
 
     if (pgw__deadline_left_ms(r->tables_due) > 0) return PGW_OK;
-    st = pgw_tables_reap(r->h, &freed, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX);
+    st = pgw_tables_reap(r->h, batch < REAPER_ROWS_MAX ? (int)batch : REAPER_ROWS_MAX, &freed);
     r->tables_due = pgw__deadline_in(REAPER_TABLES_MS); /* the queues' turn, however long it took */
     r->stats.freed += freed;
     st = pgw__pq_in_loop(r->h, st);
@@ -215,7 +215,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
     pgw__backoff_reset(&r->trouble);
     r->told = (pgw__log_told){0};
     if (!r->ready)
-        PGW__LOG(pgw__conf_log(r->conf), PGW_INFO, REAPER_ROOM,
+        PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_ROOM,
                  "ready; first pass took back %lld jobs",
                  (long long)(r->stats.reaped + r->stats.died));
     r->ready = true;

@@ -18,7 +18,7 @@
 
 #define WORKER_QUEUES_MAX   64
 #define WORKER_LOCK_MS      2000 /* as long at most as a locked row may hold up all the rest */
-#define WORKER_ROOM         "worker"
+#define WORKER_COMPONENT    "worker"
 #define WORKER_PACE_US      50000 /* of work are claimed ahead, as the last look at it has it ... */
 #define WORKER_PACE_EACH_US 10000 /* ... which is at least so long ago */
 #define WORKER_STALE_MS     1000  /* all handlers are busy for so long: others may be idle */
@@ -28,12 +28,12 @@
 /* ---- birth and death ---- */
 
 /* The program's callback hears one thread at a time. */
-static void worker_log(void *arg, pgw_level level, const char *room, const char *message)
+static void worker_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     pgw_worker *w = arg;
 
     pthread_mutex_lock(&w->given.log_lock);
-    w->given.user_log.fn(w->given.user_log.arg, level, room, message);
+    w->given.user_log.fn(w->given.user_log.arg, level, component, message);
     pthread_mutex_unlock(&w->given.log_lock);
 }
 
@@ -52,7 +52,7 @@ static void worker_read_conf(pgw_worker *w)
     w->given.timeout_ms = pgw__conf_int(c, "worker.job_timeout_ms");
     w->given.stop_ms = pgw__conf_int(c, "worker.stop_ms");
     w->given.max_jobs = pgw__conf_int(c, "worker.max_jobs");
-    w->given.drain = pgw__conf_bool(c, "worker.drain");
+    w->given.drain = pgw__conf_bool(c, "worker.until_empty");
     w->given.notify = pgw__conf_bool(c, "notify");
     w->given.poll_ms = pgw__conf_int(c, "poll.max_ms");
     w->given.call_ms = pgw__conf_int(c, "call.timeout_ms");
@@ -110,34 +110,36 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
            pgw__worker_why_init(w, n) && pgw__wake_open(&w->shared.wake);
 }
 
-static bool worker_queues_ok(const char *const *queues, size_t n)
+/* Takes over what is given, by a program that may know fewer fields. */
+static bool worker_take_spec(pgw_worker_spec *mine, const pgw_worker_spec *given)
 {
-    size_t i;
-
-    if (queues == NULL || n < 1 || n > WORKER_QUEUES_MAX) return false;
-    for (i = 0; i < n; i++)
-        if (pgw__name_fault(queues[i], PGW__QUEUE_MAX) != NULL) return false;
+    if (given == NULL || !pgw__size_is_whole(given->struct_size)) return false;
+    if (given->struct_size > sizeof(*mine)) return false;
+    memcpy(mine, given, given->struct_size);
+    if ((mine->handler == NULL) == (mine->batch_handler == NULL)) return false;
+    if (mine->queues == NULL || mine->queues_count < 1 || mine->queues_count > WORKER_QUEUES_MAX)
+        return false;
+    for (size_t i = 0; i < mine->queues_count; i++)
+        if (pgw__name_fault(mine->queues[i], PGW__QUEUE_MAX) != NULL) return false;
     return true;
 }
 
-pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *const *queues,
-                          size_t queues_count, pgw_handler_fn *fn, pgw_batch_fn *batch_fn,
-                          void *arg)
+pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw_worker **out)
 {
+    pgw_worker_spec mine = PGW_WORKER_SPEC_INIT;
     pgw_worker *w;
 
     if (out == NULL) return PGW_EINVAL;
     *out = NULL;
-    if ((fn == NULL) == (batch_fn == NULL)) return PGW_EINVAL;
-    if (!worker_queues_ok(queues, queues_count)) return PGW_EINVAL;
+    if (!worker_take_spec(&mine, spec)) return PGW_EINVAL;
 
     w = pgw__mem_zero(1, sizeof(*w));
     if (w == NULL) return PGW_ENOMEM;
     w->shared.owners = 1;
     w->shared.wake = w->beats.wake = (pgw__wake)PGW__WAKE_INIT;
-    w->given.fn = fn;
-    w->given.batch_fn = batch_fn;
-    w->given.arg = arg;
+    w->given.fn = mine.handler;
+    w->given.batch_fn = mine.batch_handler;
+    w->given.arg = mine.arg;
     w->given.conf = pgw__conf_copy(conf);
     if (w->given.conf == NULL || !worker_init_locks(w)) {
         pgw_conf_free(w->given.conf);
@@ -149,7 +151,7 @@ pgw_status pgw_worker_new(pgw_worker **out, const pgw_conf *conf, const char *co
         pgw_conf_set_log(w->given.conf, w->given.user_log.level, worker_log, w);
     w->given.log = *pgw__conf_log(w->given.conf);
     worker_read_conf(w);
-    if (!worker_allocate(w, queues, queues_count)) {
+    if (!worker_allocate(w, mine.queues, mine.queues_count)) {
         pgw__worker_destroy(w);
         return PGW_ENOMEM;
     }
@@ -220,12 +222,12 @@ static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
         w->loop.down = st == PGW_ECONN || st == PGW_EUNKNOWN;
     } else if (w->loop.fatal == PGW_OK) {
         w->loop.fatal = st;
-        PGW__LOG(&w->given.log, PGW_ERROR, WORKER_ROOM, "giving up: %s", story);
+        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_COMPONENT, "giving up: %s", story);
         return;
     }
     news = pgw__log_is_news(&w->loop.told, story, pgw__clock_ms());
-    PGW__LOG(&w->given.log, news ? PGW_WARN : PGW_DEBUG, WORKER_ROOM, "%s; next try in %lld ms",
-             story, (long long)pause);
+    PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, WORKER_COMPONENT,
+             "%s; next try in %lld ms", story, (long long)pause);
 }
 
 /* It is over. */
@@ -260,7 +262,7 @@ static void worker_connected(pgw_worker *w)
     w->loop.deaf_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
-    PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM, "connected again");
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT, "connected again");
     pgw__worker_heart_retry(w);
 }
 
@@ -313,7 +315,7 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
         const char *queue = pgw__rows_text(rows, row, 0, NULL);
 
         if (queue != NULL)
-            PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM,
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
                      "there is no queue '%s' yet: its first job makes it; names are case-sensitive",
                      queue);
     }
@@ -359,8 +361,8 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
     st = pgw__pq_in_loop(w->loop.h, st);
     if (st == PGW_EPOOLED) {
         w->loop.deaf_until = INT64_MAX;
-        PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM, "no notifications here, polling: %s",
-                 pgw_error_message(w->loop.h));
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
+                 "no notifications here, polling: %s", pgw_error_message(w->loop.h));
         return;
     }
     w->loop.deaf_until = pgw__clock_ms() + pause;
@@ -369,7 +371,7 @@ static void worker_sign_failed(pgw_worker *w, pgw_status st)
         return;
     }
     pgw__handle_story(w->loop.h, story, sizeof(story));
-    PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM,
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
              "no notifications, polling: %s; next try in %lld ms", story, (long long)pause);
 }
 
@@ -506,7 +508,7 @@ static void worker_set_aside(pgw_worker *w)
         .sql = PGW__SQL_JOB_SET_ASIDE, .params = params, .flags = PGW__OWNED | PGW__WRITES};
     const pgw_status st = pgw__pq_call(w->loop.h, &call);
 
-    PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM, "%s",
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s",
              st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
                             "the view pgwork.stuck_jobs"
                           : pgw_error_message(w->loop.h));
@@ -521,13 +523,13 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     claim.opts.queues = (const char *const *)w->given.queues;
     claim.opts.queues_count = w->given.queues_count;
     claim.opts.max = plan->claim;
-    claim.opts.lease_ms = w->given.lease_ms;
+    claim.opts.lease_ms = w->given.lease_ms > 0 ? w->given.lease_ms : PGW_DEFAULT;
     /* handlers finish jobs themselves: no job is to wait for another one's transaction */
     claim.opts.apart = atomic_load(&w->n.settled) > 0;
     if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
     if (st >= 0 && plan->claim > 0 && !claim.done) {
         claim.sent_us = pgw__clock_us();
-        st = pgw_claim(w->loop.h, &claim.batch, &claim.opts);
+        st = pgw_claim(w->loop.h, &claim.opts, &claim.batch);
         claim.done = st >= 0;
     }
     if (st < 0) {
@@ -540,7 +542,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     w->loop.claims_fail = false;
     atomic_fetch_add(&w->n.claims, 1);
     worker_tell_ready(w);
-    if (st == PGW_EMPTY)
+    if (st == PGW_OUTCOME_EMPTY)
         worker_found_none(w);
     else
         worker_found(w, &claim);
@@ -591,7 +593,7 @@ static void worker_heed_stop(pgw_worker *w)
     size_t i;
 
     if (stops == w->loop.stops) return;
-    PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM,
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
              stops == 1 ? "stopping: finishing what runs" : "stopping now");
     w->loop.stops = stops;
     if (stops < 2)
@@ -605,7 +607,8 @@ static void worker_heed_stop(pgw_worker *w)
     pthread_mutex_lock(&w->lock);
     for (c = w->shared.crates; c != NULL; c = c->next)
         for (i = 0; i < c->count; i++)
-            if (c->tasks[i].stage == PGW__RUNNING) pgw__worker_raise(&c->tasks[i], PGW_STOPPING);
+            if (c->tasks[i].stage == PGW__RUNNING)
+                pgw__worker_raise(&c->tasks[i], PGW_SIGNAL_STOPPING);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -812,8 +815,8 @@ static pgw_status worker_open_ears(pgw_worker *w)
 
     if (st >= 0) return PGW_OK;
     if (!worker_passes(st)) {
-        PGW__LOG(&w->given.log, PGW_INFO, WORKER_ROOM, "cancelled jobs are not announced here: %s",
-                 pgw_error_message(w->heart.h));
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
+                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heart.h));
         return PGW_OK;
     }
     worker_failed_on(w, w->heart.h, st);
@@ -914,6 +917,6 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     snprintf(w->loop.error, sizeof(w->loop.error),
              "handlers did not return within %lld ms of the second stop",
              (long long)w->given.stop_ms);
-    PGW__LOG(&w->given.log, PGW_WARN, WORKER_ROOM, "%s", w->loop.error);
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s", w->loop.error);
     return PGW_ETIMEDOUT;
 }

@@ -1,4 +1,4 @@
-/* worker_flush: results are told to the server in as few calls as their verdicts allow.
+/* worker_flush: results are told to the server in as few calls as their outcomes allow.
  *
  * A call whose answer was lost is simply made again: the token decides. One result that the server
  * refuses (an output that is no JSON, a trigger of somebody's) must not hold up the others: its
@@ -32,9 +32,9 @@ bool pgw__worker_flush_init(pgw_worker *w)
     w->flush.max = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
     w->flush.out = pgw__mem_zero(w->flush.max, sizeof(pgw_task *));
     w->flush.refs = pgw__mem_zero(w->flush.max, sizeof(w->flush.refs[0]));
-    w->flush.verdicts = pgw__mem_zero(w->flush.max, sizeof(w->flush.verdicts[0]));
+    w->flush.outcomes = pgw__mem_zero(w->flush.max, sizeof(w->flush.outcomes[0]));
     w->flush.outputs = pgw__mem_zero(w->flush.max, sizeof(w->flush.outputs[0]));
-    return w->flush.out != NULL && w->flush.refs != NULL && w->flush.verdicts != NULL &&
+    return w->flush.out != NULL && w->flush.refs != NULL && w->flush.outcomes != NULL &&
            w->flush.outputs != NULL;
 }
 
@@ -56,11 +56,11 @@ static int flush_order_group(const pgw_task *a, const pgw_task *b)
     if (a->verdict != b->verdict) return a->verdict < b->verdict ? -1 : 1;
     order = flush_order_text(pgw_job_queue(a->job), pgw_job_queue(b->job));
     if (order != 0) return order;
-    if (a->verdict == PGW_DONE && (a->output == NULL) != (b->output == NULL))
+    if (a->verdict == PGW_VERDICT_DONE && (a->output == NULL) != (b->output == NULL))
         return a->output == NULL ? -1 : 1;
     if (a->refusals != b->refusals) return a->refusals - b->refusals;
     if (a->stalls != b->stalls) return a->stalls - b->stalls;
-    if (a->verdict == PGW_DONE || a->verdict == PGW_RELEASE) return 0;
+    if (a->verdict == PGW_VERDICT_DONE || a->verdict == PGW_VERDICT_RELEASE) return 0;
     if (a->delay_ms != b->delay_ms) return a->delay_ms < b->delay_ms ? -1 : 1;
     return flush_order_text(a->error, b->error);
 }
@@ -191,27 +191,28 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
     const pgw_task *t = w->flush.out[from];
     const char *queue = pgw_job_queue(t->job);
     const pgw_ref *refs = w->flush.refs + from;
-    pgw_status *verdicts = w->flush.verdicts + from;
+    pgw_status *outcomes = w->flush.outcomes + from;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
     int64_t delay_ms = t->delay_ms;
 
     switch (t->verdict) {
-    case PGW_DONE:
-        return pgw_complete(w->loop.h, verdicts, queue, refs,
-                            t->output != NULL ? w->flush.outputs + from : NULL, n);
-    case PGW_SNOOZE:
+    case PGW_VERDICT_DONE:
+        return pgw_complete(w->loop.h, queue, refs,
+                            t->output != NULL ? w->flush.outputs + from : NULL, n, outcomes);
+    case PGW_VERDICT_SNOOZE:
         if (delay_ms < 0) delay_ms = FLUSH_SNOOZE_MS;
         if (delay_ms > PGW__DELAY_MAX_MS) delay_ms = PGW__DELAY_MAX_MS;
-        return pgw_snooze(w->loop.h, verdicts, queue, refs, n, delay_ms);
-    case PGW_RELEASE: return pgw_release(w->loop.h, verdicts, queue, refs, n);
-    case PGW_RETRY:
-    case PGW_DEAD:
-    case PGW_SETTLED: /* never comes here */
-    default:          /* no verdict of ours: a failure */
+        return pgw_snooze(w->loop.h, queue, refs, n, delay_ms, outcomes);
+    case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n, outcomes);
+    case PGW_VERDICT_RETRY:
+    case PGW_VERDICT_DEAD:
+    case PGW_VERDICT_SETTLED: /* never comes here */
+    default:                  /* no verdict of ours: a failure */
         fail.error = t->error;
-        fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
-        fail.dead = t->verdict == PGW_DEAD;
-        return pgw_fail(w->loop.h, verdicts, queue, refs, n, &fail);
+        if (delay_ms >= 0)
+            fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
+        fail.dead = t->verdict == PGW_VERDICT_DEAD;
+        return pgw_fail(w->loop.h, queue, refs, n, &fail, outcomes);
     }
 }
 
@@ -250,10 +251,10 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
 {
     size_t i;
 
-    for (i = from; i < from + n; i++) w->flush.verdicts[i] = st;
+    for (i = from; i < from + n; i++) w->flush.outcomes[i] = st;
 }
 
-/* One call's worth. Afterwards verdicts[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what
+/* One call's worth. Afterwards outcomes[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what
  * the whole call failed with. Returns PGW_OK when the server decided. */
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
@@ -284,10 +285,10 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i)
     pgw_task *t = w->flush.out[i];
     char error[PGW__ERROR_LINE];
 
-    PGW__LOG(&w->given.log, PGW_ERROR, "worker", "result of job %lld refused: %s",
+    PGW__LOG(&w->given.log, PGW_LOG_ERROR, "worker", "result of job %lld refused: %s",
              (long long)t->ref.id, pgw_error_message(w->loop.h));
     snprintf(error, sizeof(error), "the result was refused: %s", pgw_error_message(w->loop.h));
-    if (t->verdict != PGW_DEAD) t->verdict = PGW_RETRY;
+    if (t->verdict != PGW_VERDICT_DEAD) t->verdict = PGW_VERDICT_RETRY;
     t->delay_ms = -1;
     pgw__mem_free(t->error);
     t->error = pgw__mem_dup(error);
@@ -319,7 +320,7 @@ static size_t flush_lay_aside(pgw_worker *w, size_t from, size_t end)
     for (i = from; i < end; i++) {
         if (w->flush.out[i]->ref.token.number != w->flush.out[from - 1]->ref.token.number) break;
         w->flush.out[i]->aside = true;
-        w->flush.verdicts[i] = PGW_ELOCKED;
+        w->flush.outcomes[i] = PGW_ELOCKED;
     }
     return i - from;
 }
@@ -336,7 +337,7 @@ static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, s
     for (i = from; i < end && vain < FLUSH_VAIN && pgw__worker_goes_on(st); i++) {
         st = flush_note(w, first, flush_one(w, first, i, flush_call(w, i, 1)));
         vain = w->flush.out[i]->aside || st < 0 ? vain + 1 : 0;
-        if (w->flush.verdicts[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
+        if (w->flush.outcomes[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
     }
     flush_fill(w, i, end - i, PGW_ECONN); /* not sent */
     return st;
@@ -364,7 +365,7 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
 static bool flush_is_told(const pgw_worker *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (w->flush.verdicts[i] != PGW_EUNKNOWN) return true;
+        if (w->flush.outcomes[i] != PGW_EUNKNOWN) return true;
     return false;
 }
 
@@ -377,8 +378,8 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
     pgw__pq_limit_calls(w->loop.h, flush_limit_ms(w, 0, n));
     flush_name(w, 0, n);
     claim->sent_us = pgw__clock_us();
-    st = pgw_complete_and_claim(w->loop.h, w->flush.verdicts, w->flush.refs, n, &claim->batch,
-                                &claim->opts);
+    st = pgw_complete_and_claim(w->loop.h, w->flush.refs, n, &claim->opts, w->flush.outcomes,
+                                &claim->batch);
     claim->done = st >= 0;
     w->loop.claims_fail = st < 0;
     if (st >= 0 || flush_is_told(w, n)) return flush_note(w, first, st);
@@ -395,22 +396,22 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 /* The last failure makes a dead letter of a job, unless it was cancelled: then it is gone. */
 static bool flush_kills(const pgw_task *t)
 {
-    if (t->verdict == PGW_DEAD) return true;
+    if (t->verdict == PGW_VERDICT_DEAD) return true;
     return pgw_job_attempt(t->job) >= pgw_job_max_attempts(t->job) &&
-           (atomic_load(&t->signals) & PGW_CANCELED) == 0;
+           (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
 }
 
 static bool flush_is_failure(const pgw_task *t)
 {
-    return t->verdict != PGW_DONE && t->verdict != PGW_SNOOZE && t->verdict != PGW_RELEASE &&
-           t->verdict != PGW_SETTLED;
+    return t->verdict != PGW_VERDICT_DONE && t->verdict != PGW_VERDICT_SNOOZE &&
+           t->verdict != PGW_VERDICT_RELEASE && t->verdict != PGW_VERDICT_SETTLED;
 }
 
 static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
 {
     const char *error = t->error != NULL && t->error[0] != '\0' ? t->error : "no reason was given";
 
-    PGW__LOG(&w->given.log, PGW_INFO, "worker",
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, "worker",
              "job %lld of queue \"%s\" failed at attempt %d of %d%s: %s", (long long)t->ref.id,
              pgw_job_queue(t->job), pgw_job_attempt(t->job), pgw_job_max_attempts(t->job),
              flush_kills(t) ? " and is a dead letter" : "", error);
@@ -423,12 +424,12 @@ static void flush_count(pgw_worker *w, const pgw_task *t)
         return;
     }
     switch (t->verdict) {
-    case PGW_DONE: atomic_fetch_add(&w->n.completed, 1); break;
-    case PGW_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
-    case PGW_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
-    case PGW_DEAD:
-    case PGW_RETRY:
-    case PGW_SETTLED:
+    case PGW_VERDICT_DONE: atomic_fetch_add(&w->n.completed, 1); break;
+    case PGW_VERDICT_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
+    case PGW_VERDICT_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
+    case PGW_VERDICT_DEAD:
+    case PGW_VERDICT_RETRY:
+    case PGW_VERDICT_SETTLED:
     default: atomic_fetch_add(&w->n.failed, 1); break;
     }
 }
@@ -460,17 +461,17 @@ static void flush_settle(pgw_worker *w, size_t n)
     size_t i;
 
     for (i = 0; i < n; i++) /* not under the lock: the program's callback takes its time */
-        if (w->flush.verdicts[i] == PGW_OK && flush_is_failure(w->flush.out[i]))
+        if (w->flush.outcomes[i] == PGW_OK && flush_is_failure(w->flush.out[i]))
             flush_tell_failure(w, w->flush.out[i]);
     pthread_mutex_lock(&w->lock);
     w->shared.telling = 0;
     for (i = 0; i < n; i++) {
         pgw_task *t = w->flush.out[i];
-        const pgw_status st = w->flush.verdicts[i];
+        const pgw_status st = w->flush.outcomes[i];
 
         t->told = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */
-            if (t->verdict != PGW_DONE && t->verdict != PGW_DEAD)
+            if (t->verdict != PGW_VERDICT_DONE && t->verdict != PGW_VERDICT_DEAD)
                 w->loop.found_none = false; /* it may be claimed again */
             flush_count(w, t);
             pgw__worker_drop(t);
@@ -523,8 +524,8 @@ static size_t flush_plain(pgw_worker *w, size_t n)
 {
     const pgw_task *t = w->flush.out[0];
 
-    if (n == 0 || w->loop.claims_fail || w->given.queues_count != 1 || t->verdict != PGW_DONE ||
-        t->output != NULL || t->refusals > 0 || t->stalls > 0)
+    if (n == 0 || w->loop.claims_fail || w->given.queues_count != 1 ||
+        t->verdict != PGW_VERDICT_DONE || t->output != NULL || t->refusals > 0 || t->stalls > 0)
         return 0;
     return flush_group_size(w, 0, n);
 }
@@ -551,7 +552,7 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_group(w, &first, 0, plain); /* and no claim: there is trouble */
     else
         flush_fill(w, 0, plain, PGW_ECONN);
-    if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, 0);
+    if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, PGW_DEFAULT);
     flush_settle(w, n);
     if (first.st < 0) return pgw__pq_tell(w->loop.h, &first.story);
     return claim != NULL && claim->done ? st : PGW_OK;

@@ -30,9 +30,9 @@ bool pgw__worker_heart_init(pgw_worker *w)
     if (w->given.concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
     b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(pgw_task *));
     b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
-    b->verdicts = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->verdicts[0]));
+    b->outcomes = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->outcomes[0]));
     b->sent_at = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->sent_at[0]));
-    return b->tasks != NULL && b->refs != NULL && b->verdicts != NULL && b->sent_at != NULL;
+    return b->tasks != NULL && b->refs != NULL && b->outcomes != NULL && b->sent_at != NULL;
 }
 
 void pgw__worker_heart_retry(pgw_worker *w)
@@ -65,10 +65,10 @@ static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
     if (now >= safe_until && t->stage != PGW__DONE) pgw__worker_lose(t);
     if (atomic_load(&t->signals) != 0)
         pgw__worker_raise(t, 0); /* found by the handler: poke the rest */
-    if (now >= safe_until || (atomic_load(&t->signals) & PGW_LOST)) return false;
+    if (now >= safe_until || (atomic_load(&t->signals) & PGW_SIGNAL_LOST)) return false;
 
     if (t->stage == PGW__RUNNING && tired_at != INT64_MAX) {
-        if (now >= tired_at) pgw__worker_raise(t, PGW_TIMEOUT);
+        if (now >= tired_at) pgw__worker_raise(t, PGW_SIGNAL_TIMEOUT);
         /* A handler that does not heed its timeout must lose the job in the end, or nobody ever
          * gets it. */
         if (now >= tired_at + w->given.stop_ms) {
@@ -230,8 +230,8 @@ static int64_t heart_wait(pgw_worker *w, pgw *h, int64_t next)
     struct pollfd fd = {pgw_fd(h), 0, 0};
 
     if (most_ms >= 0 && most_ms < left_ms) left_ms = most_ms;
-    fd.events = (short)(((events & PGW_READ) != 0 ? POLLIN : 0) |
-                        ((events & PGW_WRITE) != 0 ? POLLOUT : 0));
+    fd.events = (short)(((events & PGW_EVENT_READ) != 0 ? POLLIN : 0) |
+                        ((events & PGW_EVENT_WRITE) != 0 ? POLLOUT : 0));
     poll(&fd, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
     pthread_mutex_lock(&w->lock);
     next = heart_tell_all(w);
@@ -244,8 +244,8 @@ static pgw_status heart_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_s
 {
     int64_t next = 0;
 
-    if (st != PGW_AGAIN) return st;
-    while (*answer == PGW_AGAIN) {
+    if (st != PGW_OUTCOME_AGAIN) return st;
+    while (*answer == PGW_OUTCOME_AGAIN) {
         next = heart_wait(w, h, next);
         pgw_step(h, 0);
     }
@@ -256,16 +256,16 @@ static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__beats *b = &w->beats;
     const pgw_task *t = b->tasks[from];
-    pgw_status answer = PGW_AGAIN, st;
+    pgw_status answer = PGW_OUTCOME_AGAIN, st;
 
     if (h != w->loop.h) pgw_async(h, heart_answered, &answer);
-    st = pgw_extend(h, b->verdicts + from, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms);
+    st = pgw_extend(h, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms, b->outcomes + from);
     return heart_finish(w, h, st, &answer);
 }
 
 static pgw_status heart_connect(pgw_worker *w, pgw *h)
 {
-    pgw_status answer = PGW_AGAIN;
+    pgw_status answer = PGW_OUTCOME_AGAIN;
 
     pgw_async(h, heart_answered, &answer);
     return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
@@ -295,9 +295,9 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
-        if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->verdicts[i] = st;
+        if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->outcomes[i] = st;
         /* nothing was said of any job: the call as a whole met a lock */
-        if (st == PGW_ELOCKED && b->verdicts[i] == PGW_EUNKNOWN) b->verdicts[i] = st;
+        if (st == PGW_ELOCKED && b->outcomes[i] == PGW_EUNKNOWN) b->outcomes[i] = st;
     }
     return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
 }
@@ -317,14 +317,15 @@ static pgw_status heart_send_apart(pgw_worker *w, pgw *h, size_t from, size_t n,
     ++*calls;
     if (!heart_is_ones(st)) return st;
     if (n == 1) {
-        PGW__LOG(&w->given.log, PGW_WARN, "worker", "the lease of job %lld cannot be extended: %s",
-                 (long long)w->beats.refs[from].id, pgw_error_message(h));
+        PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker",
+                 "the lease of job %lld cannot be extended: %s", (long long)w->beats.refs[from].id,
+                 pgw_error_message(h));
         return PGW_OK;
     }
     if (*calls >= HEART_CALLS) return PGW_EDB;
     st = heart_send_apart(w, h, from, half, calls);
     if (!pgw__worker_goes_on(st)) {
-        for (size_t i = from + half; i < from + n; i++) w->beats.verdicts[i] = st;
+        for (size_t i = from + half; i < from + n; i++) w->beats.outcomes[i] = st;
         return st;
     }
     st = heart_send_apart(w, h, from + half, n - half, calls);
@@ -344,7 +345,7 @@ static pgw_status heart_send_all(pgw_worker *w, pgw *h)
         for (n = 1; i + n < b->count && heart_together(b->tasks[i + n - 1], b->tasks[i + n]); n++)
             continue;
         if (!pgw__worker_goes_on(st)) {
-            for (size_t k = i; k < i + n; k++) b->verdicts[k] = st;
+            for (size_t k = i; k < i + n; k++) b->outcomes[k] = st;
             continue;
         }
         st = heart_send_apart(w, h, i, n, &calls);
@@ -365,16 +366,16 @@ static void heart_apply(pgw_worker *w)
 
     for (i = 0; i < b->count; i++) {
         pgw_task *t = b->tasks[i];
-        const pgw_status st = b->verdicts[i];
+        const pgw_status st = b->outcomes[i];
 
         if (t->stage == PGW__GONE) {
             pgw__crate_put(w, t->crate);
             continue;
         }
-        if (st == PGW_OK || st == PGW_CANCEL) {
+        if (st == PGW_OK || st == PGW_OUTCOME_CANCEL) {
             t->beat_at = b->sent_at[i] + t->lease_ms / 3;
             atomic_store(&t->safe_until, pgw__lease_end(b->sent_at[i], t->lease_ms));
-            if (st == PGW_CANCEL) pgw__worker_raise(t, PGW_CANCELED);
+            if (st == PGW_OUTCOME_CANCEL) pgw__worker_raise(t, PGW_SIGNAL_CANCELED);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
             if (t->stage != PGW__DONE) /* of a finished job its own report will tell */
                 pgw__worker_lose(t);
@@ -418,7 +419,7 @@ static int64_t heart_rests_until(const pgw_worker *w)
             const int64_t safe_until = atomic_load(&t->safe_until);
             const int64_t late = safe_until - t->lease_ms / 3;
 
-            if (t->stage == PGW__GONE || (atomic_load(&t->signals) & PGW_LOST)) continue;
+            if (t->stage == PGW__GONE || (atomic_load(&t->signals) & PGW_SIGNAL_LOST)) continue;
             if (now >= safe_until) continue; /* a result that waits: there is nothing to extend */
             if (at < late) at = late;
             if (at < until) until = at;
@@ -486,15 +487,16 @@ int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
     epoch = pgw__pq_epoch(h);
     what =
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
-    for (size_t i = 0; away && i < b->count; i++) b->verdicts[i] = PGW_ECONN;
+    for (size_t i = 0; away && i < b->count; i++) b->outcomes[i] = PGW_ECONN;
     st = away ? heart_connect(w, h) : heart_send_all(w, h);
-    if (h == w->loop.h) pgw_set_timeout(h, 0);
+    if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
     if (pgw__pq_epoch(h) != epoch && h != w->loop.h) atomic_fetch_add(&w->n.reconnects, 1);
     if (st < 0) pgw__handle_story(h, story, sizeof(story));
     if (st < 0 && st != PGW_ECANCELED) {
         const bool news = pgw__log_is_news(&b->told, what, pgw__clock_ms());
 
-        PGW__LOG(&w->given.log, news ? PGW_WARN : PGW_DEBUG, "worker", "%s: %s", what, story);
+        PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "worker", "%s: %s", what,
+                 story);
     }
     pthread_mutex_lock(&w->lock);
     heart_apply(w);
@@ -529,7 +531,7 @@ static void heart_sleep(pgw_worker *w)
     lost = there && pgw__pq_look(h) != PGW_OK;
     if (lost) {
         pause = pgw__backoff_next_ms(&b->trouble);
-        PGW__LOG(&w->given.log, PGW_WARN, "worker",
+        PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker",
                  "the connection that extends leases was lost; next try in %lld ms",
                  (long long)pause);
     }

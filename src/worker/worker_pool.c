@@ -69,7 +69,7 @@ static void pool_finish(pgw_worker *w, pgw_task *t)
 
 static void pool_release(pgw_worker *w, pgw_task *t)
 {
-    t->verdict = PGW_RELEASE;
+    t->verdict = PGW_VERDICT_RELEASE;
     pool_finish(w, t);
 }
 
@@ -193,9 +193,9 @@ static void pool_stir(pgw_worker *w)
 static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
-    if (atomic_load(&t->signals) & PGW_LOST)
+    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST)
         pgw__worker_drop(t);
-    else if (atomic_load(&t->signals) & PGW_CANCELED)
+    else if (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED)
         pool_release(w, t);
     else
         return true;
@@ -249,7 +249,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 static void pool_settled(pgw_worker *w, pgw_task *t)
 {
     atomic_fetch_add(&w->n.settled, 1);
-    if (atomic_load(&t->signals) & PGW_LOST) atomic_fetch_sub(&w->n.lost, 1);
+    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) atomic_fetch_sub(&w->n.lost, 1);
     pgw__worker_drop(t);
 }
 
@@ -264,7 +264,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
     for (i = 0; i < n; i++) {
         pgw_task *t = tasks[i];
 
-        if (t->verdict == PGW_SETTLED)
+        if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
         else if (w->shared.closing) /* nobody is left to report it */
             pgw__worker_drop(t);
@@ -395,9 +395,10 @@ int pgw_task_signals(const pgw_task *task)
 
     if (now >= atomic_load(&task->safe_until)) pgw__worker_mark_lost(task->self);
     signals = atomic_load(&task->signals);
-    if (now >= atomic_load(&task->tired_at)) signals |= PGW_TIMEOUT;
-    if (atomic_load(&w->stopping) > 1) signals |= PGW_STOPPING;
-    if (w->given.concurrency == 0 && pgw_stop_count(w->loop.stop) > 1) signals |= PGW_STOPPING;
+    if (now >= atomic_load(&task->tired_at)) signals |= PGW_SIGNAL_TIMEOUT;
+    if (atomic_load(&w->stopping) > 1) signals |= PGW_SIGNAL_STOPPING;
+    if (w->given.concurrency == 0 && pgw_stop_count(w->loop.stop) > 1)
+        signals |= PGW_SIGNAL_STOPPING;
     return signals;
 }
 

@@ -123,7 +123,7 @@ void pgw__worker_drop(pgw_task *t)
 
 bool pgw__worker_mark_lost(pgw_task *t)
 {
-    if (atomic_fetch_or(&t->signals, PGW_LOST) & PGW_LOST) return false;
+    if (atomic_fetch_or(&t->signals, PGW_SIGNAL_LOST) & PGW_SIGNAL_LOST) return false;
     atomic_fetch_add(&t->worker->n.lost, 1);
     return true;
 }
@@ -145,7 +145,7 @@ bool pgw__worker_lose(pgw_task *t)
 {
     const bool first = pgw__worker_mark_lost(t);
 
-    pgw__worker_raise(t, PGW_LOST);
+    pgw__worker_raise(t, PGW_SIGNAL_LOST);
     return first;
 }
 
@@ -209,11 +209,11 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->given.queues);
     pgw__mem_free(w->flush.out);
     pgw__mem_free(w->flush.refs);
-    pgw__mem_free(w->flush.verdicts);
+    pgw__mem_free(w->flush.outcomes);
     pgw__mem_free(w->flush.outputs);
     pgw__mem_free(w->beats.tasks);
     pgw__mem_free(w->beats.refs);
-    pgw__mem_free(w->beats.verdicts);
+    pgw__mem_free(w->beats.outcomes);
     pgw__mem_free(w->beats.sent_at);
     pgw__wake_close(&w->beats.wake);
     pgw__mem_free(w->loop.why);

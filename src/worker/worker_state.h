@@ -119,7 +119,7 @@ static inline int64_t pgw__lease_third(int64_t lease_ms)
 typedef struct pgw__beats {
     pgw_task **tasks;
     pgw_ref *refs;
-    pgw_status *verdicts;
+    pgw_status *outcomes;
     int64_t *sent_at;
     size_t count;
     pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
@@ -192,7 +192,7 @@ struct pgw_worker {
         size_t max;
         pgw_task **out;
         pgw_ref *refs;
-        pgw_status *verdicts;
+        pgw_status *outcomes;
         const char **outputs;
     } flush;
 
@@ -235,7 +235,7 @@ struct pgw_worker {
     } shared;
 
     /* Any thread. */
-    atomic_int stopping; /* as loop.stops; 2: PGW_STOPPING for every task */
+    atomic_int stopping; /* as loop.stops; 2: PGW_SIGNAL_STOPPING for every task */
     struct {
         _Atomic int64_t claimed, completed, failed, dead, snoozed, released, settled, refused, lost,
             claims, empty_claims, reconnects, running;
@@ -257,7 +257,8 @@ void pgw__worker_heart_wake(pgw_worker *w);
 /* With the lock held: */
 bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
 void pgw__worker_raise(pgw_task *t, int signals);
-bool pgw__worker_lose(pgw_task *t);      /* raises PGW_LOST, and counts it; false: it was already */
+bool pgw__worker_lose(
+    pgw_task *t); /* raises PGW_SIGNAL_LOST, and counts it; false: it was already */
 bool pgw__worker_mark_lost(pgw_task *t); /* the same, and the handler is not woken; any thread */
 void pgw__worker_drop(pgw_task *t);      /* GONE */
 void pgw__worker_clear(pgw_worker *w, const pgw_task *t); /* no longer quarantined, if it was */

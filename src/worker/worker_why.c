@@ -36,12 +36,12 @@ void pgw__worker_tell_why(pgw_worker *w)
     w->loop.why_at = pgw__clock_ms() + WHY_AGAIN_MS;
     for (size_t i = 0; i < w->given.queues_count; i++) {
         unsigned char why = WHY_NOTHING;
-        const pgw_status st = pgw_queue_look(w->loop.h, w->given.queues[i], 1, why_judge, &why);
+        const pgw_status st = pgw_queues_each(w->loop.h, w->given.queues[i], 1, why_judge, &why);
 
         if (st == PGW_EPERM) w->loop.why_at = INT64_MAX;
         if (st < 0) return;
         if (why != WHY_NOTHING && why != w->loop.why[i])
-            PGW__LOG(&w->given.log, PGW_WARN, "worker", "queue \"%s\" %s", w->given.queues[i],
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker", "queue \"%s\" %s", w->given.queues[i],
                      why_words[why]);
         w->loop.why[i] = why;
     }

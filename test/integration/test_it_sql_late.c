@@ -651,6 +651,26 @@ void test_jobs_are_claimed_after_the_sequence_of_positions_went_back(void)
     kit_do(a, "SELECT setval('pgwork.position', %lld)", last + 10000000);
 }
 
+/* Two slow transactions end one after the other: the second look back comes as far as the first
+ * one did, and changes nothing. Found by test/models/marks.pml. */
+void test_a_look_back_that_begins_anew_goes_on_at_rest(void)
+{
+    PGconn *d = kit_open();
+
+    go_on(1);
+    kit_do(c, "BEGIN; LOCK pgwork.live_job IN ROW EXCLUSIVE MODE; SELECT pg_current_xact_id()");
+    kit_do(d, "BEGIN; LOCK pgwork.live_job IN ROW EXCLUSIVE MODE; SELECT pg_current_xact_id()");
+    ticks(2);
+    kit_do(a, "SELECT setval('pgwork.position', nextval('pgwork.position') + 2500000)");
+    put_late(c, 1);
+    go_on(10);
+    kit_do(d, "ROLLBACK");
+    ticks(1);
+    kit_do(c, "COMMIT");
+    ticks(5);
+    TEST_ASSERT_EQUAL_INT(1, drain());
+}
+
 void test_low_water_marks_can_be_switched_off_and_on(void)
 {
     kit_do(c, "BEGIN");

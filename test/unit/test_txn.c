@@ -76,7 +76,7 @@ void setUp(void)
     pgw__pq_disarm_Stub(disarm);
     armed = false;
     seen[0] = '\0';
-    begins = commits = rolls = PGW_OK, waits = PGW_EMPTY;
+    begins = commits = rolls = PGW_OK, waits = PGW_OUTCOME_EMPTY;
 }
 
 void tearDown(void) {}
@@ -90,7 +90,7 @@ static pgw_status run(const pgw_status *script, int tries)
 void test_success_commits_and_an_outcome_is_passed_on(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, run((pgw_status[]){PGW_OK}, 3));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, run((pgw_status[]){PGW_EMPTY}, 3));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, run((pgw_status[]){PGW_OUTCOME_EMPTY}, 3));
     TEST_ASSERT_EQUAL_STRING("bfcbfc", seen);
 }
 
