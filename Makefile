@@ -5,15 +5,17 @@
 # Packagers: PREFIX, DESTDIR, the directories below, CC, CFLAGS, CPPFLAGS, LDFLAGS as usual; HARDEN=. Without the gem ceedling,
 # which `check` needs: make check-abi check-fuzz check-header check-examples.
 
-# Or src/sql would be built from src/sql.c as soon as that is edited.
+# Every rule is written here.
 MAKEFLAGS += --no-builtin-rules
 
 # The header holds the only copy of the version.
+HEADERS := inc/pgwork.h $(sort $(wildcard inc/pgwork/*.h))
 VERSION := $(shell sed -n 's/^.define PGW_VERSION_STRING "\(.*\)".*/\1/p' inc/pgwork.h)
 # major.minor: while the version starts with 0, each minor one has an ABI of its own
 SOVERSION := $(basename $(VERSION))
 
 B ?= build
+G = $(B)/generated
 PREFIX ?= /usr/local
 bindir ?= $(PREFIX)/bin
 includedir ?= $(PREFIX)/include
@@ -31,7 +33,8 @@ CFLAGS ?= -O2 -g
 # Warnings of compilers that we have not seen are not errors for who builds; `run` sets it to 1.
 WERROR ?= 0
 
-SRC := $(sort $(wildcard src/*.c))
+SRC := $(sort $(wildcard src/*/*.c))
+SRC_H := $(sort $(wildcard src/*/*.h))
 CLI_SRC := $(sort $(wildcard examples/pgwork/*.c))
 EX_SRC := $(sort $(wildcard examples/*.c))
 BENCH_SRC := $(sort $(wildcard bench/*.c))
@@ -54,7 +57,7 @@ PQ_LIBS := $(shell $(PKG_CONFIG) --libs libpq 2>/dev/null || { pg_config --libdi
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
   -Wold-style-definition -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wformat=2 -Wvla \
-  -Wswitch-enum -Wimplicit-fallthrough -Werror=format-security
+  -Wswitch-enum -Wenum-conversion -Wimplicit-fallthrough -Werror=format-security
 # clang's -Wconversion dislikes assert(!"reason"), which we like
 WARN_SRC := -Wconversion -Wno-string-conversion
 ifneq ($(WERROR),0)
@@ -97,9 +100,9 @@ bench-programs: $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 WITH_SQL := $(shell grep -l '"sql_data.inc"' $(SRC) /dev/null)
 $(WITH_SQL:src/%.c=$(B)/obj/%.o): WARN += -Wno-overlength-strings
 
-$(B)/obj/%.o: src/%.c Makefile | $(B)/gen
+$(B)/obj/%.o: src/%.c Makefile | $(G)/stamp
 	@mkdir -p $(@D)
-	$(COMPILE) $(WARN_SRC) -Isrc $(PQ_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
+	$(COMPILE) $(WARN_SRC) -Isrc -I$(G) $(PQ_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
 
 $(B)/obj/examples/%.o: examples/%.c Makefile
 	@mkdir -p $(@D)
@@ -135,27 +138,33 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
-# -- generated, and committed all the same ---------------------------------------------------------
+# -- generated -------------------------------------------------------------------------------------
 
+# Into $(G): the SQL as C strings, and for the integration tests (which use that of B=build) all sources
+# and all headers of the library in one file. A file is written only when its text differs.
 gen gen-sql:
-	@rm -f $(B)/gen
-	@$(MAKE) -s $(B)/gen
+	@rm -f $(G)/stamp
+	@$(MAKE) -s $(G)/stamp
 
-# A file is written only when its text differs, so an up-to-date read-only tree still builds.
-$(B)/gen: $(SQL) src/sql2c.awk $(wildcard src src/sql migrations)
+$(G)/stamp: $(SQL) src/sql/sql2c.awk $(wildcard src/* migrations)
 	@mkdir -p $(@D)
 	@for f in $(SQL); do \
 	  test -z "$$(tail -c1 $$f)" || { echo "$$f: no newline at its end"; exit 1; }; done
-	@LC_ALL=C awk -f src/sql2c.awk $(SQL) /dev/null > $@.sql
-	@{ echo '/* The whole library in one unit, for integration tests; made by `make gen`. */'; \
-	  printf '#include "../../%s"\n' $(SRC); } > $@.all.c
-	@{ echo '/* All that is inside the library, for integration tests; made by `make gen`. */'; \
-	  printf '#include "%s"\n' pgwork.h $(notdir $(sort $(wildcard src/*.h))); } > $@.all.h
-	@for p in sql:src/sql_data.inc all.c:test/support/pgw_all.c all.h:test/support/pgw_all.h; do \
-	  cmp -s $@.$${p%:*} $${p#*:} || { cp $@.$${p%:*} $${p#*:}; echo "made $${p#*:}"; }; done
+	@LC_ALL=C awk -f src/sql/sql2c.awk $(SQL) /dev/null > $@.sql_data.inc
+	@{ echo '/* The whole library in one unit, for integration tests. */'; \
+	  printf '#include "../../%s"\n' $(SRC); } > $@.pgw_all.c
+	@{ echo '/* All that is inside the library, for integration tests. */'; \
+	  printf '#include "%s"\n' pgwork.h $(SRC_H:src/%=%); } > $@.pgw_all.h
+	@for f in sql_data.inc pgw_all.c pgw_all.h; do cmp -s $@.$$f $(@D)/$$f || cp $@.$$f $(@D)/$$f; rm $@.$$f; done
 	@touch $@
 
-src/sql_data.inc: $(B)/gen ; @:
+# the reference, from the headers: man pages of section 3, and HTML
+REF = $(B)/reference
+FUNCTIONS := $(shell awk '/^PGW_API / && match($$0, /pgw_[a-z0-9_]+\050/) { print substr($$0, RSTART, RLENGTH - 1) }' $(HEADERS))
+reference: $(REF)/reference.html
+$(REF)/reference.html: doc/man/reference.awk $(HEADERS)
+	@rm -rf $(REF) && mkdir -p $(REF)/man3
+	@LC_ALL=C awk -v out=$(REF) -v version=$(VERSION) -f doc/man/reference.awk $(HEADERS)
 
 # -- tests -----------------------------------------------------------------------------------------
 
@@ -165,6 +174,7 @@ export LANG ?= C.UTF-8
 
 ceedling:
 	@command -v $(CEEDLING) >/dev/null || { echo "the gem ceedling is missing: ./run test installs it" >&2; exit 1; }
+	@$(MAKE) -s B=build build/generated/stamp
 check: ceedling
 	$(CEEDLING) 'test:path[test/unit]'
 # A part of them, also of check-valgrind: make check-tsan TESTS='test:test_worker test:test_it_worker'. Without its results, which may be those of
@@ -192,18 +202,18 @@ FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
 	@mkdir -p $(B)/fuzz
 	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
-	  rooms=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
-	  $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc $(PQ_CFLAGS) -pthread \
+	  modules=$$(sed -n 's|^#include "\(.*\)\.h"|src/\1.c|p' test/fuzz/$$t.c); \
+	  $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all \
-	    test/fuzz/$$t.c test/fuzz/standalone.c $$rooms $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
+	    test/fuzz/$$t.c test/fuzz/standalone.c $$modules $(STATIC) -o $(B)/fuzz/$$t.standalone $(PQ_LIBS); \
 	  $(B)/fuzz/$$t.standalone -n $(FUZZ_ROUNDS); done
 
 # each target for so long, by libFuzzer; test/fuzz/standalone.c replays what it finds
 FUZZ_SECONDS ?= 60
-fuzz:
+fuzz: $(G)/stamp
 	@mkdir -p $(B)/fuzz
 	@set -e; for t in $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)); do \
-	  clang -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc $(PQ_CFLAGS) -pthread \
+	  clang -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
 	    -Wno-overlength-strings -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	    test/fuzz/$$t.c $(SRC) -o $(B)/fuzz/$$t $(PQ_LIBS); \
 	  mkdir -p $(B)/fuzz/$$t.corpus; \
@@ -212,29 +222,28 @@ fuzz:
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
-	awk -f test/lint/layers.awk src/*.[ch]
+	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
 lint-banned:
-	awk -f test/lint/banned.awk src/*.[ch]
+	@awk -f test/lint/banned.awk $(SRC) $(SRC_H)
 	@! grep -n 'clock_gettime(CLOCK_MONOTONIC' examples/pgwork/*.[ch] # it stands still while the machine sleeps
-# Not part of `lint` yet: not every budget is met.
+lint-circles: $(OBJ)
+	@sh test/lint/circles.sh $(OBJ)
+# how large the engine's SQL and its explanation may be
 lint-budget:
 	@LC_ALL=C awk -f test/lint/budget.awk migrations/000[1-8]_*.sql $(wildcard doc/engine.md) doc/decisions/*.md
-lint-gen:
-	@said=$$($(MAKE) -s gen) || exit 1; \
-	test -z "$$said" || { echo "$$said"; echo 'generated files were not up to date: commit them'; exit 1; }
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
-lint-tidy:
+lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
 	  for f in $(SRC); do clang-tidy --quiet $$f -- -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc \
-	    $(PQ_CFLAGS) || exit; done; \
+	    -I$(G) $(PQ_CFLAGS) || exit; done; \
 	else echo "clang-tidy: not here, left out"; fi
-lint-cppcheck:
+lint-cppcheck: $(G)/stamp
 	@if command -v cppcheck >/dev/null; then \
 	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
-	    --suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Iinc -Isrc src; \
+	    --suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Iinc -Isrc -I$(G) src; \
 	else echo "cppcheck: not here, left out"; fi
 # in the command line tests what is not quoted is to be words
 lint-shell:
@@ -243,16 +252,17 @@ lint-shell:
 	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
-# the public header stands alone, in C and in C++; what may grow in it can
+# each public header stands alone, in C and in C++; what may grow in it; kinds of constants
 check-header:
-	awk -f test/lint/header.awk inc/pgwork.h
-	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c inc/pgwork.h
-	@if command -v $(CXX) >/dev/null; then \
-	  $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ inc/pgwork.h; \
-	else echo "$(CXX): not here, left out"; fi
+	awk -f test/lint/header.awk $(HEADERS)
+	@set -e; for h in $(HEADERS); do \
+	  $(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c $$h; \
+	  if command -v $(CXX) >/dev/null; then $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ $$h; \
+	  else echo "$(CXX): not here, left out"; fi; done
+	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc
 
 # every function has a text and an example; examples of header, README and doc/ compile
-EXAMPLES_IN = inc/pgwork.h README.md $(sort $(wildcard doc/*.md))
+EXAMPLES_IN = $(HEADERS) README.md $(sort $(wildcard doc/*.md))
 check-examples:
 	@rm -rf $(B)/manual && mkdir -p $(B)/manual
 	@awk -v out=$(B)/manual -f test/lint/examples.awk $(EXAMPLES_IN)
@@ -260,13 +270,12 @@ check-examples:
 
 # what the shared library shows is what the header declares (names in _fn are types)
 check-abi: shared
-	@$(CC) -E -P inc/pgwork.h | grep -o '\bpgw_[a-z0-9_]* *(' | tr -d ' (' | grep -v '_fn$$' | LC_ALL=C sort -u > $(B)/abi.header
+	@$(CC) -E -P -Iinc inc/pgwork.h | grep -o '\bpgw_[a-z0-9_]* *(' | tr -d ' (' | grep -v '_fn$$' | LC_ALL=C sort -u > $(B)/abi.header
 	@nm -D --defined-only $(SHARED) | awk '$$2 != "A" { sub(/@.*/, "", $$3); print $$3 }' | LC_ALL=C sort -u > $(B)/abi.library
 	@diff $(B)/abi.header $(B)/abi.library | sed -n 's/^</declared, not there:/p; s/^>/there, not declared:/p' > $(B)/abi.diff; \
 	  cat $(B)/abi.diff; test ! -s $(B)/abi.diff
 
-FORMATTED = $(filter-out test/support/pgw_all.c,$(wildcard inc/*.h src/*.[ch] examples/*.[ch] \
-  examples/*/*.[ch] bench/*.[ch] test/*/*.[ch]))
+FORMATTED = $(HEADERS) $(wildcard src/*/*.[ch] examples/*.[ch] examples/*/*.[ch] bench/*.[ch] test/*/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 format-check:
@@ -275,12 +284,13 @@ format-check:
 # -- installing ------------------------------------------------------------------------------------
 
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
-FILES = inc/pgwork.h:$(includedir):644 \
+FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
+  $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
@@ -290,7 +300,7 @@ EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDI
 RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
-install: lib cli $(B)/pgwork.pc $(UNITS)
+install: lib cli reference $(B)/pgwork.pc $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
@@ -300,7 +310,7 @@ uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
-	  $(addprefix "$(DESTDIR)$(docdir)",/inc /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
 	$(RENEW_LOADER)
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
@@ -316,9 +326,14 @@ $(B)/%.service: examples/systemd/%.service.in .FORCE
 bench:
 	./run bench
 
+# With the generated file, for builds that do without this Makefile.
 dist:
-	@mkdir -p $(B)
+	@rm -rf $(B)/dist && mkdir -p $(B)/dist
 	git archive --prefix=pgwork-$(VERSION)/ -o $(B)/pgwork-$(VERSION).tar HEAD
+	tar -xf $(B)/pgwork-$(VERSION).tar -C $(B)/dist
+	$(MAKE) -s -C $(B)/dist/pgwork-$(VERSION) B=. gen
+	git archive --prefix=pgwork-$(VERSION)/generated/ --add-file=$(B)/dist/pgwork-$(VERSION)/generated/sql_data.inc \
+	  --prefix=pgwork-$(VERSION)/ -o $(B)/pgwork-$(VERSION).tar HEAD
 	gzip -9nf $(B)/pgwork-$(VERSION).tar
 	@echo $(B)/pgwork-$(VERSION).tar.gz
 
@@ -329,14 +344,14 @@ help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-banned lint-gen check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
-	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
+	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-models check-fuzz cover fuzz lint lint-layers lint-banned lint-budget lint-gen lint-tidy lint-cppcheck \
+.PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+  check-tsan check-valgrind check-models check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

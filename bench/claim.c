@@ -33,7 +33,7 @@ static long claim_and_complete(int number)
     do {
         const double began = now_ms();
         pgw_batch *batch;
-        const pgw_status st = pgw_complete_and_claim(h, verdicts, refs, held, &batch, &o);
+        const pgw_status st = pgw_complete_and_claim(h, refs, held, &o, verdicts, &batch);
         const double ended = now_ms();
 
         if (st < PGW_OK) die("claim", pgw_error_message(h));

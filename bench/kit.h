@@ -66,7 +66,7 @@ static inline pgw *opened(void)
     pgw_conf *conf = configured();
     pgw *h;
 
-    if (pgw_open(&h, conf) != PGW_OK) die("open", pgw_error_message(h));
+    if (pgw_open(conf, &h) != PGW_OK) die("open", pgw_error_message(h));
     pgw_conf_free(conf);
     return h;
 }

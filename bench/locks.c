@@ -26,7 +26,7 @@ static long lock_own(int number)
     for (; goes_on(); n++) {
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, &l, name, PGW_EXCLUSIVE, 0) != PGW_OK ||
+        if (pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK ||
             pgw_lock_release(l) != PGW_OK)
             die("lock", pgw_error_message(h));
     }
@@ -44,7 +44,7 @@ static long lock_one(int number)
     for (; goes_on(); n++) {
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, &l, "one for all", PGW_EXCLUSIVE, -1) != PGW_OK ||
+        if (pgw_lock_acquire(h, "one for all", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK ||
             pgw_lock_release(l) != PGW_OK)
             die("lock", pgw_error_message(h));
     }
@@ -76,12 +76,12 @@ static long sema_permits(int number)
     long n = 0;
 
     (void)number;
-    o.timeout_ms = -1;
+    o.timeout_ms = PGW_UNLIMITED;
     begin_together();
     for (; goes_on(); n++) {
         pgw_token token;
 
-        if (pgw_sema_acquire(h, &token, "bench", &o) != PGW_OK ||
+        if (pgw_sema_acquire(h, "bench", &o, &token) != PGW_OK ||
             pgw_sema_release(h, "bench", token) != PGW_OK)
             die("sema", pgw_error_message(h));
     }
@@ -140,7 +140,8 @@ static void wake_up(void)
         h = opened();
         for (int i = 0; i < ROUNDS; i++) {
             if (read(go[0], &byte, 1) != 1) _exit(1);
-            if (pgw_lock_acquire(h, &l, "wake", PGW_EXCLUSIVE, -1) != PGW_OK) _exit(1);
+            if (pgw_lock_acquire(h, "wake", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
+                _exit(1);
             got = now_ms();
             pgw_lock_release(l);
             if (write(fds[1], &got, sizeof(got)) != (ssize_t)sizeof(got)) _exit(1);
@@ -151,7 +152,7 @@ static void wake_up(void)
     for (int i = 0; i < ROUNDS; i++) {
         double from;
 
-        if (pgw_lock_acquire(h, &l, "wake", PGW_EXCLUSIVE, -1) != PGW_OK)
+        if (pgw_lock_acquire(h, "wake", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
             die("wake", pgw_error_message(h));
         if (write(go[1], &byte, 1) != 1) die("wake", "pipe");
         (void)poll(NULL, 0, 20); /* it stands in the queue by then */
@@ -181,7 +182,8 @@ static void lost(void)
         for (int i = 0; i < ROUNDS; i++) {
             pgw_lock *l;
 
-            if (pgw_lock_acquire(h, &l, "lost", PGW_EXCLUSIVE, -1) != PGW_OK) _exit(1);
+            if (pgw_lock_acquire(h, "lost", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
+                _exit(1);
             saw = 0;
             if (write(fds[1], &saw, sizeof(saw)) != (ssize_t)sizeof(saw)) _exit(1);
             if (pgw_lock_guard(l, -1, -1) != PGW_ELEASE) _exit(1);

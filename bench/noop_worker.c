@@ -21,7 +21,7 @@ static pgw_verdict noop(pgw_task *task, void *arg)
         begin = now_ms();
     }
     if (*ms > 0) nap_until(now_ms() + *ms);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static double seconds(struct timeval t)
@@ -51,7 +51,9 @@ int main(int argc, char **argv)
     if (st == PGW_OK) st = pgw_conf_set(conf, "worker.concurrency", argv[3]);
     if (st == PGW_OK) st = pgw_conf_set(conf, "worker.prefetch", argv[4]);
     if (st == PGW_OK) st = pgw_stop_new(&stop);
-    if (st == PGW_OK) st = pgw_worker_new(&w, conf, queues, 1, noop, NULL, &ms);
+    if (st == PGW_OK)
+        st = pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, noop, NULL, &ms}, &w);
     if (st == PGW_OK) st = pgw_worker_run(w, stop);
     end = now_ms();
     pgw_worker_get_stats(w, &stats);

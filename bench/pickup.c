@@ -27,11 +27,11 @@ static pgw_verdict note(pgw_task *task, void *arg)
     (void)arg;
     if (size == sizeof(mark)) {
         memcpy(&mark, body, size);
-        if (mark.i < 0) return PGW_DONE;
+        if (mark.i < 0) return PGW_VERDICT_DONE;
         taken[mark.i] = ran - mark.begin;
         arrived++;
     }
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 struct one {
@@ -86,14 +86,16 @@ int main(int argc, char **argv)
         die("start", "durability is sync or relaxed");
     for (int i = 0; i < count; i++) {
         workers[i].stop = stop;
-        if (pgw_worker_new(&workers[i].worker, conf, queues, 1, note, NULL, NULL) != PGW_OK)
+        if (pgw_worker_new(conf,
+                           &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, note, NULL, NULL},
+                           &workers[i].worker) != PGW_OK)
             return 1;
         pthread_create(&threads[i], NULL, run, &workers[i]);
     }
     nap_until(now_ms() + 500);
     begin = now_ms();
     for (int i = -first; i < jobs; i++) {
-        pgw_new job = PGW_NEW_INIT;
+        pgw_job_spec job = PGW_JOB_SPEC_INIT;
         struct {
             double begin;
             int i;
@@ -105,7 +107,7 @@ int main(int argc, char **argv)
         mark.i = i;
         job.body = &mark;
         job.body_size = sizeof(mark);
-        if (pgw_enqueue(h, NULL, queues[0], &job, NULL) != PGW_OK)
+        if (pgw_enqueue(h, queues[0], &job, NULL, NULL) != PGW_OK)
             fprintf(stderr, "pickup: %s\n", pgw_error_message(h));
         if (i < 0) continue;
         put_in[i] = now_ms() - mark.begin;

@@ -26,17 +26,17 @@ static void claims(pgw *h, const char *what, const char *order)
 
     s.table = "article", s.key = id, s.key_count = 1;
     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
-    if (pgw_table_open(h, &t, &s) != PGW_OK) die("open table", pgw_error_message(h));
+    if (pgw_table_open(h, &s, &t) != PGW_OK) die("open table", pgw_error_message(h));
     o.max = 10, o.holder = "bench", o.order = order;
     while (n < CLAIMS && (n < 3 || now_ms() < until)) {
         const double start = now_ms();
         pgw_row_ref refs[10];
         pgw_rows *rows;
 
-        if (pgw_table_claim(h, &rows, t, &o) != PGW_OK) die("claim", pgw_error_message(h));
+        if (pgw_table_claim(h, t, &o, &rows) != PGW_OK) die("claim", pgw_error_message(h));
         took[n++] = now_ms() - start;
         for (size_t i = 0; i < pgw_rows_count(rows); i++) refs[i] = pgw_rows_ref(rows, i);
-        if (pgw_table_release(h, NULL, t, refs, pgw_rows_count(rows)) != PGW_OK)
+        if (pgw_table_release(h, t, refs, pgw_rows_count(rows), NULL) != PGW_OK)
             die("release", pgw_error_message(h));
         pgw_rows_free(rows);
     }
@@ -70,10 +70,10 @@ static void claim_figures(PGconn *c)
     s.table = "article", s.key = id, s.key_count = 1;
     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
     pgw_set_timeout(h, 3600000);
-    if (pgw_table_open(h, &t, &s) != PGW_OK || pgw_table_init(h, t) != PGW_OK)
+    if (pgw_table_open(h, &s, &t) != PGW_OK || pgw_table_init(h, t) != PGW_OK)
         die("init", pgw_error_message(h));
     pgw_table_free(t);
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     run_sql(c, "VACUUM ANALYZE article");
     claims(h, "proposed indexes, default order", NULL);
     claims(h, "proposed indexes, by the caller's order", "id");
@@ -104,10 +104,10 @@ static long optimistic(int row)
     snprintf(name, sizeof(name), "%d", row);
     s.table = "counter", s.key = id, s.key_count = 1, s.version = "version";
     o.tries = 100000;
-    if (pgw_table_open(h, &t, &s) != PGW_OK) die("open table", pgw_error_message(h));
+    if (pgw_table_open(h, &s, &t) != PGW_OK) die("open table", pgw_error_message(h));
     begin_together();
     for (; goes_on(); n++)
-        if (pgw_table_process(h, t, key, add_one, NULL, &o) != PGW_OK)
+        if (pgw_table_process(h, t, key, &o, add_one, NULL) != PGW_OK)
             die("process", pgw_error_message(h));
     pgw_table_free(t);
     pgw_close(h);

@@ -26,13 +26,13 @@ static int fail(pgw *h)
 static pgw_status begin(pgw **h, pgw_table **t)
 {
     pgw_table_spec spec = PGW_TABLE_SPEC_INIT;
-    pgw_status st = pgw_open(h, NULL);
+    pgw_status st = pgw_open(NULL, h);
 
     *t = NULL;
     spec.table = "counter", spec.version = "version";
     spec.key = key_columns, spec.key_count = 1;
     for (int tries = 0; (st == PGW_OK || pgw_is_retriable(st)) && *t == NULL && tries < 10; tries++)
-        st = pgw_table_open(*h, t, &spec);
+        st = pgw_table_open(*h, &spec, t);
     return st;
 }
 
@@ -63,9 +63,9 @@ static int count(int who, int times)
                  (unsigned)begun.tv_nsec >> 14 & 0xffff, (unsigned)begun.tv_nsec >> 2 & 0xfff,
                  (unsigned)getppid() & 0xfff, (unsigned)who & 0xffff, (unsigned)i);
         do {
-            st = pgw_table_process(h, t, key, add_one, NULL, &o);
+            st = pgw_table_process(h, t, key, &o, add_one, NULL);
         } while (pgw_is_unknown(st) ||
-                 pgw_is_retriable(st)); /* PGW_REPEATED: it had been applied */
+                 pgw_is_retriable(st)); /* PGW_OUTCOME_REPEATED: it had been applied */
         if (st < PGW_OK) return fail(h);
     }
     pgw_table_free(t);
@@ -84,7 +84,7 @@ static int look(long long *n)
 
     if (begin(&h, &t) != PGW_OK) return fail(h);
     do {
-        st = pgw_table_get(h, &rows, t, key, columns, 1);
+        st = pgw_table_get(h, t, key, columns, 1, &rows);
     } while (pgw_is_retriable(st));
     if (st != PGW_OK) return fail(h);
     *n = strtoll(pgw_rows_get(rows, 0, "n"), NULL, 10);

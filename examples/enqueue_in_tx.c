@@ -23,14 +23,14 @@ static int run(PGconn *conn, const char *sql)
 /* The handle lives as long as the transaction needs it; the connection stays the program's. */
 static int enqueue_receipt(PGconn *conn, int64_t *id)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw *h;
     pgw_status st;
 
     job.kind = "receipt";
     job.payload = "{\"order\": 1, \"to\": \"ada@example.org\"}";
-    st = pgw_attach(&h, conn, NULL);
-    if (st == PGW_OK) st = pgw_enqueue(h, id, "mail", &job, NULL);
+    st = pgw_attach(conn, NULL, &h);
+    if (st == PGW_OK) st = pgw_enqueue(h, "mail", &job, NULL, id);
     if (st < 0)
         fprintf(stderr, "%s: %s\n%s\n", pgw_status_name(st), pgw_error_message(h),
                 pgw_error_hint(h));

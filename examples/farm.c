@@ -53,9 +53,9 @@ static int node_run(pgw *h, const char *name, report *r, int out)
         pgw_tick *tick;
         int64_t next_ms;
         const pgw_status st =
-            pgw_cron_claim_due(h, &tick, &next_ms, name, (const char *[]){"farm"}, 1);
+            pgw_cron_claim_due(h, name, (const char *[]){"farm"}, 1, &tick, &next_ms);
 
-        if (st == PGW_EMPTY) { /* not our turn */
+        if (st == PGW_OUTCOME_EMPTY) { /* not our turn */
             poll(NULL, 0, next_ms < 500 ? (int)next_ms : 500);
             continue;
         }
@@ -86,7 +86,7 @@ static pid_t node_start(int number, int out)
     memset(&r, 0, sizeof(r)); /* it goes through a pipe as it lies in memory */
     r.node = number;
     snprintf(name, sizeof(name), "node %d", number);
-    if (pgw_open(&h, NULL) != PGW_OK) _exit(failed(h, name));
+    if (pgw_open(NULL, &h) != PGW_OK) _exit(failed(h, name));
     _exit(node_run(h, name, &r, out));
 }
 
@@ -142,10 +142,10 @@ int main(int argc, char **argv)
 
     if (count < 2 || count > NODES_MAX || pipe(ends) != 0)
         return fprintf(stderr, "farm [NODES], 2 to %d of them\n", NODES_MAX), 2;
-    if (pgw_open(&h, NULL) != PGW_OK) return failed(h, "open");
+    if (pgw_open(NULL, &h) != PGW_OK) return failed(h, "open");
     o.timeout_ms = 1500;         /* as long as a node may take before another is asked */
     o.misfire = PGW_MISFIRE_ALL; /* what waits meanwhile is made up for */
-    if (pgw_cron_create(h, NULL, "farm", "@every 1s", &o) != PGW_OK) return failed(h, "create");
+    if (pgw_cron_create(h, "farm", "@every 1s", &o, NULL) != PGW_OK) return failed(h, "create");
 
     fflush(stdout); /* or every child has a copy of what waits */
     for (int i = 0; i < count; i++) nodes[i] = node_start(i, ends[1]);

@@ -44,7 +44,7 @@ static int send_one(pgw *h, FILE *book, int mailing, int *busy)
     int sent = 0;
 
     snprintf(name, sizeof(name), "mailing %d", mailing);
-    st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 1000);
+    st = pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 1000, &lock);
     if (st == PGW_ELOCKED) {
         ++*busy; /* look again later: who is at it may die */
         return 0;
@@ -69,7 +69,7 @@ static int work(const char *path, int mailings)
 
     if (book == NULL) return -1;
     setvbuf(book, NULL, _IONBF, 0); /* others write it, too */
-    if (pgw_open(&h, NULL) != PGW_OK) {
+    if (pgw_open(NULL, &h) != PGW_OK) {
         fprintf(stderr, "%s\n%s\n", pgw_error_message(h), pgw_error_hint(h));
         sent = -1;
     }

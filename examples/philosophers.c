@@ -22,7 +22,7 @@
 static pgw_status failed(pgw *h, int philosopher, pgw_status st)
 {
     fprintf(stderr, "philosopher %d: %s\n", philosopher,
-            st == PGW_EMPTY ? "a fork is missing" : pgw_error_message(h));
+            st == PGW_OUTCOME_EMPTY ? "a fork is missing" : pgw_error_message(h));
     return st;
 }
 
@@ -33,7 +33,7 @@ static pgw_status describe(pgw *h, pgw_table **t)
 
     spec.table = "fork", spec.version = "version";
     spec.key = key, spec.key_count = 1;
-    return pgw_table_open(h, t, &spec);
+    return pgw_table_open(h, &spec, t);
 }
 
 /* One more use of a fork whose row we hold. */
@@ -43,8 +43,8 @@ static pgw_status use(pgw *h, const pgw_table *t, const pgw_rows *forks, size_t 
     const pgw_cell cell = {"used", used};
 
     snprintf(used, sizeof(used), "%d", atoi(pgw_rows_get(forks, i, "used")) + 1);
-    return pgw_table_update(h, NULL, t, pgw_rows_key(forks, i), pgw_rows_version(forks, i), &cell,
-                            1);
+    return pgw_table_update(h, t, pgw_rows_key(forks, i), pgw_rows_version(forks, i), &cell, 1,
+                            NULL);
 }
 
 /* With both forks, in one transaction. */
@@ -61,8 +61,8 @@ static pgw_status eat(pgw *h, const pgw_table *t, int philosopher, int meal)
     snprintf(right, sizeof(right), "%d", (philosopher + 1) % PHILOSOPHERS);
     opts.keys = keys, opts.keys_count = 2;
     opts.columns = columns, opts.columns_count = 1;
-    if (st == PGW_OK) st = pgw_table_lock(h, &forks, t, &opts);
-    if (st == PGW_OK && pgw_rows_count(forks) < 2) st = PGW_EMPTY;
+    if (st == PGW_OK) st = pgw_table_lock(h, t, &opts, &forks);
+    if (st == PGW_OK && pgw_rows_count(forks) < 2) st = PGW_OUTCOME_EMPTY;
     if (st == PGW_OK) {
         printf("philosopher %d eats meal %d\n", philosopher, meal);
         fflush(stdout);
@@ -88,7 +88,7 @@ static pgw_status dine(pgw *h, const pgw_table *t, int philosopher, int meal)
 
     opts.timeout_ms = -1;
     opts.session = true; /* the seat of a philosopher who dies is free at once */
-    st = pgw_sema_acquire(h, &seat, "seats", &opts);
+    st = pgw_sema_acquire(h, "seats", &opts, &seat);
     if (st != PGW_OK) return failed(h, philosopher, st);
     st = eat(h, t, philosopher, meal);
     pgw_sema_release(h, "seats", seat);
@@ -99,7 +99,7 @@ static int live(int philosopher, int meals)
 {
     pgw_table *t = NULL;
     pgw *h;
-    pgw_status st = pgw_open(&h, NULL);
+    pgw_status st = pgw_open(NULL, &h);
 
     if (st == PGW_OK) st = describe(h, &t);
     if (st != PGW_OK) failed(h, philosopher, st);
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     int status, sated = 0;
     pgw *h;
 
-    if (pgw_open(&h, NULL) != PGW_OK || pgw_sema_create(h, "seats", PHILOSOPHERS - 1) != PGW_OK) {
+    if (pgw_open(NULL, &h) != PGW_OK || pgw_sema_create(h, "seats", PHILOSOPHERS - 1) != PGW_OK) {
         fprintf(stderr, "%s\n", pgw_error_message(h));
         return 1;
     }

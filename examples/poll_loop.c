@@ -2,8 +2,8 @@
  *
  *   cc poll_loop.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out
  *
- * pgw_async() arms the next verb: it sends and returns PGW_AGAIN, and its callback comes from
- * pgw_step() when the answer is complete and committed. Here a chain of callbacks enqueues a
+ * pgw_async() arms the next verb: it sends and returns PGW_OUTCOME_AGAIN, and its callback comes
+ * from pgw_step() when the answer is complete and committed. Here a chain of callbacks enqueues a
  * job, claims it and completes it, while standard input is read in the same loop. */
 #include <poll.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static int over;
 /* Out-parameters are filled when the answer comes, so they outlive the call. */
 static int64_t id;
 static pgw_batch *batch;
-static pgw_status verdict, verdicts[OTHERS_MAX];
+static pgw_status outcome, outcomes[OTHERS_MAX];
 
 /* Jobs of others, such as an earlier run that was killed: held until ours is there. */
 static pgw_ref others[OTHERS_MAX];
@@ -28,7 +28,7 @@ static size_t others_count;
 /* A verb that could not even be sent: its callback will not come. */
 static void started(pgw *h, pgw_status st)
 {
-    if (st == PGW_AGAIN) return;
+    if (st == PGW_OUTCOME_AGAIN) return;
     fprintf(stderr, "%s: %s\n", pgw_status_name(st), pgw_error_message(h));
     over = 1;
 }
@@ -54,7 +54,7 @@ static void hand_back(pgw *h)
         return;
     }
     pgw_async(h, on_release, NULL);
-    started(h, pgw_release(h, verdicts, queues[0], others, others_count));
+    started(h, pgw_release(h, queues[0], others, others_count, outcomes));
 }
 
 static void on_complete(pgw *h, pgw_status st, void *arg)
@@ -74,7 +74,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
 
     (void)arg;
     if (failed(h, st)) return;
-    if (st == PGW_EMPTY) {
+    if (st == PGW_OUTCOME_EMPTY) {
         puts("somebody else was faster");
         hand_back(h);
         return;
@@ -84,7 +84,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     printf("claimed %lld\n", (long long)ref.id);
     if (ref.id == id) {
         pgw_async(h, on_complete, NULL);
-        started(h, pgw_complete(h, &verdict, queues[0], &ref, NULL, 1));
+        started(h, pgw_complete(h, queues[0], &ref, NULL, 1, &outcome));
         return;
     }
     others[others_count++] = ref;
@@ -101,7 +101,7 @@ static void claim(pgw *h)
     opts.queues = queues;
     opts.queues_count = 1;
     pgw_async(h, on_claim, NULL);
-    started(h, pgw_claim(h, &batch, &opts));
+    started(h, pgw_claim(h, &opts, &batch));
 }
 
 static void on_enqueue(pgw *h, pgw_status st, void *arg)
@@ -114,25 +114,26 @@ static void on_enqueue(pgw *h, pgw_status st, void *arg)
 
 static short to_poll(int events)
 {
-    return (short)((events & PGW_READ ? POLLIN : 0) | (events & PGW_WRITE ? POLLOUT : 0));
+    return (short)((events & PGW_EVENT_READ ? POLLIN : 0) |
+                   (events & PGW_EVENT_WRITE ? POLLOUT : 0));
 }
 
 static int from_poll(short events)
 {
-    return (events & ~POLLOUT ? PGW_READ : 0) | (events & POLLOUT ? PGW_WRITE : 0);
+    return (events & ~POLLOUT ? PGW_EVENT_READ : 0) | (events & POLLOUT ? PGW_EVENT_WRITE : 0);
 }
 
 int main(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int input = STDIN_FILENO;
     pgw_status st;
     pgw *h;
 
-    st = pgw_open(&h, NULL); /* connecting is the one thing that waits */
+    st = pgw_open(NULL, &h); /* connecting is the one thing that waits */
     if (failed(h, st)) return 1;
     pgw_async(h, on_enqueue, NULL);
-    started(h, pgw_enqueue(h, &id, queues[0], &job, NULL));
+    started(h, pgw_enqueue(h, queues[0], &job, NULL, &id));
 
     while (!over) {
         struct pollfd fds[2] = {{pgw_fd(h), to_poll(pgw_events(h)), 0}, {input, POLLIN, 0}};

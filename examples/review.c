@@ -31,13 +31,13 @@ static pgw_status describe(pgw *h, pgw_table **t)
     spec.key = key, spec.key_count = 2;
     spec.locked_by = "locked_by", spec.expires_at = "expires_at", spec.token = "token";
     spec.claimable = "grade IS NULL";
-    st = pgw_table_open(h, t, &spec);
+    st = pgw_table_open(h, &spec, t);
     if (*t == NULL || *pgw_table_sql(*t) == '\0') return st;
     pgw_set_timeout(h, 3600 * 1000);
     st = pgw_table_init(h, *t);
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     pgw_table_free(*t), *t = NULL;
-    return st == PGW_OK ? pgw_table_open(h, t, &spec) : st;
+    return st == PGW_OK ? pgw_table_open(h, &spec, t) : st;
 }
 
 /* Here somebody would read the article; half of them need no more than their title. */
@@ -59,7 +59,7 @@ static int review(pgw *h, const pgw_table *t, const char *reviewer, int max)
 
     o.max = max, o.holder = reviewer, o.lease_ms = 3600000;
     o.columns = columns, o.columns_count = 1;
-    while ((st = pgw_table_claim(h, &rows, t, &o)) == PGW_OK) {
+    while ((st = pgw_table_claim(h, t, &o, &rows)) == PGW_OK) {
         for (size_t i = 0; i < pgw_rows_count(rows); i++) {
             const pgw_row_ref ref = pgw_rows_ref(rows, i);
             const char *const *key = pgw_rows_key(rows, i);
@@ -68,7 +68,7 @@ static int review(pgw *h, const pgw_table *t, const char *reviewer, int max)
             const char *const values[] = {grade};
 
             snprintf(grade, sizeof(grade), "%d", grade_of(title != NULL ? title : ""));
-            st = pgw_table_finish(h, NULL, t, &ref, 1, "grade = $1", values, 1);
+            st = pgw_table_finish(h, t, &ref, 1, "grade = $1", values, 1, NULL);
             if (st == PGW_ELEASE) {
                 printf("%s %s: somebody else has it by now\n", key[0], key[1]);
             } else if (st == PGW_OK) {
@@ -81,7 +81,7 @@ static int review(pgw *h, const pgw_table *t, const char *reviewer, int max)
         }
         pgw_rows_free(rows);
     }
-    if (st != PGW_EMPTY) return fail(h);
+    if (st != PGW_OUTCOME_EMPTY) return fail(h);
     fprintf(stderr, "%s reviewed %d\n", reviewer, reviewed);
     return 0;
 }
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     int code;
 
     if (max < 1 || max > 10000) return fprintf(stderr, "how many at a time? 1 to 10000\n"), 2;
-    code = pgw_open(&h, NULL) == PGW_OK && describe(h, &t) == PGW_OK
+    code = pgw_open(NULL, &h) == PGW_OK && describe(h, &t) == PGW_OK
                ? review(h, t, reviewer, (int)max)
                : fail(h);
     pgw_table_free(t);

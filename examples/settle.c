@@ -26,7 +26,7 @@ static void on_signal(int number)
 }
 
 /* What the worker survives, such as a server that is away, nobody else tells. */
-static void on_log(void *arg, pgw_level level, const char *room, const char *message)
+static void on_log(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
     fprintf(stderr, "%s: %s\n", room, message);
@@ -58,8 +58,8 @@ static bool finish(pgw_task *task, PGconn *conn)
     const pgw_job *job = pgw_task_job(task);
     const pgw_ref ref = pgw_job_ref(job);
     pgw *h;
-    bool ours = pgw_attach(&h, conn, NULL) == PGW_OK &&
-                pgw_complete(h, NULL, pgw_job_queue(job), &ref, NULL, 1) == PGW_OK;
+    bool ours = pgw_attach(conn, NULL, &h) == PGW_OK &&
+                pgw_complete(h, pgw_job_queue(job), &ref, NULL, 1, NULL) == PGW_OK;
 
     if (!ours) pgw_task_set_error(task, pgw_error_message(h));
     pgw_close(h);
@@ -75,13 +75,13 @@ static pgw_verdict settle(pgw_task *task, void *arg)
     if (PQstatus(conn) != CONNECTION_OK) PQreset(conn);
     if (PQstatus(conn) != CONNECTION_OK) { /* the next call would forget why */
         pgw_task_set_error(task, PQerrorMessage(conn));
-        return PGW_RETRY;
+        return PGW_VERDICT_RETRY;
     }
     if (run(task, conn, "BEGIN", NULL) && pay(task, conn) && finish(task, conn) &&
         run(task, conn, "COMMIT", NULL))
-        return PGW_SETTLED;
+        return PGW_VERDICT_SETTLED;
     PQclear(PQexec(conn, "ROLLBACK"));
-    return PGW_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 int main(int argc, char **argv)
@@ -103,9 +103,10 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
 
-    pgw_conf_set_log(conf, PGW_WARN, on_log, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, on_log, NULL);
     pgw_conf_set(conf, "worker.concurrency", "0");
-    st = pgw_worker_new(&w, conf, queues, 1, settle, NULL, conn);
+    st = pgw_worker_new(
+        conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, settle, NULL, conn}, &w);
     if (st == PGW_OK) st = pgw_worker_run(w, stop);
     if (st != PGW_OK)
         fprintf(stderr, "%s: %s\n", pgw_status_name(st),

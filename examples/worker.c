@@ -28,23 +28,23 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     for (int piece = 0; piece < 10; piece++) {
         const int signals = pgw_task_signals(task);
 
-        if (signals & PGW_LOST) return PGW_RETRY; /* write nothing more */
-        if (signals & PGW_STOPPING) {             /* again at once, elsewhere: no attempt charged */
+        if (signals & PGW_SIGNAL_LOST) return PGW_VERDICT_RETRY; /* write nothing more */
+        if (signals & PGW_SIGNAL_STOPPING) { /* again at once, elsewhere: no attempt charged */
             pgw_task_set_delay(task, 0);
-            return PGW_SNOOZE;
+            return PGW_VERDICT_SNOOZE;
         }
-        if (signals & (PGW_CANCELED | PGW_TIMEOUT)) {
+        if (signals & (PGW_SIGNAL_CANCELED | PGW_SIGNAL_TIMEOUT)) {
             pgw_task_set_error(task, "given up");
-            return PGW_RETRY;
+            return PGW_VERDICT_RETRY;
         }
         poll(NULL, 0, 50); /* here a program would do something */
     }
     printf("%lld %s %s\n", (long long)pgw_job_id(job), pgw_job_kind(job), payload ? payload : "-");
     pgw_task_set_output(task, "{\"ok\": true}");
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
-static void on_log(void *arg, pgw_level level, const char *room, const char *message)
+static void on_log(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     (void)arg, (void)level;
     fprintf(stderr, "%s: %s\n", room, message);
@@ -63,10 +63,11 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL); /* the library installs no handlers: they are yours */
     sigaction(SIGINT, &action, NULL);
 
-    pgw_conf_set_log(conf, PGW_WARN, on_log, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, on_log, NULL);
     pgw_conf_set(conf, "worker.concurrency", "4");
     pgw_conf_set(conf, "worker.job_timeout_ms", "60000");
-    st = pgw_worker_new(&w, conf, queues, 1, handle, NULL, NULL);
+    st = pgw_worker_new(
+        conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, handle, NULL, NULL}, &w);
     if (st == PGW_OK) st = pgw_worker_run(w, stop);
     if (st != PGW_OK) {
         fprintf(stderr, "%s: %s\n", pgw_status_name(st),

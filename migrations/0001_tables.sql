@@ -1,23 +1,5 @@
--- 0001: what is stored. The tables are private: only the functions of the later files read and write them. The one
--- exception is the library's bulk load (src/sql/load_*.sql), for the role that owns them.
---
--- A row of live_job is one job, or up to a hundred jobs that travel together (a batch row): they were enqueued by one
--- call, or claimed by one. The row is ready, or leased to one holder.
---
---   queue, lane, pos  where the row lies; the only index that a claim uses. A job that comes back gets a new position.
---   lane              2 * priority + 1; 2 * priority while quarantined (its last holder died);
---                     20 + priority for leased rows that a large claim has merged
---   token             NULL: ready. Otherwise the claim's token: position and lane, then 64 random bits.
---   n                 how many jobs are still in the row
---   ids               NULL: the row is one job, described by id, kind, payload and created_at. Otherwise ids, kinds,
---                     payloads and created describe one job per element.
---   id                NULL while a single job lies at its first position: then pos is its id. Otherwise the first id
---                     of the row, and last_id the last one.
---   gone_ids          jobs of a leased batch row that have left it already
---   cancel_ids        leased jobs whose cancellation was requested
---
--- A claim of up to 32 rows leases them in place. No indexed column changes, so these are HOT updates: the fillfactor
--- leaves room for them, and toast_tuple_target keeps rows small enough to fit twice on a page.
+-- 0001: what is stored; doc/engine.md explains it. The tables are private: only the functions of the later files read
+-- and write them. The one exception is the library's bulk load (src/sql/load_*.sql), for the role that owns them.
 
 -- Every client speaks UTF8. In a database of another encoding a text can lie that no client can be sent.
 DO $$
@@ -72,29 +54,25 @@ CREATE TABLE pgwork.queue (
 -- 2^58: position * 32 + lane has to fit into a bigint. CACHE 1: the low-water marks need positions in order.
 CREATE SEQUENCE pgwork.position AS bigint MAXVALUE 288230376151711743 CACHE 1;
 
+-- A row is one job, or up to a hundred jobs that were enqueued or claimed by one call (a batch row). It is ready, or
+-- leased to one holder. To lease it changes no indexed column, so that is a HOT update: the fillfactor leaves room for
+-- it, and toast_tuple_target keeps rows small enough to fit twice on a page.
 CREATE TABLE pgwork.live_job (
-    pos          bigint NOT NULL DEFAULT nextval('pgwork.position'),
-    token        uuid,
-    lease_until  timestamptz,
-    created_at   timestamptz NOT NULL DEFAULT pgwork._now(),
-    queue        integer NOT NULL,
-    lane         smallint NOT NULL DEFAULT 1,
-    n            integer NOT NULL DEFAULT 1,
-    attempt      integer NOT NULL DEFAULT 0,
-    max_attempts integer,     -- NULL: as the queue says
-    lease_ms     integer,     -- NULL: as the claim, else the queue says
-    id bigint, last_id bigint,
-    kind         text NOT NULL DEFAULT '',
-    holder text, payload jsonb, body bytea, key text,
-    error        text,        -- of the last attempt
-    tags         text[],
+    pos          bigint NOT NULL DEFAULT nextval('pgwork.position'), -- a job that comes back gets a new one
+    token        uuid,        -- NULL: ready. Otherwise of the claim: pos * 32 + lane, then 64 random bits
+    lease_until timestamptz, created_at timestamptz NOT NULL DEFAULT pgwork._now(), queue integer NOT NULL,
+    lane         smallint NOT NULL DEFAULT 1, -- 2 * priority + 1; 2 * priority while quarantined (its last holder died)
+    n            integer NOT NULL DEFAULT 1,  -- jobs that are still in the row
+    attempt integer NOT NULL DEFAULT 0, max_attempts integer, lease_ms integer, -- NULL: as the queue says
+    id bigint, last_id bigint, -- NULL while a single job lies at its first position, which is its id then
+    kind text NOT NULL DEFAULT '', holder text, payload jsonb, body bytea, key text, error text, tags text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
-    grp text, expires_at timestamptz, meta jsonb, cancel_ids bigint[], gone_ids bigint[],
-    ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]
+    grp text, expires_at timestamptz, meta jsonb,
+    gone_ids     bigint[],    -- jobs of a leased batch row that have left it already
+    ids bigint[], kinds text[], payloads jsonb[], created timestamptz[] -- a batch row: an element for each job
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
         autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
-        autovacuum_analyze_scale_factor = 0.2,
-        autovacuum_vacuum_cost_delay = 2, autovacuum_vacuum_cost_limit = 800);
+        autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 2, autovacuum_vacuum_cost_limit = 800);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 CREATE INDEX live_job_id ON pgwork.live_job (queue, id, last_id) WHERE id IS NOT NULL;
 -- It has no primary key: without this each claim would fail as soon as somebody publishes all tables.
@@ -110,8 +88,6 @@ EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
         ALTER payloads SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL;
 END $$;
 
-CREATE FUNCTION pgwork._priority(lane smallint) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN lane < 20 THEN lane / 2 ELSE lane - 20 END;
 
 -- The jobs of a row, one by one. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)
@@ -126,8 +102,7 @@ $$;
 -- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only but for the
 -- deletion of what is no longer needed: a reader finds the newest entry at once, also while vacuum is held back.
 CREATE TABLE pgwork.reaper_tick (
-    version    bigint PRIMARY KEY,
-    at         timestamptz NOT NULL,
+    version    bigint PRIMARY KEY, at timestamptz NOT NULL,
     issued     bigint NOT NULL,   -- the last position drawn, read before `writers`
     writers    xid[] NOT NULL,    -- transactions that wrote to live_job at that time
     slow       xid[] NOT NULL,    -- those that had also done so at the tick before ...
@@ -140,8 +115,7 @@ CREATE TABLE pgwork.reaper_tick (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 CREATE TABLE pgwork.mark (
-    queue   integer NOT NULL,
-    version bigint NOT NULL,     -- the tick that wrote it
+    queue integer NOT NULL, version bigint NOT NULL, -- the tick that wrote it
     lanes   smallint[] NOT NULL, -- where claims look, in order: ranges of a lane, behind this position ...
     starts  bigint[] NOT NULL,
     stops   bigint[] NOT NULL,   -- ... and up to this one
@@ -177,6 +151,9 @@ CREATE TABLE pgwork.done_job (
     PRIMARY KEY (queue, id)
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
+
+-- Leased jobs that were cancelled. Not in their rows: a cancel in a transaction that stays open would lock these.
+CREATE TABLE pgwork.cancel_request (queue integer NOT NULL, id bigint NOT NULL, PRIMARY KEY (queue, id));
 
 CREATE TABLE pgwork.unique_key (
     queue integer NOT NULL, key text NOT NULL, id bigint NOT NULL,

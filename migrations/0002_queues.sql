@@ -1,18 +1,16 @@
--- 0002: queues and their settings; what every later function needs of them.
---
--- Errors that these functions raise: PW001 bad argument, PW002 over a limit, PW003 no such queue,
--- PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next, DETAIL which of many jobs it is.
+-- 0002: queues and their settings; what every later function needs of them. Private functions begin with _; they run
+-- under the search_path of the public ones, which call them. Errors: PW001 bad argument, PW002 over a limit, PW003 no
+-- such queue, PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next.
 
 -- `i` says which of many that a call was given is refused. It comes as DETAIL, which the library reads.
-CREATE FUNCTION pgwork._refuse_with_hint(code text, message text, hint text, i bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._raise(code text, message text, hint text, i bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint; END IF;
     RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = 'It is number ' || i || ' of this call.';
 END $$;
 
 CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text, i bigint DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     message text := format('argument %s is %s: allowed is %s', argument,
                            coalesce(left(quote_literal(value), 80), 'NULL'), allowed);
@@ -22,18 +20,20 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text, i bigint DEFAULT NULL)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF ok IS NOT TRUE THEN PERFORM pgwork._refuse(argument, value, allowed, i); END IF;
 END $$;
+
+CREATE FUNCTION pgwork._check_range(name text, value bigint, low bigint, high bigint, note text DEFAULT '') RETURNS void
+LANGUAGE sql RETURN pgwork._refuse_unless(value BETWEEN low AND high, name, value::text, low || ' .. ' || high || note);
 
 CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]', 'queue', name,
                              '1 to 200 bytes without control characters');
 
 -- The queue's row, or PW003.
-CREATE FUNCTION pgwork._queue(name text) RETURNS pgwork.queue
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._queue(name text) RETURNS pgwork.queue LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue;
 BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = _queue.name;
@@ -46,15 +46,12 @@ BEGIN
 END $$;
 
 -- Upkeep and lists look at every queue. Those that others are just making are not counted.
-CREATE FUNCTION pgwork._make_queue(name text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
+CREATE FUNCTION pgwork._make_queue(name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
 BEGIN
     IF (SELECT count(*) FROM pgwork.queue) >= most THEN
-        PERFORM pgwork._refuse_with_hint('PW002',
-            format('queue %L is one too many: at most %s may exist', name, most),
-            'drop queues that are not used, or raise the limit: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
+        PERFORM pgwork._raise('PW002', format('queue %L is one too many: at most %s may exist', name, most),
+            'drop queues that are not used, or raise it: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
     END IF;
     INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
 END $$;
@@ -93,13 +90,13 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(a.value BETWEEN a.low AND a.high, true), a.name, a.value::text, a.allowed)
-       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, '100 .. 86400000'),
-                    ('max_attempts', max_attempts, 1, 1000, '1 .. 1000'),
-                    ('backoff_ms', backoff_ms, 0, 31536000000, '0 .. 31536000000 (a year)'),
-                    ('backoff_cap_ms', backoff_cap_ms, 0, 31536000000, '0 .. 31536000000 (a year)'),
-                    ('retention_ms', retention_ms, 0, 3153600000000, '0 (keep nothing) .. 3153600000000'),
-                    ('max_bytes', max_bytes, 1, 268435455, '1 .. 268435455')) a (name, value, low, high, allowed);
+    PERFORM pgwork._check_range(a.name, a.value, a.low, a.high, a.note)
+       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('max_attempts', max_attempts, 1, 1000, ''),
+                    ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+                    ('backoff_cap_ms', backoff_cap_ms, 0, 31536000000, ' (a year)'),
+                    ('retention_ms', retention_ms, 0, 3153600000000, ' (0: keep nothing)'),
+                    ('max_bytes', max_bytes, 1, 268435455, '')) a (name, value, low, high, note)
+      WHERE a.value IS NOT NULL;
     UPDATE pgwork.queue t
        SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
@@ -110,9 +107,7 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may be gone by now
 END $$;
 
--- Sets what is given of a queue: no claims, no enqueues.
-CREATE FUNCTION pgwork._set_state(queue text, paused boolean, draining boolean) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._set_state(queue text, paused boolean, draining boolean) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
     UPDATE pgwork.queue t SET paused = coalesce(paused, t.paused), draining = coalesce(draining, t.draining)
@@ -122,10 +117,8 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, true, NULL);
-
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
-
 CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -133,26 +126,21 @@ BEGIN
 END $$;
 
 -- The time so long ago; infinity: whenever it was.
-CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(older_than_ms, 0) BETWEEN 0 AND 3153600000000,
-                                  'older_than_ms', older_than_ms::text, '0 .. 3153600000000, or NULL for all');
+    PERFORM pgwork._check_range('older_than_ms', coalesce(older_than_ms, 0), 0, 3153600000000, ', or NULL for all');
     RETURN CASE WHEN older_than_ms > 0 THEN pgwork._now() - older_than_ms * interval '1 ms' ELSE 'infinity' END;
 END $$;
 
--- Skips what others hold, and leased jobs. Goes piece by piece: `last` is where a piece ended, as an id, or of live_job
--- as lane * 2^58 + position. A piece with fewer rows than asked for need not be the last one: others may have been
--- changed just now, and lie behind.
+-- Skips what others hold or have just changed, and leased jobs. Goes piece by piece: `last` is where a piece ended, as
+-- an id, or of live_job as lane * 2^58 + position. A piece that is short need not be the last one: some were skipped.
 CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL,
     older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     q pgwork.queue := pgwork._queue(queue);
-    before timestamptz;
-    wanted bigint := batch; gone bigint := 0;
-    one text; went record;
+    before timestamptz; wanted bigint := batch; gone bigint := 0; one text; went record;
 BEGIN
     PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state,
                                   'ready, delayed, dead, done or all'),
@@ -161,35 +149,21 @@ BEGIN
     FOREACH one IN ARRAY CASE state WHEN 'all' THEN '{ready,delayed,dead,done}' ELSE ARRAY[state] END LOOP
         SELECT 0::bigint AS last INTO went;
         LOOP
-            IF one = 'ready' THEN -- a row may be several jobs
-                WITH d AS (
-                    DELETE FROM pgwork.live_job j
-                     WHERE j.ctid = ANY (ARRAY(
-                               SELECT t.ctid FROM pgwork.live_job t
-                                WHERE t.queue = q.id AND t.token IS NULL AND t.created_at < before
-                                  AND (t.lane, t.pos) > ((went.last >> 58)::smallint, went.last & 288230376151711743)
-                                ORDER BY t.lane, t.pos LIMIT least(wanted, 10000) FOR UPDATE SKIP LOCKED))
-                    RETURNING (j.lane::bigint << 58) + j.pos AS at, coalesce(j.id, j.pos) AS id, j.key, j.n
-                )
-                SELECT count(*) AS rows, coalesce(sum(d.n), 0) AS jobs, max(d.at) AS last, array_agg(d.id) AS ids,
-                       array_agg(d.key) AS keys INTO went FROM d;
-            ELSE
-                EXECUTE format($q$
-                    WITH d AS (
-                        DELETE FROM pgwork.%1$I j
-                         WHERE j.queue = $1
-                           AND j.id = ANY (ARRAY(SELECT t.id FROM pgwork.%1$I t
-                                                  WHERE t.queue = $1 AND t.id > $2 AND t.created_at < $4
-                                                  ORDER BY t.id LIMIT $3 FOR UPDATE SKIP LOCKED))
-                        RETURNING j.id, j.key
-                    )
-                    SELECT count(*) AS rows, count(*) AS jobs, max(d.id) AS last, array_agg(d.id) AS ids,
-                           array_agg(d.key) AS keys FROM d $q$, one || '_job')
-                   INTO went USING q.id, went.last, least(wanted, 10000), before;
-            END IF;
-            IF num_nonnulls(VARIADIC went.keys) > 0 THEN
-                PERFORM pgwork._free(q.id, went.ids, went.keys);
-            END IF;
+            EXECUTE format($q$
+                WITH d (at, id, n, key) AS (
+                    DELETE FROM pgwork.%1$I j
+                     WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.%1$I t
+                                                WHERE t.queue = $1 AND t.created_at < $4 AND %2$s
+                                                LIMIT $3 FOR UPDATE SKIP LOCKED))
+                    RETURNING %3$s, j.key
+                ) SELECT count(*) AS rows, coalesce(sum(d.n), 0) AS jobs, max(d.at) AS last, array_agg(d.id) AS ids,
+                         array_agg(d.key) AS keys FROM d $q$,
+                VARIADIC CASE one WHEN 'ready' THEN ARRAY['live_job', -- whose rows may be several jobs
+                    't.token IS NULL AND (t.lane, t.pos) > (($2 >> 58)::smallint, $2 & 288230376151711743)'
+                    ' ORDER BY t.lane, t.pos', '(j.lane::bigint << 58) + j.pos, coalesce(j.id, j.pos), j.n']
+                ELSE ARRAY[one || '_job', 't.id > $2 ORDER BY t.id', 'j.id, j.id, 1'] END)
+               INTO went USING q.id, went.last, least(wanted, 10000), before;
+            PERFORM pgwork._free(q.id, went.ids, went.keys) WHERE num_nonnulls(VARIADIC went.keys) > 0;
             gone := gone + went.jobs; wanted := wanted - went.rows;
             EXIT WHEN went.rows = 0 OR wanted = 0;
         END LOOP;
@@ -200,20 +174,16 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN '{live_job,delayed_job,dead_job,done_job,unique_key,operation,mark}'::text[];
+RETURN '{live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark}'::text[];
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    q pgwork.queue := pgwork._queue(queue_drop.queue);
-    place text;
+DECLARE q pgwork.queue := pgwork._queue(queue_drop.queue); place text;
 BEGIN
     IF force IS NOT TRUE AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'a queue is not dropped at %: jobs that this transaction cannot see would go with it',
                         current_setting('transaction_isolation')
-            USING ERRCODE = 'feature_not_supported',
-                  HINT = 'drop it at READ COMMITTED, or pass force => true to lose them';
+            USING ERRCODE = 'feature_not_supported', HINT = 'drop it at READ COMMITTED, or pass force => true';
     END IF;
     -- The row first: an enqueue that reads it later finds no queue. One that read it earlier, and commits later,
     -- leaves jobs of a queue that is gone, which nobody sees; prune() deletes them. Hence: drain, wait, drop.
@@ -235,25 +205,19 @@ DECLARE now_is text := (SELECT s.value FROM pgwork.setting s WHERE s.name = sett
 BEGIN
     PERFORM pgwork._refuse_unless(now_is IS NOT NULL, 'name', name,
                                   (SELECT string_agg(s.name, ', ' ORDER BY s.name) FROM pgwork.setting s));
-    IF value IS NULL THEN
-        RETURN now_is;
-    ELSIF now_is IN ('on', 'off') THEN
-        PERFORM pgwork._refuse_unless(value IN ('on', 'off'), 'value', value, 'on or off');
-    ELSE
-        PERFORM pgwork._refuse_unless(CASE WHEN value ~ '^[0-9]{1,15}$' THEN value::bigint <= 3153600000000 END,
-                                      'value', value, 'a number, 0 .. 3153600000000');
-    END IF;
+    IF value IS NULL THEN RETURN now_is; END IF;
+    PERFORM pgwork._refuse_unless(value IN ('on', 'off'), 'value', value, 'on or off') WHERE now_is IN ('on', 'off');
+    PERFORM pgwork._refuse_unless(CASE WHEN value ~ '^[0-9]{1,15}$' THEN value::bigint <= 3153600000000 END,
+                                  'value', value, 'a number, 0 .. 3153600000000') WHERE now_is NOT IN ('on', 'off');
     UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name;
     RETURN value;
 END $$;
 
 -- ---- waking up workers ----
---
 -- A worker that waits holds three advisory locks, shared: one for its queue, one for its group of 16 slots, one for
 -- its slot. Workers spread over 256 slots, each with a channel of its own, since waking up more workers than there
 -- are jobs costs more than the jobs. An enqueue that finds the first lock free knows that nobody waits.
 
--- The advisory lock key of something of ours.
 CREATE FUNCTION pgwork._lock(what text, number integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || what, 0) >> 1) + number;
 
@@ -274,9 +238,7 @@ CREATE FUNCTION pgwork._may_notify() RETURNS boolean LANGUAGE sql RETURN pg_noti
 -- sent only when somebody waits, and by one transaction per slot at a time. Never waits: a worker that is missed polls.
 CREATE FUNCTION pgwork._wake(queue text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    first CONSTANT integer := random() * 256;
-    slot integer; part integer; -- the group
+DECLARE first CONSTANT integer := random() * 256; slot integer; part integer; -- the group
 BEGIN
     IF NOT pgwork._held(pgwork._waiters(queue, 272)) OR NOT pgwork._may_notify() THEN RETURN; END IF;
     FOR i IN 0 .. 15 LOOP
@@ -295,14 +257,11 @@ BEGIN
     END LOOP;
 END $$;
 
--- Says that this session waits for jobs of these queues. LISTEN first, claim once more afterwards.
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
-DECLARE
-    key bigint;
-    ours bigint[] := '{}'; -- locks of the session: a failure has to undo them
+DECLARE key bigint; ours bigint[] := '{}'; -- locks of the session: a failure has to undo them
 BEGIN
-    PERFORM pgwork._refuse_unless(slot BETWEEN 0 AND 255, 'slot', slot::text, '0 .. 255');
+    PERFORM pgwork._check_range('slot', slot, 0, 255);
     FOR key IN SELECT k FROM unnest(queues) q CROSS JOIN unnest(ARRAY[slot, 256 + slot / 16, 272]) w
                        CROSS JOIN LATERAL pgwork._waiters(q, w) k LOOP
         ours := ours || key;
@@ -321,11 +280,9 @@ BEGIN
        FROM unnest(queues) q CROSS JOIN unnest(ARRAY[272, 256 + slot / 16, slot]) w;
 END $$;
 
--- Which of these queues do not exist (yet): a claim does not say so.
 CREATE FUNCTION pgwork.absent(queues text[]) RETURNS text[]
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = n))
-$$;
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = n));
 
 COMMENT ON FUNCTION pgwork.queue_create IS 'Makes a queue; when it is there, sets what is given.';
 COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves one as it is.';
@@ -335,6 +292,6 @@ COMMENT ON FUNCTION pgwork.queue_resume IS 'Undoes queue_pause() and queue_drain
 COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns how many.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';
-COMMENT ON FUNCTION pgwork.idle IS 'Says that this session waits and listens; those of the queues that do not exist.';
+COMMENT ON FUNCTION pgwork.idle IS 'This session waits: LISTEN first, claim once more then. Returns absent(queues).';
 COMMENT ON FUNCTION pgwork.awake IS 'Undoes idle() for the same queues and slot.';
-COMMENT ON FUNCTION pgwork.absent IS 'Those of these queues that do not exist.';
+COMMENT ON FUNCTION pgwork.absent IS 'Those of these queues that do not exist (yet): a claim does not say so.';

@@ -1,27 +1,22 @@
--- 0003: producers. A job exists from the commit of the transaction that enqueued it.
---
--- Every function that draws positions takes the transaction's id first, and the lock of live_job: the low-water marks
--- (0004_marks.sql) find a transaction that may own a position by these two.
+-- 0003: producers. A job exists from the commit of the transaction that enqueued it. Every function that draws
+-- positions takes the transaction's id first, and the lock of live_job: by these two the low-water marks
+-- (0004_marks.sql) find a transaction that may own a position.
 
 -- Where a live job lies, by its id: `first` is the id of its row, NULL of one at its first position.
 -- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
 -- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint)
-RETURNS TABLE (lane smallint, pos bigint, first bigint, leased boolean, shared boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+RETURNS TABLE (lane smallint, pos bigint, first bigint, leased boolean, shared boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_indexscan = on SET enable_nestloop = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
-#variable_conflict use_column
 BEGIN
-    RETURN QUERY
-    SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, false
+    RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, false
       FROM (SELECT _find.queue AS queue, l::smallint AS lane, _find.id AS pos FROM generate_series(0, 19) l OFFSET 0) p
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
         -- All ids of a batch row agree but for their last 19 bits, so few rows come into question.
-        RETURN QUERY
-        SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
+        RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
          WHERE j.queue = _find.queue AND j.id BETWEEN _find.id & ~524287::bigint AND _find.id AND j.last_id >= _find.id
            AND CASE WHEN j.ids IS NULL THEN j.id = _find.id
                     ELSE _find.id = ANY (j.ids) AND _find.id <> ALL (coalesce(j.gone_ids, '{}')) END
@@ -29,9 +24,7 @@ BEGIN
     END IF;
 END $$;
 
--- Does it wait, ready or delayed?
-CREATE FUNCTION pgwork._waits(queue integer, id bigint) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._waits(queue integer, id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM pgwork._find(queue, id) f WHERE NOT f.leased)
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
@@ -41,36 +34,43 @@ END $$;
 CREATE FUNCTION pgwork._is_time(at timestamptz) RETURNS boolean
 LANGUAGE sql IMMUTABLE RETURN at > '-infinity' AND at <= '294247-01-10 04:00:54.775807+00';
 
-CREATE FUNCTION pgwork._check_new(q pgwork.queue, bytes bigint, kind text, priority integer, max_attempts integer,
-    lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb, i bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE words CONSTANT text := 'up to 255 bytes without control characters';
+-- The size of a job. A payload that comes from a table may be compressed.
+CREATE FUNCTION pgwork._bytes(payload jsonb, body bytea) RETURNS bigint LANGUAGE sql STABLE
+RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
+                     ELSE octet_length(payload::text) END, 0)::bigint + coalesce(octet_length(body), 0);
+
+CREATE TYPE pgwork._new_job AS (id bigint, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
+    max_attempts integer, lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb);
+
+CREATE FUNCTION pgwork._check_new(q pgwork.queue, j pgwork._new_job, bytes bigint, i bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    words CONSTANT text := 'up to 255 bytes without control characters';
+    names CONSTANT text := '1 to 255 bytes without control characters';
 BEGIN
     IF bytes > q.max_bytes THEN
-        PERFORM pgwork._refuse_with_hint('PW002',
+        PERFORM pgwork._raise('PW002',
             format('payload and body are %s bytes: queue %L takes at most %s', bytes, q.name, q.max_bytes),
             'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()', i);
     END IF;
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
-       FROM (VALUES (octet_length(kind) > 255 OR kind ~ '[[:cntrl:]]', 'kind', kind, words),
-                    (priority NOT BETWEEN 0 AND 9, 'priority', priority::text, '0 (first) .. 9'),
-                    (max_attempts NOT BETWEEN 1 AND 1000, 'max_attempts', max_attempts::text, '1 .. 1000'),
-                    (lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text, '100 .. 86400000'),
-                    (cardinality(tags) > 32, 'tags', cardinality(tags) || ' tags', 'up to 32'),
-                    (array_ndims(tags) > 1, 'tags', 'an array with the bounds ' || array_dims(tags), 'one dimension'),
-                    (octet_length(key) = 0, 'key', key, '1 to 255 bytes'),
-                    (octet_length(key) > 255 OR key ~ '[[:cntrl:]]', 'key', key, words),
-                    (octet_length(grp) = 0, 'grp', grp, '1 to 255 bytes'),
-                    (octet_length(grp) > 255 OR grp ~ '[[:cntrl:]]', 'grp', grp, words),
-                    (NOT pgwork._is_time(expires_at), 'expires_at', expires_at::text, 'a time up to 294247-01-10'),
-                    (jsonb_typeof(meta) <> 'object' OR pg_column_size(meta) > 65536, 'meta',
-                     'JSON ' || jsonb_typeof(meta), 'an object of up to 64 KB')
-             UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(tags) t
+       FROM (VALUES (octet_length(j.kind) > 255 OR j.kind ~ '[[:cntrl:]]', 'kind', j.kind, words),
+                    (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0 (first) .. 9'),
+                    (j.max_attempts NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text, '1 .. 1000'),
+                    (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text, '100 .. 86400000'),
+                    (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
+                    (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
+                    (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
+                    (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
+                    (NOT pgwork._is_time(j.expires_at), 'expires_at', j.expires_at::text, 'a time up to 294247-01-10'),
+                    (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
+                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB')
+             UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
 
 CREATE FUNCTION pgwork._check_key(keyed boolean, key_scope text, key_policy text, key_period_ms bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(key_scope IN ('ready', 'unfinished', 'period'), 'key_scope', key_scope,
                                   'ready, unfinished or period'),
@@ -80,24 +80,22 @@ BEGIN
                                   'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
 END $$;
 
--- When a job becomes ready; NULL: now.
+-- When a job becomes ready; NULL: now. Ten years ahead at most, in either way.
 CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
+DECLARE top CONSTANT timestamptz := pgwork._now() + interval '315360000 s';
 BEGIN
     PERFORM pgwork._refuse_unless(num_nulls(run_at, delay_ms) > 0, 'delay_ms', delay_ms::text,
                                   'nothing together with run_at', i),
             pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
                                   '0 .. 315360000000 (ten years)', i),
-            pgwork._refuse_unless(coalesce(pgwork._is_time(run_at), true), 'run_at', run_at::text,
-                                  'a time up to 294247-01-10', i);
+            pgwork._refuse_unless(coalesce(run_at > '-infinity' AND run_at <= top, true), 'run_at', run_at::text,
+                                  'a time up to ' || top::date || ' (ten years from now)', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
--- Begins an enqueue, which draws positions then. If its operation was applied before: the ids of then, whatever would
--- be refused by now.
-CREATE FUNCTION pgwork._begin(q pgwork.queue, op uuid) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
+-- Begins an enqueue. If its operation was applied before: the ids of then, whatever would be refused by now.
+CREATE FUNCTION pgwork._begin(q pgwork.queue, op uuid) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE before bigint[];
 BEGIN
     WHILE _begin.op IS NOT NULL LOOP
@@ -116,17 +114,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- A new job, when it was checked. As a type: it goes through several hands.
-CREATE TYPE pgwork._new_job AS (id bigint, payload jsonb, kind text, body bytea, priority integer, due timestamptz,
-    max_attempts integer, lease_ms bigint, tags text[], key text, grp text, expires_at timestamptz, meta jsonb);
-
 -- Takes the job's unique key: `id` is this job, or the one that has it. Waits for a racing producer of the same key to
 -- commit or roll back. Locks nothing of what is there: finishing jobs must not wait for a producer.
 CREATE FUNCTION pgwork._take_key(q pgwork.queue, j pgwork._new_job, key_scope text, key_policy text,
-    key_period_ms bigint, i bigint, OUT id bigint, OUT outcome text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-#variable_conflict use_column
+    key_period_ms bigint, i bigint, OUT id bigint, OUT outcome text) LANGUAGE plpgsql AS $$
 DECLARE
     taken pgwork.unique_key; waits boolean;
     until timestamptz := CASE WHEN key_scope = 'period' THEN pgwork._now() + key_period_ms * interval '1 ms' END;
@@ -144,10 +135,9 @@ BEGIN
              WHERE u.queue = q.id AND u.key = j.key AND u.id = taken.id;
             EXIT WHEN FOUND;
             CONTINUE;
-        END IF;
-        IF key_policy = 'error' THEN
-            PERFORM pgwork._refuse_with_hint('PW005', format('queue %L has a job with this unique key', q.name),
-                                             'it is job ' || taken.id, i);
+        ELSIF key_policy = 'error' THEN
+            PERFORM pgwork._raise('PW005', format('queue %L has a job with this unique key', q.name),
+                                  'it is job ' || taken.id, i);
         END IF;
         id := taken.id; outcome := 'exists';
         IF key_policy = 'replace' THEN -- a running job is left alone
@@ -178,10 +168,7 @@ CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text
     op uuid DEFAULT NULL, grp text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, meta jsonb DEFAULT NULL)
 RETURNS pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-#variable_conflict use_column
-DECLARE
-    job pgwork.enqueued; waiters boolean;
-    q pgwork.queue; before bigint[];
+DECLARE job pgwork.enqueued; waiters boolean; q pgwork.queue; before bigint[]; new pgwork._new_job;
 BEGIN
     -- Nearly always there is nothing to look after: one statement looks, checks and puts the job. All conditions look
     -- at t, so that they are one filter. The one thing that is not null is the transaction's id.
@@ -205,37 +192,27 @@ BEGIN
     q := pgwork._queue_made(queue);
     before := pgwork._begin(q, op);
     IF before IS NOT NULL THEN RETURN (before[1], 'repeated')::pgwork.enqueued; END IF;
-    PERFORM pgwork._check_new(q, pgwork._bytes(payload) + coalesce(octet_length(body), 0), kind, priority, max_attempts,
-                              lease_ms, tags, key, grp, expires_at, meta, NULL),
+    new := (nextval('pgwork.position'), payload, coalesce(kind, ''), body, coalesce(priority, 0),
+            pgwork._due(run_at, delay_ms), max_attempts, lease_ms, tags, key, grp, expires_at, meta);
+    PERFORM pgwork._check_new(q, new, pgwork._bytes(payload, body), NULL),
             pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms);
-    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[(nextval('pgwork.position'), payload, coalesce(kind, ''), body,
-        coalesce(priority, 0), pgwork._due(run_at, delay_ms), max_attempts, lease_ms, tags, key, grp, expires_at,
-        meta)::pgwork._new_job], key_scope, key_policy, key_period_ms, op, false) p;
+    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[new], key_scope, key_policy, key_period_ms, op, false) p;
     RETURN job;
 END $$;
 
--- The size of a payload. One that comes from a table may be compressed.
-CREATE FUNCTION pgwork._bytes(payload jsonb) RETURNS bigint LANGUAGE sql STABLE
-RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
-                     ELSE octet_length(payload::text) END, 0);
-
--- ---- many at once ----
 
 -- An argument of many values: an element per job, or one for all. Returns the bytes in all jobs together.
-CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(given) NOT IN (1, n) THEN
         PERFORM pgwork._refuse(name, cardinality(given) || ' elements', 'NULL, 1 or ' || n || ' elements');
     ELSIF array_ndims(given) > 1 OR array_lower(given, 1) <> 1 THEN
-        PERFORM pgwork._refuse(name, 'an array with the bounds ' || array_dims(given),
-                               'one dimension that begins with 1');
+        PERFORM pgwork._refuse(name, 'an array with bounds ' || array_dims(given), 'one dimension that begins with 1');
     END IF;
     RETURN coalesce(pg_column_size(given)::bigint * CASE WHEN cardinality(given) = 1 THEN n ELSE 1 END, 0);
 END $$;
 
-CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM t::text[] FROM unnest(tags) t;
 EXCEPTION WHEN data_exception THEN
@@ -247,12 +224,8 @@ CREATE FUNCTION pgwork._ith(given anyarray, i bigint) RETURNS anyelement
 LANGUAGE sql IMMUTABLE AS 'SELECT given[CASE WHEN cardinality(given) = 1 THEN 1 ELSE i END]';
 
 -- Stores new jobs: plain ones as batch rows, a hundred each, where there are several. How many are ready.
-CREATE FUNCTION pgwork._store(queue integer, jobs pgwork._new_job[]) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-#variable_conflict use_column
-DECLARE
-    now_is CONSTANT timestamptz := pgwork._now();
-    n_ready bigint;
+CREATE FUNCTION pgwork._store(queue integer, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql SET jit = off AS $$
+DECLARE now_is CONSTANT timestamptz := pgwork._now(); n_ready bigint;
 BEGIN
     WITH new AS MATERIALIZED (
         SELECT u.*, coalesce(u.due > now_is, false) AS later,
@@ -274,17 +247,13 @@ BEGIN
         SELECT min(p.id), _store.queue, 2 * p.priority + 1, count(*), min(p.id), max(p.id), now_is,
                array_agg(p.id), array_agg(p.kind), array_agg(p.payload), array_agg(now_is)
           FROM (SELECT *, (row_number() OVER (ORDER BY priority, id) - 1) / 100 AS part
-                  FROM new WHERE NOT later AND plain) p
-         GROUP BY p.part, p.priority, p.id >> 19 ORDER BY 1
-    )
-    SELECT count(*) FILTER (WHERE NOT later) INTO n_ready FROM new;
+                  FROM new WHERE NOT later AND plain) p GROUP BY p.part, p.priority, p.id >> 19 ORDER BY 1
+    ) SELECT count(*) FILTER (WHERE NOT later) INTO n_ready FROM new;
     RETURN n_ready;
 END $$;
 
 -- Locks what is about to be replaced: one such call at a time, and in the order of cancel(), so that none deadlocks.
-CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off AS $$
-#variable_conflict use_column
+CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue))
       WHERE NOT pgwork._in_turn(pgwork._lock('replace', queue));
@@ -303,14 +272,11 @@ END $$;
 
 -- Takes the keys of new jobs, stores them, wakes up workers, and completes the operation.
 CREATE FUNCTION pgwork._put(q pgwork.queue, jobs pgwork._new_job[], key_scope text, key_policy text,
-    key_period_ms bigint, op uuid, many boolean) RETURNS SETOF pgwork.enqueued
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-#variable_conflict use_column
+    key_period_ms bigint, op uuid, many boolean) RETURNS SETOF pgwork.enqueued LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    new_ids bigint[]; keys text[];
-    outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
-    n_ready bigint := 0;
-    one record; taken pgwork.enqueued;
+    new_ids bigint[]; outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
+    keys text[]; n_ready bigint := 0; one record; taken pgwork.enqueued;
 BEGIN
     SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL) INTO new_ids, keys FROM unnest(jobs) u;
     IF keys IS NULL THEN
@@ -343,34 +309,28 @@ CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] D
     grps text[] DEFAULT NULL, expires_ats timestamptz[] DEFAULT NULL, metas jsonb[] DEFAULT NULL)
 RETURNS SETOF pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-#variable_conflict use_column
 DECLARE
     q pgwork.queue := pgwork._queue_made(queue);
     n integer := coalesce(cardinality(payloads), 0);
     before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END);
-    bytes bigint := 0;
-    jobs pgwork._new_job[];
+    bytes bigint; jobs pgwork._new_job[];
 BEGIN
-    IF before IS NOT NULL THEN
-        RETURN QUERY SELECT unnest(before), 'repeated';
-        RETURN;
-    END IF;
+    IF before IS NOT NULL THEN RETURN QUERY SELECT unnest(before), 'repeated'; RETURN; END IF;
     PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
+    bytes := pg_column_size(payloads);
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys, grps,
                     expires_ats, metas) > 0 THEN
-        bytes := pgwork._check_length(n, 'kinds', kinds) + pgwork._check_length(n, 'bodies', bodies)
+        bytes := bytes + pgwork._check_length(n, 'kinds', kinds) + pgwork._check_length(n, 'bodies', bodies)
                + pgwork._check_length(n, 'priorities', priorities) + pgwork._check_length(n, 'run_ats', run_ats)
                + pgwork._check_length(n, 'delays_ms', delays_ms) + pgwork._check_length(n, 'max_attempts', max_attempts)
                + pgwork._check_length(n, 'leases_ms', leases_ms) + pgwork._check_length(n, 'tags', tags)
                + pgwork._check_length(n, 'keys', keys) + pgwork._check_length(n, 'grps', grps)
                + pgwork._check_length(n, 'expires_ats', expires_ats) + pgwork._check_length(n, 'metas', metas);
-        PERFORM pgwork._check_literals(tags);
+        PERFORM pgwork._check_literals(tags) WHERE tags IS NOT NULL;
     END IF;
-    bytes := bytes + pg_column_size(payloads);
     IF bytes > 268435456 AND n > 1 THEN
-        PERFORM pgwork._refuse_with_hint('PW002',
-            format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
-                                         'enqueue them in several calls', NULL);
+        PERFORM pgwork._raise('PW002', format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
+                              'enqueue them in several calls', NULL);
     END IF;
     PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
     IF n = 0 THEN RETURN; END IF;
@@ -384,30 +344,20 @@ BEGIN
       INTO jobs FROM unnest(payloads) WITH ORDINALITY u (payload, i);
     IF num_nonnulls(kinds, bodies, priorities, max_attempts, leases_ms, tags, keys, grps, expires_ats, metas) > 0
        OR pg_column_size(payloads) > q.max_bytes OR q.max_bytes < 16777216 THEN
-        PERFORM pgwork._check_new(q, pgwork._bytes(u.payload) + coalesce(octet_length(u.body), 0), u.kind, u.priority,
-                                  u.max_attempts, u.lease_ms, u.tags, u.key, u.grp, u.expires_at, u.meta, u.i)
-           FROM unnest(jobs) WITH ORDINALITY u (id, payload, kind, body, priority, due, max_attempts, lease_ms, tags,
-                                                key, grp, expires_at, meta, i);
+        PERFORM pgwork._check_new(q, u.j, pgwork._bytes((u.j).payload, (u.j).body), u.i)
+           FROM (SELECT j, row_number() OVER () AS i FROM unnest(jobs) j) u;
     END IF;
     RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, op, true);
 END $$;
 
--- ---- cancel ----
 
--- One job, where it lies just now.
-CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-#variable_conflict use_column
-DECLARE
-    place record; row_at tid; i integer;
-    gone pgwork.live_job; -- what was deleted
+CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE place record; row_at tid; i integer; gone pgwork.live_job; -- what was deleted
 BEGIN
     SELECT * INTO place FROM pgwork._find(q.id, one);
     IF place.leased THEN
-        UPDATE pgwork.live_job j SET cancel_ids = array_append(array_remove(j.cancel_ids, one), one)
-         WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.token IS NOT NULL
-           AND j.id IS NOT DISTINCT FROM place.first AND one <> ALL (coalesce(j.gone_ids, '{}'));
-        RETURN CASE WHEN FOUND THEN 'requested' END;
+        INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- and no lock of its row
+        RETURN 'requested';
     ELSIF place.shared THEN
         -- The lock first, then a look of its own: where the job stands may have changed while we waited.
         SELECT j.ctid INTO row_at FROM pgwork.live_job j
@@ -436,24 +386,19 @@ BEGIN
     IF gone.lane IS NULL THEN RETURN NULL; END IF;
     IF gone.key IS NOT NULL THEN PERFORM pgwork._free(q.id, ARRAY[one], ARRAY[gone.key]); END IF;
     INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
-    SELECT one, gone.created_at, q.id, pgwork._priority(gone.lane), gone.attempt, true, gone.kind, gone.key, gone.tags,
+    SELECT one, gone.created_at, q.id, gone.lane / 2, gone.attempt, true, gone.kind, gone.key, gone.tags,
            gone.payload WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING;
     RETURN 'cancelled';
 END $$;
 
 CREATE FUNCTION pgwork.cancel(queue text, ids bigint[]) RETURNS TABLE (id bigint, status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    q pgwork.queue := pgwork._queue(cancel.queue);
-    misses integer;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE q pgwork.queue := pgwork._queue(cancel.queue); misses integer;
 BEGIN
     -- In the order in which everybody locks jobs. Otherwise two calls for the same jobs could wait for each other.
-    FOR id IN
-        SELECT u.id FROM unnest(ids) WITH ORDINALITY u (id, i)
-          LEFT JOIN LATERAL pgwork._find(q.id, u.id) f ON true
-         ORDER BY f.pos, f.lane, u.id, u.i
-    LOOP
+    FOR id IN SELECT u.id FROM unnest(ids) WITH ORDINALITY u (id, i)
+                LEFT JOIN LATERAL pgwork._find(q.id, u.id) f ON true ORDER BY f.pos, f.lane, u.id, u.i LOOP
         misses := 0;
         LOOP
             status := pgwork._cancel(q, id);

@@ -1,15 +1,6 @@
--- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the
--- oldest; rows that an open transaction holds are skipped, not waited for.
---
--- What a claim does, for each of its queues, until it has enough:
---   1. reads the queue's settings and its ranges, which begin at the low-water marks (0004_marks.sql);
---   2. picks and locks the first ready rows in them, as many as it expects to need;
---   3. leases them in place; or merges them, where more than 32 rows are single jobs: deletes them and inserts one
---      leased row per hundred;
---   4. where the next row holds more jobs than are wanted, cuts it into rows of that size, and goes on with 2. So a
---      bulk load cuts itself to the size of its consumers' claims, once.
--- A quarantined job (its last holder died) comes alone. One claim in four looks for these first, the others when they
--- find nothing else: neither can they hold up the rest of a queue, nor the rest hold up them.
+-- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the oldest.
+-- Rows that an open transaction holds are skipped, not waited for. Quarantined jobs (the last holder died) come alone;
+-- one claim in four looks for these first. doc/engine.md goes through a claim step by step.
 
 -- A token is position * 32 + lane of its row, then 64 random bits. The number grows with every claim of a job.
 CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -37,106 +28,90 @@ BEGIN
                 SELECT h.* FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h
-                 LIMIT 1) h ON true
+                                        AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
 END $$;
 
+-- Puts jobs that were locked and deleted back as ready rows: the first of `first` jobs, the others of `size`. Each lies
+-- at its first id, a position that was drawn for that job when it was enqueued.
+CREATE FUNCTION pgwork._regroup(queue integer, lane smallint, ids bigint[], kinds text[], payloads jsonb[],
+    created timestamptz[], first integer, size integer) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    INSERT INTO pgwork.live_job (pos, queue, lane, n, created_at, kind, payload,
+                                 id, last_id, ids, kinds, payloads, created)
+    SELECT p.ids[1], queue, lane, p.n, p.created[1],
+           CASE p.n WHEN 1 THEN p.kinds[1] ELSE '' END, CASE p.n WHEN 1 THEN p.payloads[1] END,
+           CASE WHEN p.n > 1 THEN p.ids[1] END, CASE WHEN p.n > 1 THEN p.ids[p.n] END, CASE WHEN p.n > 1 THEN p.ids END,
+           CASE WHEN p.n > 1 THEN p.kinds END, CASE WHEN p.n > 1 THEN p.payloads END,
+           CASE WHEN p.n > 1 THEN p.created END
+      FROM (SELECT g.upto - g.low AS n, ids[g.low + 1:g.upto] AS ids, kinds[g.low + 1:g.upto] AS kinds,
+                   payloads[g.low + 1:g.upto] AS payloads, created[g.low + 1:g.upto] AS created
+              FROM (SELECT 0 AS low, first AS upto UNION ALL
+                    SELECT g, least(g + size, cardinality(ids))
+                      FROM generate_series(first, cardinality(ids) - 1, size) g) g OFFSET 0) p;
+END $$;
+
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
--- `size`. Each lies at its first id, a position that was drawn for it when it was enqueued. Returns how many jobs the
--- first row holds then; NULL: there is none.
-CREATE FUNCTION pgwork._cut(m pgwork.mark, wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+-- `size`. Returns how many jobs the first row holds then; NULL: there is none.
+CREATE FUNCTION pgwork._cut(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer,
+    size integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
-    SELECT j.* INTO cut
-      FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
+    SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
-                          WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
+                          WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                             AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
-     LIMIT 1;
+     WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
     DELETE FROM pgwork.live_job j WHERE j.ctid = cut.at;
-    INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, kind, payload,
-                                 ids, kinds, payloads, created)
-    SELECT p.ids[1], cut.queue, cut.lane, p.n, CASE WHEN p.n > 1 THEN p.ids[1] END,
-           CASE WHEN p.n > 1 THEN p.ids[p.n] END, p.created[1],
-           CASE p.n WHEN 1 THEN p.kinds[1] ELSE '' END, CASE p.n WHEN 1 THEN p.payloads[1] END,
-           CASE WHEN p.n > 1 THEN p.ids END, CASE WHEN p.n > 1 THEN p.kinds END,
-           CASE WHEN p.n > 1 THEN p.payloads END, CASE WHEN p.n > 1 THEN p.created END
-      FROM (SELECT g.upto - g.low AS n, cut.ids[g.low + 1:g.upto] AS ids, cut.kinds[g.low + 1:g.upto] AS kinds,
-                   cut.payloads[g.low + 1:g.upto] AS payloads, cut.created[g.low + 1:g.upto] AS created
-              FROM (SELECT 0 AS low, wanted AS upto UNION ALL
-                    SELECT g, least(g + size, cut.n) FROM generate_series(wanted, cut.n - 1, size) g) g OFFSET 0) p;
+    PERFORM pgwork._regroup(cut.queue, cut.lane, cut.ids, cut.kinds, cut.payloads, cut.created, wanted, size);
     RETURN wanted;
 END $$;
 
--- May it be merged? One job without anything of its own, whose value is not costly to copy.
+-- May it be merged? One job at its first position, without anything of its own, whose value is not costly to copy.
 CREATE FUNCTION pgwork._is_plain(j pgwork.live_job) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN j.ids IS NULL AND j.attempt = 0
-   AND num_nonnulls(j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.tags, j.grp, j.expires_at, j.meta) = 0
+RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.tags, j.grp, j.expires_at, j.meta) = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
 
--- Claims many rows: those of single jobs are deleted, and inserted as one leased row for each hundred. That is half the
--- work of leasing them one by one, and of finishing them. Rows that may not be merged are leased in place.
-CREATE FUNCTION pgwork._claim_wide(m pgwork.mark, rows integer, lease_ms bigint, stamp text, holder text)
-RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    q record;
-    picked record;
+-- Merges the first ready rows of these ranges, as far as they are plain and at most `wanted`, into rows of equal size.
+-- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
+CREATE FUNCTION pgwork._merge(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer)
+RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE run record; g record; size integer;
 BEGIN
-    SELECT array_agg(j.at) FILTER (WHERE j.fits AND j.plain) AS plain,
-           array_agg(j.at) FILTER (WHERE j.fits AND NOT j.plain) AS odd INTO picked
-      FROM (SELECT j.*, bool_and(j.n = 1) OVER (ROWS UNBOUNDED PRECEDING) AS fits
-              FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
-             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n, pgwork._is_plain(j) AS plain FROM pgwork.live_job j
-                                  WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                    AND j.token IS NULL
-                                  ORDER BY j.pos LIMIT rows FOR UPDATE SKIP LOCKED) j
-             LIMIT rows) j;
-    SELECT t.name, t.max_attempts, clock_timestamp() AS since, coalesce(_claim_wide.lease_ms, t.lease_ms) AS lease_ms
-      INTO q FROM pgwork.queue t WHERE t.id = m.queue;
-    RETURN QUERY
+    SELECT array_agg(s.at) AS at, min(s.queue) AS queue, min(s.lane) AS lane INTO run
+      FROM (SELECT j.*, bool_and(j.plain) OVER w AND j.lane = first_value(j.lane) OVER w
+                        AND j.pos >> 19 = first_value(j.pos >> 19) OVER w AS fits
+              FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
+                                   FROM pgwork.live_job j
+                                  WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
+                                    AND j.token IS NULL AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY(
+                                        SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
+                                  ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
+             WHERE t.name = its_name WINDOW w AS (ROWS UNBOUNDED PRECEDING) LIMIT wanted) s
+     WHERE s.fits;
+    size := cardinality(run.at) / ((cardinality(run.at) + 99) / 100);
+    IF coalesce(size, 1) = 1 THEN RETURN 1; END IF;
     WITH d AS (
-        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (picked.plain) AND j.token IS NULL
-        RETURNING j.lane, j.pos, coalesce(j.id, j.pos) AS id, j.created_at, j.kind, j.payload
-    ), g AS (
-        SELECT s.lane / 2 AS priority, min(s.pos) AS start, array_agg(s.id) AS ids, array_agg(s.kind) AS kinds,
-               array_agg(s.payload) AS payloads, array_agg(s.created_at) AS created
-          FROM (SELECT * FROM d ORDER BY d.lane, d.pos) s GROUP BY s.lane, s.id >> 19
+        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size])
+        RETURNING j.pos, j.kind, j.payload, j.created_at
     )
-    INSERT INTO pgwork.live_job AS j (pos, token, lease_until, created_at, queue, lane, n, attempt, holder,
-                                      id, last_id, ids, kinds, payloads, created)
-    SELECT g.pos, pgwork._token(g.pos * 32 + 20 + g.priority, stamp), q.since + q.lease_ms * interval '1 ms',
-           g.created[1], m.queue, 20 + g.priority, cardinality(g.ids), 1, _claim_wide.holder,
-           (SELECT min(i) FROM unnest(g.ids) i), (SELECT max(i) FROM unnest(g.ids) i), g.ids, g.kinds, g.payloads,
-           g.created
-      FROM (SELECT nextval('pgwork.position') AS pos, g.priority, g.ids[i:i + 99] AS ids, g.kinds[i:i + 99] AS kinds,
-                   g.payloads[i:i + 99] AS payloads, g.created[i:i + 99] AS created
-              FROM (SELECT * FROM g ORDER BY g.priority, g.start) g
-             CROSS JOIN LATERAL generate_series(1, cardinality(g.ids), 100) i OFFSET 0) g
-    RETURNING q.name, j.id, j.token, 1, q.max_attempts, j.lane - 20, '', NULL::jsonb, NULL::bytea, NULL::text[],
-              j.created_at, j.lease_until, q.since, NULL::jsonb, false, j.ids, j.kinds, j.payloads, j.created;
-    RETURN QUERY
-    UPDATE pgwork.live_job j
-       SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = _claim_wide.holder, attempt = j.attempt + 1,
-           lease_until = q.since + coalesce(j.lease_ms, q.lease_ms) * interval '1 ms'
-     WHERE j.ctid = ANY (picked.odd) AND j.token IS NULL
-    RETURNING q.name, coalesce(j.id, j.pos), j.token, j.attempt, coalesce(j.max_attempts, q.max_attempts), j.lane / 2,
-              j.kind, j.payload, j.body, j.tags, j.created_at, j.lease_until, q.since, j.meta, false,
-              j.ids, j.kinds, j.payloads, j.created;
+    SELECT array_agg(s.pos) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
+           array_agg(s.created_at) AS created INTO g FROM (SELECT * FROM d ORDER BY d.pos) s;
+    PERFORM pgwork._regroup(run.queue, run.lane, g.ids, g.kinds, g.payloads, g.created, size, size);
+    RETURN size;
 END $$;
 
 CREATE FUNCTION pgwork._check_claim(queues text[], n integer, holder text, lease_ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000'),
+    PERFORM pgwork._check_range('n', n, 1, 10000),
+            pgwork._check_range('lease_ms', coalesce(lease_ms, 100), 100, 86400000),
             pgwork._refuse_unless(octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]', 'holder', holder,
                                   '1 to 255 bytes without control characters'),
-            pgwork._refuse_unless(coalesce(lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms', lease_ms::text,
-                                  '100 .. 86400000'),
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
@@ -159,7 +134,7 @@ DECLARE
     rows record;
 BEGIN
     SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
-           CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) ELSE 1::bigint << 58 END AS width INTO rows
+           least(CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) END, 1::bigint << 48) AS width INTO rows
       FROM (SELECT j.* FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.n, j.pos, j.lane FROM pgwork.live_job j
                                   WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos <= r.stop AND j.token IS NULL
@@ -186,12 +161,12 @@ DECLARE
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
-    m pgwork.mark;
-    lanes smallint[]; starts bigint[]; stops bigint[]; -- where it looks
+    part text;           -- where it looks: near, which is behind the hint; front, from the marks on; quarantined
+    alone boolean;
+    lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
     size integer;        -- jobs in a row, as expected
-    alone boolean;       -- looks for a quarantined job
-    got integer; r record;
+    got integer := 0;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) BETWEEN 1 AND 64
@@ -209,44 +184,47 @@ BEGIN
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready in front of what was claimed
-        ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 AND n <= 32 THEN
+        ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
-        size := CASE WHEN apart THEN 1 ELSE hint[4] END;
-        alone := hint[3] = 1 AND wanted = n AND random() < 0.25;
-        FOR i IN 1 .. 20 + n / 50 LOOP
-            got := 0;
-            size := CASE WHEN alone THEN 1 ELSE least(size, wanted) END;
-            IF i = 1 AND NOT alone AND hint[6] >= 0 AND (wanted / size <= 32 OR apart) THEN
+        FOREACH part IN ARRAY
+            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front']
+                 WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'quarantined']
+                 ELSE ARRAY['front', 'quarantined'] END
+        LOOP
+            EXIT WHEN part = 'quarantined' AND wanted < n; -- these come without others
+            alone := part = 'quarantined';
+            size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
+            IF part = 'near' THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
                                                        THEN passed >> 5 END)];
-                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / size / 8)];
+                stops := ARRAY[starts[1] + hint[5] * (1 + wanted / least(size, wanted))];
             ELSE
-                SELECT k.* INTO m FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) k
+                SELECT CASE WHEN alone THEN m.lanes[m.front + 1:] ELSE m.lanes[:m.front] END,
+                       CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END,
+                       CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END
+                  INTO lanes, starts, stops FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
                  WHERE t.name = its_name AND NOT t.paused;
                 EXIT WHEN NOT FOUND;
-                lanes := CASE WHEN alone THEN m.lanes[m.front + 1:] ELSE m.lanes[:m.front] END;
-                starts := CASE WHEN alone THEN m.starts[m.front + 1:] ELSE m.starts[:m.front] END;
-                stops := CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END;
             END IF;
-            IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
-                FOR r IN SELECT * FROM pgwork._claim_wide(m, wanted, lease_ms, stamp, holder) LOOP
-                    RETURN NEXT r;
-                    got := got + coalesce(cardinality(r.ids), 1);
-                END LOOP;
-            ELSE
+            FOR i IN 1 .. 20 + n / 50 LOOP
+                size := least(size, wanted);
+                IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
+                    size := pgwork._merge(its_name, lanes, starts, stops, wanted);
+                END IF;
                 RETURN QUERY
                     WITH p AS MATERIALIZED (
                         SELECT j.at, bool_and(j.n = size) OVER (ROWS UNBOUNDED PRECEDING) AS fits, t.name,
                                t.max_attempts, clock_timestamp() AS since,
                                coalesce(claim_batch.lease_ms, t.lease_ms) AS lease_ms
-                          FROM pgwork.queue t
-                         CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+                          FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
+                                                AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try
+                                                    SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
                          WHERE t.name = its_name AND NOT t.paused
                          LIMIT CASE WHEN alone THEN 1 ELSE wanted / size END
@@ -262,21 +240,13 @@ BEGIN
                               j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
                               j.created;
                 GET DIAGNOSTICS got = ROW_COUNT;
-                got := got * size;
-            END IF;
-            IF alone THEN
-                EXIT WHEN got > 0 OR i > 1;
-                alone := false;
-                size := CASE WHEN apart THEN 1 ELSE hint[4] END;
-                CONTINUE;
-            END IF;
-            wanted := wanted - got;
-            EXIT WHEN wanted = 0;
-            CONTINUE WHEN i = 1 AND lanes = '{1}'; -- now all ranges
-            size := pgwork._cut(m, CASE WHEN apart THEN 1 ELSE wanted END, CASE WHEN apart THEN 1 ELSE n END);
-            EXIT WHEN size IS NULL AND wanted < n;
-            alone := size IS NULL; -- nothing else is ready
-            size := coalesce(size, 1);
+                wanted := wanted - got * size;
+                EXIT WHEN wanted = 0 OR alone;
+                size := pgwork._cut(its_name, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
+                                    CASE WHEN apart THEN 1 ELSE n END);
+                EXIT WHEN size IS NULL;
+            END LOOP;
+            EXIT WHEN wanted = 0 OR alone AND got > 0;
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;

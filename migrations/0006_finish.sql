@@ -1,6 +1,5 @@
--- 0006: what a holder does with its jobs. Every statement here names id and token and is refused, job by job, unless
--- the token is the current one. Time plays no part: a late call is accepted as long as nobody took the lease away, and
--- refused for ever after.
+-- 0006: what a holder does with its jobs. Each call names id and token and is refused, job by job, unless the token is
+-- the current one. Time plays no part: a late call is accepted until somebody takes the lease away, and never again.
 
 -- What is named under each token, and where its row lies. In the order in which everybody locks jobs: so two calls for
 -- the same jobs cannot deadlock. (The planner inlines it.)
@@ -22,25 +21,21 @@ BEGIN
     RETURN CASE cardinality(tokens) WHEN n THEN tokens ELSE array_fill(tokens[array_lower(tokens, 1)], ARRAY[n]) END;
 END $$;
 
--- A job that was taken away from its holder.
 CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, attempt integer, max_attempts integer,
     lease_ms integer, kind text, holder text, key text, error text, tags text[], payload jsonb, body bytea, grp text,
-    expires_at timestamptz, meta jsonb, cancel boolean);
+    expires_at timestamptz, meta jsonb);
 
 -- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. Waits for transactions that are at
--- these rows. Of a batch row that is not taken as a whole it notes which jobs have left.
-CREATE FUNCTION pgwork._take(queue integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_hashjoin = off AS $$
+-- these rows. Notes which jobs have left a batch row that stays. (Its callers set that no plan begins with all jobs.)
+CREATE FUNCTION pgwork._take(q integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql AS $$
 BEGIN
     -- First the locks; then, with a snapshot of its own, what these rows are now.
-    PERFORM FROM pgwork._named(queue, ids, tokens) t CROSS JOIN LATERAL (
+    PERFORM FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (
         SELECT FROM pgwork.live_job j
          WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) FOR UPDATE) j;
-    RETURN QUERY
-    WITH r AS MATERIALIZED (
+    RETURN QUERY WITH r AS MATERIALIZED (
         SELECT j.at, j.n, j.jobs, ARRAY(SELECT k.id FROM pgwork._jobs(j.jobs) k WHERE k.id = ANY (t.named)) AS mine
-          FROM pgwork._named(queue, ids, tokens) t CROSS JOIN LATERAL (
+          FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (
             SELECT j.ctid AS at, j.n, j AS jobs FROM pgwork.live_job j
              WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) OFFSET 0) j
     ), d AS (
@@ -48,11 +43,10 @@ BEGIN
     ), p AS (
         UPDATE pgwork.live_job j SET n = j.n - cardinality(r.mine), gone_ids = j.gone_ids || r.mine
           FROM r WHERE j.ctid = r.at AND cardinality(r.mine) BETWEEN 1 AND r.n - 1
-    )
-    SELECT k.id, k.created_at, (r.jobs).lane, (r.jobs).attempt, (r.jobs).max_attempts, (r.jobs).lease_ms, k.kind,
-           (r.jobs).holder, (r.jobs).key, (r.jobs).error, (r.jobs).tags, k.payload, (r.jobs).body, (r.jobs).grp,
-           (r.jobs).expires_at, (r.jobs).meta, coalesce(k.id = ANY ((r.jobs).cancel_ids), false)
-      FROM r CROSS JOIN LATERAL pgwork._jobs(r.jobs) k WHERE k.id = ANY (r.mine);
+    ) SELECT k.id, k.created_at, (r.jobs).lane, (r.jobs).attempt, (r.jobs).max_attempts, (r.jobs).lease_ms, k.kind,
+             (r.jobs).holder, (r.jobs).key, (r.jobs).error, (r.jobs).tags, k.payload, (r.jobs).body, (r.jobs).grp,
+             (r.jobs).expires_at, (r.jobs).meta
+        FROM r CROSS JOIN LATERAL pgwork._jobs(r.jobs) k WHERE k.id = ANY (r.mine);
 END $$;
 
 -- Which were refused, and why: stale (the job is there under another token) or gone.
@@ -60,11 +54,9 @@ CREATE FUNCTION pgwork._refused(queue integer, ids bigint[], accepted bigint[]) 
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 BEGIN
     IF cardinality(accepted) = cardinality(ids) THEN RETURN; END IF; -- nearly always
-    RETURN QUERY
-    SELECT r.id, CASE WHEN pgwork._waits(queue, r.id) OR EXISTS (SELECT FROM pgwork._find(queue, r.id))
+    RETURN QUERY SELECT r.id, CASE WHEN pgwork._waits(queue, r.id) OR EXISTS (SELECT FROM pgwork._find(queue, r.id))
                         OR EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = _refused.queue AND d.id = r.id)
-                      THEN 'stale' ELSE 'gone' END
-      FROM (SELECT unnest(ids) EXCEPT SELECT unnest(accepted)) r (id);
+                      THEN 'stale' ELSE 'gone' END FROM (SELECT unnest(ids) EXCEPT SELECT unnest(accepted)) r (id);
 END $$;
 
 -- The same, as rows of a claim that was to complete them.
@@ -73,15 +65,14 @@ RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
 DECLARE c pgwork.claimed_batch;
 BEGIN
     c.queue := queue; c.attempt := 0; c.server_time := pgwork._now(); c.quarantined := false;
-    FOR c.id, c.kind IN SELECT r.* FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) r LOOP
+    FOR c.id, c.kind IN SELECT * FROM pgwork._refused((pgwork._queue(queue)).id, ids, accepted) LOOP
         RETURN NEXT c;
     END LOOP;
 END $$;
 
 -- Frees unique keys of finished jobs. Never waits: a producer that has the row of a key locked takes it over
 -- (scope ready), or rolls back, and the next producer takes it.
-CREATE FUNCTION pgwork._free(queue integer, ids bigint[], keys text[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+CREATE FUNCTION pgwork._free(queue integer, ids bigint[], keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM pgwork.unique_key u
      WHERE u.ctid = ANY (ARRAY(SELECT u.ctid FROM unnest(ids, keys) k (id, key)
@@ -94,11 +85,9 @@ END $$;
 -- of its callers.) Whole rows of a queue that keeps nothing, as nearly always, are deleted unread.
 CREATE FUNCTION pgwork._complete(its_queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
-#variable_conflict use_column
 DECLARE
     number CONSTANT bigint := pgwork.token_number(tokens[1]);
-    q pgwork.queue;
-    whole uuid[]; taken record;
+    q pgwork.queue; whole uuid[]; taken record;
 BEGIN
     IF cardinality(tokens) = 1 AND outputs IS NULL THEN
         DELETE FROM pgwork.live_job j
@@ -109,13 +98,12 @@ BEGIN
     ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
         WITH d AS (
             DELETE FROM pgwork.live_job j
-             USING (SELECT t.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork._named(q.id, ids, tokens) t
-                     WHERE q.name = its_queue AND q.retention_ms = 0 OFFSET 0) t
+             USING (SELECT t.* FROM pgwork.queue k CROSS JOIN LATERAL pgwork._named(k.id, ids, tokens) t
+                     WHERE k.name = its_queue AND k.retention_ms = 0 OFFSET 0) t
              WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
                AND j.key IS NULL AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.named
             RETURNING j.token
-        )
-        SELECT array_agg(d.token) INTO whole FROM d;
+        ) SELECT array_agg(d.token) INTO whole FROM d;
         IF cardinality(whole) = cardinality(tokens) THEN RETURN ids; END IF;
     END IF;
     q := pgwork._queue(its_queue);
@@ -130,13 +118,12 @@ BEGIN
          CROSS JOIN LATERAL pgwork._take(q.id, u.ids, u.tokens) t
     ), d AS (
         INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind, holder, key, tags, payload, output)
-        SELECT t.id, t.created_at, q.id, pgwork._priority(t.lane), t.attempt, t.kind, t.holder, t.key, t.tags,
+        SELECT t.id, t.created_at, q.id, t.lane / 2, t.attempt, t.kind, t.holder, t.key, t.tags,
                t.payload, o.output
           FROM t LEFT JOIN (SELECT DISTINCT ON (u.id) u.* FROM unnest(ids, outputs) u (id, output)) o ON o.id = t.id
          WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING
-    )
-    SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
-           array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys INTO taken FROM t;
+    ) SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
+             array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys INTO taken FROM t;
     IF taken.keyed IS NOT NULL THEN PERFORM pgwork._free(q.id, taken.keyed, taken.keys); END IF;
     RETURN taken.ids || ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = ANY (whole));
 END $$;
@@ -161,20 +148,15 @@ SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan S
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    q pgwork.queue := pgwork._queue(extend.queue);
-    now_is CONSTANT timestamptz := pgwork._now();
-    accepted bigint[] := '{}';
-    r record; j pgwork.live_job; mine bigint[];
+    q pgwork.queue := pgwork._queue(extend.queue); now_is CONSTANT timestamptz := pgwork._now();
+    accepted bigint[] := '{}'; r record; j pgwork.live_job; mine bigint[];
 BEGIN
     tokens := pgwork._tokens(ids, tokens);
-    PERFORM pgwork._refuse_unless(coalesce(extend.lease_ms, 100) BETWEEN 100 AND 86400000, 'lease_ms',
-                                  extend.lease_ms::text, '100 .. 86400000');
-    FOR r IN
-        SELECT l.j, l.at, t.named FROM pgwork._named(q.id, ids, tokens) t CROSS JOIN LATERAL (
+    PERFORM pgwork._check_range('lease_ms', coalesce(extend.lease_ms, 100), 100, 86400000);
+    FOR r IN SELECT l.j, l.at, t.named FROM pgwork._named(q.id, ids, tokens) t CROSS JOIN LATERAL (
             SELECT j, j.ctid AS at FROM pgwork.live_job j
              WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
-               FOR NO KEY UPDATE SKIP LOCKED) l
-    LOOP
+               FOR NO KEY UPDATE SKIP LOCKED) l LOOP
         j := r.j;
         mine := ARRAY(SELECT k.id FROM pgwork._jobs(j) k WHERE k.id = ANY (r.named));
         CONTINUE WHEN mine = '{}';
@@ -188,19 +170,18 @@ BEGIN
             INSERT INTO pgwork.live_job SELECT j.*;
         END IF;
         accepted := accepted || mine;
-        RETURN QUERY SELECT m, CASE WHEN m = ANY (j.cancel_ids) THEN 'cancel' ELSE 'ok' END, extend.lease_until
-                       FROM unnest(mine) m;
+        RETURN QUERY SELECT m, CASE WHEN EXISTS (SELECT FROM pgwork.cancel_request c
+                                                  WHERE c.queue = q.id AND c.id = m OFFSET 0)
+                                    THEN 'cancel' ELSE 'ok' END, extend.lease_until FROM unnest(mine) m;
     END LOOP;
     IF cardinality(accepted) < cardinality(ids) THEN
-        RETURN QUERY
-        WITH l AS MATERIALIZED (
+        RETURN QUERY WITH l AS MATERIALIZED (
             SELECT l.id, l.lease_until FROM pgwork._named(q.id, ids, tokens) t CROSS JOIN LATERAL (
                 SELECT k.id, j.lease_until FROM pgwork.live_job j CROSS JOIN LATERAL pgwork._jobs(j) k
                  WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
                    AND k.id = ANY (t.named) AND k.id <> ALL (accepted)) l
-        )
-        SELECT l.id, 'locked', l.lease_until FROM l UNION ALL
-        SELECT r.*, NULL FROM pgwork._refused(q.id, ids, accepted || ARRAY(SELECT l.id FROM l)) r;
+        ) SELECT l.id, 'locked', l.lease_until FROM l UNION ALL
+          SELECT r.*, NULL FROM pgwork._refused(q.id, ids, accepted || ARRAY(SELECT l.id FROM l)) r;
     END IF;
 END $$;
 
@@ -208,7 +189,7 @@ END $$;
 -- job is always in exactly one place. fate: dead (attempts used up, or failed for good), cancelled (as somebody asked),
 -- ready (again, at a new position: behind what waits; quarantined when reaped), or delayed.
 CREATE FUNCTION pgwork._requeue(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text,
-    OUT accepted bigint[], OUT died bigint) LANGUAGE plpgsql SET jit = off
+    OUT accepted bigint[], OUT died bigint) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     refund CONSTANT integer := CASE WHEN verb IN ('snooze', 'release') THEN 1 ELSE 0 END;
@@ -219,17 +200,17 @@ DECLARE
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
-        SELECT j.*, pgwork._priority(j.lane) AS priority, greatest(0, j.attempt - refund) AS charged,
+        SELECT j.*, j.lane / 2 AS priority, greatest(0, j.attempt - refund) AS charged,
                coalesce(why, j.error) AS why,
                coalesce(delay_ms, -- or an exponential backoff with full jitter
                         random() * least(q.backoff_cap_ms, q.backoff_ms * 2.0 ^ least(j.attempt - 1, 40)))
                    * interval '1 ms' AS delay,
                CASE WHEN verb = 'dead' THEN 'dead'
-                    WHEN j.cancel THEN 'cancelled'
+                    WHEN EXISTS (SELECT FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = j.id OFFSET 0)
+                    THEN 'cancelled'
                     WHEN verb IN ('fail', 'reap') AND j.attempt >= coalesce(j.max_attempts, q.max_attempts) THEN 'dead'
                     WHEN verb IN ('release', 'reap') OR delay_ms = 0 THEN 'ready'
-                    ELSE 'delayed' END AS fate
-          FROM pgwork._take(q.id, ids, tokens) j
+                    ELSE 'delayed' END AS fate FROM pgwork._take(q.id, ids, tokens) j
     ), dead AS (
         INSERT INTO pgwork.dead_job (created_at, queue, priority, attempt, max_attempts, lease_ms, kind, holder, key,
                                      error, tags, payload, body, grp, expires_at, meta, id)
@@ -240,9 +221,9 @@ BEGIN
                           WHERE d.queue = q.id AND d.id = t.id), t.id)
           FROM t WHERE t.fate = 'dead' ON CONFLICT DO NOTHING
     ), cancelled AS (
-        INSERT INTO pgwork.done_job (cancelled, id, created_at, queue, priority, attempt, kind, holder, key, tags,
+        INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, holder, key, tags,
                                      payload)
-        SELECT true, t.id, t.created_at, q.id, t.priority, t.charged, t.kind, t.holder, t.key, t.tags, t.payload
+        SELECT t.id, t.created_at, q.id, t.priority, t.charged, true, t.kind, t.holder, t.key, t.tags, t.payload
           FROM t WHERE t.fate = 'cancelled' AND q.retention_ms > 0 ON CONFLICT DO NOTHING
     ), ready AS (
         INSERT INTO pgwork.live_job (lane, id, last_id, created_at, queue, attempt, max_attempts, lease_ms, kind, key,
@@ -254,13 +235,11 @@ BEGIN
         INSERT INTO pgwork.delayed_job (run_at, priority, id, created_at, queue, attempt, max_attempts, lease_ms, kind,
                                         key, error, tags, payload, body, grp, expires_at, meta)
         SELECT now_is + t.delay, t.priority, t.id, t.created_at, q.id, t.charged, t.max_attempts, t.lease_ms, t.kind,
-               t.key, t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta
-          FROM t WHERE t.fate = 'delayed'
-    )
-    SELECT array_agg(t.id), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready'),
-           array_agg(t.id) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
-           array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL)
-      INTO accepted, died, returned, keyed, keys FROM t;
+               t.key, t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta FROM t WHERE t.fate = 'delayed'
+    ) SELECT array_agg(t.id), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready'),
+             array_agg(t.id) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
+             array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL)
+        INTO accepted, died, returned, keyed, keys FROM t;
     PERFORM pgwork._free(q.id, keyed, keys) WHERE keyed IS NOT NULL;
     PERFORM pgwork._wake(q.name, returned) WHERE returned > 0 AND q.notify;
 END $$;
@@ -271,7 +250,7 @@ RETURN CASE WHEN octet_length(value) <= bytes THEN value
             ELSE (SELECT max(left(value, n)) FROM generate_series(bytes / 4, bytes) n
                    WHERE octet_length(left(value, n)) <= bytes) END;
 
--- The same for a holder: returns the refused.
+-- For a holder: returns the refused.
 CREATE FUNCTION pgwork._give_back(its_queue text, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -285,18 +264,16 @@ END $$;
 CREATE FUNCTION pgwork.fail(queue text, ids bigint[], tokens uuid[], error text DEFAULT NULL,
     retry_ms bigint DEFAULT NULL, dead boolean DEFAULT false) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE verb CONSTANT text := CASE WHEN dead THEN 'dead' ELSE 'fail' END;
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(retry_ms, 0) BETWEEN 0 AND 31536000000, 'retry_ms', retry_ms::text,
-                                  '0 .. 31536000000 (a year), or NULL for the queue''s backoff');
-    RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, verb, retry_ms, error);
+    PERFORM pgwork._check_range('retry_ms', coalesce(retry_ms, 0), 0, 31536000000, ' (a year), or NULL for a backoff');
+    RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, CASE WHEN dead THEN 'dead' ELSE 'fail' END,
+                                                 retry_ms, error);
 END $$;
 
 CREATE FUNCTION pgwork.snooze(queue text, ids bigint[], tokens uuid[], delay_ms bigint)
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(delay_ms BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
-                                  '0 .. 315360000000 (ten years)');
+    PERFORM pgwork._check_range('delay_ms', delay_ms, 0, 315360000000, ' (ten years)');
     RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, 'snooze', delay_ms, NULL);
 END $$;
 

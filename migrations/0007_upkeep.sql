@@ -1,24 +1,21 @@
 -- 0007: what a reaper calls in a loop, and what an operator does with dead letters. Everything goes in bounded
 -- batches, skips what others hold, and is harmless when several do it at once.
 
--- Jobs that cannot be moved, since somebody's trigger or constraint on a table of ours raises an error or a row is
--- damaged, must not keep others from it. They are noted, and left alone for longer and longer: one such job, if it
--- rests now. (The planner inlines it.)
+-- A job that cannot be moved (somebody's trigger raises an error, or its row is damaged) must not keep others from it:
+-- it is noted, and left alone for longer and longer. The note of such a job, if it rests now. (The planner inlines it.)
 CREATE FUNCTION pgwork._resting(queue integer, id bigint) RETURNS SETOF pgwork.stuck_job LANGUAGE sql STABLE AS $$
     SELECT * FROM pgwork.stuck_job s
      WHERE s.queue = _resting.queue AND s.id = _resting.id AND s.again_at > pgwork._now()
 $$;
 
 -- Errors of class 22 quote a value, so their text is not kept.
-CREATE FUNCTION pgwork._note_stuck(queue integer, id bigint, state text, message text) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._note_stuck(queue integer, id bigint, state text, error text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO pgwork.stuck_job AS s (queue, id, error, again_at)
     VALUES (queue, id, format('%s%s (SQLSTATE %s)', CASE WHEN queue = 0 THEN 'prune(): ' END,
-                              CASE WHEN state LIKE '22%' THEN 'the server refused a value' ELSE left(message, 500) END,
+                              CASE WHEN state LIKE '22%' THEN 'the server refused a value' ELSE left(error, 500) END,
                               state), pgwork._now() + interval '1 s')
-        ON CONFLICT ON CONSTRAINT stuck_job_pkey DO UPDATE
-       SET error = excluded.error, tries = s.tries + 1,
+        ON CONFLICT ON CONSTRAINT stuck_job_pkey DO UPDATE SET error = excluded.error, tries = s.tries + 1,
            again_at = pgwork._now() + least(1 << least(s.tries, 10), 600) * interval '1 s';
 END $$;
 
@@ -38,8 +35,7 @@ BEGIN
     ids := '{}'; tokens := '{}';
     FOR its_lane, after IN
         SELECT r.i - 1, m.floors[r.i] FROM unnest(pgwork._first_rows(queue, m.floors)) WITH ORDINALITY r (pos, i)
-         WHERE r.pos IS NOT NULL
-    LOOP
+         WHERE r.pos IS NOT NULL LOOP
         LOOP
             SELECT count(*) AS rows, count(s.token) AS leases, max(s.pos) AS last,
                    array_agg(DISTINCT s.pos) FILTER (WHERE s.lease_until < now_is) AS expired INTO chunk
@@ -49,8 +45,7 @@ BEGIN
                      ORDER BY j.pos LIMIT 1000) s;
             -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
             WITH r AS (
-                SELECT k.id, j.token
-                  FROM unnest(chunk.expired) p (pos)
+                SELECT k.id, j.token FROM unnest(chunk.expired) p (pos)
                  -- No values are read, which may be damaged: only _move() can tell which job that is.
                  CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
                                             coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
@@ -60,8 +55,7 @@ BEGIN
                  CROSS JOIN LATERAL unnest(j.own) k (id)
                  WHERE k.id <> ALL (j.gone) AND NOT EXISTS (SELECT FROM pgwork._resting(_expired.queue, k.id))
                  LIMIT batch - cardinality(ids)
-            )
-            SELECT ids || array_agg(r.id), tokens || array_agg(r.token) INTO ids, tokens FROM r;
+            ) SELECT ids || array_agg(r.id), tokens || array_agg(r.token) INTO ids, tokens FROM r;
             IF cardinality(ids) >= batch THEN RETURN; END IF;
             EXIT WHEN chunk.rows < 1000 OR chunk.leases = 0 AND chunk.last > m.marks[its_lane + 1] AND NOT whole;
             after := chunk.last - 1; -- rows that extend() has split share a position
@@ -71,12 +65,9 @@ END $$;
 
 -- Delayed jobs, or dead letters, become ready: at new positions, in the order of their times. A letter's attempts start
 -- afresh, and its unique key stays behind: that may belong to another job by now.
-CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[], dead boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql
+CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE
-    now_is CONSTANT timestamptz := pgwork._now();
-    moved bigint;
+DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH d AS (
@@ -102,16 +93,14 @@ END $$;
 -- that cannot be moved stands alone.
 CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], OUT moved bigint, OUT died bigint)
 LANGUAGE plpgsql AS $$
-DECLARE
-    first integer := 1; size integer := cardinality(ids);
-    lot bigint[]; n bigint; n_died bigint;
+DECLARE first integer := 1; size integer := cardinality(ids); lot bigint[]; n bigint; n_died bigint;
 BEGIN
     moved := 0; died := 0;
     WHILE first <= cardinality(ids) LOOP
         lot := ids[first : first + size - 1];
         BEGIN
             IF tokens IS NULL THEN
-                SELECT pgwork._promote(q, lot), 0 INTO n, n_died;
+                SELECT pgwork._promote(q, lot, false), 0 INTO n, n_died;
             ELSE
                 SELECT coalesce(cardinality(m.accepted), 0), m.died INTO n, n_died
                   FROM pgwork._requeue(q, lot, tokens[first : first + size - 1], 'reap', NULL, NULL) m;
@@ -132,37 +121,31 @@ BEGIN
     END LOOP;
 END $$;
 
--- Puts aside those of the first thousand ready rows that no claim can lease or return: they would make each claim of
--- their queues fail. They move to lane 31, which nobody looks at, and are noted; the reaper brings them back at
--- again_at. Does nothing where all rows fail: then it is no job's fault. For a worker whose claim has failed.
+-- Of the first thousand ready rows those that no claim can lease or return: they would make each claim of their queues
+-- fail. They move to lane 31, which nobody looks at; the reaper brings them back at again_at. Does nothing where all
+-- rows fail: then it is no job's fault.
 CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-#variable_conflict use_column
-DECLARE
-    r record;
-    put bigint := 0;
-    sound boolean := false;
+DECLARE one record; put bigint := 0; sound boolean := false;
 BEGIN
-    FOR r IN
-        SELECT t.id AS queue, j.* FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
+    FOR one IN SELECT t.id AS queue, j.* FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
          CROSS JOIN LATERAL unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
          CROSS JOIN LATERAL (SELECT j.ctid AS at, coalesce(j.id, j.pos) AS id, j.lane FROM pgwork.live_job j
                               WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                AND j.token IS NULL
-                              ORDER BY j.pos LIMIT 1000 FOR UPDATE SKIP LOCKED) j
-         WHERE t.name = ANY (queues)
-    LOOP
+                                AND j.token IS NULL ORDER BY j.pos LIMIT 1000 FOR UPDATE SKIP LOCKED) j
+         WHERE t.name = ANY (queues) LOOP
         BEGIN
-            PERFORM octet_length(j::text) FROM pgwork.live_job j WHERE j.ctid = r.at;
-            UPDATE pgwork.live_job j SET token = gen_random_uuid(), holder = '' WHERE j.ctid = r.at;
+            PERFORM octet_length(j::text) FROM pgwork.live_job j WHERE j.ctid = one.at;
+            UPDATE pgwork.live_job j SET token = gen_random_uuid(), holder = '' WHERE j.ctid = one.at;
             RAISE EXCEPTION USING ERRCODE = 'PW000'; -- it can be leased: undone
         EXCEPTION WHEN SQLSTATE 'PW000' THEN
             sound := true;
         WHEN assert_failure OR OTHERS THEN
             IF pgwork._is_passing(SQLSTATE) THEN RAISE; END IF;
-            PERFORM pgwork._note_stuck(r.queue, r.id, SQLSTATE, SQLERRM);
-            UPDATE pgwork.stuck_job s SET lane = r.lane WHERE s.queue = r.queue AND s.id = r.id;
-            UPDATE pgwork.live_job j SET lane = 31, id = r.id, last_id = coalesce(j.last_id, r.id) WHERE j.ctid = r.at;
+            PERFORM pgwork._note_stuck(one.queue, one.id, SQLSTATE, SQLERRM);
+            UPDATE pgwork.stuck_job s SET lane = one.lane WHERE s.queue = one.queue AND s.id = one.id;
+            UPDATE pgwork.live_job j SET lane = 31, id = one.id, last_id = coalesce(j.last_id, one.id)
+             WHERE j.ctid = one.at;
             put := put + 1;
         END;
     END LOOP;
@@ -176,11 +159,10 @@ END $$;
 
 -- Brings back what was put aside, at a new position.
 CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void LANGUAGE plpgsql AS $$
-#variable_conflict use_column
 DECLARE s pgwork.stuck_job;
 BEGIN
-    FOR s IN SELECT * FROM pgwork.stuck_job s WHERE s.queue = _bring_back.queue AND s.lane IS NOT NULL
-                AND s.again_at < pgwork._now() FOR UPDATE SKIP LOCKED LOOP
+    FOR s IN SELECT * FROM pgwork.stuck_job t WHERE t.queue = _bring_back.queue AND t.lane IS NOT NULL
+                AND t.again_at < pgwork._now() FOR UPDATE SKIP LOCKED LOOP
         BEGIN
             PERFORM pg_current_xact_id(); -- before the position, see 0004_marks.sql
             UPDATE pgwork.live_job j SET lane = s.lane, pos = nextval('pgwork.position')
@@ -192,7 +174,6 @@ BEGIN
     END LOOP;
 END $$;
 
--- Of one queue, or of all; up to `batch`.
 CREATE FUNCTION pgwork._reap(queue text, batch integer, whole boolean, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue; lot record; taken record;
@@ -217,7 +198,7 @@ END $$;
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._check_range('batch', batch, 1, 100000);
     PERFORM pgwork._queue(reap.queue) WHERE reap.queue IS NOT NULL;
     SELECT r.* INTO returned, died FROM pgwork._reap(queue, batch, true) r;
 END $$;
@@ -229,12 +210,10 @@ DECLARE
     now_is CONSTANT timestamptz := pgwork._now(); -- a variable: with the function itself no index is used
     q pgwork.queue; ids bigint[]; moved bigint;
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._check_range('batch', batch, 1, 100000);
     promoted := 0;
-    FOR q IN
-        SELECT t.* FROM pgwork.queue t
-         WHERE EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1
-    LOOP
+    FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (
+                 SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1 LOOP
         LOOP -- again where stuck jobs have left room in the batch
             ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d
                           WHERE d.queue = q.id AND d.run_at <= now_is
@@ -253,30 +232,46 @@ BEGIN
                           ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
+-- Cancel requests of jobs that are no longer leased. What was requeued before its cancel committed is cancelled now.
+CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE c record;
+BEGIN
+    FOR c IN
+        SELECT q, r.id, r.ctid AS at, f.lane, f.pos FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
+          LEFT JOIN LATERAL pgwork._find(r.queue, r.id) f ON true
+         WHERE f.leased IS NOT TRUE LIMIT batch FOR UPDATE OF r SKIP LOCKED
+    LOOP
+        PERFORM FROM (SELECT FROM pgwork.live_job j WHERE (j.queue, j.lane, j.pos) = ((c.q).id, c.lane, c.pos)
+                         FOR UPDATE SKIP LOCKED) j
+          UNION ALL
+         SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE d.queue = (c.q).id AND d.id = c.id
+                         FOR UPDATE SKIP LOCKED) d;
+        CONTINUE WHEN CASE WHEN FOUND THEN pgwork._cancel(c.q, c.id) IS DISTINCT FROM 'cancelled'
+                           ELSE EXISTS (SELECT FROM pgwork.job_list((c.q).name, id => c.id) l
+                                         WHERE l.state IN ('ready', 'leased', 'delayed')) END;
+        DELETE FROM pgwork.cancel_request r WHERE r.ctid = c.at;
+    END LOOP;
+END $$;
+
 -- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
 -- ids of the queues that are there. One snapshot tells both: a queue may commit together with its first jobs.
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-DECLARE
-    now_is CONSTANT timestamptz := pgwork._now();
-    pruned bigint := 0; n bigint; part record;
+DECLARE now_is CONSTANT timestamptz := pgwork._now(); pruned bigint := 0; n bigint; part record;
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch);
     DELETE FROM pgwork.stuck_job s -- nobody has come across it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
-    FOR part IN
-        SELECT v.place, 'pgwork.queue' AS ranges,
+    FOR part IN SELECT v.place, 'pgwork.queue' AS ranges,
                format('d.queue = g.id AND d.%1$I < $1 - (%2$s) * interval ''1 ms'' ORDER BY d.%1$I',
                       v.since, v.kept) AS what
           FROM (VALUES ('done_job', 'finished_at', 'g.retention_ms'), ('unique_key', 'free_after', '0'),
                        ('operation', 'at', $q$SELECT s.value::bigint FROM pgwork.setting s
                                                WHERE s.name = 'op_retention_ms'$q$)) v (place, since, kept)
-         UNION ALL
-        SELECT p, $q$(SELECT t.id AS low, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS high
+         UNION ALL SELECT p, $q$(SELECT t.id AS low, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS high
                         FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t)$q$,
-               'g.high > g.low + 1 AND d.queue > g.low AND d.queue < g.high' FROM unnest(pgwork._places()) p
-    LOOP
+               'g.high > g.low + 1 AND d.queue > g.low AND d.queue < g.high' FROM unnest(pgwork._places()) p LOOP
         EXECUTE format('DELETE FROM pgwork.%1$I j WHERE j.ctid = ANY (ARRAY('
                        'SELECT d.ctid FROM %2$s g CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
                        ' WHERE %3$s LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2))', part.place, part.ranges, part.what)
@@ -293,8 +288,7 @@ BEGIN
     WITH untold AS (
         SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
                                    WHEN q.id IS NOT NULL THEN format('job %s of queue %L: %s', s.id, q.name, s.error)
-                                   END AS line
-          FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
+                                   END AS line FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
          WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
     ), fit AS (
         SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
@@ -302,19 +296,17 @@ BEGIN
          WHERE u.n = 1 OR coalesce(u.bytes, 0) <= 1000
     ), noted AS (
         UPDATE pgwork.stuck_job s SET told = true FROM fit f WHERE s.queue = f.queue AND s.id = f.id
-    )
-    SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
+    ) SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
 END $$;
 
 CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
--- One round of all that is due: low-water marks and delayed jobs while something moves, expired leases four times a
--- second, the rest once; each less often where it takes long, so that none holds up the others. The newest tick tells
--- all reapers when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
-CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
-    OUT pruned bigint, OUT next_ms bigint, OUT stuck text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- What maintain() (0013_schedules.sql) does for jobs. Low-water marks and delayed jobs while something moves, expired
+-- leases four times a second, the rest once; each less often where it takes long. The newest tick tells all reapers
+-- when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
+CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
+    OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
     mine CONSTANT boolean := current_setting('transaction_isolation') = 'read committed'
@@ -328,8 +320,7 @@ BEGIN
         prev := (0, '-infinity', 0, '{}', '{}', '{}', 0, false, '-infinity', 0, '-infinity', 0, '-infinity', 0);
     END IF;
     t := CASE WHEN mine THEN pgwork._tick(prev) ELSE prev END;
-    tick_ms := pgwork._ms(began);
-    at := clock_timestamp();
+    tick_ms := pgwork._ms(began); at := clock_timestamp();
     IF began NOT BETWEEN t.promoted_at AND t.promoted_at + 9 * t.promote_ms * interval '1 ms' THEN
         SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
         t.promoted_at := began;
@@ -373,18 +364,16 @@ BEGIN
     PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
             pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     -- A reaper calls this many times a second; to write it down every five seconds is enough.
-    IF EXISTS (SELECT FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
-                  AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp()) THEN
-        RETURN;
-    END IF;
+    PERFORM FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
+                                 AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
+    IF FOUND THEN RETURN; END IF;
     DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';
     INSERT INTO pgwork.beat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
         ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
 END $$;
 
--- Gives live_job a new file without its dead tuples. Everybody else waits meanwhile. CLUSTER keeps what an older
--- snapshot can still see, and then frees nothing: so it refuses while there is one. (Sessions that wait for its lock
--- have looked at nothing yet.)
+-- Everybody else waits meanwhile. CLUSTER keeps what an older snapshot can still see, and then frees nothing: so it
+-- refuses while there is one. (Sessions that wait for its lock have looked at nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE before CONSTANT bigint := pg_total_relation_size('pgwork.live_job'); older text;
@@ -392,14 +381,13 @@ BEGIN
     LOCK TABLE pgwork.live_job IN ACCESS EXCLUSIVE MODE;
     SELECT string_agg(o.who, ', ') INTO older
       FROM (SELECT 'process ' || a.pid AS who FROM pg_stat_activity a
-             WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.datname = current_database()
+             WHERE num_nonnulls(a.backend_xmin, a.backend_xid) > 0 AND a.datname = current_database()
                AND a.pid <> pg_backend_pid()
                AND a.pid NOT IN (SELECT l.pid FROM pg_locks l WHERE l.relation = 'pgwork.live_job'::regclass
                                                                AND NOT l.granted AND l.pid IS NOT NULL)
-             UNION ALL SELECT 'prepared transaction ' || quote_literal(p.gid) FROM pg_prepared_xacts p
+             UNION ALL SELECT format('prepared transaction %L', p.gid) FROM pg_prepared_xacts p
                         WHERE p.database = current_database()
-             UNION ALL SELECT 'replication slot ' || s.slot_name FROM pg_replication_slots s
-                        WHERE s.xmin IS NOT NULL) o;
+             UNION ALL SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE xmin IS NOT NULL) o;
     IF older IS NOT NULL THEN
         RAISE EXCEPTION 'live_job is not compacted: older snapshots may need its dead rows: %', older
             USING ERRCODE = 'object_in_use', HINT = 'try again when these are over';
@@ -408,9 +396,7 @@ BEGIN
     RETURN greatest(before - pg_total_relation_size('pgwork.live_job'), 0);
 END $$;
 
--- ---- dead letters, and delayed jobs ----
-
--- Chooses and locks some, the oldest first.
+-- Chooses and locks dead letters, the oldest first.
 CREATE FUNCTION pgwork._dead_letters(q pgwork.queue, ids bigint[], kind text, batch bigint, older_than_ms bigint)
 RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE before CONSTANT timestamptz := pgwork._before(older_than_ms); -- with the function itself no index is used
@@ -426,9 +412,12 @@ END $$;
 CREATE FUNCTION pgwork.redrive(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE q CONSTANT pgwork.queue := pgwork._queue(queue);
+DECLARE
+    q CONSTANT pgwork.queue := pgwork._queue(queue);
+    chosen CONSTANT bigint[] := pgwork._dead_letters(q, ids, kind, batch, older_than_ms);
 BEGIN
-    RETURN pgwork._promote(q, pgwork._dead_letters(q, ids, kind, batch, older_than_ms), true);
+    DELETE FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = ANY (chosen); -- of its last holder
+    RETURN pgwork._promote(q, chosen, true);
 END $$;
 
 CREATE FUNCTION pgwork.dead_purge(queue text, older_than_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
@@ -469,7 +458,7 @@ BEGIN
           FROM (SELECT q.id AS queue, u AS id FROM unnest(chosen) u OFFSET 0) u
          WHERE d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id;
     ELSIF moved > 0 THEN
-        PERFORM pgwork._promote(q, chosen);
+        PERFORM pgwork._promote(q, chosen, false);
     END IF;
 END $$;
 
@@ -477,9 +466,8 @@ COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can
 COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
-COMMENT ON FUNCTION pgwork.maintain IS 'One round of upkeep; call it again after next_ms, in a transaction of its own.';
 COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
-COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without dead rows; not under an older snapshot.';
+COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';
 COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
 COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';
 COMMENT ON FUNCTION pgwork.dead_purge IS 'Deletes dead letters: by id, by kind, or all.';

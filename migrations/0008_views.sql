@@ -3,10 +3,9 @@
 -- The jobs of live rows, by their queue's number and their row's place.
 CREATE VIEW pgwork._live_job AS
 SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
-       CASE WHEN j.lane < 20 THEN j.lane / 2 ELSE j.lane - 20 END AS priority, j.attempt, j.max_attempts, j.holder,
-       j.lease_until, NULL::timestamptz AS run_at, k.created_at, NULL::timestamptz AS finished_at, j.error, j.key,
-       j.tags, k.payload, octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta,
-       false AS finished
+       j.lane / 2 AS priority, j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz AS run_at,
+       k.created_at, NULL::timestamptz AS finished_at, j.error, j.key, j.tags, k.payload,
+       octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished
   FROM pgwork.live_job j
  CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                            coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
@@ -29,8 +28,7 @@ SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' E
        j.output, NULL, NULL, NULL, true FROM pgwork.done_job j;
 
 -- It opens all rows of a queue; job_list(queue, id => ...) finds one job by an index.
-CREATE VIEW pgwork.job AS
-SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
+CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
        CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload, j.body_bytes,
        j.output, j.grp, j.expires_at, j.meta
@@ -38,17 +36,13 @@ SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
   JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
 -- A page of the view, in the order of the ids; or one job by its id. Each place where jobs lie gives at_most of them,
--- in the order of an index, so that nothing before the page or far behind it is read. In one statement: a job that
--- just moves from one place to another could be missed otherwise.
--- Rows that have ids overlap: so first `last`, at_most of their ids are not above it; then all rows that begin up to
--- there, and single jobs at their first positions up to there.
+-- in the order of an index; in one statement, since a job that just moves could be missed otherwise. Rows that have ids
+-- overlap: so first `last`, at_most of their ids are not above it; then all rows and single jobs that begin before.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
-RETURNS SETOF tid LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+RETURNS SETOF tid LANGUAGE plpgsql STABLE AS $$
 DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree but for their last 19 bits
 BEGIN
-    RETURN QUERY
-    WITH last AS (
+    RETURN QUERY WITH last AS (
         SELECT CASE WHEN count(*) = at_most THEN max(f.id) ELSE high END AS id
           FROM (SELECT k.id
                   FROM (SELECT j FROM pgwork.live_job j
@@ -59,18 +53,15 @@ BEGIN
                  CROSS JOIN LATERAL pgwork._jobs(r.j) k
                  WHERE k.id > low AND k.id <= high AND coalesce(k.kind = _live_page.kind, true)
                  ORDER BY k.id LIMIT at_most) f
-    )
-    SELECT j.at FROM last
-     CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
-                            AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
-     UNION ALL
-    SELECT j.at FROM last CROSS JOIN generate_series(0, 19) l
-     CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
-                          WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= last.id
-                            AND j.id IS NULL AND coalesce((j.token IS NULL) = (state = 'ready'), true)
-                            AND coalesce(j.kind = _live_page.kind, true)
-                          ORDER BY j.pos LIMIT at_most) j;
+    ) SELECT j.at FROM last
+       CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
+                            WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
+                              AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
+       UNION ALL SELECT j.at FROM last CROSS JOIN generate_series(0, 19) l
+       CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
+                            WHERE j.queue = q.id AND j.lane = l::smallint AND j.pos > low AND j.pos <= last.id
+                              AND j.id IS NULL AND coalesce((j.token IS NULL) = (state = 'ready'), true)
+                              AND coalesce(j.kind = _live_page.kind, true) ORDER BY j.pos LIMIT at_most) j;
 END $$;
 
 CREATE FUNCTION pgwork.job_list(queue text DEFAULT NULL, state text DEFAULT NULL, kind text DEFAULT NULL,
@@ -88,8 +79,7 @@ BEGIN
             pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, '1 and up, or NULL for any'),
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, '0 and up, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
-    RETURN QUERY
-    SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
+    RETURN QUERY SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
            CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
            j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload,
            j.body_bytes, j.output, j.grp, j.expires_at, j.meta
@@ -98,12 +88,10 @@ BEGIN
         SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l (at)
          CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) k
          WHERE any_state OR job_list.state IN ('ready', 'leased')
-         UNION ALL
-        (SELECT * FROM pgwork._other_job j
+         UNION ALL (SELECT * FROM pgwork._other_job j
           WHERE j.queue = q.id AND j.id > low AND j.id <= high AND (any_state OR j.state = job_list.state)
             AND (any_state OR j.finished = (job_list.state IN ('done', 'cancelled')))
-            AND (job_list.kind IS NULL OR j.kind = job_list.kind)
-          ORDER BY j.id LIMIT at_most)) j
+            AND (job_list.kind IS NULL OR j.kind = job_list.kind) ORDER BY j.id LIMIT at_most)) j
      WHERE j.id > low AND j.id <= high AND (job_list.kind IS NULL OR j.kind = job_list.kind)
      ORDER BY j.id LIMIT at_most;
 END $$;
@@ -121,14 +109,13 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text,
                                   '1 and up, or NULL for exact counts');
     m := pgwork._mark(q.id);
-    -- Leased rows first: merged ones, then those before the ready ones of their lane.
+    -- Leased rows lie before the ready ones of their lane.
     SELECT coalesce(sum(s.n) FILTER (WHERE s.token IS NULL), 0),
            coalesce(sum(s.n) FILTER (WHERE s.token IS NOT NULL), 0) INTO ready, leased
       FROM (SELECT j.token, j.n FROM unnest(m.floors) WITH ORDINALITY f (floor, i)
              CROSS JOIN LATERAL (SELECT j.token, j.n FROM pgwork.live_job j
-                                  WHERE j.queue = q.id AND j.lane = (30 - f.i)::smallint AND j.pos > m.floors[31 - f.i]
-                                  ORDER BY j.pos LIMIT at_most) j
-             LIMIT at_most) s;
+                                  WHERE j.queue = q.id AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
+                                  ORDER BY j.pos LIMIT at_most) j LIMIT at_most) s;
     leased := least(leased, at_most); ready := least(ready, at_most - leased);
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;

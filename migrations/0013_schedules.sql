@@ -217,7 +217,8 @@ BEGIN
     IF queue IS NOT NULL THEN
         PERFORM pgwork._check_queue_name(queue);
     END IF;
-    PERFORM pgwork._check_new(NULL, NULL, kind, priority, max_attempts, lease_ms, tags, key, NULL, NULL, NULL, NULL);
+    PERFORM pgwork._check_new(NULL, (NULL, NULL, kind, NULL, priority, NULL, max_attempts, lease_ms, tags, key,
+                                     NULL, NULL, NULL), NULL, NULL);
     PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'up to 30: a tick adds two');
     PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
     PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1 .. 1000');
@@ -602,8 +603,6 @@ END $$;
 -- ---- upkeep --------------------------------------------------------------------------------------------------
 
 -- Wherever a reaper runs, schedules do.
-ALTER FUNCTION pgwork.maintain(integer) SECURITY INVOKER;
-ALTER FUNCTION pgwork.maintain(integer) RENAME TO _maintain_jobs;
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint,
     OUT stuck text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -58,12 +58,12 @@ int cli_code(pgw_status st)
 {
     /* clang-format off */
     switch ((int)st) { /* of a newer library, too */
-    case PGW_OK: case PGW_EXISTS: case PGW_REPLACED: case PGW_REPEATED:
+    case PGW_OK: case PGW_OUTCOME_EXISTS: case PGW_OUTCOME_REPLACED: case PGW_OUTCOME_REPEATED:
         return CLI_DONE;
-    case PGW_EMPTY: case PGW_ECONFLICT: case PGW_ELEASE: case PGW_ELOCKED: case PGW_EEXISTS:
+    case PGW_OUTCOME_EMPTY: case PGW_ECONFLICT: case PGW_ELEASE: case PGW_ELOCKED: case PGW_EEXISTS:
     case PGW_ENOTFOUND: case PGW_EPAUSED:
         return CLI_NOTHING;
-    case PGW_CANCEL:
+    case PGW_OUTCOME_CANCEL:
         return CLI_CANCEL;
     case PGW_EINVAL: case PGW_ELIMIT:
         return CLI_USAGE;
@@ -274,18 +274,18 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     return cli_apply(conf, name, equals + 1);
 }
 
-static void cli_log(void *arg, pgw_level level, const char *room, const char *message)
+static void cli_log(void *arg, pgw_log_level level, const char *room, const char *message)
 {
     const cli *c = arg;
     char named[2048];
     /* what a loop survives is an error, too; that of a statement is told by whoever made it */
     if (c->verbose == 0 && strcmp(room, "pq") == 0) return;
-    if (c->quiet && level > PGW_WARN) return;
+    if (c->quiet && level > PGW_LOG_WARN) return;
     message = cli_name_dsn(named, sizeof named, message);
     if (c->verbose > 0) {
         cli_fail(0, NULL, "%s: %s", room, message);
     } else {
-        cli_fail(0, NULL, "%s%s", level == PGW_WARN ? "warning: " : "", message);
+        cli_fail(0, NULL, "%s%s", level == PGW_LOG_WARN ? "warning: " : "", message);
     }
 }
 
@@ -293,13 +293,13 @@ int cli_configure(const cli *c, pgw_conf **conf)
 {
     int code = CLI_DONE;
     if (pgw_conf_new(conf) != PGW_OK) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
-    pgw_level level = c->verbose > 2    ? PGW_TRACE
-                      : c->verbose == 2 ? PGW_DEBUG
-                      : c->verbose == 1 ? PGW_INFO
-                                        : PGW_ERROR;
+    pgw_log_level level = c->verbose > 2    ? PGW_LOG_TRACE
+                          : c->verbose == 2 ? PGW_LOG_DEBUG
+                          : c->verbose == 1 ? PGW_LOG_INFO
+                                            : PGW_LOG_ERROR;
     /* a command ends with its error and says it once; the loops go on and have to tell */
     if (c->verbose > 0 || c->stop) {
-        if (level < PGW_WARN) level = PGW_WARN;
+        if (level < PGW_LOG_WARN) level = PGW_LOG_WARN;
         pgw_conf_set_log(*conf, level, cli_log, (void *)(uintptr_t)c);
     }
     const char *schema = getenv("PGWORK_SCHEMA");
@@ -330,7 +330,7 @@ int cli_open(cli *c, bool unmigrated)
     int code = c->conf ? CLI_DONE : cli_configure(c, &c->conf);
     if (code == CLI_DONE && unmigrated) code = cli_apply(c->conf, "schema.check", "off");
     if (code != CLI_DONE) return code;
-    if (pgw_open(&c->h, c->conf) != PGW_OK) return cli_fail_to_open(c->h);
+    if (pgw_open(c->conf, &c->h) != PGW_OK) return cli_fail_to_open(c->h);
     if (c->stop) pgw_set_stop(c->h, c->stop);
     return CLI_DONE;
 }
@@ -362,7 +362,7 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
 bool cli_queue_there(cli *c, const char *name)
 {
     pgw_depth d = PGW_DEPTH_INIT;
-    if (pgw_queue_depth(c->h, &d, name, 1) != PGW_ENOTFOUND) return true;
+    if (pgw_queue_depth(c->h, name, 1, &d) != PGW_ENOTFOUND) return true;
     cli_fail_at(c->h);
     return false;
 }
@@ -373,7 +373,7 @@ void cli_look_for(cli *c, const char *name)
     const pgw_ref nobodys = {.id = 1};
     if (c->quiet) return;
     c->quiet = true;
-    pgw_status st = pgw_extend(c->h, NULL, name, &nobodys, 1, 0);
+    pgw_status st = pgw_extend(c->h, name, &nobodys, 1, PGW_DEFAULT, NULL);
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
         cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
@@ -394,7 +394,7 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
 void cli_say_why(cli *c, const char *name)
 {
     const char *why = NULL;
-    pgw_status st = pgw_queue_look(c->h, name, 1, cli_judge, &why);
+    pgw_status st = pgw_queues_each(c->h, name, 1, cli_judge, &why);
     if (st != PGW_OK) cli_look_for(c, name);
     if (why) cli_say(c, "queue \"%s\" %s", name, why);
 }

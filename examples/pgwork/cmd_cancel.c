@@ -9,9 +9,9 @@
 
 static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
 {
-    const char *word = outcome == PGW_OK       ? "cancelled"
-                       : outcome == PGW_CANCEL ? "requested"
-                                               : "gone";
+    const char *word = outcome == PGW_OK               ? "cancelled"
+                       : outcome == PGW_OUTCOME_CANCEL ? "requested"
+                                                       : "gone";
     if (c->json) {
         out o;
         out_begin(&o);
@@ -20,9 +20,9 @@ static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
         out_end(&o);
     } else {
         cli_say(c, "job %lld: %s", (long long)id,
-                outcome == PGW_OK       ? "cancelled"
-                : outcome == PGW_CANCEL ? "its holder will be asked to stop"
-                                        : "not there, or finished");
+                outcome == PGW_OK               ? "cancelled"
+                : outcome == PGW_OUTCOME_CANCEL ? "its holder will be asked to stop"
+                                                : "not there, or finished");
     }
     return outcome < 0 ? CLI_NOTHING : CLI_DONE;
 }
@@ -49,7 +49,7 @@ int cmd_cancel(cli *c, int argc, char **argv)
     pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
     code = cli_open(c, false);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_cancel(c->h, outcomes, a.at[0], ids, n);
+        pgw_status st = pgw_cancel(c->h, a.at[0], ids, n, outcomes);
         /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
         if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);

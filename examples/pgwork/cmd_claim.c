@@ -14,7 +14,7 @@
  * one. JSON text never holds a tab. */
 static void claim_print(const pgw_job *job)
 {
-    char token[PGW_TOKEN_TEXT];
+    char token[PGW_TOKEN_TEXT_SIZE];
     char *queue = out_visible(pgw_job_queue(job)), *kind = out_visible(pgw_job_kind(job));
     const char *payload = pgw_job_payload(job);
     buf json = {0};
@@ -35,7 +35,7 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
     for (size_t i = 0; i < n; i++) {
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);
-        pgw_status st = pgw_release(c->h, NULL, pgw_job_queue(job), &ref, 1);
+        pgw_status st = pgw_release(c->h, pgw_job_queue(job), &ref, 1, NULL);
         bool gone = st == PGW_ELEASE || st == PGW_ENOTFOUND;
         if (st < 0 && !gone) return cli_fail_at(c->h);
         refused += gone;
@@ -82,8 +82,8 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues = (const char *const *)a.at;
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
-    pgw_status st = pgw_claim(c->h, &b, &o);
-    if (st == PGW_EMPTY) {
+    pgw_status st = pgw_claim(c->h, &o, &b);
+    if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;
     }

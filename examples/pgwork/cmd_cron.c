@@ -101,9 +101,9 @@ static int cron_list(cli *c, int argc, char **argv)
     pgw_status st = pgw_crons_each(c->h, a.count > 0 ? a.at[0] : NULL, cron_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY && a.count > 0)
+    if (st == PGW_OUTCOME_EMPTY && a.count > 0)
         return cli_fail(CLI_NOTHING, NULL, "there is no schedule '%s'", a.at[0]);
-    if (st == PGW_EMPTY) cli_say(c, "there are no schedules yet");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no schedules yet");
     return cli_finish(cli_code(st));
 }
 
@@ -203,7 +203,7 @@ static int cron_run(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     int64_t id;
-    if (pgw_cron_run(c->h, &id, a.at[0]) < 0) return cli_fail_at(c->h);
+    if (pgw_cron_run(c->h, a.at[0], &id) < 0) return cli_fail_at(c->h);
     if (c->json) {
         out_number("id", id);
     } else if (id) {
@@ -296,7 +296,7 @@ static int cron_tick(cli *c, int argc, char **argv)
 
 static void cron_print_tick(const cli *c, const pgw_tick *tick)
 {
-    char token[PGW_TOKEN_TEXT], slot[TEXT_TIME];
+    char token[PGW_TOKEN_TEXT_SIZE], slot[TEXT_TIME];
     pgw_token_format(pgw_tick_token(tick), token);
     if (c->json) {
         out o;
@@ -336,7 +336,7 @@ static void cron_look_for(cli *c, const char *name)
     c->quiet = true; /* of who may not look nobody hears */
     pgw_status st = pgw_crons_each(c->h, name, cron_nothing, NULL);
     c->quiet = false;
-    if (st == PGW_EMPTY)
+    if (st == PGW_OUTCOME_EMPTY)
         cli_say(c, "there is no schedule '%s' yet; names are case-sensitive", name);
 }
 
@@ -363,8 +363,8 @@ static int cron_claim(cli *c, int argc, char **argv)
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_tick *tick;
     pgw_status st =
-        pgw_cron_claim_due(c->h, &tick, NULL, node, (const char *const *)a.at, (size_t)a.count);
-    if (st == PGW_EMPTY) {
+        pgw_cron_claim_due(c->h, node, (const char *const *)a.at, (size_t)a.count, &tick, NULL);
+    if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
         return CLI_NOTHING;
     }
@@ -380,7 +380,7 @@ static int cron_claim(cli *c, int argc, char **argv)
 
 static int cron_token(cli *c, pgw_token *token, const char *word)
 {
-    if (pgw_token_parse(token, word) == PGW_OK) return CLI_DONE;
+    if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
     return cli_fail(CLI_USAGE, "it is the first word that `pgwork cron claim` printed",
                     "%s: '%s' is no token", c->command, word);
 }
@@ -425,7 +425,7 @@ static int cron_extend(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cron_token(c, &token, a.at[0])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_cron_extend(c->h, NULL, token, timeout_ms) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    return pgw_cron_extend(c->h, token, timeout_ms, NULL) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
 static int cron_break(cli *c, const char *name)
@@ -433,7 +433,7 @@ static int cron_break(cli *c, const char *name)
     bool held;
     int code = cli_open(c, false);
     if (code != CLI_DONE) return code;
-    if (pgw_cron_break(c->h, &held, name) < 0) return cli_fail_at(c->h);
+    if (pgw_cron_break(c->h, name, &held) < 0) return cli_fail_at(c->h);
     if (held) return CLI_DONE;
     cli_say(c, "no tick was held");
     return CLI_NOTHING;

@@ -79,7 +79,7 @@ static int dead_list(cli *c, int argc, char **argv)
     table_end(&l.rows);
     cli_go_on(c, l.count, o.limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY && o.queue) cli_queue_there(c, o.queue);
+    if (st == PGW_OUTCOME_EMPTY && o.queue) cli_queue_there(c, o.queue);
     return cli_finish(cli_code(st));
 }
 
@@ -116,7 +116,8 @@ static int dead_redrive(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
-    pgw_status st = pgw_redrive(c->h, &moved, a.at[0], NULL, 0, kind, limit);
+    pgw_status st = pgw_redrive(
+        c->h, a.at[0], &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, limit}, &moved);
     return dead_tell(c, st, "moved", moved, 0);
 }
 
@@ -150,8 +151,11 @@ static int dead_purge(cli *c, int argc, char **argv)
     n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
     code = signals_open(c);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_dead_purge(c->h, &deleted, a.at[0], n ? ids : NULL, n, kind,
-                                       older_ms < 0 ? 0 : older_ms);
+        pgw_status st =
+            pgw_dead_purge(c->h, a.at[0],
+                           &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), n ? ids : NULL, n,
+                                                  kind, older_ms < 0 ? 0 : older_ms},
+                           &deleted);
         code = dead_tell(c, st, "deleted", deleted, n);
     }
     free(ids);

@@ -54,7 +54,7 @@ static void doctor_print(const pgw_finding *f, const char *advice)
     printf("%s%s%s  %-14s %s\n", term_style(colors[f->grade]), marks[f->grade],
            term_style(TERM_PLAIN), f->check, said);
     free(said);
-    if (f->grade != PGW_GOOD && advice) {
+    if (f->grade != PGW_GRADE_GOOD && advice) {
         said = out_visible(advice);
         printf("      %-14s -> %s\n", "", said);
         free(said);
@@ -64,8 +64,8 @@ static void doctor_print(const pgw_finding *f, const char *advice)
 static int doctor_each(const pgw_finding *f, void *arg)
 {
     visit *v = arg;
-    v->bad += f->grade == PGW_BAD;
-    if (v->quiet && f->grade == PGW_GOOD) return 0;
+    v->bad += f->grade == PGW_GRADE_BAD;
+    if (v->quiet && f->grade == PGW_GRADE_GOOD) return 0;
     char *advice = f->advice && *f->advice ? doctor_advice(v, f->advice) : NULL;
     if (v->json) {
         doctor_json(f, advice);

@@ -52,14 +52,14 @@ typedef struct source {
 
 static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
 {
-    const char *word = outcome == PGW_EXISTS     ? "exists"
-                       : outcome == PGW_REPLACED ? "replaced"
-                       : outcome == PGW_REPEATED ? "repeated"
-                                                 : "new";
+    const char *word = outcome == PGW_OUTCOME_EXISTS     ? "exists"
+                       : outcome == PGW_OUTCOME_REPLACED ? "replaced"
+                       : outcome == PGW_OUTCOME_REPEATED ? "repeated"
+                                                         : "new";
     e->added += outcome == PGW_OK;
-    e->exists += outcome == PGW_EXISTS;
-    e->replaced += outcome == PGW_REPLACED;
-    e->repeated += outcome == PGW_REPEATED;
+    e->exists += outcome == PGW_OUTCOME_EXISTS;
+    e->replaced += outcome == PGW_OUTCOME_REPLACED;
+    e->repeated += outcome == PGW_OUTCOME_REPEATED;
     if (e->c->json) {
         out o;
         out_begin(&o);
@@ -93,14 +93,14 @@ static int enqueue_send_lot(enqueue *e)
 {
     size_t n = e->lot_count;
     if (n == 0) return CLI_DONE;
-    pgw_new *jobs = cli_alloc(n * sizeof *jobs);
+    pgw_job_spec *jobs = cli_alloc(n * sizeof *jobs);
     int64_t *ids = cli_alloc(n * sizeof *ids);
     pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
     for (size_t i = 0; i < n; i++) jobs[i] = e->lot[i].job;
-    pgw_status st = pgw_enqueue_many(e->c->h, ids, outcomes, e->queue, jobs, n, e->op);
+    pgw_status st = pgw_enqueue_many(e->c->h, e->queue, jobs, n, e->op, ids, outcomes);
     int code = st < 0 ? enqueue_refused(e) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
-        if (st >= 0) enqueue_tell(e, ids[i], st == PGW_REPEATED ? st : outcomes[i]);
+        if (st >= 0) enqueue_tell(e, ids[i], st == PGW_OUTCOME_REPEATED ? st : outcomes[i]);
         job_free(&e->lot[i]);
     }
     e->lot_count = e->lot_bytes = 0;
@@ -281,7 +281,7 @@ static int enqueue_run(enqueue *e, const args *a)
     cli *c = e->c;
     int code = signals_open(c);
     if (code != CLI_DONE) return code;
-    if (!e->by_statement && pgw_load_begin(c->h, &e->load, e->queue) < 0) return cli_fail_at(c->h);
+    if (!e->by_statement && pgw_load_begin(c->h, e->queue, &e->load) < 0) return cli_fail_at(c->h);
     e->numbers = cli_alloc(ENQUEUE_LOT * sizeof *e->numbers);
     code = enqueue_input(e, a);
     if (code == CLI_DONE && pgw_stop_count(c->stop) > 0) code = signals_code();
@@ -314,7 +314,7 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
     static const char *const scopes[] = {"unfinished", "ready", "period"};
     static const char *const policies[] = {"skip", "replace", "error"};
     const char *command = e->c->command;
-    pgw_new *job = &e->form.model;
+    pgw_job_spec *job = &e->form.model;
     int s = 0, p = 0;
     while (s < 3 && strcmp(scopes[s], scope) != 0) s++;
     while (p < 3 && strcmp(policies[p], policy) != 0) p++;
@@ -330,11 +330,11 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
     }
     job->key_scope = (pgw_key_scope)s;
     job->key_policy = (pgw_key_policy)p;
-    if (job->key_scope == PGW_KEY_PERIOD && job->key_period_ms == 0) {
+    if (job->key_scope == PGW_KEY_SCOPE_PERIOD && job->key_period_ms == 0) {
         return cli_fail(CLI_USAGE, "--key-period 1h", "%s: --key-scope period needs a period",
                         command);
     }
-    if (job->key_scope != PGW_KEY_PERIOD && job->key_period_ms) {
+    if (job->key_scope != PGW_KEY_SCOPE_PERIOD && job->key_period_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --key-period is for --key-scope period", command);
     }
     if (job->run_at_us && job->delay_ms) {
@@ -358,8 +358,8 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
 
 int cmd_enqueue(cli *c, int argc, char **argv)
 {
-    enqueue e = {.c = c, .end = '\n', .form = {.model = PGW_NEW_INIT}};
-    pgw_new *job = &e.form.model;
+    enqueue e = {.c = c, .end = '\n', .form = {.model = PGW_JOB_SPEC_INIT}};
+    pgw_job_spec *job = &e.form.model;
     wordlist tags = {0};
     bool json_lines = false, full = false, zero = false;
     const char *scope = "unfinished", *policy = "skip";

@@ -27,7 +27,7 @@ static int refs_add(refs *r, const char *id, const char *token)
     pgw_ref *ref = &r->at[r->count];
     int code = cli_id(&ref->id, id);
     if (code != CLI_DONE) return code;
-    if (pgw_token_parse(&ref->token, token) != PGW_OK) {
+    if (pgw_token_parse(token, &ref->token) != PGW_OK) {
         return cli_fail(CLI_USAGE, "tokens look as `pgwork claim` prints them", "'%s' is no token",
                         token);
     }
@@ -74,34 +74,34 @@ static int refs_collect(const cli *c, refs *r, const args *a)
 
 /* What the verbs differ in. */
 typedef struct finish {
-    pgw_status (*call)(cli *c, const struct finish *f, pgw_status *verdicts, const char *queue,
+    pgw_status (*call)(cli *c, const struct finish *f, pgw_status *outcomes, const char *queue,
                        const pgw_ref *refs, size_t n);
     const char *output; /* complete */
     pgw_fail_opts fail;
     int64_t ms; /* snooze, extend */
 } finish;
 
-static void finish_tell(const cli *c, int64_t id, pgw_status verdict)
+static void finish_tell(const cli *c, int64_t id, pgw_status outcome)
 {
-    const char *word = verdict == PGW_OK        ? "ok"
-                       : verdict == PGW_CANCEL  ? "cancel"
-                       : verdict == PGW_ELEASE  ? "stale"
-                       : verdict == PGW_ELOCKED ? "locked"
-                                                : "gone";
+    const char *word = outcome == PGW_OK               ? "ok"
+                       : outcome == PGW_OUTCOME_CANCEL ? "cancel"
+                       : outcome == PGW_ELEASE         ? "stale"
+                       : outcome == PGW_ELOCKED        ? "locked"
+                                                       : "gone";
     if (c->json) {
         out o;
         out_begin(&o);
         out_int(&o, "id", id);
         out_text(&o, "status", word);
         out_end(&o);
-    } else if (verdict == PGW_CANCEL) {
+    } else if (outcome == PGW_OUTCOME_CANCEL) {
         cli_say(c, "job %lld: extended, but somebody cancelled it", (long long)id);
-    } else if (verdict == PGW_ELEASE) {
+    } else if (outcome == PGW_ELEASE) {
         cli_say(c, "job %lld: refused, the lease is lost", (long long)id);
-    } else if (verdict == PGW_ELOCKED) {
+    } else if (outcome == PGW_ELOCKED) {
         cli_say(c, "job %lld: not extended, another transaction holds it just now; try again",
                 (long long)id);
-    } else if (verdict != PGW_OK) {
+    } else if (outcome != PGW_OK) {
         cli_say(c, "job %lld: refused, there is no such job any more", (long long)id);
     }
 }
@@ -110,20 +110,20 @@ static void finish_tell(const cli *c, int64_t id, pgw_status verdict)
 static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref *at, size_t n,
                       bool *refused)
 {
-    pgw_status *verdicts = cli_alloc(n * sizeof *verdicts);
-    pgw_status st = f->call(c, f, verdicts, queue, at, n);
+    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
+    pgw_status st = f->call(c, f, outcomes, queue, at, n);
     int code = CLI_DONE;
     if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) {
         code = cli_fail_at(c->h);
     } else {
         for (size_t i = 0; i < n; i++) {
-            finish_tell(c, at[i].id, verdicts[i]);
-            if (verdicts[i] < 0) code = CLI_NOTHING;
-            if (verdicts[i] < 0 && verdicts[i] != PGW_ELOCKED) *refused = true;
-            if (verdicts[i] == PGW_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
+            finish_tell(c, at[i].id, outcomes[i]);
+            if (outcomes[i] < 0) code = CLI_NOTHING;
+            if (outcomes[i] < 0 && outcomes[i] != PGW_ELOCKED) *refused = true;
+            if (outcomes[i] == PGW_OUTCOME_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
         }
     }
-    free(verdicts);
+    free(outcomes);
     return code;
 }
 
@@ -181,13 +181,13 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     "had it\n"                                                                                    \
     "since; gone: finished, cancelled or never there. Ends with 1 when a job was refused."
 
-static pgw_status finish_complete(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+static pgw_status finish_complete(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                   const pgw_ref *at, size_t n)
 {
-    if (!f->output) return pgw_complete(c->h, verdicts, queue, at, NULL, n);
+    if (!f->output) return pgw_complete(c->h, queue, at, NULL, n, outcomes);
     const char **outputs = cli_alloc(n * sizeof *outputs);
     for (size_t i = 0; i < n; i++) outputs[i] = f->output;
-    pgw_status st = pgw_complete(c->h, verdicts, queue, at, outputs, n);
+    pgw_status st = pgw_complete(c->h, queue, at, outputs, n, outcomes);
     free(outputs);
     return st;
 }
@@ -210,10 +210,10 @@ int cmd_complete(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_fail(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+static pgw_status finish_fail(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                               const pgw_ref *at, size_t n)
 {
-    return pgw_fail(c->h, verdicts, queue, at, n, &f->fail);
+    return pgw_fail(c->h, queue, at, n, &f->fail, outcomes);
 }
 
 int cmd_fail(cli *c, int argc, char **argv)
@@ -237,15 +237,15 @@ int cmd_fail(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_extend(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+static pgw_status finish_extend(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                 const pgw_ref *at, size_t n)
 {
-    return pgw_extend(c->h, verdicts, queue, at, n, f->ms);
+    return pgw_extend(c->h, queue, at, n, f->ms, outcomes);
 }
 
 int cmd_extend(cli *c, int argc, char **argv)
 {
-    finish f = {.call = finish_extend};
+    finish f = {.call = finish_extend, .ms = PGW_DEFAULT};
     const opt opts[] = {{0, "lease", "TIME", "from now on (as the job or its queue says)",
                          .ms = &f.ms, .min = 100, .max = 86400000},
                         {.name = NULL}};
@@ -264,11 +264,11 @@ int cmd_extend(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_release(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+static pgw_status finish_release(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                  const pgw_ref *at, size_t n)
 {
     (void)f;
-    return pgw_release(c->h, verdicts, queue, at, n);
+    return pgw_release(c->h, queue, at, n, outcomes);
 }
 
 int cmd_release(cli *c, int argc, char **argv)
@@ -286,10 +286,10 @@ int cmd_release(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_snooze(cli *c, const finish *f, pgw_status *verdicts, const char *queue,
+static pgw_status finish_snooze(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
                                 const pgw_ref *at, size_t n)
 {
-    return pgw_snooze(c->h, verdicts, queue, at, n, f->ms);
+    return pgw_snooze(c->h, queue, at, n, f->ms, outcomes);
 }
 
 int cmd_snooze(cli *c, int argc, char **argv)

@@ -37,7 +37,7 @@ static int lock_check_ours(cli *c, const char *name, bool shared)
 {
     const char *fences = getenv(LOCK_HELD);
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
-    if (!fences || pgw_lock_holder(c->h, &who, name) != PGW_OK) return CLI_DONE;
+    if (!fences || pgw_lock_holder(c->h, name, &who) != PGW_OK) return CLI_DONE;
     if ((shared && who.shared) || !lock_is_listed(fences, who.fence)) return CLI_DONE;
     return cli_fail(CLI_USAGE, "it would wait for itself: take another lock, or none",
                     "the lock is held for the command that runs this one");
@@ -97,7 +97,7 @@ static int lock_break(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    if (pgw_lock_break(c->h, &ended, a.at[0]) < 0) return cli_fail_at(c->h);
+    if (pgw_lock_break(c->h, a.at[0], &ended) < 0) return cli_fail_at(c->h);
     cli_say(c, "%lld ended", (long long)ended);
     return ended > 0 ? CLI_DONE : CLI_NOTHING;
 }
@@ -156,8 +156,8 @@ int cmd_lock(cli *c, int argc, char **argv)
     if ((code = lock_check_ours(c, a.at[0], shared)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;
-    pgw_status st =
-        pgw_lock_acquire(c->h, &lock, a.at[0], shared ? PGW_SHARED : PGW_EXCLUSIVE, wait_ms);
+    pgw_status st = pgw_lock_acquire(c->h, a.at[0], shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE,
+                                     wait_ms, &lock);
     pgw_set_stop(c->h, NULL); /* from here on it is for the command */
     return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
 }
@@ -221,6 +221,6 @@ int cmd_locks(cli *c, int argc, char **argv)
     pgw_status st = pgw_locks_each(c->h, a.count ? a.at[0] : NULL, locks_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY) cli_say(c, "nobody holds or waits");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "nobody holds or waits");
     return cli_finish(cli_code(st));
 }

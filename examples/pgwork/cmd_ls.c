@@ -93,6 +93,6 @@ int cmd_ls(cli *c, int argc, char **argv)
     table_end(&l.rows);
     cli_go_on(c, l.count, o.limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY && o.queue) cli_queue_there(c, o.queue);
+    if (st == PGW_OUTCOME_EMPTY && o.queue) cli_queue_there(c, o.queue);
     return cli_finish(cli_code(st));
 }

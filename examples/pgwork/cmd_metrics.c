@@ -156,7 +156,7 @@ static int metrics_finding(const pgw_finding *f, void *arg)
     while (i < m->checks && strcmp(m->grades[i].check, f->check) != 0) i++;
     if (i == m->checks) {
         m->grades = cli_realloc(m->grades, ++m->checks * sizeof *m->grades);
-        m->grades[i] = (grade){cli_copy(f->check, strlen(f->check)), PGW_GOOD};
+        m->grades[i] = (grade){cli_copy(f->check, strlen(f->check)), PGW_GRADE_GOOD};
     }
     if (f->grade > m->grades[i].worst) m->grades[i].worst = f->grade;
     return 0;
@@ -164,7 +164,7 @@ static int metrics_finding(const pgw_finding *f, void *arg)
 
 static int metrics_ask(cli *c, metrics *m, int64_t at_most, bool doctor)
 {
-    if (pgw_queues_each(c->h, at_most, metrics_queue, m) < 0 ||
+    if (pgw_queues_each(c->h, NULL, at_most, metrics_queue, m) < 0 ||
         pgw_semas_each(c->h, metrics_sema, m) < 0 ||
         pgw_crons_each(c->h, NULL, metrics_cron, m) < 0 ||
         (doctor && pgw_doctor(c->h, metrics_finding, m) < 0))

@@ -46,7 +46,7 @@ static int migrate_look(cli *c, bool sql)
     int code = cli_open(c, true);
     if (code != CLI_DONE) return code;
     table_begin(&l.rows, headings, 3);
-    pgw_status st = pgw_migrate_each(c->h, migrate_each, &l);
+    pgw_status st = pgw_migrations_each(c->h, migrate_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (l.wrong) {

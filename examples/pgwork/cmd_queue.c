@@ -81,10 +81,10 @@ static int queue_list(cli *c, int argc, char **argv)
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json};
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_queues_each(c->h, at_most, queue_each, &l);
+    pgw_status st = pgw_queues_each(c->h, NULL, at_most, queue_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY) cli_say(c, "there are no queues yet");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no queues yet");
     return cli_finish(cli_code(st));
 }
 
@@ -223,7 +223,7 @@ static int queue_purge(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
     int64_t deleted = 0;
-    pgw_status st = pgw_queue_purge(c->h, &deleted, a.at[0], state);
+    pgw_status st = pgw_queue_purge(c->h, a.at[0], state, &deleted);
     return queue_tell_deleted(c, st, deleted);
 }
 
@@ -247,7 +247,7 @@ static int queue_drop(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
     int64_t deleted = 0; /* purged here first, so that it can be told */
-    pgw_status st = force ? pgw_queue_purge(c->h, &deleted, a.at[0], "all") : PGW_OK;
+    pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], "all", &deleted) : PGW_OK;
     if (st >= 0)
         st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);
     return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;
@@ -273,7 +273,7 @@ static int queue_depth(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_depth d = PGW_DEPTH_INIT;
-    if (pgw_queue_depth(c->h, &d, a.at[0], at_most) < 0) return cli_fail_at(c->h);
+    if (pgw_queue_depth(c->h, a.at[0], at_most, &d) < 0) return cli_fail_at(c->h);
     if (c->json) {
         out o;
         out_begin(&o);

@@ -73,7 +73,7 @@ static int reap_daemon(cli *c)
 {
     service d = {.c = c, .watchdog_ms = sd_watchdog_ms()};
     pgw_reaper *r;
-    pgw_status st = pgw_reaper_new(&r, c->conf);
+    pgw_status st = pgw_reaper_new(c->conf, &r);
     if (st < 0) return cli_fail_with(st, NULL, NULL);
     pgw_reaper_on_tick(r, reap_on_tick, &d);
     pgw_reaper_on_reload(r, reap_on_reload, &d);
@@ -99,7 +99,7 @@ static pgw_status reap_due(const cli *c, pgw_reap_stats *stats)
         st = pgw_reaper_tick(c->h, stats, &next_ms);
     while (st >= 0 && freed > 0 && pgw_stop_count(c->stop) == 0) {
         freed = 0;
-        st = pgw_tables_reap(c->h, &freed, 10000);
+        st = pgw_tables_reap(c->h, 10000, &freed);
         if (st == PGW_ESCHEMA) st = PGW_OK; /* an older one has none */
         stats->freed += freed;
     }

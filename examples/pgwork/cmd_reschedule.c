@@ -63,7 +63,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     if (o.ids_count > 0) o.ids = ids;
     code = signals_open(c);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_reschedule(c->h, &moved, a.at[0], &o);
+        pgw_status st = pgw_reschedule(c->h, a.at[0], &o, &moved);
         code = reschedule_tell(c, st, moved, o.ids_count);
     }
     free(ids);

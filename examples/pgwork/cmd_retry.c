@@ -29,7 +29,9 @@ int cmd_retry(cli *c, int argc, char **argv)
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
     n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
     code = cli_open(c, false);
-    if (code == CLI_DONE && pgw_redrive(c->h, &moved, a.at[0], ids, n, NULL, 0) < 0) {
+    if (code == CLI_DONE &&
+        pgw_redrive(c->h, a.at[0], &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, n, NULL, 0},
+                    &moved) < 0) {
         code = cli_fail_at(c->h);
     } else if (code == CLI_DONE) {
         if (c->json) out_number("moved", moved);

@@ -28,7 +28,7 @@ static int sem_number(int *permits, const char *word)
 
 static int sem_token(pgw_token *token, const char *word)
 {
-    if (pgw_token_parse(token, word) == PGW_OK) return CLI_DONE;
+    if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
     return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints one", "'%s' is no token", word);
 }
 
@@ -125,7 +125,7 @@ static pgw_status sem_take(sem *s)
 {
     s->asked_at = text_tick_ms();
     sem_count(s);
-    return pgw_sema_acquire(s->c->h, &s->token, s->name, &s->o);
+    return pgw_sema_acquire(s->c->h, s->name, &s->o, &s->token);
 }
 
 static pgw_status sem_renew(sem *s)
@@ -172,7 +172,7 @@ static int sem_acquire(cli *c, int argc, char **argv)
     if ((code = sem_open(&s)) != CLI_DONE) return code;
     pgw_status st = sem_take(&s);
     if (st != PGW_OK) return guard_refused(c, st, CLI_HELD);
-    char token[PGW_TOKEN_TEXT];
+    char token[PGW_TOKEN_TEXT_SIZE];
     pgw_token_format(s.token, token);
     if (c->json) {
         out o;
@@ -268,7 +268,7 @@ static void sem_ask(sem *s)
     pgw_set_timeout(s->c->h, s->o.session ? s->until - s->asked_at : s->o.ttl_ms / 3);
     pgw_async(s->c->h, sem_answered, s);
     pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
-    if (st != PGW_AGAIN) sem_answered(s->c->h, st, s);
+    if (st != PGW_OUTCOME_AGAIN) sem_answered(s->c->h, st, s);
 }
 
 /* A permit of the session ends with it, even if another session could extend it yet: the server may
@@ -285,12 +285,12 @@ static void sem_listen(sem *s)
 {
     pgw *h = s->c->h;
     int64_t end = text_tick_ms() + SEM_LOOK_MS, left = SEM_LOOK_MS;
-    while (pgw_step(h, 0) == PGW_AGAIN && sem_is_ours(s) && left > 0) {
+    while (pgw_step(h, 0) == PGW_OUTCOME_AGAIN && sem_is_ours(s) && left > 0) {
         int events = pgw_events(h);
         int64_t timer = pgw_timeout_ms(h);
         struct pollfd p = {.fd = events ? pgw_fd(h) : -1};
-        if (events & PGW_READ) p.events |= POLLIN;
-        if (events & PGW_WRITE) p.events |= POLLOUT;
+        if (events & PGW_EVENT_READ) p.events |= POLLIN;
+        if (events & PGW_EVENT_WRITE) p.events |= POLLOUT;
         poll(&p, 1, (int)(timer >= 0 && timer < left ? timer : left));
         left = end - text_tick_ms();
     }
@@ -319,7 +319,7 @@ static int sem_return(sem *s, const char *command, int code)
                                            "the permit was lost while %s ran", command);
     }
     if (s->asking) return code; /* their time is over as well */
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     pgw_status st = pgw_sema_release(h, s->name, s->token);
     if (st == PGW_OK || code == CLI_LOST) return code;
     cli_fail_at(h);
@@ -378,7 +378,7 @@ static int sem_run(cli *c, int argc, char **argv)
     /* after a wait nobody knows how long ago they were granted */
     if (text_tick_ms() >= s.extend_at && (st = sem_renew(&s)) != PGW_OK)
         return sem_give_up(&s, st, held);
-    char token[PGW_TOKEN_TEXT];
+    char token[PGW_TOKEN_TEXT_SIZE];
     setenv("PGWORK_PERMIT", pgw_token_format(s.token, token), 1);
     guard g = {.c = c,
                .command = a.command,
@@ -468,7 +468,7 @@ static int sem_list(cli *c, int argc, char **argv)
     if (l.name) {
         pgw_sema_info info = PGW_SEMA_INFO_INIT;
         table_begin(&l.rows, one, sizeof one / sizeof *one);
-        st = pgw_sema_status(c->h, &info, l.name);
+        st = pgw_sema_status(c->h, l.name, &info);
         if (st == PGW_OK) st = pgw_sema_grants_each(c->h, l.name, sem_each_grant, &l);
     } else {
         table_begin(&l.rows, all, sizeof all / sizeof *all);
@@ -476,7 +476,8 @@ static int sem_list(cli *c, int argc, char **argv)
     }
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY) cli_say(c, l.name ? "no permits are out" : "there are no semaphores");
+    if (st == PGW_OUTCOME_EMPTY)
+        cli_say(c, l.name ? "no permits are out" : "there are no semaphores");
     return cli_finish(cli_code(st));
 }
 

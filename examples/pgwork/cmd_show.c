@@ -112,9 +112,9 @@ int cmd_show(cli *c, int argc, char **argv)
         pgw_status st = pgw_jobs_each(c->h, &o, show_each, &c->json);
         if (st < 0) {
             code = cli_fail_at(c->h);
-        } else if (st == PGW_EMPTY && o.queue && !cli_queue_there(c, o.queue)) {
+        } else if (st == PGW_OUTCOME_EMPTY && o.queue && !cli_queue_there(c, o.queue)) {
             code = CLI_NOTHING;
-        } else if (st == PGW_EMPTY) {
+        } else if (st == PGW_OUTCOME_EMPTY) {
             code = cli_fail(CLI_NOTHING,
                             "finished jobs are kept only as long as the queue's retention says",
                             "there is no job %" PRId64, ids[i]);

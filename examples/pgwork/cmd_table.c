@@ -52,7 +52,7 @@ static int table_open(cli *c, pgw_table **t, description *d, const char *name)
     d->spec.key_count = d->key.count;
     if (d->no_lease) d->spec.locked_by = d->spec.expires_at = d->spec.token = NULL;
     int code = cli_open(c, false);
-    pgw_status st = code == CLI_DONE ? pgw_table_open(c->h, t, &d->spec) : PGW_OK;
+    pgw_status st = code == CLI_DONE ? pgw_table_open(c->h, &d->spec, t) : PGW_OK;
     free(d->key.at); /* the table has its own */
     d->key = (wordlist){0};
     if (code != CLI_DONE) return code;
@@ -177,7 +177,7 @@ static int table_reap(cli *c, int argc, char **argv)
     if (code != CLI_DONE) return code;
     do {
         pgw_status st =
-            t ? pgw_table_reap(c->h, &freed, t, batch) : pgw_tables_reap(c->h, &freed, batch);
+            t ? pgw_table_reap(c->h, t, batch, &freed) : pgw_tables_reap(c->h, batch, &freed);
         if (st < 0) code = cli_fail_at(c->h);
         sum += freed;
     } while (code == CLI_DONE && freed > 0);
@@ -277,7 +277,7 @@ static int table_list(cli *c, int argc, char **argv)
     pgw_status st = pgw_tables_each(c->h, table_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_EMPTY) cli_say(c, "no tables are registered");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "no tables are registered");
     return cli_finish(cli_code(st));
 }
 

@@ -69,7 +69,7 @@ static bool work_sets(char *const *ours, const char *variable)
 static char **work_environment(const pgw_job *job)
 {
     size_t count = 0, n = WORK_VARIABLES;
-    char token[PGW_TOKEN_TEXT];
+    char token[PGW_TOKEN_TEXT_SIZE];
     while (environ[count]) count++;
     char **env = cli_alloc((WORK_VARIABLES + count + 1) * sizeof *env);
     env[0] = work_number("PGWORK_JOB_ID", pgw_job_id(job));
@@ -108,10 +108,10 @@ static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict,
 {
     const pgw_job *job = pgw_task_job(task);
     int attempt = pgw_job_attempt(job), most = pgw_job_max_attempts(job);
-    bool last = verdict == PGW_RETRY && attempt >= most &&
-                !(pgw_task_signals(task) & (PGW_LOST | PGW_CANCELED));
+    bool last = verdict == PGW_VERDICT_RETRY && attempt >= most &&
+                !(pgw_task_signals(task) & (PGW_SIGNAL_LOST | PGW_SIGNAL_CANCELED));
     cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), attempt, most, what,
-            verdict == PGW_DEAD || last ? ", to the dead letters" : "");
+            verdict == PGW_VERDICT_DEAD || last ? ", to the dead letters" : "");
     return verdict;
 }
 
@@ -129,24 +129,27 @@ static pgw_verdict work_exited(const work *w, pgw_task *task, int code, const ch
     char what[64];
     snprintf(what, sizeof what, "exit %d", code);
     work_set_error(task, what, words);
-    return work_tell(w, task, code == WORK_DEAD ? PGW_DEAD : PGW_RETRY, what);
+    return work_tell(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
 }
 
 static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *ch)
 {
-    if (ch->signaled & PGW_LOST) {
+    if (ch->signaled & PGW_SIGNAL_LOST) {
         /* another worker may have it by now; whatever we say is refused */
-        return work_failed(w, task, PGW_RETRY, "the lease was lost, the command was ended", NULL);
+        return work_failed(w, task, PGW_VERDICT_RETRY, "the lease was lost, the command was ended",
+                           NULL);
     }
-    if (ch->signaled & PGW_CANCELED) {
+    if (ch->signaled & PGW_SIGNAL_CANCELED) {
         /* a failure of a cancelled job is its end */
-        return work_failed(w, task, PGW_RETRY, "cancelled, the command was ended", NULL);
+        return work_failed(w, task, PGW_VERDICT_RETRY, "cancelled, the command was ended", NULL);
     }
-    if (ch->signaled & PGW_TIMEOUT) {
-        return work_failed(w, task, PGW_RETRY, "took too long, the command was ended", ch->error);
+    if (ch->signaled & PGW_SIGNAL_TIMEOUT) {
+        return work_failed(w, task, PGW_VERDICT_RETRY, "took too long, the command was ended",
+                           ch->error);
     }
     pgw_task_set_delay(task, 0);
-    return work_failed(w, task, PGW_SNOOZE, "the worker was stopped, the command was ended", NULL);
+    return work_failed(w, task, PGW_VERDICT_SNOOZE, "the worker was stopped, the command was ended",
+                       NULL);
 }
 
 static void work_keep(const work *w, pgw_task *task, const child *ch)
@@ -173,20 +176,20 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
     if (ch->unknown) {
         work_reason(reason, sizeof reason, ch->unknown);
         snprintf(what, sizeof what, "how it ended is not known: %s", reason);
-        return work_failed(w, task, PGW_RETRY, what, ch->error);
+        return work_failed(w, task, PGW_VERDICT_RETRY, what, ch->error);
     }
     if (WIFSIGNALED(ch->status)) {
         snprintf(what, sizeof what, "killed by signal %d", WTERMSIG(ch->status));
-        return work_failed(w, task, PGW_RETRY, what, ch->error);
+        return work_failed(w, task, PGW_VERDICT_RETRY, what, ch->error);
     }
     int code = WEXITSTATUS(ch->status);
     if (code == 0) {
         if (w->keep_output) work_keep(w, task, ch);
-        return PGW_DONE;
+        return PGW_VERDICT_DONE;
     }
     if (code == WORK_LATER) {
         pgw_task_set_delay(task, w->later_ms);
-        return PGW_SNOOZE;
+        return PGW_VERDICT_SNOOZE;
     }
     return work_exited(w, task, code, ch->error);
 }
@@ -205,7 +208,7 @@ static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *na
     work_reason(reason, sizeof reason, failed);
     snprintf(what, sizeof what, "cannot start %.300s: %s", name, reason);
     char *visible = out_visible(what);
-    verdict = work_failed(w, task, PGW_RETRY, visible, NULL);
+    verdict = work_failed(w, task, PGW_VERDICT_RETRY, visible, NULL);
     free(visible);
     return verdict;
 }
@@ -214,20 +217,20 @@ static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *na
 static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int failed)
 {
     if (failed == E2BIG) {
-        return work_failed(w, task, PGW_DEAD, "too long for the command's arguments", NULL);
+        return work_failed(w, task, PGW_VERDICT_DEAD, "too long for the command's arguments", NULL);
     }
     if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE) {
         char reason[128], what[192];
         work_reason(reason, sizeof reason, failed);
         snprintf(what, sizeof what, "the command cannot be started now: %s", reason);
         pgw_task_set_delay(task, 1000);
-        return work_failed(w, task, PGW_SNOOZE, what, NULL);
+        return work_failed(w, task, PGW_VERDICT_SNOOZE, what, NULL);
     }
     if (work_is_chosen(w)) return work_ill_chosen(w, task, name, failed);
     /* the next job would fare no better; once, since a second time would end those that run */
     if (atomic_exchange(&w->broken, failed) == 0 && pgw_stop_count(w->c->stop) == 0)
         pgw_stop_notify(w->c->stop);
-    return PGW_RELEASE;
+    return PGW_VERDICT_RELEASE;
 }
 
 /* -- one job -------------------------------------------------------------------------------- */
@@ -245,10 +248,10 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
     bool ours = false;
     size_t body_size;
     const char *payload = pgw_job_payload(job), *body = pgw_job_body(job, &body_size);
-    if (w->broken) return PGW_RELEASE;
+    if (w->broken) return PGW_VERDICT_RELEASE;
     char **filled = w->literal ? NULL : template_fill(w->command, job, &ours, why, sizeof why);
     if (!w->literal && !filled) {
-        return work_failed(w, task, ours ? PGW_RETRY : PGW_DEAD, why, NULL);
+        return work_failed(w, task, ours ? PGW_VERDICT_RETRY : PGW_VERDICT_DEAD, why, NULL);
     }
     child ch = {.argv = filled ? filled : w->command,
                 .envp = work_environment(job),
@@ -321,8 +324,11 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
 {
     for (int i = 0; st == PGW_EINVAL && i < a->count; i++) {
         pgw_worker *alone;
-        pgw_status one = pgw_worker_new(&alone, c->conf, (const char *const *)a->at + i, 1,
-                                        work_job, NULL, (void *)(uintptr_t)w);
+        pgw_status one = pgw_worker_new(c->conf,
+                                        &(pgw_worker_spec){sizeof(pgw_worker_spec),
+                                                           (const char *const *)a->at + i, 1,
+                                                           work_job, NULL, (void *)(uintptr_t)w},
+                                        &alone);
         pgw_worker_free(alone);
         if (one == PGW_EINVAL) {
             return cli_fail(
@@ -347,8 +353,11 @@ static int work_run(cli *c, work *w, const args *a, bool once)
     pgw_worker *worker;
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     work_news news = {c, a};
-    pgw_status st = pgw_worker_new(&worker, c->conf, (const char *const *)a->at, (size_t)a->count,
-                                   work_job, NULL, w);
+    pgw_status st =
+        pgw_worker_new(c->conf,
+                       &(pgw_worker_spec){sizeof(pgw_worker_spec), (const char *const *)a->at,
+                                          (size_t)a->count, work_job, NULL, w},
+                       &worker);
     if (st < 0) return work_refused(c, w, a, st);
     pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);
@@ -462,13 +471,13 @@ int cmd_work(cli *c, int argc, char **argv)
     int64_t lease_ms = 0, timeout_ms = 0, max = 0;
     int threads = 0;
     const char *holder = NULL, *pass = NULL;
-    bool once = false, drain = false;
+    bool once = false, until_empty = false;
     work w = {.c = c, .grace_ms = 5000, .later_ms = 30000};
     const opt opts[] = {
         {'j', "jobs", "N", "N commands at a time (1)", .number = &threads, .min = 1, .max = 1024},
         {'n', "max", "N", "end after N jobs", .big = &max, .min = 1, .max = INT64_MAX},
         {0, "once", NULL, "one job if there is one, then end", .flag = &once},
-        {0, "drain", NULL, "end when nothing can be claimed now", .flag = &drain},
+        {0, "until-empty", NULL, "end when nothing can be claimed now", .flag = &until_empty},
         {0, "lease", "TIME", "lease of jobs without one of their own (as the queue says)",
          .ms = &lease_ms, .min = 100, .max = CLI_DAY},
         {0, "timeout", "TIME", "end a command that takes longer (0: don't)", .ms = &timeout_ms,
@@ -539,7 +548,7 @@ int cmd_work(cli *c, int argc, char **argv)
     }
     if ((code = work_set_threads(c, threads)) != CLI_DONE) return code;
     if ((code = work_set_grace(c, w.grace_ms)) != CLI_DONE) return code;
-    if ((drain || once) && pgw_conf_set(c->conf, "worker.drain", "on") != PGW_OK) {
+    if ((until_empty || once) && pgw_conf_set(c->conf, "worker.until_empty", "on") != PGW_OK) {
         return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
     }
     if (holder && pgw_conf_set(c->conf, "holder", holder) != PGW_OK) {

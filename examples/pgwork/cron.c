@@ -26,7 +26,7 @@ static int cron_misfire(cli *c, pgw_misfire *misfire, const char *word)
 int cron_define(cli *c, cron_def *d, int argc, char **argv)
 {
     const char *misfire = NULL;
-    *d = (cron_def){.o = PGW_CRON_OPTS_INIT, .job = PGW_NEW_INIT};
+    *d = (cron_def){.o = PGW_CRON_OPTS_INIT, .job = PGW_JOB_SPEC_INIT};
     const opt opts[] = {
         {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &d->o.zone},
         {'Q', "queue", "QUEUE", "a tick is a job there (none: a node claims it)",
@@ -79,7 +79,7 @@ pgw_status cron_create(const cli *c, cron_def *d, int64_t *next_us)
 {
     d->job.tags = d->tags.at, d->job.tags_count = d->tags.count;
     d->o.job = &d->job;
-    pgw_status st = pgw_cron_create(c->h, next_us, d->name, d->expression, &d->o);
+    pgw_status st = pgw_cron_create(c->h, d->name, d->expression, &d->o, next_us);
     free(d->tags.at);
     d->tags = (wordlist){NULL, 0};
     return st;

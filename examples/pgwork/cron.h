@@ -11,7 +11,7 @@
 typedef struct cron_def {
     const char *name, *expression; /* borrowed from argv, as all that follows */
     pgw_cron_opts o;
-    pgw_new job;
+    pgw_job_spec job;
     wordlist tags;
 } cron_def;
 

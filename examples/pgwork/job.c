@@ -94,7 +94,7 @@ static bool job_meta(const reading *r, const json *v)
 static bool job_member(const reading *r, const json *name, const json *v)
 {
     job_text *j = r->j;
-    pgw_new *job = &j->job;
+    pgw_job_spec *job = &j->job;
     if (json_is(name, "payload", 7)) {
         free(j->payload);
         job->payload = j->payload = cli_copy(v->at, v->size);
@@ -143,8 +143,8 @@ static bool job_full(const reading *r, const json *v)
 {
     json name, item;
     size_t at = 0;
-    pgw_new *job = &r->j->job;
-    const pgw_new model = *job;
+    pgw_job_spec *job = &r->j->job;
+    const pgw_job_spec model = *job;
     if (v->kind != JSON_OBJECT) return job_no(r, "", "no object");
     job->run_at_us = job->delay_ms = -1;
     while (json_next(v, &at, &name, &item)) {
@@ -205,5 +205,5 @@ void job_free(job_text *j)
     free(j->key);
     free(j->group);
     free(j->meta);
-    *j = (job_text){.job = PGW_NEW_INIT};
+    *j = (job_text){.job = PGW_JOB_SPEC_INIT};
 }

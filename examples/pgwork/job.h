@@ -17,12 +17,12 @@ typedef struct job_form {
     job_shape shape;
     const char *member; /* instead of "line"; NULL: that */
     bool keys;          /* jobs may have unique keys */
-    pgw_new model;      /* what the text leaves out; its strings are borrowed */
+    pgw_job_spec model; /* what the text leaves out; its strings are borrowed */
 } job_form;
 
 /* A job and the memory behind it. */
 typedef struct job_text {
-    pgw_new job;
+    pgw_job_spec job;
     char *payload, *kind, *key, *group, *meta, **tags;
 } job_text;
 

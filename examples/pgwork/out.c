@@ -208,7 +208,7 @@ void out_job(const pgw_job *job, bool claimed)
     out_begin(&o);
     out_int(&o, "id", pgw_job_id(job));
     if (claimed) {
-        char token[PGW_TOKEN_TEXT];
+        char token[PGW_TOKEN_TEXT_SIZE];
         out_text(&o, "token", pgw_token_format(pgw_job_ref(job).token, token));
     }
     out_text(&o, "queue", pgw_job_queue(job));

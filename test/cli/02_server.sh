@@ -89,7 +89,7 @@ yes 'that is no standby: the hint names the setting, not another server' sh -c "
 sql "UPDATE pgw_other.migration SET checksum = '0123456789abcdef' WHERE number = 5"
 sql "CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker, pgwork_producer" 2>/dev/null
 for role in postgres pgw_cli_worker; do
-    for words in 'work q --drain -- true' 'enqueue q x' 'claim q' 'reap --once' 'lock l -- true' 'sem acquire s'; do
+    for words in 'work q --until-empty -- true' 'enqueue q x' 'claim q' 'reap --once' 'lock l -- true' 'sem acquire s'; do
         PGWORK_DSN="host=$PGHOST port=$PGPORT user=$role dbname=$PGDATABASE" \
             refused "a schema of another text is refused: $words, by $role" 4 'migration 5 of schema .pgw_other. was applied from another text' pgwork --schema pgw_other $words
     done

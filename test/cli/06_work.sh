@@ -11,49 +11,49 @@ error() { sql "SELECT error FROM pgwork.job WHERE queue = '$1'"; }
 
 fresh a
 pgwork enqueue a -J '{"file": "a b.png", "n": 17, "list": [1, "x"], "no": null, "id": "mine", "$x": 1, "quote": "\"; echo `id` $(id)"}' -k resize >/dev/null
-code 'places' 0 pgwork work a --drain -- printf '[%s]' '{file}' 'n={n}' '{list}' '<{no}>' '{.id}' '{kind}' '{queue}' '{attempt}' '{{file}}' '{ print $1 }' '{}' '{quote}'
+code 'places' 0 pgwork work a --until-empty -- printf '[%s]' '{file}' 'n={n}' '{list}' '<{no}>' '{.id}' '{kind}' '{queue}' '{attempt}' '{{file}}' '{ print $1 }' '{}' '{quote}'
 is 'are filled, whole, by no shell' "$(cat "$tmp/out")" '[a b.png][n=17][[1, "x"]][<>][mine][resize][a][1][{file}][{ print $1 }][{}]["; echo `id` $(id)]'
 id=$(pgwork enqueue a x)
-code 'the job in the environment' 0 pgwork work a --drain -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE $PGWORK_ATTEMPT $PGWORK_MAX_ATTEMPTS ${#PGWORK_TOKEN}'
+code 'the job in the environment' 0 pgwork work a --until-empty -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE $PGWORK_ATTEMPT $PGWORK_MAX_ATTEMPTS ${#PGWORK_TOKEN}'
 is 'is this one' "$(cat "$tmp/out")" "$id a 1 10 36"
 id=$(pgwork enqueue a x)
-code 'where another one has left some' 0 env PGWORK_JOB_ID=0 PGWORK_QUEUE=other PGWORK_TOKEN=0 pgwork work a --drain -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE ${#PGWORK_TOKEN}'
+code 'where another one has left some' 0 env PGWORK_JOB_ID=0 PGWORK_QUEUE=other PGWORK_TOKEN=0 pgwork work a --until-empty -- sh -c 'echo $PGWORK_JOB_ID $PGWORK_QUEUE ${#PGWORK_TOKEN}'
 is 'is this one all the same' "$(cat "$tmp/out")" "$id a 36"
 pgwork enqueue a -J '{"a": "é"}' >/dev/null
-code 'the payload on stdin' 0 pgwork work a --drain -- cat
+code 'the payload on stdin' 0 pgwork work a --until-empty -- cat
 is 'is the payload' "$(cat "$tmp/out")" '{"a": "é"}'
-code 'a queue that is not there' 0 pgwork work A --drain -- true
+code 'a queue that is not there' 0 pgwork work A --until-empty -- true
 yes 'is named' grep -q "there is no queue 'A'" "$tmp/err"
-code 'one that is empty' 0 pgwork work a --drain -- true
+code 'one that is empty' 0 pgwork work a --until-empty -- true
 yes 'is not' test "$(grep -c 'there is no' "$tmp/err")" = 0
 pgwork enqueue a -J '{"file": "x"}' >/dev/null
-code '--literal' 0 pgwork work a --drain --literal -- echo '{file}'
+code '--literal' 0 pgwork work a --until-empty --literal -- echo '{file}'
 is 'fills nothing' "$(cat "$tmp/out")" '{file}'
 printf 'by\000tes\377' >"$tmp/body"
 pgwork enqueue a x --body "$tmp/body" >/dev/null
-pgwork work a --drain -b -- cat >"$tmp/out" 2>/dev/null
+pgwork work a --until-empty -b -- cat >"$tmp/out" 2>/dev/null
 yes '--body' cmp "$tmp/body" "$tmp/out"
-yes 'a payload that nobody reads' sh -c 'head -c 1000000 /dev/zero | tr "\0" x | pgwork enqueue a 2>/dev/null && pgwork -q work a --drain -- true'
+yes 'a payload that nobody reads' sh -c 'head -c 1000000 /dev/zero | tr "\0" x | pgwork enqueue a 2>/dev/null && pgwork -q work a --until-empty -- true'
 is 'all of them are done' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'a' AND state <> 'done'")" 0
 pgwork enqueue a big >/dev/null
-yes 'a lot of output' sh -c 'test "$(pgwork -q work a --drain -- head -c 3000000 /dev/zero | wc -c)" = 3000000'
+yes 'a lot of output' sh -c 'test "$(pgwork -q work a --until-empty -- head -c 3000000 /dev/zero | wc -c)" = 3000000'
 
 refused 'more queues than a worker serves are counted, with the limit' 2 '65 queues: a worker serves 1 to 64' pgwork work $(seq 65) -- true
 refused 'more queues than are looked at at once are counted, too' 2 '65 arguments: at most 64' pgwork stats $(seq 65)
-refused 'no file descriptors left is not called a lack of memory' 8 'Too many open files' sh -c 'ulimit -n 6; exec pgwork work a --drain -- true'
+refused 'no file descriptors left is not called a lack of memory' 8 'Too many open files' sh -c 'ulimit -n 6; exec pgwork work a --until-empty -- true'
 
 fresh b
 pgwork enqueue b x >/dev/null
-code '--keep-output' 0 pgwork work b --drain -k -- printf 'a\n"b"\t\377'
+code '--keep-output' 0 pgwork work b --until-empty -k -- printf 'a\n"b"\t\377'
 is 'is kept as JSON' "$(sql "SELECT output->>'exit' || ' ' || (output->'stdout')::text FROM pgwork.job WHERE queue = 'b'")" '0 "a\n\"b\"\t�"'
 fresh b2
 pgwork enqueue b2 x >/dev/null
-code 'a lot of output to keep' 0 pgwork work b2 --drain -k -- head -c 100000 /etc/../dev/zero
+code 'a lot of output to keep' 0 pgwork work b2 --until-empty -k -- head -c 100000 /etc/../dev/zero
 is 'is cut' "$(sql "SELECT length(output->>'stdout') || ' ' || (output->>'truncated') FROM pgwork.job WHERE queue = 'b2'")" '65536 true'
 
 fresh c --max-attempts 1
 pgwork enqueue c x >/dev/null
-code 'a command that fails' 0 pgwork work c --drain -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
+code 'a command that fails' 0 pgwork work c --until-empty -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
 yes 'for the last time, and says so' grep -q '^pgwork: job [0-9]*, attempt 1 of 1: exit 3, to the dead letters$' "$tmp/err"
 yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
 yes 'and its summary counts it as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
@@ -66,13 +66,13 @@ pgwork queue pause shut
 code 'a claim from a paused queue' 1 pgwork claim shut
 yes 'says that it is paused' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
 is 'so does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }') $(pgwork --json stats shut | grep -c '"state":"paused"')" 'paused 1'
-pgwork -q work shut -- true 2>"$tmp/err" &
+pgwork -q work shut -- true 2>"$tmp/paused" &
 p=$! jobs_of_ours=$!
-yes 'a worker of a paused queue says so' until_true 20 grep -q 'queue "shut" is paused' "$tmp/err"
+yes 'a worker of a paused queue says so' until_true 20 grep -q 'queue "shut" is paused' "$tmp/paused"
 kill -TERM $p
 wait $p
-is 'once' "$(grep -c 'is paused' "$tmp/err")" 1
-code 'one that ends when nothing can be claimed, too' 0 pgwork work shut --drain -- true
+is 'once' "$(grep -c 'is paused' "$tmp/paused")" 1
+code 'one that ends when nothing can be claimed, too' 0 pgwork work shut --until-empty -- true
 yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
 pgwork queue resume shut
 is 'stats tells that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
@@ -84,12 +84,12 @@ is 'as does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" delayed
 
 fresh deep --max-attempts 2
 sql "SELECT pgwork.enqueue('deep', ('{\"file\": \"x\", \"a\": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb)" >/dev/null
-code 'a payload that is nested deeper than we read' 0 pgwork work deep --drain -- echo '{file}'
+code 'a payload that is nested deeper than we read' 0 pgwork work deep --until-empty -- echo '{file}'
 is 'fails with the limit as the reason, and is no dead letter at its first attempt' "$(state deep | sed s/ready/delayed/) $(error deep | sed 's/ at column.*//')" \
     'delayed 1 {file} cannot be filled in, the payload is nested deeper than 1000 levels'
 fresh d
 pgwork enqueue d x >/dev/null
-code 'exit 65' 0 pgwork work d --drain -- sh -c 'exit 65'
+code 'exit 65' 0 pgwork work d --until-empty -- sh -c 'exit 65'
 is 'is dead at once' "$(state d)" 'dead 1'
 fresh e
 pgwork enqueue e x >/dev/null
@@ -97,11 +97,11 @@ code 'exit 75' 1 pgwork work e --once --later 1h -- sh -c 'exit 75'
 is 'waits, nothing charged' "$(state e)" 'delayed 0'
 fresh f --max-attempts 1
 pgwork enqueue f x >/dev/null
-code 'a command that is killed' 0 pgwork work f --drain -- sh -c 'kill -SEGV $$'
+code 'a command that is killed' 0 pgwork work f --until-empty -- sh -c 'kill -SEGV $$'
 is 'has failed' "$(state f) $(error f)" 'dead 1 killed by signal 11'
 fresh f3 --max-attempts 1
 pgwork enqueue f3 x >/dev/null
-pgwork -q work f3 --drain -- sh -c 'echo at work >&2; kill -SEGV $$' 2>/dev/null
+pgwork -q work f3 --until-empty -- sh -c 'echo at work >&2; kill -SEGV $$' 2>/dev/null
 yes 'the list tells that, not its last words' sh -c 'pgwork dead list f3 | grep -q "  killed by signal 11$"'
 fresh f2
 pgwork enqueue f2 x >/dev/null
@@ -110,15 +110,15 @@ is 'has failed, too' "$(state f2) $(error f2)" 'delayed 1 exit 3'
 yes 'and comes again' grep -q '^pgwork: job [0-9]*, attempt 1 of 10: exit 3$' "$tmp/err"
 fresh g
 pgwork enqueue g -J '{"a": 1}' '[1]' >/dev/null
-code 'a member that is not there' 0 pgwork work g --drain -- echo '{file}'
+code 'a member that is not there' 0 pgwork work g --until-empty -- echo '{file}'
 is 'is for the dead letters' "$(state g) $(error g | head -n 1)" 'dead 1, dead 1 the payload has no member "file"'
 fresh h --max-attempts 1
 pgwork enqueue h x >/dev/null
-code '--timeout' 0 pgwork work h --drain --timeout 300ms --grace 300ms -- sh -c 'trap "" TERM; echo started >&2; while :; do sleep 1; done'
+code '--timeout' 0 pgwork work h --until-empty --timeout 300ms --grace 300ms -- sh -c 'trap "" TERM; echo started >&2; while :; do sleep 1; done'
 is 'ends the command, grace and all' "$(state h) $(error h | tail -n 1)" 'dead 1 took too long, the command was ended'
 fresh i
 pgwork enqueue i x >/dev/null
-yes 'a grandchild that stays' sh -c 'timeout 20 pgwork -q work i --drain -- sh -c "sleep 30 & exit 0"'
+yes 'a grandchild that stays' sh -c 'timeout 20 pgwork -q work i --until-empty -- sh -c "sleep 30 & exit 0"'
 is 'is not waited for' "$(state i)" 'done 1'
 # flood QUEUE ARG...: work, whose stderr is read more slowly than a flood comes; says how it ended
 flood() {
@@ -134,7 +134,7 @@ is 'nor does that of a grandchild keep anybody' "$(flood i3 --once -- sh -c 'yes
 
 fresh j
 seq 1 200 | pgwork -q enqueue j
-code '-j and --drain' 0 pgwork --json work j -j8 --drain -- true
+code '-j and --until-empty' 0 pgwork --json work j -j8 --until-empty -- true
 json 'the summary is JSON' "$tmp/out"
 is 'counts' "$(sed 's/.*"completed":\([0-9]*\).*/\1/' "$tmp/out")" 200
 seq 1 20 | pgwork -q enqueue j
@@ -143,11 +143,11 @@ yes 'says what it works on' grep -q '^pgwork: working on j, k, 2 at a time$' "$t
 is 'does so many' "$(sed 's/.*"completed":\([0-9]*\).*/\1/' "$tmp/out") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'j' AND state = 'ready'")" '5 15'
 code '--once' 0 pgwork -q work j --once -- true
 pgwork -q queue purge j
-code 'one at a time without -j' 0 pgwork work j --drain -- true
+code 'one at a time without -j' 0 pgwork work j --until-empty -- true
 yes 'says so' grep -q 'on j, 1 at a time' "$tmp/err"
-code 'nor is it none' 0 pgwork work j --drain -X worker.concurrency=0 -- true
+code 'nor is it none' 0 pgwork work j --until-empty -X worker.concurrency=0 -- true
 yes 'says so, too' grep -q 'on j, 1 at a time' "$tmp/err"
-code '-j is stronger than -X' 0 pgwork work j --drain -X worker.concurrency=3 -j2 -- true
+code '-j is stronger than -X' 0 pgwork work j --until-empty -X worker.concurrency=3 -j2 -- true
 yes 'says that' grep -q 'on j, 2 at a time' "$tmp/err"
 pgwork enqueue j 1 2 3 >/dev/null
 # shellcheck disable=SC2016  # for the shell that works
@@ -157,7 +157,7 @@ fresh k
 code '--once with nothing to do' 1 pgwork -q work k --once -- true
 pgwork enqueue k x >/dev/null
 code '--once with a job that fails' 1 pgwork -q work k --once -- false
-code '--drain with nothing to do' 0 pgwork -q work none_such --drain -- true
+code '--until-empty with nothing to do' 0 pgwork -q work none_such --until-empty -- true
 
 fresh l
 pgwork enqueue l 1 2 3 >/dev/null
@@ -250,7 +250,7 @@ yes 'is told under -q, too' grep -q '^pgwork: result of job .* refused: .*no_poi
 sql 'ALTER TABLE pgwork.done_job DROP CONSTRAINT no_poison' >/dev/null
 
 pgwork enqueue -- -q x >/dev/null
-is 'queues that begin with a dash' "$(pgwork -q work --drain -- a -q -- sh -c 'echo "$*"' sh '{queue}' --)" '-q --'
+is 'queues that begin with a dash' "$(pgwork -q work --until-empty -- a -q -- sh -c 'echo "$*"' sh '{queue}' --)" '-q --'
 refused 'no command' 2 'which command' pgwork work a
 refused 'nothing after --' 2 'which command' pgwork work a --
 refused 'an empty command' 2 'which command' pgwork work a -- ''
@@ -261,19 +261,19 @@ refused 'in any shell' 2 'argument' pgwork work a -- /bin/bash -ec 'echo {file}'
 refused 'with any options' 2 'argument' pgwork work a -- bash -euo pipefail -c 'echo {file}'
 refused 'behind env' 2 'argument' pgwork work a -- env -u HOME A=1 sh -o errexit -c 'echo {file}'
 refused 'behind others that run it' 2 'argument' pgwork work a -- timeout 10 nice sh -c 'echo {file}'
-code 'a place that is an argument of the script is none' 0 pgwork work no_jobs --drain -- timeout 10 sh -c 'echo "$1"' sh '{file}'
+code 'a place that is an argument of the script is none' 0 pgwork work no_jobs --until-empty -- timeout 10 sh -c 'echo "$1"' sh '{file}'
 refused 'no jobs at a time' 2 '1 to 1024' pgwork work a -j0 -- true
-refused 'a queue name that is none' 2 . pgwork work '' --drain -- true
+refused 'a queue name that is none' 2 . pgwork work '' --until-empty -- true
 pgwork queue create n --retention 1d --backoff 1h
 pgwork enqueue n -J '{"c": "no-such\ncommand"}' '{"c": "/etc/passwd"}' '{"c": "true"}' >/dev/null
-code 'commands that cannot be started, by their payload' 0 timeout -k 1 20 pgwork work n --drain -- '{c}'
+code 'commands that cannot be started, by their payload' 0 timeout -k 1 20 pgwork work n --until-empty -- '{c}'
 is 'have failed, and keep no other from its turn' "$(state n)" 'delayed 1, delayed 1, done 1'
 is 'with their names' "$(sql "SELECT string_agg(error, '|' ORDER BY id) FROM pgwork.job WHERE queue = 'n'")" 'cannot start no-such\x0acommand: No such file or directory|cannot start /etc/passwd: Permission denied'
 fresh n2
 pgwork enqueue n2 1 2 >/dev/null
 printf '#!/bin/sh\nrm "$0"\n' >"$tmp/gone"
 chmod +x "$tmp/gone"
-refused 'a command that is not there any more' 127 'cannot start' timeout -k 1 20 pgwork work n2 --drain -- "$tmp/gone"
+refused 'a command that is not there any more' 127 'cannot start' timeout -k 1 20 pgwork work n2 --until-empty -- "$tmp/gone"
 is 'hands its job back' "$(state n2)" 'done 1, ready 0'
 
 pgwork queue create stopped

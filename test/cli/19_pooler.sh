@@ -72,7 +72,7 @@ reaper=$!
 jobs_of_ours="$jobs_of_ours $reaper"
 workers=
 for w in 1 2 3; do
-    pgwork -q work bulk --drain -j 4 -- echo '{line}' >"$tmp/done.$w" 2>"$tmp/words.$w" &
+    pgwork -q work bulk --until-empty -j 4 -- echo '{line}' >"$tmp/done.$w" 2>"$tmp/words.$w" &
     workers="$workers $!"
 done
 jobs_of_ours="$jobs_of_ours $workers"

@@ -4,7 +4,7 @@ unset MAKEFLAGS MAKELEVEL
 ours() { make -s -C "$top" "$@"; }
 root="$tmp/a root"
 : "of all compilations the words of one"
-words() { make -n -C "$top" B="$tmp/b" "$@" "$tmp/b/obj/conf.o" 2>/dev/null | grep -e ' -c src/conf.c ' >"$tmp/words"; }
+words() { make -n -C "$top" B="$tmp/b" "$@" "$tmp/b/obj/base/conf.o" 2>/dev/null | grep -e ' -c src/base/conf.c ' >"$tmp/words"; }
 
 words
 yes 'assertions stay out' grep -qe ' -DNDEBUG ' "$tmp/words"
@@ -23,9 +23,13 @@ is 'what this C library has not is left out' "$(cat "$tmp/levels")" '-D_FORTIFY_
 
 mkdir -p "$tmp/a tree/test/support"
 cp -R "$top/Makefile" "$top/inc" "$top/src" "$top/migrations" "$tmp/a tree"
-code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/conf.o
+code 'a tree may have a space in its name' 0 make -s -C "$tmp/a tree" build/obj/base/conf.o
 code 'an archive is made of a commit only' 2 make -s -C "$tmp/a tree" dist
 is 'and of nothing else' "$(ls "$tmp/a tree/build/"*.gz 2>/dev/null)" ''
+if git -C "$top" rev-parse -q --verify HEAD >"$tmp/out" 2>&1; then
+    code 'an archive of the commit' 0 make -s -C "$top" B="$tmp/b" dist
+    yes 'holds the generated SQL for builds without make' sh -c "tar -tzf '$tmp'/b/*.gz | grep -q '/generated/sql_data.inc\$'"
+fi
 umask 077
 code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
 umask 022
@@ -35,6 +39,17 @@ cd "$root/opt/pgwork" || exit 1
 is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
 is 'for the queue as it is called' "$(cat lib/systemd/system/*.service | grep -c %I)" 0
 is 'and leave nothing to fill in' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
+is 'each function has a man page' "$(ls share/man/man3 | wc -l)" "$(cat include/pgwork.h include/pgwork/*.h | grep -c '^PGW_API ')"
+if command -v man >/dev/null; then
+    yes 'which man finds' sh -c 'MANPATH=$PWD/share/man man pgw_enqueue | grep -q "operation id"'
+    yes 'also by the name of another function of its page' sh -c 'MANPATH=$PWD/share/man man pgw_error_hint | grep -q pgw_error_status'
+fi
+if command -v groff >/dev/null; then
+    is 'and which groff has nothing to say about' "$(cd share/man && for f in man3/*.3; do groff -mdoc -Tascii -ww -z "$f" 2>&1; done)" ''
+fi
+is 'the HTML reference knows each function' "$(grep -o '<a id="pgw_[a-z0-9_]*"' share/doc/pgwork/reference.html | sort -u | wc -l)" "$(ls share/man/man3 | wc -l)"
+printf '#include <pgwork/job.h>\nint main(void) { return pgw_open(NULL, NULL) != PGW_EINVAL; }\n' >"$tmp/one.c"
+code 'one header of many compiles, as installed' 0 sh -c 'cc -o "$0/one" "$0/one.c" -I include -L lib -lpgwork' "$tmp"
 yes 'its license is there' test -s share/doc/pgwork/LICENSE
 cd share/doc/pgwork || exit 1
 find . -name '*.md' | while read -r page; do

@@ -26,4 +26,14 @@ is 'also where strings are around it' "$(banned 's = "a \" b"; p = malloc(3); s 
 is 'or a quotation mark by itself' "$(banned "if (c == '\"') p = malloc(3), s = \"c\";")" malloc
 code 'which fails' 1 awk -f "$top/test/lint/banned.awk" "$tmp/room.c"
 is 'but not in a string, nor a comment, nor of others' "$(banned 's = "malloc(3)"; /* malloc(3) */ my->malloc(3); // malloc(3)')" ''
+
+cd "$tmp" || exit 1
+echo 'int b(void); int a(void); int a(void) { return b(); }' >a.c
+echo 'int b(void); int b(void) { return 1; }' >b.c
+cc -c a.c b.c
+code 'circles: a file that calls a lower one' 0 sh "$top/test/lint/circles.sh" a.o b.o
+echo 'int a(void); int b(void); int b(void) { return a(); }' >b.c
+cc -c b.c
+code 'files that call each other are refused' 1 sh "$top/test/lint/circles.sh" a.o b.o
+yes 'and named' grep -q 'b\.o' "$tmp/err"
 exit 0

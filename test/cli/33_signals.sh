@@ -58,7 +58,7 @@ is 'which goes on' $? 4
 pgwork queue create passed --retention 1d
 pgwork enqueue passed 1 2 >/dev/null
 rm -f "$tmp/passed.go"
-pgwork -q work passed -j2 --drain --pass USR1 -- sh -c 'trap "echo got >>\"$0.$$\"" USR1; echo ready >"$0.$$"; until test -e "$0.go"; do sleep 0.05; done' "$tmp/both" &
+pgwork -q work passed -j2 --until-empty --pass USR1 -- sh -c 'trap "echo got >>\"$0.$$\"" USR1; echo ready >"$0.$$"; until test -e "$0.go"; do sleep 0.05; done' "$tmp/both" &
 p=$! jobs_of_ours=$!
 until_true 20 sh -c "test \$(cat $tmp/both.* | grep -c ready) = 2"
 kill -USR1 $p

@@ -82,26 +82,26 @@ static void hold(const pgw_row_ref *ref, long long until_us)
     const long long now = now_us();
     note(ref, now < until_us ? now : until_us, "");
     if (what <= 3) {
-        if (accepted(pgw_table_extend(h, NULL, t, ref, 1, 200))) {
+        if (accepted(pgw_table_extend(h, t, ref, 1, 200, NULL))) {
             note(ref, now + 200000, "");
             usleep((useconds_t)draw(250000));
             return;
         }
     } else if (what <= 5) {
-        if (accepted(pgw_table_release(h, NULL, t, ref, 1))) {
+        if (accepted(pgw_table_release(h, t, ref, 1, NULL))) {
             note(ref, now, "");
-            if (accepted(pgw_table_release(h, NULL, t, ref, 1))) never("released twice", id);
+            if (accepted(pgw_table_release(h, t, ref, 1, NULL))) never("released twice", id);
             return;
         }
     } else {
         sql("BEGIN");
         note(ref, now, ", finished = true");
-        if (accepted(pgw_table_finish(h, NULL, t, ref, 1, "n = t.n + 1", NULL, 0))) {
+        if (accepted(pgw_table_finish(h, t, ref, 1, "n = t.n + 1", NULL, 0, NULL))) {
             maybe_die();
             sql(draw(4) == 0 ? "ROLLBACK" : "COMMIT");
             if (sql("SELECT count(*) FROM lease_of WHERE id = %lld AND number = %lld AND finished",
                     id, (long long)ref->token.number) == 1 &&
-                accepted(pgw_table_release(h, NULL, t, ref, 1)))
+                accepted(pgw_table_release(h, t, ref, 1, NULL)))
                 never("released after its finish", id);
             return;
         }
@@ -122,15 +122,15 @@ int main(int argc, char **argv)
     conn = PQconnectdb("");
     spec.table = "leased", spec.key = key, spec.key_count = 1;
     spec.locked_by = "locked_by", spec.expires_at = "expires_at", spec.token = "token";
-    if (pgw_attach(&h, conn, NULL) != PGW_OK || pgw_table_open(h, &t, &spec) != PGW_OK)
+    if (pgw_attach(conn, NULL, &h) != PGW_OK || pgw_table_open(h, &spec, &t) != PGW_OK)
         return 0; /* shot */
     while (time(NULL) < atoll(argv[2])) {
         sql("UPDATE lease_of SET until = clock_timestamp() WHERE holder = '%s' AND until > "
             "clock_timestamp()",
             argv[1]);
         o.max = 1 + draw(3), o.holder = argv[1], o.lease_ms = 100 + draw(300);
-        const pgw_status st = pgw_table_claim(h, &rows, t, &o);
-        if (st == PGW_EMPTY) {
+        const pgw_status st = pgw_table_claim(h, t, &o, &rows);
+        if (st == PGW_OUTCOME_EMPTY) {
             usleep(5000);
             continue;
         }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conf.h"
+#include "base/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
-#include "name.h"
+#include "base/json.h"
+#include "base/name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

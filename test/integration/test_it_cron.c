@@ -70,7 +70,7 @@ static const char *slots(void)
 
 static void create(const char *name, const char *expression, pgw_cron_opts *o)
 {
-    OK(pgw_cron_create(h, NULL, name, expression, o));
+    OK(pgw_cron_create(h, name, expression, o, NULL));
 }
 
 /* ---- what a tick is ---- */
@@ -78,7 +78,7 @@ static void create(const char *name, const char *expression, pgw_cron_opts *o)
 void test_a_tick_is_a_job_as_the_schedule_says(void)
 {
     static const char *const tags[] = {"eu", "daily"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     int64_t next = 0;
 
@@ -86,7 +86,7 @@ void test_a_tick_is_a_job_as_the_schedule_says(void)
     job.priority = 3, job.max_attempts = 7, job.lease_ms = 5000, job.tags = tags,
     job.tags_count = 2;
     o.job = &job, o.queue = "mail", o.zone = "europe/berlin";
-    OK(pgw_cron_create(h, &next, "report", "0 6 * * *", &o));
+    OK(pgw_cron_create(h, "report", "0 6 * * *", &o, &next));
     TEST_ASSERT_EQUAL_INT64(
         next, pgtemp_number(
                   "SELECT extract(epoch FROM next_slot)::bigint * 1000000 FROM pgwork.schedule"));
@@ -125,7 +125,7 @@ void test_the_reaper_ticks(void)
 
 void test_a_key_keeps_ticks_from_piling_up(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
     job.key = "sync", o.job = &job, o.queue = "q";
@@ -151,7 +151,7 @@ static pgw *open_in_child(void)
         _exit(1);
     do {
         pgw_close(mine);
-        st = pgw_open(&mine, conf);
+        st = pgw_open(conf, &mine);
     } while (pgw_is_retriable(st));
     if (st != PGW_OK) _exit(1);
     pgw_conf_free(conf);
@@ -451,14 +451,14 @@ void test_saying_it_again_changes_no_plan(void)
     int64_t first, again;
 
     o.queue = "q";
-    OK(pgw_cron_create(h, &first, "s", "@every 1h", &o));
+    OK(pgw_cron_create(h, "s", "@every 1h", &o, &first));
     pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '30 min', anchor = anchor - "
                 "interval '30 min'");
     o.misfire = PGW_MISFIRE_ALL;
-    OK(pgw_cron_create(h, &again, "s", "@every 1h", &o));
+    OK(pgw_cron_create(h, "s", "@every 1h", &o, &again));
     TEST_ASSERT_EQUAL_INT64(first - INT64_C(1800000000), again);
     TEST_ASSERT_EQUAL_STRING("all", pgtemp_value("SELECT misfire FROM pgwork.schedule"));
-    OK(pgw_cron_create(h, &again, "s", "@every 2h", &o));
+    OK(pgw_cron_create(h, "s", "@every 2h", &o, &again));
     TEST_ASSERT_TRUE(again >= first + INT64_C(3600000000));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
 }
@@ -501,11 +501,11 @@ void test_pause_and_resume(void)
     create("s", yearly, &o);
     OK(pgw_cron_pause(h, "s"));
     OK(pgw_cron_pause(h, "s"));
-    OK(pgw_cron_create(h, &next, "s", yearly, &o));
+    OK(pgw_cron_create(h, "s", yearly, &o, &next));
     TEST_ASSERT_EQUAL_INT64(0, next);
     planned_from("s", "2025-06-01 00:00 UTC");
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 01:00 UTC"));
-    OK(pgw_cron_run(h, &job, "s"));
+    OK(pgw_cron_run(h, "s", &job));
     TEST_ASSERT_EQUAL_INT64(job, pgtemp_number("SELECT id FROM pgwork.job"));
     TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT last_slot = t.slot AND last_at = t.slot "
                                                "FROM pgwork.schedule, pgwork.tick t"));
@@ -531,7 +531,7 @@ void test_rename_drop_and_list(void)
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char text[500] = "";
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_crons_each(h, NULL, keep_info, text));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_crons_each(h, NULL, keep_info, text));
     o.queue = "q", o.misfire = PGW_MISFIRE_SKIP;
     create("b", "@daily", &o);
     create("a \"'; DROP", "0 0 * * *", NULL);
@@ -545,8 +545,8 @@ void test_rename_drop_and_list(void)
     OK(pgw_cron_drop(h, "caf\xc3\xa9"));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_drop(h, "caf\xc3\xa9"));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_pause(h, "caf\xc3\xa9"));
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_run(h, NULL, "caf\xc3\xa9"));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_cron_run(h, "caf\xc3\xa9", NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
 }
 
 void test_what_is_refused(void)
@@ -554,7 +554,7 @@ void test_what_is_refused(void)
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char fault[160];
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * 32 * *", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * 32 * *", NULL, NULL));
     TEST_ASSERT_EQUAL_STRING("argument expression is '* * 32 * *': at 5 (day of month) stands "
                              "\"32\", expected * or 1 .. 31",
                              pgw_error_message(h));
@@ -562,18 +562,18 @@ void test_what_is_refused(void)
     TEST_ASSERT_EQUAL_STRING("at 5 (day of month) stands \"32\", expected * or 1 .. 31", fault);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_check("* * 31 * *", fault, sizeof(fault)));
     TEST_ASSERT_EQUAL_STRING("", fault);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "", "* * * * *", NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *\xff", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "", "* * * * *", NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *\xff", NULL, NULL));
     o.zone = "Europe/Berlinn";
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *", &o, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "zone is 'Europe/Berlinn'"));
     o.zone = "CET-1CEST"; /* no name of a zone, though the server could read it */
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *", &o, NULL));
     o.zone = NULL, o.jitter_ms = 3600001;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *", &o, NULL));
     o.jitter_ms = 0, o.misfire = PGW_MISFIRE_SKIP, o.grace_ms = 999; /* it would never run */
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, NULL, "s", "* * * * *", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *", &o, NULL));
     {
         struct pg_conn *conn = pgtemp_connect();
         PGresult *r = PQexec(conn, "SELECT pgwork.cron_create('s', '* * * * *', misfire => 'skip', "
@@ -618,7 +618,7 @@ void test_a_zone_that_may_be_taken_for_an_abbreviation_is_refused(void)
                  "SELECT count(*) FROM pg_timezone_names WHERE lower(name) = lower('%s')", zone);
         if (pgtemp_number(sql) == 0) continue; /* tzdata without the old names */
         o.zone = zone;
-        TEST_ASSERT_EQUAL_MESSAGE(cases[i].expected, pgw_cron_create(h, NULL, "s", "0 0 * * *", &o),
+        TEST_ASSERT_EQUAL_MESSAGE(cases[i].expected, pgw_cron_create(h, "s", "0 0 * * *", &o, NULL),
                                   zone);
         TEST_ASSERT_EQUAL_MESSAGE(
             cases[i].expected, pgw_cron_next(h, "0 0 * * *", zone, 0, 1, ignore_time, NULL), zone);
@@ -657,7 +657,7 @@ void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
 /* An ASSERT that fails is no error to WHEN OTHERS. */
 void test_what_somebody_s_trigger_asserts_stops_its_schedule_alone(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
     o.queue = "q", o.job = &job, job.kind = "bad";
@@ -689,7 +689,7 @@ void test_a_drained_queue_is_an_error_and_then_a_misfire(void)
     TEST_ASSERT_EQUAL_INT64(0, tick_at("2026-01-01 00:01 UTC"));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.schedule"), "drained"));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.tick"));
-    TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw_cron_run(h, NULL, "s"));
+    TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw_cron_run(h, "s", NULL));
     OK(pgw_queue_resume(h, "q"));
     TEST_ASSERT_EQUAL_INT64(1, tick_at("2026-01-01 00:05:30 UTC"));
     TEST_ASSERT_EQUAL_STRING("2026-01-01T00:05:00Z", slots());
@@ -700,7 +700,7 @@ void test_a_drained_queue_is_an_error_and_then_a_misfire(void)
 void test_many_blocked_schedules_do_not_hold_up_a_pass(void)
 {
     enum { BLOCKED = 60 };
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     struct pg_conn *holder = pgtemp_connect();
 
@@ -759,7 +759,7 @@ static int keep_findings(const pgw_finding *f, void *arg)
     return 0;
 }
 
-void test_the_doctor_looks_after_schedules(void)
+void test_the_doctor_checks_schedules(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char text[2000] = "";
@@ -774,7 +774,7 @@ void test_the_doctor_looks_after_schedules(void)
     OK(pgw_cron_pause(h, "shut"));
     create("asked", "0 0 1 1 *", NULL);
     OK(pgw_cron_pause(h, "asked"));
-    OK(pgw_cron_run(h, NULL, "asked"));
+    OK(pgw_cron_run(h, "asked", NULL));
     pgtemp_exec("UPDATE pgwork.schedule SET asked = asked - interval '5 min'");
     pgtemp_exec(
         "UPDATE pgwork.schedule SET zone = 'Nowhere', next_at = '-infinity' WHERE name = 'gone'");
@@ -799,32 +799,32 @@ static pgw_tick *claimed(const char *node)
     pgw_tick *tick;
     int64_t next_ms;
 
-    OK(pgw_cron_claim_due(h, &tick, &next_ms, node, NULL, 0));
+    OK(pgw_cron_claim_due(h, node, NULL, 0, &tick, &next_ms));
     return tick;
 }
 
 void test_a_node_holds_a_tick_until_it_is_finished(void)
 {
     static const char *const others[] = {"elsewhere"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick, *second;
     int64_t next_ms = 0, until = 0, first_number;
     size_t size;
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", NULL, 0, &tick, &next_ms));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
     TEST_ASSERT_EQUAL_STRING("60000", pgtemp_value("SELECT next_ms FROM pgwork.cron_claim('n1')"));
     job.kind = "sweep", job.payload = "[1]", job.body = "a\0b", job.body_size = 3;
     o.job = &job;
     create("s", yearly, &o);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", NULL, 0, &tick, &next_ms));
     TEST_ASSERT_TRUE(next_ms >= 1 && next_ms <= 60000);
     pgtemp_exec(
         "UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 years', next_at "
         "= '-infinity'");
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n1", others, 1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", others, 1, &tick, NULL));
     tick = claimed("n1");
     first_number = (int64_t)pgw_tick_token(tick).number;
     TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
@@ -838,13 +838,13 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
                       "'UTC'))::bigint * 1000000"),
         pgw_tick_slot_us(tick)); /* the latest of ten */
     TEST_ASSERT_TRUE(pgw_tick_until_us(tick) > pgw_tick_slot_us(tick));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &second, &next_ms, "n2", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n2", NULL, 0, &second, &next_ms));
     TEST_ASSERT_NULL(second);
-    OK(pgw_cron_extend(h, &until, pgw_tick_token(tick), 600000));
+    OK(pgw_cron_extend(h, pgw_tick_token(tick), 600000, &until));
     TEST_ASSERT_TRUE(until > pgw_tick_until_us(tick));
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, NULL, pgw_tick_token(tick), 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, pgw_tick_token(tick), PGW_DEFAULT, NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_release(h, pgw_tick_token(tick)));
     pgw_tick_free(tick);
     TEST_ASSERT_EQUAL_STRING(
@@ -854,9 +854,9 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
 
     pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 years', next_at = "
                 "'-infinity'"); /* decided slots do not come again */
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
-    OK(pgw_cron_run(h, NULL, "s"));
-    OK(pgw_cron_run(h, &next_ms, "s"));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n2", NULL, 0, &tick, NULL));
+    OK(pgw_cron_run(h, "s", NULL));
+    OK(pgw_cron_run(h, "s", &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, next_ms);
     tick = claimed("n2");
     TEST_ASSERT_TRUE((int64_t)pgw_tick_token(tick).number > first_number);
@@ -864,7 +864,8 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     TEST_ASSERT_EQUAL_STRING(
         "no space left", pgtemp_value("SELECT error FROM pgwork.tick ORDER BY slot DESC LIMIT 1"));
     pgw_tick_free(tick);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0)); /* one */
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, "n2", NULL, 0, &tick, NULL)); /* one */
 }
 
 /* In psql, say: the row is passed over, but what others see of it is due all the time. */
@@ -880,14 +881,14 @@ void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_t
     create("held", yearly, NULL);
     create("later", yearly, NULL);
     create("job", yearly, &o);
-    OK(pgw_cron_run(h, NULL, "held"));
+    OK(pgw_cron_run(h, "held", NULL));
     planned_from("job", "2020-01-01 UTC");
     PQclear(PQexec(open, "BEGIN"));
     r = PQexec(open, "SELECT schedule, fired FROM pgwork.cron_claim('me'), pgwork.cron_tick()");
     TEST_ASSERT_EQUAL_STRING("held", PQgetvalue(r, 0, 0));
     TEST_ASSERT_EQUAL_STRING("1", PQgetvalue(r, 0, 1));
     PQclear(r);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n", NULL, 0, &tick, &next_ms));
     TEST_ASSERT_EQUAL_INT64(500, next_ms);
     OK(pgw_cron_tick(h, &fired, &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, fired);
@@ -970,7 +971,7 @@ void test_a_resume_leaves_the_tick_that_is_held(void)
     pgw_tick *tick;
 
     create("s", "@every 1h", NULL);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     tick = claimed("n1");
     pgtemp_exec("UPDATE pgwork.schedule SET slot = slot + interval '2 h'; UPDATE pgwork.tick SET "
                 "slot = slot + interval '2 h'");
@@ -988,7 +989,7 @@ void test_a_released_tick_goes_to_another_node_uncharged(void)
     uint64_t fence;
 
     create("s", "@every 1h", NULL);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     tick = claimed("n1");
     fence = pgw_tick_token(tick).number;
     OK(pgw_cron_release(h, pgw_tick_token(tick)));
@@ -1006,7 +1007,7 @@ void test_a_released_tick_goes_to_another_node_uncharged(void)
 void test_a_drop_takes_the_ticks_along_where_no_trigger_fires(void)
 {
     create("s", yearly, NULL);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     pgw_tick_free(claimed("n1"));
     pgtemp_exec("SET session_replication_role = replica; SELECT pgwork.cron_drop('s')");
     pgtemp_exec("RESET session_replication_role");
@@ -1020,14 +1021,14 @@ void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
     pgw_tick *tick;
 
     create("s", "@every 1h", NULL);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     tick = claimed("n1");
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     create("s", "@every 1h", NULL); /* no change */
-    OK(pgw_cron_extend(h, NULL, pgw_tick_token(tick), 600000));
+    OK(pgw_cron_extend(h, pgw_tick_token(tick), 600000, NULL));
     o.queue = "q";
     create("s", "@every 1h", &o);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, NULL, pgw_tick_token(tick), 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, pgw_tick_token(tick), PGW_DEFAULT, NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     pgw_tick_free(tick);
     TEST_ASSERT_EQUAL_STRING("0", pgtemp_value("SELECT concat_ws(' ', slot, token, holder, since, "
@@ -1037,7 +1038,7 @@ void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
         pgtemp_value("SELECT concat_ws(' ', holder, finished_at IS NOT NULL, error) FROM "
                      "pgwork.tick"));
     create("s", "@every 1h", NULL);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n2", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n2", NULL, 0, &tick, NULL));
 }
 
 /* A claim that came back to it at once would never end. */
@@ -1049,13 +1050,13 @@ void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
     create("bad", yearly, NULL);
     create("good", yearly, NULL);
     pgtemp_exec("UPDATE pgwork.schedule SET zone = 'Atlantis/Capital' WHERE name = 'bad'");
-    OK(pgw_cron_run(h, NULL, "bad"));
-    OK(pgw_cron_run(h, NULL, "good"));
+    OK(pgw_cron_run(h, "bad", NULL));
+    OK(pgw_cron_run(h, "good", NULL));
     pgw_set_timeout(h, 10000);
     tick = claimed("n1");
     TEST_ASSERT_EQUAL_STRING("good", pgw_tick_schedule(tick));
     pgw_tick_free(tick);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, &next_ms, "n1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", NULL, 0, &tick, &next_ms));
     TEST_ASSERT_INT64_WITHIN(5000, 5001, next_ms); /* ten seconds, less what has passed */
     TEST_ASSERT_NOT_NULL(strstr(
         pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"), "Atlantis/Capital"));
@@ -1079,7 +1080,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
 
     o.timeout_ms = 1000;
     create("s", "@every 1h", &o);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     TEST_ASSERT_EQUAL_INT(0, pipe(ends));
     pid = forked();
     if (pid == 0) {
@@ -1087,7 +1088,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
         pgw_tick *held;
         pgw_token token;
 
-        if (pgw_cron_claim_due(mine, &held, NULL, "victim", NULL, 0) != PGW_OK) _exit(1);
+        if (pgw_cron_claim_due(mine, "victim", NULL, 0, &held, NULL) != PGW_OK) _exit(1);
         token = pgw_tick_token(held);
         if (write(ends[1], &token, sizeof(token)) != sizeof(token)) _exit(1);
         for (;;) pause();
@@ -1100,7 +1101,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     for (int i = 0; i < 200 && tick == NULL; i++) {
         int64_t next_ms;
 
-        if (pgw_cron_claim_due(h, &tick, &next_ms, "heir", NULL, 0) == PGW_EMPTY)
+        if (pgw_cron_claim_due(h, "heir", NULL, 0, &tick, &next_ms) == PGW_OUTCOME_EMPTY)
             poll(NULL, 0, next_ms > 100 ? 100 : (int)next_ms);
     }
     TEST_ASSERT_NOT_NULL(tick);
@@ -1108,7 +1109,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     TEST_ASSERT_EQUAL_INT(2, pgw_tick_attempt(tick));
     TEST_ASSERT_TRUE(pgw_tick_token(tick).number > old.number);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(h, old, "too late"));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, NULL, old, 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(h, old, PGW_DEFAULT, NULL));
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     TEST_ASSERT_EQUAL_STRING(
         "heir 2",
@@ -1166,7 +1167,7 @@ void test_the_fence_of_a_name_grows_over_a_drop_and_a_rename(void)
             OK(pgw_cron_drop(h, "s"));
             OK(pgw_cron_rename(h, "t", "s"));
         }
-        OK(pgw_cron_run(h, NULL, "s"));
+        OK(pgw_cron_run(h, "s", NULL));
         tick = claimed("n");
         TEST_ASSERT_NOT_NULL(tick);
         TEST_ASSERT_GREATER_THAN_UINT64(fence, pgw_tick_token(tick).number);
@@ -1178,18 +1179,18 @@ void test_the_fence_of_a_name_grows_over_a_drop_and_a_rename(void)
 
 void test_a_tick_that_kills_its_nodes_is_given_up(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick;
 
     job.max_attempts = 2, o.job = &job;
     create("s", "@every 1h", &o);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     for (int i = 0; i < 2; i++) {
         pgw_tick_free(claimed("n"));
         pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp()");
     }
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n", NULL, 0, &tick, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.tick"), "given up"));
     TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT finished_at > at FROM pgwork.tick"));
     create("s", "@every 1h", &o); /* its node begins again: it may fare no better */
@@ -1197,7 +1198,7 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
     OK(pgw_cron_resume(h, "s"));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.schedule"), "given up"));
     TEST_ASSERT_NOT_NULL(pgtemp_value("SELECT error_at FROM pgwork.schedule"));
-    OK(pgw_cron_run(h, NULL, "s")); /* the schedule goes on */
+    OK(pgw_cron_run(h, "s", NULL)); /* the schedule goes on */
     tick = claimed("n");
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     pgw_tick_free(tick);
@@ -1212,7 +1213,7 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
  */
 void test_the_error_of_a_tick_that_was_given_up_stays_until_one_ends_well(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_tick *tick;
 
@@ -1233,7 +1234,7 @@ void test_the_error_of_a_tick_that_was_given_up_stays_until_one_ends_well(void)
     OK(pgw_cron_finish(h, pgw_tick_token(tick), "no space left"));
     TEST_ASSERT_NOT_NULL(pgtemp_value("SELECT error FROM pgwork.schedule"));
     pgw_tick_free(tick);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     tick = claimed("n");
     OK(pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     pgw_tick_free(tick);
@@ -1251,9 +1252,9 @@ static int run_what_is_due(pgw *mine, int node)
         pgw_tick *tick;
         int64_t next_ms;
         char sql[200];
-        const pgw_status st = pgw_cron_claim_due(mine, &tick, &next_ms, NULL, NULL, 0);
+        const pgw_status st = pgw_cron_claim_due(mine, NULL, NULL, 0, &tick, &next_ms);
 
-        if (st == PGW_EMPTY) {
+        if (st == PGW_OUTCOME_EMPTY) {
             poll(NULL, 0, next_ms > 20 ? 20 : (int)next_ms);
             continue;
         }
@@ -1300,38 +1301,38 @@ static void note(pgw *handle, pgw_status st, void *arg)
 
 static pgw_status stepped(const pgw_status *done)
 {
-    while (*done == PGW_AGAIN) {
+    while (*done == PGW_OUTCOME_AGAIN) {
         struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
 
         TEST_ASSERT_TRUE(poll(&fd, 1, 10000) > 0);
-        pgw_step(h, PGW_READ);
+        pgw_step(h, PGW_EVENT_READ);
     }
     return *done;
 }
 
 void test_without_blocking(void)
 {
-    pgw_status done = PGW_AGAIN;
+    pgw_status done = PGW_OUTCOME_AGAIN;
     pgw_tick *tick;
     int64_t next_us, fired;
 
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_create(h, &next_us, "s", "@every 1h", NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_create(h, "s", "@every 1h", NULL, &next_us));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     TEST_ASSERT_TRUE(next_us > 0);
-    OK(pgw_cron_run(h, NULL, "s"));
-    done = PGW_AGAIN;
+    OK(pgw_cron_run(h, "s", NULL));
+    done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_claim_due(h, "n", NULL, 0, &tick, NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
-    done = PGW_AGAIN;
+    done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_finish(h, pgw_tick_token(tick), NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     pgw_tick_free(tick);
-    done = PGW_AGAIN;
+    done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_cron_tick(h, &fired, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_tick(h, &fired, NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     TEST_ASSERT_EQUAL_INT64(0, fired);
 }
@@ -1344,13 +1345,13 @@ void test_in_the_callers_transaction(void)
     pgw_tick *tick;
 
     create("s", "@every 1h", NULL);
-    OK(pgw_cron_run(h, NULL, "s"));
+    OK(pgw_cron_run(h, "s", NULL));
     tick = claimed("n");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     PQclear(PQexec(conn, "BEGIN"));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&attached, conn, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, conf, &attached));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_finish(attached, pgw_tick_token(tick), NULL));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_create(attached, NULL, "other", "@daily", NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_create(attached, "other", "@daily", NULL, NULL));
     pgw_close(attached);
     PQclear(PQexec(conn, "ROLLBACK"));
     PQfinish(conn);
@@ -1434,7 +1435,7 @@ void test_every_failed_allocation_is_told(void)
         pgw_status st;
 
         oom_fail(n);
-        st = pgw_cron_create(h, NULL, "s", "@every 1h", NULL);
+        st = pgw_cron_create(h, "s", "@every 1h", NULL, NULL);
         oom_fail(0);
         if (st == PGW_OK) break;
         TEST_ASSERT_EQUAL(PGW_ENOMEM, st);
@@ -1443,10 +1444,10 @@ void test_every_failed_allocation_is_told(void)
     for (n = 1; n < 100; n++) {
         pgw_status st;
 
-        OK(pgw_cron_create(h, NULL, "s", "@every 1h", NULL));
-        OK(pgw_cron_run(h, NULL, "s"));
+        OK(pgw_cron_create(h, "s", "@every 1h", NULL, NULL));
+        OK(pgw_cron_run(h, "s", NULL));
         oom_fail(n);
-        st = pgw_cron_claim_due(h, &tick, NULL, "n", NULL, 0);
+        st = pgw_cron_claim_due(h, "n", NULL, 0, &tick, NULL);
         oom_fail(0);
         if (st == PGW_OK) break;
         TEST_ASSERT_EQUAL(PGW_ENOMEM, st);

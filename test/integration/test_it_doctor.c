@@ -32,13 +32,13 @@ static int write_down(const pgw_finding *f, void *arg)
     const size_t used = strlen(s->text);
 
     s->count++;
-    s->bad += f->grade == PGW_BAD;
-    s->note += f->grade == PGW_NOTE;
-    if (f->grade != PGW_GOOD && *f->advice == '\0') s->missing = "an advice is missing";
+    s->bad += f->grade == PGW_GRADE_BAD;
+    s->note += f->grade == PGW_GRADE_NOTE;
+    if (f->grade != PGW_GRADE_GOOD && *f->advice == '\0') s->missing = "an advice is missing";
     snprintf(s->text + used, sizeof(s->text) - used, "%s %s: %s | %s\n",
-             f->grade == PGW_GOOD   ? "good"
-             : f->grade == PGW_NOTE ? "note"
-                                    : "bad",
+             f->grade == PGW_GRADE_GOOD   ? "good"
+             : f->grade == PGW_GRADE_NOTE ? "note"
+                                          : "bad",
              f->check, f->text, f->advice);
     return 0;
 }
@@ -148,12 +148,12 @@ void test_queue_ids_that_come_near_their_end_are_told_long_before(void)
 
 void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_work(void)
 {
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
 
     for (int i = 0; i < 2; i++) it_enqueue(h, "overdue", NULL);
     for (int i = 0; i < 2; i++) it_claim_one(h, "overdue");
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "overdue", &later, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "overdue", &later, NULL, NULL), h);
     ASSERT_HAS("good delayed jobs: ", visit(h)->text);
     pgtemp_exec(
         "DELETE FROM pgwork.beat;"
@@ -186,7 +186,7 @@ void test_shut_queues_and_dead_letters(void)
     it_enqueue(h, "ill", NULL);
     ref = it_claim_one(h, "ill");
     dead.dead = true;
-    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "ill", &ref, 1, &dead), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "ill", &ref, 1, &dead, NULL), h);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "ill"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
     ASSERT_HAS("note queues: queue 'ill' is paused: nothing is claimed from it | ", visit(h)->text);
@@ -236,7 +236,7 @@ void test_tables_that_no_reaper_could_serve(void)
 {
     pgtemp_exec("SELECT pgwork.table_register('public', 'Seat', '{id}', 'who', 'until', 'token')");
     TEST_ASSERT_NULL(strstr(visit(h)->text, "registered tables"));
-    ASSERT_ST(PGW_OK, pgw_tables_reap(h, NULL, 10), h);
+    ASSERT_ST(PGW_OK, pgw_tables_reap(h, 10, NULL), h);
     ASSERT_HAS("note registered tables: expired rows of table public.\"Seat\" are not freed: table "
                "`public`.`Seat`: there is no such table | ",
                visit(h)->text);
@@ -264,7 +264,7 @@ void test_schedules_are_named_so_that_a_shell_can_take_it(void)
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
     o.queue = "reports";
-    ASSERT_ST(PGW_OK, pgw_cron_create(h, NULL, "daily report", "0 6 * * *", &o), h);
+    ASSERT_ST(PGW_OK, pgw_cron_create(h, "daily report", "0 6 * * *", &o, NULL), h);
     ASSERT_HAS("good schedules: ", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.schedule SET base = now() + interval '1 h'");
     ASSERT_HAS("note schedules: schedule 'daily report' has ticks noted up to ", visit(h)->text);
@@ -305,7 +305,7 @@ void test_jobs_that_nobody_claims(void)
                visit(h)->text);
 
     /* it does not count what is too much */
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, NULL, "left", "all"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "left", "all", NULL), h);
     pgtemp_exec(
         "INSERT INTO pgwork.live_job (queue, created_at) SELECT q.id, now() - interval '6 min'"
         " FROM pgwork.queue q, generate_series(1, 1000) WHERE q.name = 'left';"
@@ -644,7 +644,7 @@ void test_what_an_operator_may_not_look_at_is_bad(void)
     pgtemp_exec("DROP ROLE pgw_it_barred; SELECT pgwork._grant()");
 }
 
-void test_an_operator_may_look_at_everything(void)
+void test_an_operator_may_list_everything(void)
 {
     static const char connections[] = "connections: ";
     char dsn[1200];
@@ -818,7 +818,7 @@ void test_the_visit_ends_when_the_caller_has_enough_and_is_for_opened_handles(vo
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_doctor(NULL, once, &n));
     pgw_async(h, never, NULL);
     ASSERT_ST(PGW_EMISUSE, pgw_doctor(h, once, &n), h);
-    ASSERT_ST(PGW_OK, pgw_attach(&a, pgtemp_conn(), NULL), a);
+    ASSERT_ST(PGW_OK, pgw_attach(pgtemp_conn(), NULL, &a), a);
     ASSERT_ST(PGW_EMISUSE, pgw_doctor(a, once, &n), a);
     pgw_close(a);
 }

@@ -50,34 +50,36 @@ void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last_words, "install a newer"), last_words);
     pgtemp_exec("DELETE FROM pgwork.migration WHERE number = 999");
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
-    TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_LOST);
+    TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_SIGNAL_LOST);
 }
 
-static void hear_refused_login(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_refused_login(void *arg, pgw_log_level level, const char *component,
+                               const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
 }
 
 static atomic_int warnings, attempts;
 
-static void hear_warnings(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_warnings(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
-    (void)arg, (void)room;
+    (void)arg, (void)component;
     if (strstr(message, "/nowhere") == NULL) return;
-    if (level <= PGW_WARN) atomic_fetch_add(&warnings, 1);
+    if (level <= PGW_LOG_WARN) atomic_fetch_add(&warnings, 1);
     if (strstr(message, "next try in") != NULL) atomic_fetch_add(&attempts, 1);
 }
 
 void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
 {
     set("dsn", "host=/nowhere port=1");
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
     atomic_store(&warnings, 0);
     atomic_store(&attempts, 0);
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_warnings, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_warnings, NULL);
     start(noop);
     await(&attempts, 20);
     pgw_stop_notify(stop);
@@ -87,11 +89,12 @@ void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
 
 static atomic_int failures;
 
-static void hear_failures(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_failures(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
     (void)arg;
-    if (level == PGW_INFO && strcmp(room, "worker") == 0 && strstr(message, "out of paper") &&
-        strstr(message, "attempt 1 of 1"))
+    if (level == PGW_LOG_INFO && strcmp(component, "worker") == 0 &&
+        strstr(message, "out of paper") && strstr(message, "attempt 1 of 1"))
         atomic_fetch_add(&failures, 1);
 }
 
@@ -99,18 +102,18 @@ static pgw_verdict out_of_paper(pgw_task *task, void *arg)
 {
     (void)arg;
     pgw_task_set_error(task, "out of paper");
-    return PGW_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 void test_a_failed_handler_is_logged_with_attempt_and_error_and_the_last_one_counts_as_dead(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_worker_stats s;
 
     job.max_attempts = 1;
-    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, NULL));
     atomic_store(&failures, 0);
-    pgw_conf_set_log(conf, PGW_INFO, hear_failures, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_INFO, hear_failures, NULL);
     start(out_of_paper);
     s = finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&failures));
@@ -130,7 +133,7 @@ void test_no_job_is_claimed_without_the_connection_that_extends_leases(void)
     set("dsn", dsn);
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_refused_login, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_refused_login, NULL);
     start(noop);
     await(&seen, 3);
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
@@ -156,7 +159,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     set("poll.max_ms", "20");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_refused_login, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_refused_login, NULL);
     atomic_store(&let_go, 0);
     start(until_let_go);
     await(&called, 1);
@@ -224,7 +227,7 @@ void test_a_report_that_is_refused_costs_nobody_a_pause(void)
 
     enqueue(20);
     deny("INSERT ON pgwork.done_job", "NEW.id", only_job(), "P0001");
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.prefetch", "50");
     set("worker.lease_ms", "60000");
     set("reconnect.base_ms", "60000");
@@ -246,13 +249,14 @@ static pgw_verdict when_told(pgw_task *task, void *arg)
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
     has_come(&seen, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
-static void hear_next_try(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_next_try(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "worker") == 0 && strstr(message, "next try in") != NULL)
+    if (strcmp(component, "worker") == 0 && strstr(message, "next try in") != NULL)
         atomic_fetch_add(&tries, 1);
     if (strstr(message, "pgwork migrate") != NULL) atomic_fetch_add(&misled, 1);
 }
@@ -273,7 +277,7 @@ void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "20");
     atomic_store(&tries, 0);
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_next_try, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_next_try, NULL);
     start(when_told);
     await(&called, 1);
     snprintf(sql, sizeof(sql),
@@ -313,7 +317,7 @@ void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char 
     s = (pgw_worker_stats)PGW_WORKER_STATS_INIT;
     for (int i = 0; i < PATIENCE_MS / 10 && s.lost == 0; i++, nap(10))
         pgw_worker_get_stats(worker_beside, &s);
-    await_beats(good, 1);
+    await_heartbeats(good, 1);
     atomic_store(&let_go, 1);
     s = finish(PGW_OK);
     pgtemp_exec("DROP FUNCTION deny() CASCADE");
@@ -330,9 +334,9 @@ static PGconn *lock_first(int n)
     char sql[300];
 
     snprintf(sql, sizeof(sql),
-             "BEGIN; SELECT pgwork.cancel('%s', ARRAY(SELECT id FROM pgwork.job WHERE queue = '%s' "
-             "ORDER BY id LIMIT %d))",
-             queue, queue, n);
+             "BEGIN; SELECT FROM pgwork.live_job j JOIN pgwork.queue q ON q.id = j.queue WHERE "
+             "q.name = '%s' ORDER BY coalesce(j.id, j.pos) LIMIT %d FOR UPDATE OF j",
+             queue, n);
     PQclear(PQexec(other, sql));
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
     return other;
@@ -350,7 +354,7 @@ void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locke
 
     for (i = 0; i < n; i++) only_job();
     atomic_store(&let_go, 0);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.concurrency", "6");
     set("worker.prefetch", "6");
     start(until_let_go);
@@ -375,7 +379,7 @@ void test_a_locked_row_of_many_jobs_holds_no_others_up(void)
 
     enqueue(40);
     atomic_store(&let_go, 0);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.concurrency", "40");
     set("worker.prefetch", "40");
     start(until_let_go);
@@ -392,6 +396,34 @@ void test_a_locked_row_of_many_jobs_holds_no_others_up(void)
     all_done_once(41);
 }
 
+/* A producer that cancels jobs which run, and then stays in its transaction, holds up none of them.
+ */
+TEST_CASE(5)
+TEST_CASE(40)
+void test_an_open_cancel_holds_up_no_job(int n)
+{
+    PGconn *other = pgtemp_connect();
+    char sql[200];
+
+    enqueue(n);
+    atomic_store(&let_go, 0);
+    set("worker.concurrency", "40");
+    start(until_let_go);
+    await(&called, n);
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pgwork.cancel(queue, array_agg(id)) FROM pgwork.job WHERE queue = '%s' "
+             "GROUP BY queue",
+             queue);
+    PQclear(PQexec(other, sql));
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    atomic_store(&let_go, 1);
+    TEST_ASSERT_EQUAL_INT64(n, finish(PGW_OK).completed);
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
+    PQclear(PQexec(other, "COMMIT"));
+    PQfinish(other);
+    all_done_once(n);
+}
+
 /* Nor does it stay for them when it is to end. */
 TEST_CASE(1)
 TEST_CASE(2)
@@ -401,7 +433,7 @@ void test_a_stop_does_not_wait_for_a_locked_row(int stops)
     const int64_t locked = only_job();
 
     atomic_store(&let_go, 0);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.stop_ms", "500");
     set("worker.lease_ms", "6000");
     start(until_let_go);
@@ -428,7 +460,7 @@ void test_a_stop_leaves_a_slow_server_its_time(void)
         "CREATE TRIGGER slow BEFORE INSERT ON pgwork.done_job FOR EACH ROW EXECUTE FUNCTION "
         "slow()");
     atomic_store(&let_go, 0);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.stop_ms", "0");
     set("worker.lease_ms", "20000");
     start(until_let_go);
@@ -443,26 +475,27 @@ void test_a_stop_leaves_a_slow_server_its_time(void)
 
 /* ---- a server that is read-only for a while ---- */
 
-static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_refusal(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&seen, 1);
+    if (strcmp(component, "pq") == 0 && strstr(message, "25006") != NULL)
+        atomic_fetch_add(&seen, 1);
 }
 
 void test_a_server_that_turns_read_only_is_outlived(void)
 {
     only_job();
     atomic_store(&let_go, 0);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.lease_ms", "60000");
     set("poll.max_ms", "50");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");
     set("application_name", "switched");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_refusal, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_refusal, NULL);
     start(until_let_go);
     await(&called, 1);
-    await_sign();
+    await_registered();
     pgtemp_read_only(true);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "datname = current_database() AND application_name = 'switched'");
@@ -484,7 +517,7 @@ static pgw_verdict for_a_moment(pgw_task *task, void *arg)
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
     nap(4);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
@@ -497,7 +530,7 @@ void test_every_job_is_done_once_though_all_sessions_keep_dying(void)
     must(pgw_queue_set(h, queue, &o));
     enqueue(2000);
     short_leases();
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.prefetch", "50");
     set("reconnect.base_ms", "1");
     set("reconnect.cap_ms", "50");

@@ -53,7 +53,7 @@ static pgw_status open_with(const char *dsn, const char *name, const char *value
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", dsn));
     if (name) TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, name, value));
-    st = pgw_open(&h, conf);
+    st = pgw_open(conf, &h);
     pgw_conf_free(conf);
     return st;
 }
@@ -155,7 +155,7 @@ void test_attached_to_nothing_is_refused(void)
 {
     pgw *nothing;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(&nothing, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(NULL, NULL, &nothing));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(nothing), "`conn` is NULL"));
     pgw_close(nothing);
 }
@@ -165,11 +165,11 @@ void test_the_connection_string_comes_from_the_environment(void)
     int64_t n;
 
     setenv("PGWORK_DSN", pgtemp_dsn(), 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(NULL, &h));
     TEST_ASSERT_EQUAL(PGW_OK, ask(&n, "SELECT count(*) FROM public.t", 0));
     pgw_close(h);
     setenv("PGWORK_DSN", "host=/nowhere", 1);
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(&h, NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(NULL, &h));
 }
 
 void test_the_second_host_is_tried(void)
@@ -222,7 +222,8 @@ void test_abandon_in_a_child_leaves_the_parents_session_alone(void)
 static pgw_status status_in_log;
 static int lines_of_log;
 
-static void call_from_log(void *arg, pgw_level level, const char *room, const char *message)
+static void call_from_log(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
     lines_of_log++;
     if (h != NULL) status_in_log = run("SELECT 1", 0);
@@ -234,8 +235,8 @@ void test_a_handle_in_use_is_not_entered_again(void)
 
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
-    pgw_conf_set_log(conf, PGW_DEBUG, call_from_log, NULL);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, call_from_log, NULL);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(conf, &h));
     pgw_conf_free(conf);
     status_in_log = PGW_OK;
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
@@ -249,7 +250,7 @@ void test_a_handle_in_use_is_not_entered_again(void)
 static void attach(void)
 {
     if (!conn) conn = pgtemp_connect();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
 }
 
 static void sql(const char *text)
@@ -284,7 +285,7 @@ void test_attached_sends_nothing_into_a_failed_transaction(void)
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "ROLLBACK"));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_sqlstate(h)); /* the server was not asked */
     pgw_close(h);
-    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_attach(conn, NULL, &h));
     sql("ROLLBACK");
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
 }
@@ -338,7 +339,7 @@ void test_attached_leaves_no_trace(void)
     TEST_ASSERT_EQUAL_INT(1, notices);
     TEST_ASSERT_EQUAL_INT(0, PQisnonblocking(conn));
     TEST_ASSERT_EQUAL(PGW_OK, run("NOTIFY c", 0));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 10, -1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw__pq_wait(h, 10, -1));
     note = PQnotifies(conn); /* still there for its owner */
     TEST_ASSERT_NOT_NULL(note);
     PQfreemem(note);
@@ -379,7 +380,7 @@ void test_attached_deadline_and_death(void)
     attach();
     pgw_set_timeout(h, 200);
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, run("SELECT pg_sleep(60)", PGW__WRITES));
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0)); /* it was cancelled, the connection is fine */
     sql("BEGIN");
     TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT pg_terminate_backend(pg_backend_pid())",
@@ -417,7 +418,7 @@ void test_what_sends_nothing_tells_of_no_statement(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, NULL, "l", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, "l", PGW_LOCK_SHARED, 0, NULL));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
 }
 
@@ -437,12 +438,12 @@ static void done(pgw *handle, pgw_status st, void *arg)
 /* An event loop of five lines. */
 static void loop(void)
 {
-    pgw_status st = PGW_AGAIN;
+    pgw_status st = PGW_OUTCOME_AGAIN;
 
-    for (int turns = 0; st == PGW_AGAIN; turns++) {
+    for (int turns = 0; st == PGW_OUTCOME_AGAIN; turns++) {
         struct pollfd p = {.fd = pgw_fd(h),
-                           .events = (short)((pgw_events(h) & PGW_READ ? POLLIN : 0) |
-                                             (pgw_events(h) & PGW_WRITE ? POLLOUT : 0))};
+                           .events = (short)((pgw_events(h) & PGW_EVENT_READ ? POLLIN : 0) |
+                                             (pgw_events(h) & PGW_EVENT_WRITE ? POLLOUT : 0))};
 
         poll(&p, 1, (int)pgw_timeout_ms(h));
         st = pgw_step(h, p.revents);
@@ -459,9 +460,9 @@ void test_async_delivers_once_and_fills_the_answer(void)
     calls_of_done = 0;
     TEST_ASSERT_EQUAL_INT(0, pgw_events(h));
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, "SELECT 42", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, "SELECT 42", 0));
     TEST_ASSERT_EQUAL_INT(0, calls_of_done);
-    TEST_ASSERT_TRUE(pgw_events(h) & PGW_READ);
+    TEST_ASSERT_TRUE(pgw_events(h) & PGW_EVENT_READ);
     TEST_ASSERT_TRUE(pgw_timeout_ms(h) > 0);
     TEST_ASSERT_TRUE(pgw_fd(h) >= 0);
     TEST_ASSERT_EQUAL(PGW_EMISUSE, run("SELECT 1", 0)); /* one at a time */
@@ -481,7 +482,7 @@ void test_async_copies_its_text(void)
 
     open_raw(pgtemp_dsn());
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, text, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, text, 0));
     memset(text, 'x', sizeof(text));
     loop();
     TEST_ASSERT_EQUAL_INT64(42, n);
@@ -510,7 +511,7 @@ void test_async_prepares_and_answers(void)
     open_raw(pgtemp_dsn());
     for (int i = 0; i < 2; i++) {
         pgw_async(h, done, NULL);
-        TEST_ASSERT_EQUAL(PGW_AGAIN, pgw__pq_call(h, &call));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw__pq_call(h, &call));
         loop();
         TEST_ASSERT_EQUAL(PGW_OK, last_status);
         TEST_ASSERT_TRUE(n >= 1);
@@ -523,13 +524,13 @@ void test_async_errors_and_deadlines_are_delivered(void)
     open_raw(pgtemp_dsn());
     calls_of_done = 0;
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT 1/0", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, run("SELECT 1/0", 0));
     loop();
     TEST_ASSERT_EQUAL(PGW_EINVAL, last_status);
     TEST_ASSERT_EQUAL_STRING("22012", pgw_error_sqlstate(h));
     pgw_set_timeout(h, 200);
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT pg_sleep(60)", PGW__WRITES));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, run("SELECT pg_sleep(60)", PGW__WRITES));
     loop();
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, last_status);
     TEST_ASSERT_EQUAL_INT(2, calls_of_done);
@@ -539,7 +540,7 @@ void test_async_errors_name_their_own_statement(void)
 {
     open_raw(pgtemp_dsn());
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT 1/0", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, run("SELECT 1/0", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, "")); /* refused meanwhile */
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
     loop();
@@ -555,7 +556,8 @@ void test_async_reconnects(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "c"));
     TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT pg_terminate_backend(pg_backend_pid())", 0));
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, "SELECT count(*) FROM pg_listening_channels()", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN,
+                      ask(&n, "SELECT count(*) FROM pg_listening_channels()", 0));
     loop();
     TEST_ASSERT_EQUAL(PGW_OK, last_status);
     TEST_ASSERT_EQUAL_INT64(1, n);
@@ -568,7 +570,7 @@ void test_async_waits_between_attempts_to_connect(void)
     pgw_set_timeout(h, 400);
     calls_of_done = 0;
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT 1", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, run("SELECT 1", 0));
     TEST_ASSERT_EQUAL_INT(0, pgw_events(h));
     TEST_ASSERT_EQUAL_INT(-1, pgw_fd(h));
     loop();
@@ -579,16 +581,16 @@ void test_async_waits_between_attempts_to_connect(void)
 void test_async_spurious_steps_are_harmless(void)
 {
     int64_t n = 0;
-    pgw_status st = PGW_AGAIN;
+    pgw_status st = PGW_OUTCOME_AGAIN;
 
     w = wire_open();
     open_raw(wire_dsn(w));
     TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT pg_terminate_backend(pg_backend_pid())", 0));
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, "SELECT 42", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, "SELECT 42", 0));
     /* called all the time, whatever poll would say, also while it connects */
-    for (int i = 0; i < 1000000 && st == PGW_AGAIN; i++) st = pgw_step(h, 0);
-    while (st == PGW_AGAIN) poll(NULL, 0, 1), st = pgw_step(h, 0);
+    for (int i = 0; i < 1000000 && st == PGW_OUTCOME_AGAIN; i++) st = pgw_step(h, 0);
+    while (st == PGW_OUTCOME_AGAIN) poll(NULL, 0, 1), st = pgw_step(h, 0);
     TEST_ASSERT_EQUAL(PGW_OK, st);
     TEST_ASSERT_EQUAL_INT64(42, n);
 }
@@ -601,7 +603,7 @@ static void start_the_next(pgw *handle, pgw_status st, void *arg)
     TEST_ASSERT_EQUAL(PGW_OK, st);
     if (--*left == 0) return;
     pgw_async(handle, start_the_next, arg);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, "SELECT 1", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, "SELECT 1", 0));
 }
 
 void test_async_done_may_start_the_next(void)
@@ -611,7 +613,7 @@ void test_async_done_may_start_the_next(void)
 
     open_raw(pgtemp_dsn());
     pgw_async(h, start_the_next, &left);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, "SELECT 1", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, "SELECT 1", 0));
     loop();
     TEST_ASSERT_EQUAL_INT(0, left);
 }
@@ -637,10 +639,10 @@ void test_async_arms_the_next_also_while_one_that_fails_is_under_way(void)
     open_raw(pgtemp_dsn());
     calls_of_done = 0;
     pgw_async(h, start_what_was_armed, &st);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw__pq_text(h, "test", "SELECT 1", &call));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw__pq_text(h, "test", "SELECT 1", &call));
     pgw_async(h, done, NULL);
     loop();
-    TEST_ASSERT_EQUAL(PGW_AGAIN, st);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, st);
     TEST_ASSERT_EQUAL_INT(1, calls_of_done);
     TEST_ASSERT_EQUAL(PGW_OK, last_status);
 }
@@ -657,7 +659,7 @@ void test_async_done_may_close_the_handle(void)
 
     open_raw(pgtemp_dsn());
     pgw_async(h, close_it, &closed);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT 1", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, run("SELECT 1", 0));
     loop();
     TEST_ASSERT_TRUE(closed);
     h = NULL;
@@ -668,7 +670,7 @@ void test_async_close_in_flight_is_quiet(void)
     open_raw(pgtemp_dsn());
     calls_of_done = 0;
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, run("SELECT pg_sleep(60)", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, run("SELECT pg_sleep(60)", 0));
     pgw_close(h);
     h = NULL;
     TEST_ASSERT_EQUAL_INT(0, calls_of_done);
@@ -681,7 +683,7 @@ void test_async_on_the_callers_connection(void)
     attach();
     sql("BEGIN");
     pgw_async(h, done, NULL);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, ask(&n, "SELECT 42", 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, "SELECT 42", 0));
     loop();
     TEST_ASSERT_EQUAL_INT64(42, n);
     TEST_ASSERT_EQUAL_INT(PQTRANS_INTRANS, PQtransactionStatus(conn));

@@ -33,7 +33,7 @@ static pgw *attached(PGconn **conn)
     pgw *a;
 
     *conn = pgtemp_connect();
-    ASSERT_ST(PGW_OK, pgw_attach(&a, *conn, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_attach(*conn, NULL, &a), a);
     return a;
 }
 
@@ -54,7 +54,7 @@ void test_a_job_comes_back_as_it_was_sent(void)
     static const char bytes[] = {0, 1, '\n', (char)0xff};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     const char *queues[] = {"whole"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     const pgw_job *got;
     pgw_batch *batch;
     int64_t id;
@@ -68,11 +68,11 @@ void test_a_job_comes_back_as_it_was_sent(void)
     job.max_attempts = 4;
     job.lease_ms = 60000;
     job.tags = tags, job.tags_count = 3;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "whole", &job, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "whole", &job, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "whole", &job, NULL, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "whole", &job, 1, NULL, NULL, NULL), h);
 
     o.queues = queues, o.queues_count = 1, o.max = 10, o.lease_ms = 1000;
-    ASSERT_ST(PGW_OK, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_INT64(id, pgw_job_id(pgw_batch_job(batch, 0)));
     for (i = 0; i < 2; i++) {
@@ -105,9 +105,9 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
     enum { N = 250 };
     static const char *const kinds[] = {"", "mail", "\xc3\xa4"}, *const tags[] = {"x,y"};
     static char payloads[N][40];
-    static pgw_new jobs[N];
+    static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
-    const pgw_new blank = PGW_NEW_INIT;
+    const pgw_job_spec blank = PGW_JOB_SPEC_INIT;
     pgw_status verdicts[N];
     pgw_batch *batch;
     int64_t ids[N];
@@ -122,7 +122,7 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
         jobs[i].priority = i < N / 2 ? 2 : 5;
     }
     if (tagged > 0) jobs[N - 1].tags = tags, jobs[N - 1].tags_count = 1;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "each", jobs, N, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "each", jobs, N, NULL, ids, NULL), h);
     for (int got = 0; got < N; got = i) { /* in one claim, or in several */
         ASSERT_ST(PGW_OK, it_claim(h, &batch, "each", 1000), h);
         for (i = got; i < got + (int)pgw_batch_count(batch); i++) {
@@ -142,8 +142,8 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
         }
         pgw_batch_free(batch);
     }
-    ASSERT_ST(PGW_OK, pgw_complete(h, verdicts, "each", refs, NULL, 2), h); /* a part of a row */
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, verdicts, "each", refs + 1, NULL, N - 1), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "each", refs, NULL, 2, verdicts), h); /* a part of a row */
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "each", refs + 1, NULL, N - 1, verdicts), h);
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[N - 2]);
@@ -165,15 +165,15 @@ static int keep_extras(const pgw_job *job, void *arg)
 void test_group_expiry_and_meta_stay_with_a_job(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     char text[400] = "";
     pgw_batch *batch;
 
     jobs[0].group = "ann", jobs[0].meta = "{\"t\":1}";
     jobs[0].expires_us = INT64_C(4102444800000000); /* 2100 */
     jobs[2].group = "bob", jobs[2].delay_ms = 3600000, jobs[2].meta = "{}";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "extras", &jobs[0], NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "extras", jobs, 3, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "extras", &jobs[0], NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "extras", jobs, 3, NULL, NULL, NULL), h);
     o.queue = "extras";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_extras, text), h);
     TEST_ASSERT_EQUAL_STRING("ready ann 4102444800000000 {\"t\": 1};"
@@ -193,24 +193,24 @@ void test_group_expiry_and_meta_stay_with_a_job(void)
 void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
 {
     static const char *const queues[] = {"apart"};
-    static const pgw_new blank = PGW_NEW_INIT;
+    static const pgw_job_spec blank = PGW_JOB_SPEC_INIT;
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    static pgw_new jobs[100];
+    static pgw_job_spec jobs[100];
     pgw_ref refs[3];
     pgw_batch *batch;
     pgw *other = it_open();
 
     for (int i = 0; i < 100; i++) jobs[i] = blank;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "apart", jobs, 100, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "apart", jobs, 100, NULL, NULL, NULL), h);
     o.queues = queues, o.queues_count = 1, o.max = 3, o.apart = 1;
-    ASSERT_ST(PGW_OK, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
     for (size_t i = 0; i < 3; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
     pgw_batch_free(batch);
     ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "apart", &refs[0], NULL, 1), h);
-    ASSERT_ST(PGW_OK, pgw_complete(other, NULL, "apart", &refs[1], NULL, 1), other);
-    ASSERT_ST(PGW_OK, pgw_complete_and_claim(other, NULL, &refs[2], 1, &batch, &o), other);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "apart", &refs[0], NULL, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(other, "apart", &refs[1], NULL, 1, NULL), other);
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(other, &refs[2], 1, &o, NULL, &batch), other);
     TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
     pgw_batch_free(batch);
     ASSERT_ST(PGW_OK, pgw_txn_commit(h), h);
@@ -220,12 +220,13 @@ void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
 
 void test_priority_goes_first_then_age(void)
 {
-    pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
+                            PGW_JOB_SPEC_INIT};
     pgw_batch *batch;
     int64_t ids[4];
 
     jobs[0].priority = 9, jobs[1].priority = 0, jobs[2].priority = 5, jobs[3].priority = 0;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "prio", jobs, 4, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "prio", jobs, 4, NULL, ids, NULL), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "prio", 10), h);
     TEST_ASSERT_EQUAL_INT64(ids[1], pgw_job_id(pgw_batch_job(batch, 0)));
     TEST_ASSERT_EQUAL_INT64(ids[3], pgw_job_id(pgw_batch_job(batch, 1)));
@@ -234,35 +235,40 @@ void test_priority_goes_first_then_age(void)
     pgw_batch_free(batch);
 }
 
+static int64_t in_a_year(void)
+{
+    return pgtemp_number("SELECT extract(epoch FROM now() + interval '1 year')::bigint * 1000000");
+}
+
 void test_a_delayed_job_waits(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
 
     job.delay_ms = 3600000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL, NULL), h);
     job.delay_ms = 0;
-    job.run_at_us = INT64_C(4102444800000000); /* 2100 */
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "later", 10), h);
-    TEST_ASSERT_EQUAL_STRING(
-        "2100-01-01 00:00:00+00",
-        pgtemp_value(
-            "SET timezone = 'UTC'; SELECT max(run_at) FROM pgwork.job WHERE queue = 'later'"));
+    job.run_at_us = in_a_year();
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "later", 10), h);
+    TEST_ASSERT_EQUAL_INT64(
+        job.run_at_us, pgtemp_number("SELECT max(extract(epoch FROM run_at) * 1000000)::bigint "
+                                     "FROM pgwork.job WHERE queue = 'later'"));
     job.run_at_us = 1; /* long ago: at once */
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "later", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL, NULL), h);
     it_claim_one(h, "later");
 }
 
 void test_many_mix_what_they_like(void)
 {
-    pgw_new jobs[4] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
+                            PGW_JOB_SPEC_INIT};
     pgw_batch *batch;
 
     jobs[1].delay_ms = 3600000;
-    jobs[2].run_at_us = INT64_C(4102444800000000);
+    jobs[2].run_at_us = in_a_year();
     jobs[3].max_attempts = 7, jobs[3].lease_ms = 200, jobs[3].kind = "k";
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "mixed", jobs, 4, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "mixed", jobs, 4, NULL, NULL, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
         2, pgtemp_number(
                "SELECT count(*) FROM pgwork.job WHERE queue = 'mixed' AND state = 'delayed'"));
@@ -275,67 +281,67 @@ void test_many_mix_what_they_like(void)
 
 void test_unique_keys_and_their_policies(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_status outcomes[2];
-    pgw_new two[2];
+    pgw_job_spec two[2];
     int64_t id, again;
     pgw_ref ref;
 
     job.key = "k", job.payload = "1";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "unique", &job, NULL), h);
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique", &job, NULL, &id), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique", &job, NULL, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
-    job.key_policy = PGW_KEY_REPLACE, job.payload = "2";
-    ASSERT_ST(PGW_REPLACED, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    job.key_policy = PGW_KEY_POLICY_REPLACE, job.payload = "2";
+    ASSERT_ST(PGW_OUTCOME_REPLACED, pgw_enqueue(h, "unique", &job, NULL, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
     TEST_ASSERT_EQUAL_STRING("2",
                              pgtemp_value("SELECT payload FROM pgwork.job WHERE queue = 'unique'"));
-    job.key_policy = PGW_KEY_ERROR;
-    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, &again, "unique", &job, NULL), h);
+    job.key_policy = PGW_KEY_POLICY_ERROR;
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, "unique", &job, NULL, &again), h);
     TEST_ASSERT_EQUAL_INT64(0, again);
 
     two[0] = two[1] = job;
-    two[0].key_policy = two[1].key_policy = PGW_KEY_SKIP;
+    two[0].key_policy = two[1].key_policy = PGW_KEY_POLICY_SKIP;
     two[0].key = "fresh";
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue_many(h, NULL, outcomes, "unique", two, 2, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue_many(h, "unique", two, 2, NULL, NULL, outcomes), h);
     TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_EXISTS, outcomes[1]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
 
     /* unfinished: taken until the end of the job */
     ref = it_claim_one(h, "unique");
-    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, NULL, "unique", &job, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "unique", &ref, NULL, 1), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique", &job, NULL), h);
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, "unique", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "unique", &ref, NULL, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique", &job, NULL, NULL), h);
 
     /* ready: taken until the claim */
-    job.key_scope = PGW_KEY_READY, job.key_policy = PGW_KEY_SKIP;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
+    job.key_scope = PGW_KEY_SCOPE_READY, job.key_policy = PGW_KEY_POLICY_SKIP;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_ready", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique_ready", &job, NULL, NULL), h);
     it_claim_one(h, "unique_ready");
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_ready", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_ready", &job, NULL, NULL), h);
 
     /* period: taken for a time, whatever becomes of the job */
-    job.key_scope = PGW_KEY_PERIOD, job.key_period_ms = 3600000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
+    job.key_scope = PGW_KEY_SCOPE_PERIOD, job.key_period_ms = 3600000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_period", &job, NULL, NULL), h);
     ref = it_claim_one(h, "unique_period");
-    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "unique_period", &ref, NULL, 1), h);
-    ASSERT_ST(PGW_EXISTS, pgw_enqueue(h, NULL, "unique_period", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "unique_period", &ref, NULL, 1, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique_period", &job, NULL, NULL), h);
 }
 
 void test_an_operation_is_applied_once(void)
 {
     static const char op[] = "11111111-2222-3333-4444-555555555555",
                       other[] = "11111111-2222-3333-4444-555555555556";
-    const pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     int64_t id, again, ids[2], ids_again[2];
 
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "ops", jobs, op), h);
-    ASSERT_ST(PGW_REPEATED, pgw_enqueue(h, &again, "ops", jobs, op), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "ops", jobs, op, &id), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue(h, "ops", jobs, op, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, ids, NULL, "ops", jobs, 2, other), h);
-    ASSERT_ST(PGW_REPEATED, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 2, other), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "ops", jobs, 2, other, ids, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue_many(h, "ops", jobs, 2, other, ids_again, NULL), h);
     TEST_ASSERT_EQUAL_MEMORY(ids, ids_again, sizeof(ids));
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, ids_again, NULL, "ops", jobs, 1, other), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "ops", jobs, 1, other, ids_again, NULL), h);
     ASSERT_HAS("`op` was used for another number of jobs", pgw_error_message(h));
     TEST_ASSERT_EQUAL_INT64(0, ids_again[0]);
     TEST_ASSERT_EQUAL_INT64(3,
@@ -345,23 +351,23 @@ void test_an_operation_is_applied_once(void)
 void test_a_queues_limit_of_bytes(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     char body[200] = {0};
 
     o.max_bytes = 100;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "small", &o), h);
     job.body = body, job.body_size = 101;
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, NULL, "small", &job, NULL), h);
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, NULL, NULL, "small", &job, 1, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, "small", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, "small", &job, 1, NULL, NULL, NULL), h);
     job.body_size = 100;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "small", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "small", &job, NULL, NULL), h);
 }
 
 /* Whether the library refuses it or the server does. */
 void test_which_of_many_is_refused_can_be_asked(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     const char *const queues[] = {"which", "no\nname"};
     pgw_claim_opts claim = PGW_CLAIM_OPTS_INIT;
     char body[101] = {0};
@@ -370,26 +376,26 @@ void test_which_of_many_is_refused_can_be_asked(void)
     o.max_bytes = 100;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "which", &o), h);
     jobs[2].body = body, jobs[2].body_size = sizeof(body);
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, "which", jobs, 3, NULL, NULL, NULL), h);
     TEST_ASSERT_EQUAL_size_t(2, pgw_error_index(h));
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, NULL, "which", &jobs[2], NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, "which", &jobs[2], NULL, NULL), h);
     TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(h));
     jobs[2].body = NULL, jobs[2].body_size = 0;
 
     /* in the order of the keys the second one comes last */
-    jobs[0].key_policy = jobs[1].key_policy = jobs[2].key_policy = PGW_KEY_ERROR;
+    jobs[0].key_policy = jobs[1].key_policy = jobs[2].key_policy = PGW_KEY_POLICY_ERROR;
     jobs[0].key = "b", jobs[1].key = "c", jobs[2].key = "a";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "which", &jobs[1], NULL), h);
-    ASSERT_ST(PGW_EEXISTS, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "which", &jobs[1], NULL, NULL), h);
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue_many(h, "which", jobs, 3, NULL, NULL, NULL), h);
     TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
 
     jobs[0].priority = 10;
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, NULL, NULL, "which", jobs, 3, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "which", jobs, 3, NULL, NULL, NULL), h);
     TEST_ASSERT_EQUAL_size_t(0, pgw_error_index(h));
     claim.queues = queues, claim.queues_count = 2;
-    ASSERT_ST(PGW_EINVAL, pgw_claim(h, &batch, &claim), h);
+    ASSERT_ST(PGW_EINVAL, pgw_claim(h, &claim, &batch), h);
     TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, NULL, "no\nname", &jobs[1], NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "no\nname", &jobs[1], NULL, NULL), h);
     TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(h));
     TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(NULL));
 }
@@ -398,7 +404,7 @@ void test_which_of_many_is_refused_can_be_asked(void)
 
 void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
     PGconn *conn;
     pgw *a;
@@ -407,15 +413,15 @@ void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
     a = attached(&conn);
     run(conn, "BEGIN");
     run(conn, "INSERT INTO orders VALUES (1)");
-    ASSERT_ST(PGW_OK, pgw_enqueue(a, NULL, "tx", &job, NULL), a);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "tx", 1), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(a, "tx", &job, NULL, NULL), a);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "tx", 1), h);
     run(conn, "ROLLBACK");
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "tx", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "tx", 1), h);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'tx'"));
 
     run(conn, "BEGIN");
     run(conn, "INSERT INTO orders VALUES (2)");
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(a, NULL, NULL, "tx", &job, 1, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(a, "tx", &job, 1, NULL, NULL, NULL), a);
     run(conn, "COMMIT");
     it_claim_one(h, "tx");
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM orders"));
@@ -434,7 +440,7 @@ void test_an_attached_complete_commits_with_the_callers_writes(void)
     ref = it_claim_one(h, "exact");
     run(conn, "BEGIN");
     run(conn, "INSERT INTO results VALUES (1)");
-    ASSERT_ST(PGW_OK, pgw_complete(a, NULL, "exact", &ref, NULL, 1), a);
+    ASSERT_ST(PGW_OK, pgw_complete(a, "exact", &ref, NULL, 1, NULL), a);
     run(conn, "ROLLBACK");
     TEST_ASSERT_EQUAL_STRING("leased",
                              pgtemp_value("SELECT state FROM pgwork.job WHERE queue = 'exact'"));
@@ -443,13 +449,13 @@ void test_an_attached_complete_commits_with_the_callers_writes(void)
     stale.token.nonce++;
     run(conn, "BEGIN");
     run(conn, "INSERT INTO results VALUES (2)");
-    ASSERT_ST(PGW_ELEASE, pgw_complete(a, NULL, "exact", &stale, NULL, 1), a);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(a, "exact", &stale, NULL, 1, NULL), a);
     TEST_ASSERT_EQUAL_INT_MESSAGE(PQTRANS_INTRANS, PQtransactionStatus(conn), "the caller decides");
     run(conn, "ROLLBACK");
 
     run(conn, "BEGIN");
     run(conn, "INSERT INTO results VALUES (3)");
-    ASSERT_ST(PGW_OK, pgw_complete(a, NULL, "exact", &ref, NULL, 1), a);
+    ASSERT_ST(PGW_OK, pgw_complete(a, "exact", &ref, NULL, 1, NULL), a);
     run(conn, "COMMIT");
     TEST_ASSERT_EQUAL_INT64(0,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'exact'"));
@@ -460,13 +466,13 @@ void test_an_attached_complete_commits_with_the_callers_writes(void)
 
 void test_in_a_failed_transaction_nothing_is_sent(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     PGconn *conn;
     pgw *a = attached(&conn);
 
     run(conn, "BEGIN");
     PQclear(PQexec(conn, "SELECT 1/0"));
-    ASSERT_ST(PGW_ETXN, pgw_enqueue(a, NULL, "tx", &job, NULL), a);
+    ASSERT_ST(PGW_ETXN, pgw_enqueue(a, "tx", &job, NULL, NULL), a);
     pgw_close(a);
     PQfinish(conn);
 }
@@ -481,14 +487,14 @@ void test_release_and_snooze_charge_no_attempt_and_fail_does(void)
     int64_t id = it_enqueue(h, "attempts", NULL);
 
     ref = it_claim_one(h, "attempts");
-    ASSERT_ST(PGW_OK, pgw_release(h, NULL, "attempts", &ref, 1), h);
-    ASSERT_ST(PGW_ELEASE, pgw_release(h, NULL, "attempts", &ref, 1), h);
+    ASSERT_ST(PGW_OK, pgw_release(h, "attempts", &ref, 1, NULL), h);
+    ASSERT_ST(PGW_ELEASE, pgw_release(h, "attempts", &ref, 1, NULL), h);
     ref = it_claim_one(h, "attempts");
-    ASSERT_ST(PGW_OK, pgw_snooze(h, NULL, "attempts", &ref, 1, 0), h);
+    ASSERT_ST(PGW_OK, pgw_snooze(h, "attempts", &ref, 1, 0, NULL), h);
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
     ref = it_claim_one(h, "attempts");
     now.retry_ms = 0, now.error = "it rained";
-    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "attempts", &ref, 1, &now), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "attempts", &ref, 1, &now, NULL), h);
     TEST_ASSERT_EQUAL_STRING("it rained",
                              pgtemp_value("SELECT error FROM pgwork.job WHERE queue = 'attempts'"));
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
@@ -501,85 +507,112 @@ void test_release_and_snooze_charge_no_attempt_and_fail_does(void)
 void test_delayed_jobs_run_at_another_time(void)
 {
     pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_depth depth = PGW_DEPTH_INIT;
     int64_t id, n;
 
     job.delay_ms = 3600000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "waiting", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "waiting", &job, NULL, &id), h);
     o.ids = &id, o.ids_count = 1, o.delay_ms = 1800000;
-    ASSERT_ST(PGW_OK, pgw_reschedule(h, &n, "waiting", &o), h);
+    ASSERT_ST(PGW_OK, pgw_reschedule(h, "waiting", &o, &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     o.kind = "another";
-    ASSERT_ST(PGW_OK, pgw_reschedule(h, &n, "waiting", &o), h);
+    ASSERT_ST(PGW_OK, pgw_reschedule(h, "waiting", &o, &n), h);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    ASSERT_ST(PGW_OK, pgw_reschedule(h, &n, "waiting", NULL), h);
+    ASSERT_ST(PGW_OK, pgw_reschedule(h, "waiting", NULL, &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
-    ASSERT_ST(PGW_OK, pgw_queue_depth(h, &depth, "waiting", 10), h);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "waiting", 10, &depth), h);
     TEST_ASSERT_EQUAL_INT64(1, depth.ready);
     TEST_ASSERT_EQUAL_INT64(0, depth.delayed);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_reschedule(h, &n, "no such queue", NULL), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_reschedule(h, "no such queue", NULL, &n), h);
     TEST_ASSERT_EQUAL_INT64(0, n);
 }
 
 void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive(void)
 {
     pgw_fail_opts dead = PGW_FAIL_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id, n;
     pgw_ref ref;
 
     job.max_attempts = 1, job.kind = "x";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "dying", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "dying", &job, NULL, &id), h);
     ref = it_claim_one(h, "dying");
-    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "dying", &ref, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "dying", &ref, 1, NULL, NULL), h);
     it_enqueue(h, "dying", NULL);
     ref = it_claim_one(h, "dying");
     dead.dead = true, dead.error = "no use";
-    ASSERT_ST(PGW_OK, pgw_fail(h, NULL, "dying", &ref, 1, &dead), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "dying", &ref, 1, &dead, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
         2,
         pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'dying' AND state = 'dead'"));
 
-    ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", NULL, 0, "nothing of it", 0), h);
+    ASSERT_ST(
+        PGW_OK,
+        pgw_redrive(h, "dying",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, "nothing of it", 0}, &n),
+        h);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", &id, 0, NULL, 0), h);
+    ASSERT_ST(
+        PGW_OK,
+        pgw_redrive(h, "dying", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 0, NULL, 0}, &n),
+        h);
     TEST_ASSERT_EQUAL_INT64(0, n); /* an empty list is not all of them */
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", &id, 0, NULL, 0), h);
+    ASSERT_ST(PGW_OK,
+              pgw_dead_purge(h, "dying",
+                             &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), &id, 0, NULL, 0},
+                             &n),
+              h);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    ASSERT_ST(PGW_OK, pgw_redrive(h, &n, "dying", &id, 1, NULL, 0), h);
+    ASSERT_ST(
+        PGW_OK,
+        pgw_redrive(h, "dying", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 1, NULL, 0}, &n),
+        h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     TEST_ASSERT_EQUAL_INT64(id, it_claim_one(h, "dying").id);
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", NULL, 0, NULL, 3600000), h);
+    ASSERT_ST(PGW_OK,
+              pgw_dead_purge(
+                  h, "dying",
+                  &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), NULL, 0, NULL, 3600000}, &n),
+              h);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", &id, 1, NULL, 0), h);
+    ASSERT_ST(PGW_OK,
+              pgw_dead_purge(h, "dying",
+                             &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), &id, 1, NULL, 0},
+                             &n),
+              h);
     TEST_ASSERT_EQUAL_INT64(0, n); /* it is at work again */
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", NULL, 0, "nothing of it", 0), h);
+    ASSERT_ST(PGW_OK,
+              pgw_dead_purge(
+                  h, "dying",
+                  &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), NULL, 0, "nothing of it", 0},
+                  &n),
+              h);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    ASSERT_ST(PGW_OK, pgw_dead_purge(h, &n, "dying", NULL, 0, NULL, 0), h);
+    ASSERT_ST(PGW_OK, pgw_dead_purge(h, "dying", NULL, &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_redrive(h, &n, "no such queue", NULL, 0, NULL, 0), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_dead_purge(h, &n, "no such queue", NULL, 0, NULL, 0), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_redrive(h, "no such queue", NULL, &n), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_dead_purge(h, "no such queue", NULL, &n), h);
 }
 
 void test_each_job_of_many_gets_its_verdict(void)
 {
     enum { N = 300 };
-    static pgw_new jobs[N];
+    static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
     static pgw_status verdicts[N];
     pgw_batch *batch;
     int i;
 
-    for (i = 0; i < N; i++) jobs[i] = (pgw_new)PGW_NEW_INIT;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, NULL, NULL, "verdicts", jobs, N, NULL), h);
+    for (i = 0; i < N; i++) jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "verdicts", jobs, N, NULL, NULL, NULL), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "verdicts", N), h);
     TEST_ASSERT_EQUAL(N, pgw_batch_count(batch));
     for (i = 0; i < N; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, (size_t)(N - 1 - i)));
     pgw_batch_free(batch);
     for (i = 0; i < N; i += 10) refs[i].token.nonce ^= 1;
     refs[7].id = 987654321;
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, verdicts, "verdicts", refs, NULL, N), h);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "verdicts", refs, NULL, N, verdicts), h);
     ASSERT_HAS("31 of 300", pgw_error_message(h));
     for (i = 0; i < N; i++) {
         TEST_ASSERT_EQUAL_INT_MESSAGE(i == 7        ? PGW_ENOTFOUND
@@ -589,7 +622,7 @@ void test_each_job_of_many_gets_its_verdict(void)
     }
     TEST_ASSERT_EQUAL_INT64(
         31, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'verdicts'"));
-    ASSERT_ST(PGW_ENOTFOUND, pgw_complete(h, NULL, "no such queue", refs, NULL, 1), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_complete(h, "no such queue", refs, NULL, 1, NULL), h);
 }
 
 void test_outputs_are_kept_as_long_as_retention_says(void)
@@ -604,7 +637,7 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
     it_enqueue(h, "kept", NULL);
     refs[0] = it_claim_one(h, "kept");
     refs[1] = it_claim_one(h, "kept");
-    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "kept", refs, outputs, 2), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "kept", refs, outputs, 2, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
         2,
         pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'kept' AND state = 'done'"));
@@ -622,24 +655,24 @@ void test_extend_prolongs_and_tells_of_a_cancel(void)
 
     for (i = 0; i < 3; i++) ids[i] = it_enqueue(h, "extended", NULL);
     for (i = 0; i < 3; i++) refs[i] = it_claim_one(h, "extended");
-    ASSERT_ST(PGW_OK, pgw_extend(h, verdicts, "extended", refs, 3, 3600000), h);
+    ASSERT_ST(PGW_OK, pgw_extend(h, "extended", refs, 3, 3600000, verdicts), h);
     TEST_ASSERT_EQUAL_INT64(
         3, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'extended' AND lease_until "
                          "> now() + interval '59 min'"));
     TEST_ASSERT_NOT_EQUAL_INT64(0, pgw_server_time_us(h));
 
-    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, NULL, "extended", &ids[1], 1), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "extended", &ids[1], 1, NULL), h);
     refs[2].token.nonce++;
-    ASSERT_ST(PGW_ELEASE, pgw_extend(h, verdicts, "extended", refs, 3, 0), h);
+    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "extended", refs, 3, PGW_DEFAULT, verdicts), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, verdicts[1]);
     TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[2]);
 }
 
 void test_cancel_removes_what_waits_and_asks_what_runs(void)
 {
     pgw_status outcomes[4];
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
     int64_t ids[4];
 
     ids[0] = it_enqueue(h, "cancelled", NULL);
@@ -647,18 +680,18 @@ void test_cancel_removes_what_waits_and_asks_what_runs(void)
     TEST_ASSERT_EQUAL_INT64(ids[0], ids[1]);
     ids[0] = it_enqueue(h, "cancelled", NULL);
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &ids[2], "cancelled", &later, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "cancelled", &later, NULL, &ids[2]), h);
     ids[3] = 123456789;
-    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 4), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", ids, 4, outcomes), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcomes[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
     TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, outcomes[3]);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, NULL, "cancelled", &ids[3], 1), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "cancelled", &ids[3], 1, NULL), h);
     ids[0] = ids[2] = it_enqueue(h, "cancelled", NULL); /* named twice */
-    ASSERT_ST(PGW_CANCEL, pgw_cancel(h, outcomes, "cancelled", ids, 3), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", ids, 3, outcomes), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcomes[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
     TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'cancelled'"));
@@ -680,17 +713,17 @@ void test_complete_and_claim_in_one_round_trip(void)
     refs[1] = it_claim_one(h, "both");
     refs[1].token.nonce++;
     o.queues = queues, o.queues_count = 1, o.max = 5;
-    ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, verdicts, refs, 2, &batch, &o), h);
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, 2, &o, verdicts, &batch), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_INT64(third, pgw_job_id(pgw_batch_job(batch, 0)));
     refs[0] = pgw_job_ref(pgw_batch_job(batch, 0));
     pgw_batch_free(batch);
-    ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, verdicts, refs, 1, &batch, &o), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, refs, 1, &o, verdicts, &batch), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
     TEST_ASSERT_NULL(batch);
-    ASSERT_ST(PGW_EMPTY, pgw_complete_and_claim(h, NULL, NULL, 0, &batch, &o), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, NULL, 0, &o, NULL, &batch), h);
 }
 
 void test_a_quarantined_job_comes_alone_also_beside_completions(void)
@@ -714,7 +747,7 @@ void test_a_quarantined_job_comes_alone_also_beside_completions(void)
         for (bool met = false; !met;) {
             pgw_batch *batch;
 
-            ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, NULL, refs, n, &batch, &o), h);
+            ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, n, &o, NULL, &batch), h);
             n = pgw_batch_count(batch);
             for (size_t i = 0; i < n; i++) {
                 refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
@@ -764,14 +797,14 @@ static void wait_for_job(const char *const *conf, const char *const *senders_con
     pgw_batch *batch;
     pthread_t thread;
 
-    o.queues = queues, o.queues_count = 1, o.wait_ms = -1;
+    o.queues = queues, o.queues_count = 1, o.wait_ms = PGW_UNLIMITED;
     ASSERT_ST(PGW_OK, pgw_queue_create(s.h, queue, NULL), s.h);
     if (early) {
         ASSERT_ST(PGW_OK, pgw_txn_begin(s.h), s.h);
         it_enqueue(s.h, queue, "\"hello\"");
     }
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, early ? commit_later : send_later, &s));
-    ASSERT_ST(PGW_OK, pgw_claim(waiting, &batch, &o), waiting);
+    ASSERT_ST(PGW_OK, pgw_claim(waiting, &o, &batch), waiting);
     TEST_ASSERT_EQUAL_STRING("\"hello\"", pgw_job_payload(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
     pthread_join(thread, NULL);
@@ -780,7 +813,7 @@ static void wait_for_job(const char *const *conf, const char *const *senders_con
         pgtemp_number(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND "
             "database = (SELECT oid FROM pg_database WHERE datname = current_database())"),
-        "the sleeping sign is down");
+        "no waiter is registered");
     pgw_close(s.h);
     pgw_close(waiting);
 }
@@ -815,19 +848,19 @@ void test_a_wait_ends_empty_or_by_a_stop(void)
     pgw_stop *stop;
 
     o.queues = queues, o.queues_count = 1, o.wait_ms = 50;
-    ASSERT_ST(PGW_EMPTY, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
-    o.wait_ms = -1;
-    ASSERT_ST(PGW_ECANCELED, pgw_claim(h, &batch, &o), h);
+    o.wait_ms = PGW_UNLIMITED;
+    ASSERT_ST(PGW_ECANCELED, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_NULL(batch);
     TEST_ASSERT_NOT_EQUAL('\0', *pgw_error_message(h));
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
     o.wait_ms = 1;
     ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
-    ASSERT_ST(PGW_EMISUSE, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_claim(h, &o, &batch), h);
     ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
 }
 
@@ -840,7 +873,7 @@ void test_several_queues_in_one_claim(void)
     it_enqueue(h, "several_b", NULL);
     it_enqueue(h, "several_a", NULL);
     o.queues = queues, o.queues_count = 3, o.max = 5;
-    ASSERT_ST(PGW_OK, pgw_claim(h, &batch, &o), h);
+    ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_STRING("several_b", pgw_job_queue(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
@@ -862,21 +895,21 @@ static void done(pgw *handle, pgw_status st, void *arg)
 }
 
 /* Arms h, sends by `call`, and steps to the end. */
-#define ASYNC(expected, call)                                                       \
-    do {                                                                            \
-        outcome out_ = {0, PGW_AGAIN};                                              \
-        pgw_async(h, done, &out_);                                                  \
-        ASSERT_ST(PGW_AGAIN, call, h);                                              \
-        while (out_.calls == 0) {                                                   \
-            struct pollfd p_ = {pgw_fd(h),                                          \
-                                (short)((pgw_events(h) & PGW_READ ? POLLIN : 0) |   \
-                                        (pgw_events(h) & PGW_WRITE ? POLLOUT : 0)), \
-                                0};                                                 \
-            TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));               \
-            pgw_step(h, PGW_READ | PGW_WRITE);                                      \
-        }                                                                           \
-        TEST_ASSERT_EQUAL_INT(1, out_.calls);                                       \
-        ASSERT_ST(expected, out_.st, h);                                            \
+#define ASYNC(expected, call)                                                             \
+    do {                                                                                  \
+        outcome out_ = {0, PGW_OUTCOME_AGAIN};                                            \
+        pgw_async(h, done, &out_);                                                        \
+        ASSERT_ST(PGW_OUTCOME_AGAIN, call, h);                                            \
+        while (out_.calls == 0) {                                                         \
+            struct pollfd p_ = {pgw_fd(h),                                                \
+                                (short)((pgw_events(h) & PGW_EVENT_READ ? POLLIN : 0) |   \
+                                        (pgw_events(h) & PGW_EVENT_WRITE ? POLLOUT : 0)), \
+                                0};                                                       \
+            TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));                     \
+            pgw_step(h, PGW_EVENT_READ | PGW_EVENT_WRITE);                                \
+        }                                                                                 \
+        TEST_ASSERT_EQUAL_INT(1, out_.calls);                                             \
+        ASSERT_ST(expected, out_.st, h);                                                  \
     } while (0)
 
 /* Whatever the caller passed may be gone when the answer comes; only the out-parameters live. */
@@ -884,11 +917,11 @@ static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
 {
     char queue[] = "async", payload[] = "{\"n\":1}", kind[] = "k", tag[] = "t";
     const char *tags[] = {tag};
-    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status st;
 
     jobs[0].payload = payload, jobs[1].kind = kind, jobs[1].tags = tags, jobs[1].tags_count = 1;
-    st = pgw_enqueue_many(h, ids, outcomes, queue, jobs, 2, NULL);
+    st = pgw_enqueue_many(h, queue, jobs, 2, NULL, ids, outcomes);
     memset(queue, 'X', 5), memset(payload, 'X', 7), memset(kind, 'X', 1), memset(tag, 'X', 1),
         memset(jobs, 'X', sizeof(jobs));
     return st;
@@ -898,7 +931,7 @@ static pgw_status finish_from_the_stack(pgw_status *verdicts, pgw_ref a, pgw_ref
 {
     pgw_ref refs[2] = {a, b};
     char queue[] = "async";
-    const pgw_status st = pgw_complete(h, verdicts, queue, refs, NULL, 2);
+    const pgw_status st = pgw_complete(h, queue, refs, NULL, 2, verdicts);
 
     memset(refs, 'X', sizeof(refs)), memset(queue, 'X', 5);
     return st;
@@ -924,15 +957,15 @@ void test_every_verb_can_be_armed(void)
     ASYNC(PGW_OK, pgw_queue_create(h, "async", NULL));
     ASYNC(PGW_OK, enqueue_from_the_stack(ids, outcomes));
     TEST_ASSERT_TRUE(ids[0] > 0 && ids[1] > ids[0]);
-    ASYNC(PGW_OK, pgw_queue_depth(h, &d, "async", 0));
+    ASYNC(PGW_OK, pgw_queue_depth(h, "async", 0, &d));
     TEST_ASSERT_EQUAL_INT64(2, d.ready);
     o.queues = queues, o.queues_count = 1, o.max = 2;
-    ASYNC(PGW_OK, pgw_claim(h, &batch, &o));
+    ASYNC(PGW_OK, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_STRING("t", pgw_job_tag(pgw_batch_job(batch, 1), 0));
     a = pgw_job_ref(pgw_batch_job(batch, 0)), b = pgw_job_ref(pgw_batch_job(batch, 1));
     pgw_batch_free(batch);
-    ASYNC(PGW_OK, pgw_extend(h, verdicts, "async", &a, 1, 0));
+    ASYNC(PGW_OK, pgw_extend(h, "async", &a, 1, PGW_DEFAULT, verdicts));
     b.token.nonce++;
     ASYNC(PGW_ELEASE, finish_from_the_stack(verdicts, a, b));
     TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
@@ -940,20 +973,20 @@ void test_every_verb_can_be_armed(void)
     ASYNC(PGW_OK, pgw_jobs_each(h, NULL, count_jobs, &n));
     TEST_ASSERT_GREATER_THAN_INT(0, n);
     ASYNC(PGW_OK, pgw_reaper_tick(h, NULL, &next_ms));
-    ASYNC(PGW_EMPTY, pgw_claim(h, &batch, &o));
+    ASYNC(PGW_OUTCOME_EMPTY, pgw_claim(h, &o, &batch));
     TEST_ASSERT_NULL(batch);
 }
 
 void test_a_verb_refused_at_once_is_not_armed_any_more(void)
 {
-    outcome out = {0, PGW_AGAIN};
+    outcome out = {0, PGW_OUTCOME_AGAIN};
     pgw_batch *batch;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
     job.priority = -1;
     pgw_async(h, done, &out);
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, NULL, "async", &job, NULL), h);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "not there", 1), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "async", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "not there", 1), h);
     TEST_ASSERT_EQUAL_INT(0, out.calls);
 }
 
@@ -974,12 +1007,12 @@ static int only_id(const pgw_job *job, void *arg)
 void test_jobs_are_found_by_queue_state_kind_and_id(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
     int n = 0;
 
     job.kind = "wanted", job.key = "the key", job.body = "body", job.body_size = 4;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "looked", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "looked", &job, NULL, &id), h);
     it_enqueue(h, "looked", NULL);
     o.queue = "looked", o.state = "ready", o.kind = "wanted";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
@@ -992,7 +1025,7 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
     TEST_ASSERT_EQUAL_INT(1, n);
     o.state = "dead";
-    ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
 }
 
 typedef struct page {
@@ -1023,7 +1056,7 @@ void test_a_list_goes_on_behind_its_last_job(void)
     o.queue = "pages", o.limit = 3;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
     TEST_ASSERT_EQUAL_INT(3, p.count);
-    ASSERT_ST(PGW_OK, pgw_cancel(h, NULL, "pages", &ids[2], 1), h); /* the last of the page */
+    ASSERT_ST(PGW_OK, pgw_cancel(h, "pages", &ids[2], 1, NULL), h); /* the last of the page */
     o.after_id = ids[2];
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
     o.after_id = ids[5];
@@ -1031,7 +1064,7 @@ void test_a_list_goes_on_behind_its_last_job(void)
     TEST_ASSERT_EQUAL_INT(7, p.count);
     TEST_ASSERT_EQUAL_INT64_ARRAY(ids, p.ids, 7);
     o.after_id = ids[6];
-    ASSERT_ST(PGW_EMPTY, pgw_jobs_each(h, &o, keep_id, &p), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_jobs_each(h, &o, keep_id, &p), h);
 }
 
 static int keep_tags(const pgw_job *job, void *arg)
@@ -1050,13 +1083,13 @@ void test_tags_of_a_shape_that_nobody_sends_are_read(void)
 {
     static const char *const tags[] = {"a"};
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
     char text[64] = "";
     int64_t id;
 
     job.tags = tags, job.tags_count = 1;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, "shapes", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "shapes", &job, NULL, &id), h);
     sql("UPDATE pgwork.live_job SET tags = '[0:1][7:8]={{a,b},{NULL,d}}'"
         " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = 'shapes')");
     o.queue = "shapes";
@@ -1076,7 +1109,7 @@ void test_tags_of_a_shape_that_nobody_sends_are_read(void)
 void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
 {
     const char *const tags[] = {"a", "b"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
     pgw_status st;
     int n, before;
@@ -1089,13 +1122,13 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
     before = oom_alive();
     for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
         oom_fail(n);
-        st = pgw_enqueue(h, NULL, "oom", &job, NULL);
+        st = pgw_enqueue(h, "oom", &job, NULL, NULL);
         TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
                                  pgw_error_message(h));
     }
     for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
         oom_fail(n);
-        st = pgw_enqueue_many(h, NULL, NULL, "oom", &job, 1, NULL);
+        st = pgw_enqueue_many(h, "oom", &job, 1, NULL, NULL, NULL);
         TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
                                  pgw_error_message(h));
     }
@@ -1158,14 +1191,14 @@ void test_relaxed_claims(void)
         TEST_ASSERT_EQUAL_STRING("on", written());
         ref = it_claim_one(relaxed, "relaxed");
         TEST_ASSERT_EQUAL_STRING("off", written());
-        ASSERT_ST(PGW_OK, pgw_extend(relaxed, &verdict, "relaxed", &ref, 1, 60000), relaxed);
+        ASSERT_ST(PGW_OK, pgw_extend(relaxed, "relaxed", &ref, 1, 60000, &verdict), relaxed);
         TEST_ASSERT_EQUAL(PGW_OK, verdict);
         TEST_ASSERT_EQUAL_STRING("off", written());
-        ASSERT_ST(PGW_OK, pgw_complete_and_claim(relaxed, NULL, &ref, 1, &batch, &o), relaxed);
+        ASSERT_ST(PGW_OK, pgw_complete_and_claim(relaxed, &ref, 1, &o, NULL, &batch), relaxed);
         TEST_ASSERT_EQUAL_STRING("on", written());
         ref = pgw_job_ref(pgw_batch_job(batch, 0));
         pgw_batch_free(batch);
-        ASSERT_ST(PGW_OK, pgw_complete(relaxed, NULL, "relaxed", &ref, NULL, 1), relaxed);
+        ASSERT_ST(PGW_OK, pgw_complete(relaxed, "relaxed", &ref, NULL, 1, NULL), relaxed);
         TEST_ASSERT_EQUAL_STRING("on", written());
     }
     it_enqueue(h, "relaxed", "3");
@@ -1189,9 +1222,9 @@ void test_all_of_it_in_a_schema_of_another_name(void)
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
     it_enqueue(other, "q", "1");
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "q", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "q", 1), h);
     ref = it_claim_one(other, "q");
-    ASSERT_ST(PGW_OK, pgw_complete(other, NULL, "q", &ref, NULL, 1), other);
+    ASSERT_ST(PGW_OK, pgw_complete(other, "q", &ref, NULL, 1, NULL), other);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM jobs_2.job"));
     pgw_close(other);
     wait_for_job(waiting, pairs, "notified", false);

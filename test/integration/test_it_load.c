@@ -29,7 +29,7 @@ static void add_many(pgw *handle, pgw_load *load)
     int i;
 
     for (i = 0; i < MANY; i++) {
-        pgw_new job = PGW_NEW_INIT;
+        pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
         snprintf(payload, sizeof(payload), "{\"n\":%d}", i);
         job.payload = payload;
@@ -83,7 +83,7 @@ void test_fifty_thousand_by_copy(void)
     pgw_load *load;
     int64_t added;
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "copied"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "copied", &load), h);
     add_many(h, load);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(
         0, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'copied'"),
@@ -106,7 +106,7 @@ void test_fifty_thousand_by_batches_for_a_producer(void)
                 "pgwork_producer");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_producer", pgtemp_dsn());
     producer = it_open_with(pairs);
-    ASSERT_ST(PGW_OK, pgw_load_begin(producer, &load, "batched"), producer);
+    ASSERT_ST(PGW_OK, pgw_load_begin(producer, "batched", &load), producer);
     add_many(producer, load);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(
         MANY, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'batched'"),
@@ -120,15 +120,15 @@ void test_fifty_thousand_by_batches_for_a_producer(void)
 
 void test_an_attached_load_is_the_callers_transaction(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     PGconn *conn = pgtemp_connect();
     pgw_load *load;
     int64_t added;
     pgw *a;
 
-    ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_attach(conn, NULL, &a), a);
     PQclear(PQexec(conn, "BEGIN"));
-    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, "attached"), a);
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, "attached", &load), a);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
     ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), a);
     TEST_ASSERT_EQUAL_INT64(1, added);
@@ -141,12 +141,12 @@ void test_an_attached_load_is_the_callers_transaction(void)
 
 void test_a_load_in_a_transaction_of_ours_is_part_of_it(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
     ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "together"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "together", &load), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
     TEST_ASSERT_EQUAL_INT64(1, added);
@@ -159,12 +159,12 @@ void test_a_load_in_a_transaction_of_ours_is_part_of_it(void)
 
 void test_an_abandoned_load_leaves_nothing(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added = 7;
     int i;
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "abandoned"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "abandoned", &load), h);
     for (i = 0; i < 20000; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_load_end(load, false, &added), h);
     TEST_ASSERT_EQUAL_INT64(0, added);
@@ -175,11 +175,11 @@ void test_an_abandoned_load_leaves_nothing(void)
 
 void test_a_refused_job_does_not_spoil_the_load(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "picky"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "picky", &load), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     job.key = "k";
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
@@ -194,11 +194,11 @@ void test_a_refused_job_does_not_spoil_the_load(void)
 
 void test_what_the_server_refuses_spoils_the_load(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "spoiled"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "spoiled", &load), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     job.payload = "{no json";
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h); /* that is seen here */
@@ -212,18 +212,35 @@ void test_what_the_server_refuses_spoils_the_load(void)
     it_enqueue(h, "spoiled", NULL);
 }
 
+/* A COPY passes the functions that check what others enqueue. */
+void test_a_load_refuses_a_time_of_more_than_ten_years_ahead(void)
+{
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_load *load;
+    int64_t added;
+
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "too far", &load), h);
+    job.run_at_us = FAR;
+    ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
+    ASSERT_HAS("`job.run_at_us`", pgw_error_message(h));
+    job.run_at_us = 0;
+    ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
+    ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
+    TEST_ASSERT_EQUAL_INT64(1, added);
+}
+
 /* Two tables are written in turns, each by its COPY. */
 void test_jobs_for_now_and_for_later_may_alternate(void)
 {
     static char payload[100 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
 
     memset(payload, ' ', sizeof(payload) - 1);
     payload[0] = '1';
     job.payload = payload;
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "turns"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "turns", &load), h);
     for (int i = 0; i < 40; i++) {
         job.delay_ms = i % 2 == 0 ? 0 : 3600000;
         ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
@@ -236,7 +253,7 @@ void test_jobs_for_now_and_for_later_may_alternate(void)
     TEST_ASSERT_EQUAL_INT64(
         20, pgtemp_number(
                 "SELECT count(*) FROM pgwork.job WHERE queue = 'turns' AND state = 'delayed'"));
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "turns"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "turns", &load), h);
     for (int i = 0; i < 7; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_load_end(load, false, &added), h); /* given up while a COPY is open */
     TEST_ASSERT_EQUAL_INT64(0, added);
@@ -253,7 +270,7 @@ static void never(pgw *handle, pgw_status st, void *arg)
 void test_a_failed_load_goes_on_failing(void)
 {
     static char payload[300 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_status st = PGW_OK;
     pgw_load *load;
     int64_t added;
@@ -261,13 +278,13 @@ void test_a_failed_load_goes_on_failing(void)
     memset(payload, ' ', sizeof(payload) - 1);
     memcpy(payload, "1e200000", 8); /* for the server alone, and large enough to be sent at once */
     job.payload = payload;
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "failing"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "failing", &load), h);
     /* the server says so within 16 MB */
     for (int i = 0; st == PGW_OK && i < 60; i++) st = pgw_load_add(load, &job);
     ASSERT_ST(PGW_EINVAL, st, h);
     job.payload = NULL;
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
-    ASSERT_HAS("22003", pgw_error_message(h)); /* the same story */
+    ASSERT_HAS("22003", pgw_error_message(h)); /* the same diagnostics */
     pgw_async(h, never, NULL);
     ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
     ASSERT_HAS("22003", pgw_error_message(h));
@@ -277,12 +294,12 @@ void test_a_failed_load_goes_on_failing(void)
 void test_a_large_body_goes_through(void)
 {
     static char body[3 * 1024 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
 
     memset(body, 0xa5, sizeof(body));
     job.body = body, job.body_size = sizeof(body);
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "large"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "large", &load), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_load_end(load, true, NULL), h);
@@ -296,15 +313,15 @@ void test_a_load_ends_with_the_transaction_that_it_is_part_of(void)
 {
     static const char *const ends[] = {"ROLLBACK", "COMMIT"};
     PGconn *conn = pgtemp_connect();
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
     pgw *a;
 
-    ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_attach(conn, NULL, &a), a);
     for (int i = 0; i < 2; i++) {
         PQclear(PQexec(conn, "BEGIN"));
-        ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, "parted"), a);
+        ASSERT_ST(PGW_OK, pgw_load_begin(a, "parted", &load), a);
         for (int k = 0; k < 5; k++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
         PQclear(PQexec(conn, ends[i]));
         ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, &added), a);
@@ -313,7 +330,7 @@ void test_a_load_ends_with_the_transaction_that_it_is_part_of(void)
     pgw_close(a);
     PQfinish(conn);
     ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "parted"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "parted", &load), h);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
     ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
@@ -328,15 +345,15 @@ void test_which_job_the_server_refuses_of_a_load_by_batches(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
     PGconn *conn = pgtemp_connect();
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added;
     pgw *a;
 
     o.max_bytes = 10;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "which", &o), h);
-    ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
-    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, "which"), a);
+    ASSERT_ST(PGW_OK, pgw_attach(conn, NULL, &a), a);
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, "which", &load), a);
     for (int i = 0; i < 10003; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
     job.priority = 10;
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), a); /* is not taken, and does not count */
@@ -355,12 +372,12 @@ void test_which_job_the_server_refuses_of_a_load_by_batches(void)
 void test_limits_and_the_state_of_the_queue(void)
 {
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
 
     o.max_bytes = 10;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "tiny", &o), h);
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "tiny"), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "tiny", &load), h);
     job.payload = "\"12345678\"";
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     job.payload = "\"123456789\"";
@@ -369,14 +386,14 @@ void test_limits_and_the_state_of_the_queue(void)
     ASSERT_ST(PGW_OK, pgw_load_end(load, true, NULL), h);
 
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "tiny"), h);
-    ASSERT_ST(PGW_EPAUSED, pgw_load_begin(h, &load, "tiny"), h);
+    ASSERT_ST(PGW_EPAUSED, pgw_load_begin(h, "tiny", &load), h);
     TEST_ASSERT_NULL(load);
     it_enqueue(h, "not tiny", NULL); /* no transaction is left open */
 
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_load_begin(NULL, &load, "q"));
-    ASSERT_ST(PGW_EINVAL, pgw_load_begin(h, &load, ""), h);
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_load_begin(NULL, "q", &load));
+    ASSERT_ST(PGW_EINVAL, pgw_load_begin(h, "", &load), h);
     TEST_ASSERT_NULL(load);
-    ASSERT_ST(PGW_EINVAL, pgw_load_begin(h, NULL, "q"), h);
+    ASSERT_ST(PGW_EINVAL, pgw_load_begin(h, "q", NULL), h);
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_load_add(NULL, &job));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_load_end(NULL, true, NULL));
 }
@@ -386,7 +403,7 @@ void test_a_load_cannot_be_armed(void)
     pgw_load *load;
 
     pgw_async(h, never, NULL);
-    ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, &load, "armed"), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, "armed", &load), h);
     TEST_ASSERT_NULL(load);
     it_enqueue(h, "armed", NULL);
 }
@@ -398,7 +415,7 @@ TEST_CASE(true)
 void test_nor_can_one_that_has_begun(bool attached)
 {
     static char payload[10 * 1024];
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     const char *queue = attached ? "late batches" : "late copy";
     PGconn *conn = pgtemp_connect();
     char asked[100];
@@ -410,8 +427,8 @@ void test_nor_can_one_that_has_begun(bool attached)
     memset(payload, ' ', sizeof(payload) - 1);
     payload[0] = '1';
     job.payload = payload;
-    if (attached) ASSERT_ST(PGW_OK, pgw_attach(&a, conn, NULL), a);
-    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, queue), a);
+    if (attached) ASSERT_ST(PGW_OK, pgw_attach(conn, NULL, &a), a);
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, queue, &load), a);
     for (int i = 0; i < 40; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
     pgw_async(a, never, NULL);
     ASSERT_ST(PGW_EMISUSE, pgw_load_add(load, &job), a);
@@ -423,7 +440,7 @@ void test_nor_can_one_that_has_begun(bool attached)
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(asked));
     it_enqueue(a, queue, NULL);
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(a, &load, queue), a);
+    ASSERT_ST(PGW_OK, pgw_load_begin(a, queue, &load), a);
     for (int i = 0; i < 40; i++) ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a);
     pgw_async(a, never, NULL);
     ASSERT_ST(PGW_OK, pgw_load_end(load, false, &added), a);
@@ -437,15 +454,15 @@ void test_nor_can_one_that_has_begun(bool attached)
  * sent. */
 void test_a_load_by_copy_has_the_handle_for_itself(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load, *second;
     int64_t added;
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(h, &load, "alone"), h);
-    ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, NULL, "alone", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_load_begin(h, "alone", &load), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, "alone", &job, NULL, NULL), h);
     ASSERT_HAS("a load is under way", pgw_error_message(h));
     ASSERT_ST(PGW_EMISUSE, pgw_txn_commit(h), h);
-    ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, &second, "alone"), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, "alone", &second), h);
     TEST_ASSERT_NULL(second);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), h);
     ASSERT_ST(PGW_OK, pgw_load_end(load, true, &added), h);
@@ -458,11 +475,11 @@ void test_a_load_by_copy_has_the_handle_for_itself(void)
 void test_a_load_outlives_its_handle(void)
 {
     pgw *other = it_open();
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
     int64_t added = 1;
 
-    ASSERT_ST(PGW_OK, pgw_load_begin(other, &load, "orphan"), other);
+    ASSERT_ST(PGW_OK, pgw_load_begin(other, "orphan", &load), other);
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), other);
     pgw_close(other);
     TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw_load_add(load, &job));
@@ -476,7 +493,7 @@ void test_a_load_outlives_its_handle(void)
 void test_a_load_survives_every_failed_allocation(void)
 {
     const char *const tags[] = {"t"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     PGconn *conn = pgtemp_connect();
     pgw_status st;
     int way, n;
@@ -489,13 +506,13 @@ void test_a_load_survives_every_failed_allocation(void)
         if (way == 0)
             h = it_open();
         else
-            ASSERT_ST(PGW_OK, pgw_attach(&h, conn, NULL), h);
+            ASSERT_ST(PGW_OK, pgw_attach(conn, NULL, &h), h);
         for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
             pgw_load *load;
             int64_t added;
 
             oom_fail(n);
-            st = pgw_load_begin(h, &load, "oom");
+            st = pgw_load_begin(h, "oom", &load);
             if (st == PGW_OK) st = pgw_load_add(load, &job);
             if (st == PGW_OK)
                 st = pgw_load_end(load, true, &added);

@@ -39,7 +39,7 @@ static pgw_lock *acquired(pgw *h, const char *name, pgw_lock_mode mode, int64_t 
 {
     pgw_lock *l;
 
-    expect(h, PGW_OK, pgw_lock_acquire(h, &l, name, mode, timeout_ms));
+    expect(h, PGW_OK, pgw_lock_acquire(h, name, mode, timeout_ms, &l));
     TEST_ASSERT_NOT_NULL(l);
     TEST_ASSERT_EQUAL_STRING(name, pgw_lock_name(l));
     TEST_ASSERT_GREATER_THAN_INT64(0, pgw_lock_fence(l));
@@ -51,7 +51,7 @@ static void refused(pgw *h, pgw_status expected, const char *name, pgw_lock_mode
 {
     pgw_lock *l = (pgw_lock *)1;
 
-    expect(h, expected, pgw_lock_acquire(h, &l, name, mode, timeout_ms));
+    expect(h, expected, pgw_lock_acquire(h, name, mode, timeout_ms, &l));
     TEST_ASSERT_NULL(l);
 }
 
@@ -97,23 +97,23 @@ static bool fence_ok(const char *name, int64_t fence)
 void test_one_holds_and_the_other_is_refused(void)
 {
     pgw *a = it_open_bare(), *b = it_open_bare();
-    pgw_lock *l = acquired(a, "one", PGW_EXCLUSIVE, 0), *m;
+    pgw_lock *l = acquired(a, "one", PGW_LOCK_EXCLUSIVE, 0), *m;
     int64_t fence = pgw_lock_fence(l);
     bool is_free = true;
 
     TEST_ASSERT_TRUE(pgw_lock_is_held(l));
-    refused(b, PGW_ELOCKED, "one", PGW_EXCLUSIVE, 0);
+    refused(b, PGW_ELOCKED, "one", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_STRING("the lock is held by somebody else", pgw_error_message(b));
-    refused(b, PGW_ELOCKED, "one", PGW_SHARED, 0);
-    refused(b, PGW_ELOCKED, "one", PGW_EXCLUSIVE, 50);
-    expect(b, PGW_OK, pgw_lock_is_free(b, &is_free, "one"));
+    refused(b, PGW_ELOCKED, "one", PGW_LOCK_SHARED, 0);
+    refused(b, PGW_ELOCKED, "one", PGW_LOCK_EXCLUSIVE, 50);
+    expect(b, PGW_OK, pgw_lock_is_free(b, "one", &is_free));
     TEST_ASSERT_FALSE(is_free);
     TEST_ASSERT_EQUAL_INT64(0, ask(b, session_locks));
 
     expect(a, PGW_OK, pgw_lock_release(l));
-    expect(b, PGW_OK, pgw_lock_is_free(b, &is_free, "one"));
+    expect(b, PGW_OK, pgw_lock_is_free(b, "one", &is_free));
     TEST_ASSERT_TRUE(is_free);
-    m = acquired(b, "one", PGW_EXCLUSIVE, 0);
+    m = acquired(b, "one", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(m));
     TEST_ASSERT_FALSE(fence_ok("one", fence));
     TEST_ASSERT_TRUE(fence_ok("one", pgw_lock_fence(m)));
@@ -127,15 +127,15 @@ void test_one_holds_and_the_other_is_refused(void)
 void test_a_second_acquire_on_one_handle_is_told(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "again", PGW_EXCLUSIVE, 0), *other;
+    pgw_lock *l = acquired(h, "again", PGW_LOCK_EXCLUSIVE, 0), *other;
 
-    refused(h, PGW_EHELD, "again", PGW_EXCLUSIVE, 0);
-    refused(h, PGW_EHELD, "again", PGW_SHARED, -1);
+    refused(h, PGW_EHELD, "again", PGW_LOCK_EXCLUSIVE, 0);
+    refused(h, PGW_EHELD, "again", PGW_LOCK_SHARED, -1);
     TEST_ASSERT_EQUAL_STRING("locks are not re-entrant: release it first", pgw_error_hint(h));
-    other = acquired(h, "again2", PGW_SHARED, 0);
-    refused(h, PGW_EHELD, "again2", PGW_SHARED, 0);
+    other = acquired(h, "again2", PGW_LOCK_SHARED, 0);
+    refused(h, PGW_EHELD, "again2", PGW_LOCK_SHARED, 0);
     expect(h, PGW_OK, pgw_lock_release(l));
-    l = acquired(h, "again", PGW_EXCLUSIVE, 0);
+    l = acquired(h, "again", PGW_LOCK_EXCLUSIVE, 0);
     expect(h, PGW_OK, pgw_lock_release(other));
     expect(h, PGW_OK, pgw_lock_release(l));
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
@@ -145,22 +145,22 @@ void test_a_second_acquire_on_one_handle_is_told(void)
 void test_shared_holders_have_one_fence_and_end_that_of_an_exclusive_one(void)
 {
     pgw *a = it_open_bare(), *b = it_open_bare();
-    pgw_lock *x = acquired(a, "shared", PGW_EXCLUSIVE, 0), *l, *m;
+    pgw_lock *x = acquired(a, "shared", PGW_LOCK_EXCLUSIVE, 0), *l, *m;
     int64_t fence = pgw_lock_fence(x), shared;
 
     expect(a, PGW_OK, pgw_lock_release(x));
     TEST_ASSERT_TRUE(fence_ok("shared", fence)); /* nobody came since */
-    l = acquired(a, "shared", PGW_SHARED, 0);
-    m = acquired(b, "shared", PGW_SHARED, 0);
+    l = acquired(a, "shared", PGW_LOCK_SHARED, 0);
+    m = acquired(b, "shared", PGW_LOCK_SHARED, 0);
     shared = pgw_lock_fence(l);
     TEST_ASSERT_GREATER_THAN_INT64(fence, shared);
     TEST_ASSERT_EQUAL_INT64(shared, pgw_lock_fence(m));
     TEST_ASSERT_FALSE(fence_ok("shared", fence));
     TEST_ASSERT_TRUE(fence_ok("shared", shared));
     expect(a, PGW_OK, pgw_lock_release(l));
-    refused(a, PGW_ELOCKED, "shared", PGW_EXCLUSIVE, 0);
+    refused(a, PGW_ELOCKED, "shared", PGW_LOCK_EXCLUSIVE, 0);
     expect(b, PGW_OK, pgw_lock_release(m));
-    x = acquired(a, "shared", PGW_EXCLUSIVE, 0);
+    x = acquired(a, "shared", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_GREATER_THAN_INT64(shared, pgw_lock_fence(x));
     TEST_ASSERT_FALSE(fence_ok("shared", shared));
     expect(a, PGW_OK, pgw_lock_release(x));
@@ -174,9 +174,9 @@ void test_psql_and_the_library_exclude_each_other(void)
     pgw_lock *l;
 
     pgtemp_exec("SELECT pg_advisory_lock(pgwork.lock_key('from psql'))");
-    refused(h, PGW_ELOCKED, "from psql", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_ELOCKED, "from psql", PGW_LOCK_EXCLUSIVE, 0);
     pgtemp_exec("SELECT pg_advisory_unlock(pgwork.lock_key('from psql'))");
-    l = acquired(h, "from psql", PGW_EXCLUSIVE, 0);
+    l = acquired(h, "from psql", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_STRING(
         "f", pgtemp_value("SELECT pg_try_advisory_lock(pgwork.lock_key('from psql'))"));
     TEST_ASSERT_NULL(pgtemp_value("SELECT pgwork.lock_acquire('from psql')"));
@@ -210,23 +210,23 @@ void test_any_text_of_up_to_255_bytes_is_a_name(void)
     pgw *h = it_open_bare(), *other = it_open_bare();
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        pgw_lock *l = acquired(h, names[i], PGW_EXCLUSIVE, 0);
+        pgw_lock *l = acquired(h, names[i], PGW_LOCK_EXCLUSIVE, 0);
 
-        refused(other, PGW_ELOCKED, names[i], PGW_EXCLUSIVE, 0);
+        refused(other, PGW_ELOCKED, names[i], PGW_LOCK_EXCLUSIVE, 0);
         expect(h, PGW_OK, pgw_lock_release(l));
     }
     memset(longest, 'n', sizeof(longest));
     longest[255] = '\0';
-    expect(h, PGW_OK, pgw_lock_release(acquired(h, longest, PGW_EXCLUSIVE, 0)));
+    expect(h, PGW_OK, pgw_lock_release(acquired(h, longest, PGW_LOCK_EXCLUSIVE, 0)));
     longest[255] = 'n', longest[256] = '\0';
-    refused(h, PGW_EINVAL, longest, PGW_EXCLUSIVE, 0);
-    refused(h, PGW_EINVAL, "", PGW_EXCLUSIVE, 0);
-    refused(h, PGW_EINVAL, NULL, PGW_EXCLUSIVE, 0);
-    refused(h, PGW_EINVAL, "\xff\xfe", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, longest, PGW_LOCK_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, "", PGW_LOCK_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, NULL, PGW_LOCK_EXCLUSIVE, 0);
+    refused(h, PGW_EINVAL, "\xff\xfe", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_STRING("argument `name` is not UTF-8: allowed is UTF-8 of 1 to 255 bytes",
                              pgw_error_message(h));
     refused(h, PGW_EINVAL, "x", (pgw_lock_mode)2, 0);
-    refused(h, PGW_EINVAL, "x", PGW_EXCLUSIVE, -2);
+    refused(h, PGW_EINVAL, "x", PGW_LOCK_EXCLUSIVE, -2);
     pgw_close(h);
     pgw_close(other);
 }
@@ -237,40 +237,40 @@ void test_two_names_with_one_key_are_told_apart(void)
 
     pgtemp_exec("INSERT INTO pgwork.named_lock (key, fence, taken_at, pid, shared, name) "
                 "VALUES (pgwork.lock_key('mine'), 0, now(), 0, false, 'theirs')");
-    refused(h, PGW_ECONFLICT, "mine", PGW_EXCLUSIVE, 0);
-    refused(h, PGW_ECONFLICT, "mine", PGW_SHARED, -1);
+    refused(h, PGW_ECONFLICT, "mine", PGW_LOCK_EXCLUSIVE, 0);
+    refused(h, PGW_ECONFLICT, "mine", PGW_LOCK_SHARED, -1);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
     TEST_ASSERT_FALSE(fence_ok("mine", 0));
     pgtemp_exec("DELETE FROM pgwork.named_lock WHERE name = 'theirs'");
-    expect(h, PGW_OK, pgw_lock_release(acquired(h, "mine", PGW_EXCLUSIVE, 0)));
+    expect(h, PGW_OK, pgw_lock_release(acquired(h, "mine", PGW_LOCK_EXCLUSIVE, 0)));
     pgw_close(h);
 }
 
 void test_names_out_of_use_are_forgotten_and_numbers_go_on(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *kept = acquired(h, "kept", PGW_EXCLUSIVE, 0),
-             *l = acquired(h, "old", PGW_EXCLUSIVE, 0);
+    pgw_lock *kept = acquired(h, "kept", PGW_LOCK_EXCLUSIVE, 0),
+             *l = acquired(h, "old", PGW_LOCK_EXCLUSIVE, 0);
     int64_t fence = pgw_lock_fence(l), n;
 
     expect(h, PGW_OK, pgw_lock_release(l));
-    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1000));
+    expect(h, PGW_OK, pgw_locks_prune(h, 3600000, 1000, &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
     {
         pgw *other = it_open_bare();
 
-        expect(other, PGW_OK, pgw_locks_prune(other, &n, 3600000, 1000));
+        expect(other, PGW_OK, pgw_locks_prune(other, 3600000, 1000, &n));
         TEST_ASSERT_GREATER_THAN_INT64(0, n);
         pgw_close(other);
     }
     TEST_ASSERT_EQUAL_STRING("kept",
                              pgtemp_value("SELECT string_agg(name, ' ') FROM pgwork.named_lock"));
     TEST_ASSERT_FALSE(fence_ok("old", fence));
-    l = acquired(h, "old", PGW_EXCLUSIVE, 0);
+    l = acquired(h, "old", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(l));
-    expect(h, PGW_EINVAL, pgw_locks_prune(h, &n, -1, 10));
-    expect(h, PGW_EINVAL, pgw_locks_prune(h, &n, 0, 0));
+    expect(h, PGW_EINVAL, pgw_locks_prune(h, -1, 10, &n));
+    expect(h, PGW_EINVAL, pgw_locks_prune(h, 0, 0, &n));
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_lock_release(kept));
     pgw_close(h);
@@ -284,15 +284,15 @@ void test_names_that_are_held_are_not_forgotten(void)
     int64_t n;
 
     pgtemp_exec("DELETE FROM pgwork.named_lock");
-    mine = acquired(h, "mine", PGW_EXCLUSIVE, 0);
-    shared = acquired(h, "shared", PGW_SHARED, 0);
-    theirs = acquired(other, "theirs", PGW_EXCLUSIVE, 0);
-    l = acquired(other, "old", PGW_EXCLUSIVE, 0);
+    mine = acquired(h, "mine", PGW_LOCK_EXCLUSIVE, 0);
+    shared = acquired(h, "shared", PGW_LOCK_SHARED, 0);
+    theirs = acquired(other, "theirs", PGW_LOCK_EXCLUSIVE, 0);
+    l = acquired(other, "old", PGW_LOCK_EXCLUSIVE, 0);
     expect(other, PGW_OK, pgw_lock_release(l));
     pgtemp_exec("UPDATE pgwork.named_lock SET taken_at = now() - interval '2 hours'");
-    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1));
+    expect(h, PGW_OK, pgw_locks_prune(h, 3600000, 1, &n));
     TEST_ASSERT_EQUAL_INT64(1, n);
-    expect(h, PGW_OK, pgw_locks_prune(h, &n, 3600000, 1));
+    expect(h, PGW_OK, pgw_locks_prune(h, 3600000, 1, &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     TEST_ASSERT_TRUE(fence_ok("mine", pgw_lock_fence(mine)));
     TEST_ASSERT_TRUE(fence_ok("shared", pgw_lock_fence(shared)));
@@ -324,9 +324,9 @@ void test_the_holder_is_known(void)
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int n[2] = {0, 0};
 
-    expect(b, PGW_EMPTY, pgw_lock_holder(b, &who, "who"));
-    l = acquired(a, "who", PGW_EXCLUSIVE, 0);
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "who"));
+    expect(b, PGW_OUTCOME_EMPTY, pgw_lock_holder(b, "who", &who));
+    l = acquired(a, "who", PGW_LOCK_EXCLUSIVE, 0);
+    expect(b, PGW_OK, pgw_lock_holder(b, "who", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_EQUAL_STRING("pgwork", who.application);
     TEST_ASSERT_EQUAL_STRING("postgres", who.user);
@@ -335,9 +335,9 @@ void test_the_holder_is_known(void)
     TEST_ASSERT_INT64_WITHIN(
         60000000, pgtemp_number("SELECT extract(epoch FROM now())::int8 * 1000000"), who.since_us);
     expect(a, PGW_OK, pgw_lock_release(l));
-    l = acquired(a, "who", PGW_SHARED, 0);
-    m = acquired(b, "who", PGW_SHARED, 0);
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "who"));
+    l = acquired(a, "who", PGW_LOCK_SHARED, 0);
+    m = acquired(b, "who", PGW_LOCK_SHARED, 0);
+    expect(b, PGW_OK, pgw_lock_holder(b, "who", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_TRUE(who.shared);
     expect(b, PGW_OK, pgw_locks_each(b, "who", count_infos, n));
@@ -346,7 +346,7 @@ void test_the_holder_is_known(void)
     TEST_ASSERT_EQUAL_INT(4, n[1]);
     expect(a, PGW_OK, pgw_lock_release(l));
     expect(b, PGW_OK, pgw_lock_release(m));
-    expect(b, PGW_EMPTY, pgw_locks_each(b, NULL, count_infos, n));
+    expect(b, PGW_OUTCOME_EMPTY, pgw_locks_each(b, NULL, count_infos, n));
     expect(b, PGW_EINVAL, pgw_locks_each(b, NULL, NULL, NULL));
     pgw_close(a);
     pgw_close(b);
@@ -360,17 +360,17 @@ void test_the_holder_of_a_name_without_a_row_is_known(void)
     pgw_lock *l;
 
     expect(a, PGW_OK, pgw_txn_begin(a));
-    expect(a, PGW_OK, pgw_lock_acquire_xact(a, NULL, "unheard of", PGW_SHARED, 0));
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "unheard of"));
+    expect(a, PGW_OK, pgw_lock_acquire_xact(a, "unheard of", PGW_LOCK_SHARED, 0, NULL));
+    expect(b, PGW_OK, pgw_lock_holder(b, "unheard of", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_TRUE(who.shared);
     TEST_ASSERT_EQUAL_INT64(0, who.fence);
     expect(a, PGW_OK, pgw_txn_commit(a));
-    expect(b, PGW_EMPTY, pgw_lock_holder(b, &who, "unheard of"));
+    expect(b, PGW_OUTCOME_EMPTY, pgw_lock_holder(b, "unheard of", &who));
     ask(a, "SELECT pg_advisory_lock(pgwork.lock_key('a stranger''s'))");
-    expect(b, PGW_OK, pgw_lock_holder(b, &who, "a stranger's"));
+    expect(b, PGW_OK, pgw_lock_holder(b, "a stranger's", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
-    l = acquired(b, "known", PGW_EXCLUSIVE, 0);
+    l = acquired(b, "known", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_STRING(
         "known",
         pgtemp_value("SELECT string_agg(name, ' ') FROM pgwork.lock_list() WHERE pid > 0"));
@@ -411,12 +411,12 @@ static void *release_when_waited_for(void *arg)
 void test_a_waiter_is_woken_by_the_release(void)
 {
     pgw *a = it_open_bare(), *b = it_open_bare();
-    holder in = {a, acquired(a, "wait", PGW_EXCLUSIVE, 0), "wait", false};
+    holder in = {a, acquired(a, "wait", PGW_LOCK_EXCLUSIVE, 0), "wait", false};
     pthread_t thread;
     pgw_lock *l;
 
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, release_when_waited_for, &in));
-    l = acquired(b, "wait", PGW_EXCLUSIVE, LONG_MS);
+    l = acquired(b, "wait", PGW_LOCK_EXCLUSIVE, LONG_MS);
     TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
     TEST_ASSERT_FALSE(in.bad);
     expect(b, PGW_OK, pgw_lock_release(l));
@@ -443,17 +443,18 @@ void test_the_first_stop_ends_a_wait_and_nothing_else(void)
 {
     pgw *a = it_open_bare(), *b = it_open_bare(), *observer = it_open_bare();
     stopper in = {observer, NULL, false};
-    pgw_lock *l = acquired(a, "stop", PGW_EXCLUSIVE, 0), *other;
+    pgw_lock *l = acquired(a, "stop", PGW_LOCK_EXCLUSIVE, 0), *other;
     pthread_t thread;
 
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&in.stop));
-    other = acquired(b, "held meanwhile", PGW_EXCLUSIVE, 0);
+    other = acquired(b, "held meanwhile", PGW_LOCK_EXCLUSIVE, 0);
     pgw_set_stop(b, in.stop);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, stop_the_waiter, &in));
-    refused(b, PGW_ECANCELED, "stop", PGW_EXCLUSIVE, -1);
+    refused(b, PGW_ECANCELED, "stop", PGW_LOCK_EXCLUSIVE, -1);
     TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, NULL));
     TEST_ASSERT_FALSE(in.bad);
-    refused(b, PGW_ECANCELED, "stop", PGW_EXCLUSIVE, -1); /* and so does one that came before */
+    refused(b, PGW_ECANCELED, "stop", PGW_LOCK_EXCLUSIVE,
+            -1); /* and so does one that came before */
     TEST_ASSERT_TRUE(pgw_lock_is_held(other));
     TEST_ASSERT_EQUAL_INT64(1, ask(b, session_locks));
     expect(b, PGW_OK, pgw_lock_release(other));
@@ -468,7 +469,7 @@ static void *wait_for_second(void *arg)
 {
     holder *in = arg;
     pgw_lock *l;
-    pgw_status st = pgw_lock_acquire(in->h, &l, in->waits, PGW_EXCLUSIVE, LONG_MS);
+    pgw_status st = pgw_lock_acquire(in->h, in->waits, PGW_LOCK_EXCLUSIVE, LONG_MS, &l);
 
     in->bad = st != PGW_OK && st != PGW_ERETRY;
     if (st == PGW_OK) in->bad = pgw_lock_release(l) != PGW_OK;
@@ -479,14 +480,14 @@ static void *wait_for_second(void *arg)
 void test_a_deadlock_ends_for_one_of_the_two(void)
 {
     pgw *a = it_open_bare(), *b = it_open_bare();
-    pgw_lock *mine = acquired(a, "first", PGW_EXCLUSIVE, 0), *l;
-    holder in = {b, acquired(b, "second", PGW_EXCLUSIVE, 0), "first", false};
+    pgw_lock *mine = acquired(a, "first", PGW_LOCK_EXCLUSIVE, 0), *l;
+    holder in = {b, acquired(b, "second", PGW_LOCK_EXCLUSIVE, 0), "first", false};
     pthread_t thread;
     void *victim;
     pgw_status st;
 
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_second, &in));
-    st = pgw_lock_acquire(a, &l, "second", PGW_EXCLUSIVE, LONG_MS);
+    st = pgw_lock_acquire(a, "second", PGW_LOCK_EXCLUSIVE, LONG_MS, &l);
     TEST_ASSERT_TRUE(pgw_lock_is_held(mine));
     if (st == PGW_OK) expect(a, PGW_OK, pgw_lock_release(l));
     expect(a, PGW_OK, pgw_lock_release(mine));
@@ -504,14 +505,15 @@ void test_a_deadlock_ends_for_one_of_the_two(void)
 void test_a_lock_whose_session_was_ended_is_lost_and_known_to_be(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "lost", PGW_EXCLUSIVE, 0), *other = acquired(h, "too", PGW_SHARED, 0);
+    pgw_lock *l = acquired(h, "lost", PGW_LOCK_EXCLUSIVE, 0),
+             *other = acquired(h, "too", PGW_LOCK_SHARED, 0);
     struct pollfd p = {.fd = pgw_lock_watch(l), .events = POLLIN};
     int64_t fence = pgw_lock_fence(l);
 
     TEST_ASSERT_GREATER_OR_EQUAL_INT(0, p.fd);
     TEST_ASSERT_EQUAL_INT(0, poll(&p, 1, 0));
     expect(h, PGW_OK, pgw_lock_check(l));
-    expect(h, PGW_EMPTY, pgw_lock_guard(l, -1, 10));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_lock_guard(l, -1, 10));
     terminate(ask(h, session_pid));
     TEST_ASSERT_EQUAL_INT(1, poll(&p, 1, LONG_MS));
     expect(h, PGW_ELEASE, pgw_lock_guard(l, -1, LONG_MS));
@@ -521,7 +523,7 @@ void test_a_lock_whose_session_was_ended_is_lost_and_known_to_be(void)
     expect(h, PGW_ELEASE, pgw_lock_check(l));       /* ... does not bring it back */
     TEST_ASSERT_EQUAL_INT(-1, pgw_lock_watch(l));
     {
-        pgw_lock *again = acquired(h, "lost", PGW_EXCLUSIVE, 0);
+        pgw_lock *again = acquired(h, "lost", PGW_LOCK_EXCLUSIVE, 0);
 
         TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(again));
         expect(h, PGW_ELEASE, pgw_lock_release(l));
@@ -549,11 +551,11 @@ void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
     pgw_lock *l;
 
     o.queues = queues, o.queues_count = 1, o.wait_ms = 20;
-    expect(h, PGW_EMPTY, pgw_claim(h, &batch, &o));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL_INT64(1, ask(h, listens));
-    l = acquired(h, "at rest", PGW_EXCLUSIVE, 0);
+    l = acquired(h, "at rest", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, listens));
-    expect(h, PGW_EMPTY, pgw_claim(h, &batch, &o));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL_INT64(0, ask(h, listens));
     expect(h, PGW_OK, pgw_lock_release(l));
     pgw_close(h);
@@ -563,8 +565,8 @@ void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
 void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "asked", PGW_EXCLUSIVE, 0);
-    pgw_new job = PGW_NEW_INIT;
+    pgw_lock *l = acquired(h, "asked", PGW_LOCK_EXCLUSIVE, 0);
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int done = 0;
 
     terminate(ask(h, session_pid));
@@ -572,12 +574,12 @@ void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
     expect(h, PGW_ELEASE, pgw_lock_check(l));
     TEST_ASSERT_FALSE(pgw_lock_is_held(l));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "the lock was lost"));
-    expect(h, PGW_AGAIN, pgw_enqueue(h, NULL, "asked", &job, NULL));
+    expect(h, PGW_OUTCOME_AGAIN, pgw_enqueue(h, "asked", &job, NULL, NULL));
     while (done == 0) {
         struct pollfd p = {.fd = pgw_fd(h)};
 
-        if ((pgw_events(h) & PGW_READ) != 0) p.events |= POLLIN;
-        if ((pgw_events(h) & PGW_WRITE) != 0) p.events |= POLLOUT;
+        if ((pgw_events(h) & PGW_EVENT_READ) != 0) p.events |= POLLIN;
+        if ((pgw_events(h) & PGW_EVENT_WRITE) != 0) p.events |= POLLOUT;
         poll(&p, 1, (int)pgw_timeout_ms(h));
         pgw_step(h, 0);
     }
@@ -589,14 +591,14 @@ void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
 void test_guard_wakes_for_a_descriptor(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "guard", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "guard", PGW_LOCK_EXCLUSIVE, 0);
     int fds[2];
 
     TEST_ASSERT_EQUAL_INT(0, pipe(fds));
-    expect(h, PGW_EMPTY, pgw_lock_guard(l, fds[0], 5));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_lock_guard(l, fds[0], 5));
     expect(h, PGW_OK, pgw__pq_listen(h, "other_news"));
     pgtemp_exec("NOTIFY other_news");
-    expect(h, PGW_EMPTY, pgw_lock_guard(l, fds[0], 50));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_lock_guard(l, fds[0], 50));
     TEST_ASSERT_EQUAL_INT(1, (int)write(fds[1], "x", 1));
     expect(h, PGW_OK, pgw_lock_guard(l, fds[0], LONG_MS));
     close(fds[0]);
@@ -608,8 +610,8 @@ void test_guard_wakes_for_a_descriptor(void)
 void test_a_release_that_the_server_denies_closes_the_connection(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "denied", PGW_EXCLUSIVE, 0),
-             *other = acquired(h, "other", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "denied", PGW_LOCK_EXCLUSIVE, 0),
+             *other = acquired(h, "other", PGW_LOCK_EXCLUSIVE, 0);
     int64_t pid = ask(h, session_pid);
 
     TEST_ASSERT_EQUAL_INT64(1,
@@ -624,12 +626,12 @@ void test_a_release_that_the_server_denies_closes_the_connection(void)
 void test_a_closed_handle_leaves_a_lost_lock(void)
 {
     pgw *h = it_open_bare(), *other = it_open_bare();
-    pgw_lock *l = acquired(h, "closed", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "closed", PGW_LOCK_EXCLUSIVE, 0);
 
     pgw_close(h);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_check(l));
     TEST_ASSERT_EQUAL_INT(-1, pgw_lock_watch(l));
-    expect(other, PGW_OK, pgw_lock_release(acquired(other, "closed", PGW_EXCLUSIVE, LONG_MS)));
+    expect(other, PGW_OK, pgw_lock_release(acquired(other, "closed", PGW_LOCK_EXCLUSIVE, LONG_MS)));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(l));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_release(NULL));
     pgw_close(other);
@@ -647,7 +649,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
     pid = forked();
     if (pid == 0) {
         h = it_try_bare();
-        if (pgw_lock_acquire(h, &l, "killed", PGW_EXCLUSIVE, 0) != PGW_OK) {
+        if (pgw_lock_acquire(h, "killed", PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK) {
             close(fds[1]);
             _exit(1);
         }
@@ -657,10 +659,10 @@ void test_the_lock_of_a_killed_process_is_free(void)
     close(fds[1]);
     TEST_ASSERT_EQUAL_INT(1, (int)read(fds[0], &byte, 1));
     h = it_open_bare();
-    refused(h, PGW_ELOCKED, "killed", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_ELOCKED, "killed", PGW_LOCK_EXCLUSIVE, 0);
     kill(pid, SIGKILL);
     TEST_ASSERT_EQUAL_INT(128 + SIGKILL, reaped(pid));
-    l = acquired(h, "killed", PGW_EXCLUSIVE, LONG_MS);
+    l = acquired(h, "killed", PGW_LOCK_EXCLUSIVE, LONG_MS);
     expect(h, PGW_OK, pgw_lock_release(l));
     pgw_close(h);
     close(fds[0]);
@@ -669,7 +671,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
 void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "fork", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "fork", PGW_LOCK_EXCLUSIVE, 0);
     pid_t pid = forked();
 
     if (pid == 0) {
@@ -677,7 +679,7 @@ void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
 
         if (pgw_lock_check(l) != PGW_EMISUSE) _exit(1);
         if (pgw_lock_release(l) != PGW_EMISUSE) _exit(2);
-        if (pgw_lock_acquire(h, &m, "fork2", PGW_EXCLUSIVE, 0) != PGW_EMISUSE) _exit(3);
+        if (pgw_lock_acquire(h, "fork2", PGW_LOCK_EXCLUSIVE, 0, &m) != PGW_EMISUSE) _exit(3);
         pgw_abandon(h);
         if (pgw_lock_release(l) != PGW_ELEASE) _exit(4);
         _exit(0);
@@ -694,8 +696,8 @@ void test_a_pooler_is_refused_with_advice(void)
 {
     pgw *h = it_open_bare();
 
-    h->pooled = true; /* as the probe finds it: see the tests of the room pq */
-    refused(h, PGW_EPOOLED, "pooled", PGW_EXCLUSIVE, -1);
+    h->pooled = true; /* as the probe finds it: see the tests of the module pq */
+    refused(h, PGW_EPOOLED, "pooled", PGW_LOCK_EXCLUSIVE, -1);
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "pgw_lock_acquire_xact"));
     pgw_close(h);
 }
@@ -711,13 +713,13 @@ void test_neither_in_a_transaction_nor_armed(void)
     int64_t fence;
 
     expect(h, PGW_OK, pgw__pq_begin(h));
-    refused(h, PGW_EMISUSE, "in txn", PGW_EXCLUSIVE, 0);
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "in txn", PGW_EXCLUSIVE, 0));
+    refused(h, PGW_EMISUSE, "in txn", PGW_LOCK_EXCLUSIVE, 0);
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "in txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
     TEST_ASSERT_GREATER_THAN_INT64(0, fence);
     expect(h, PGW_OK, pgw__pq_commit(h));
     TEST_ASSERT_TRUE(fence_ok("in txn", fence));
     pgw_async(h, nobody, NULL);
-    refused(h, PGW_EMISUSE, "armed", PGW_EXCLUSIVE, 0);
+    refused(h, PGW_EMISUSE, "armed", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_NULL(strstr(pgw_error_hint(h), "timeout")); /* none helps */
     pgw_async(h, nobody, NULL);
     expect(h, PGW_EMISUSE, pgw_txn_rollback(h)); /* there is nothing to roll back, armed or not */
@@ -732,7 +734,7 @@ TEST_CASE(true)
 void test_a_release_in_a_transaction_is_refused(bool failed)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "kept", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "kept", PGW_LOCK_EXCLUSIVE, 0);
     const int64_t pid = ask(h, session_pid);
 
     expect(h, PGW_OK, pgw_txn_begin(h));
@@ -752,24 +754,24 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
     pgw_lock *l;
     int64_t fence, again;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
-    refused(h, PGW_EMISUSE, "txn", PGW_EXCLUSIVE, 0);
-    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, &fence, "txn", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
+    refused(h, PGW_EMISUSE, "txn", PGW_LOCK_EXCLUSIVE, 0);
+    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
     PQclear(PQexec(conn, "BEGIN"));
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "txn", PGW_EXCLUSIVE, 0));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "txn", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &again));
     TEST_ASSERT_EQUAL_INT64(fence, again);
-    refused(other, PGW_ELOCKED, "txn", PGW_EXCLUSIVE, 20);
-    refused(other, PGW_ELOCKED, "txn", PGW_SHARED, 0);
+    refused(other, PGW_ELOCKED, "txn", PGW_LOCK_EXCLUSIVE, 20);
+    refused(other, PGW_ELOCKED, "txn", PGW_LOCK_SHARED, 0);
     PQclear(PQexec(conn, "COMMIT"));
-    l = acquired(other, "txn", PGW_EXCLUSIVE, 0);
+    l = acquired(other, "txn", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_GREATER_THAN_INT64(again, pgw_lock_fence(l));
 
     /* a timeout leaves the caller's transaction and its settings as they were */
     PQclear(PQexec(conn, "BEGIN"));
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
-    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, &fence, "txn", PGW_SHARED, 30));
+    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_SHARED, 30, &fence));
     {
         PGresult *res = PQexec(conn, "SHOW lock_timeout");
 
@@ -815,7 +817,7 @@ void test_a_fence_holds_off_the_next_holder_until_the_writer_commits(void)
 {
     struct pg_conn *writer = pgtemp_connect();
     pgw *h = it_open_bare(), *next = it_open_bare();
-    pgw_lock *l = acquired(h, "fence", PGW_EXCLUSIVE, 0), *m;
+    pgw_lock *l = acquired(h, "fence", PGW_LOCK_EXCLUSIVE, 0), *m;
     char sql[120];
     PGresult *res;
 
@@ -826,11 +828,11 @@ void test_a_fence_holds_off_the_next_holder_until_the_writer_commits(void)
     TEST_ASSERT_EQUAL_STRING("t", PQgetvalue(res, 0, 0));
     PQclear(res);
     terminate(ask(h, session_pid)); /* lost, and the writer does not know */
-    refused(next, PGW_ELOCKED, "fence", PGW_EXCLUSIVE, 0);
-    refused(next, PGW_ELOCKED, "fence", PGW_EXCLUSIVE, 50);
+    refused(next, PGW_ELOCKED, "fence", PGW_LOCK_EXCLUSIVE, 0);
+    refused(next, PGW_ELOCKED, "fence", PGW_LOCK_EXCLUSIVE, 50);
     TEST_ASSERT_EQUAL_INT64(0, ask(next, session_locks));
     PQclear(PQexec(writer, "COMMIT"));
-    m = acquired(next, "fence", PGW_EXCLUSIVE, 0);
+    m = acquired(next, "fence", PGW_LOCK_EXCLUSIVE, 0);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(l));
     res = PQexec(writer, sql); /* too late now */
     TEST_ASSERT_EQUAL_STRING("f", PQgetvalue(res, 0, 0));
@@ -854,7 +856,7 @@ static int contend(pgw *h, int who)
         char sql[200];
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, &l, "busy", PGW_EXCLUSIVE, -1) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, "busy", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK) return 2;
         if (pgw_lock_fence(l) <= last) return 3;
         last = pgw_lock_fence(l);
         snprintf(
@@ -890,7 +892,7 @@ static int apart(pgw *h, int who)
         pgw_lock *l;
 
         snprintf(name, sizeof(name), "apart %d %d", who, i);
-        if (pgw_lock_acquire(h, &l, name, PGW_EXCLUSIVE, 0) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK) return 2;
         if (pgw_lock_release(l) != PGW_OK) return 3;
     }
     return 0;
@@ -916,7 +918,7 @@ static int race(pgw *h, int who)
         pgw_status st;
 
         seed = seed * 1103515245u + 12345u;
-        st = pgw_lock_acquire(h, &l, "race", PGW_EXCLUSIVE, (int64_t)(seed >> 16) % 4);
+        st = pgw_lock_acquire(h, "race", PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4, &l);
         if (st == PGW_OK) {
             if (__atomic_add_fetch(inside, 1, __ATOMIC_SEQ_CST) != 1) return 2;
             if (ask(h, session_locks) != 1) return 3;
@@ -953,23 +955,23 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
 {
     pgw *h = it_open_bare();
     int64_t first, undone, fence;
-    pgw_lock *l = acquired(h, "undone", PGW_SHARED, 0);
+    pgw_lock *l = acquired(h, "undone", PGW_LOCK_SHARED, 0);
 
     first = pgw_lock_fence(l);
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &undone, "undone", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", PGW_LOCK_EXCLUSIVE, 0, &undone));
     TEST_ASSERT_GREATER_THAN_INT64(first, undone);
     expect(h, PGW_OK, pgw_txn_rollback(h));
     TEST_ASSERT_FALSE(fence_ok("undone", undone));
-    l = acquired(h, "undone", PGW_SHARED, 0);
+    l = acquired(h, "undone", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_EQUAL_INT64(first, pgw_lock_fence(l));
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "undone", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", PGW_LOCK_EXCLUSIVE, 0, &fence));
     expect(h, PGW_OK, pgw_txn_commit(h));
     TEST_ASSERT_GREATER_THAN_INT64(undone, fence); /* no number is drawn twice */
-    l = acquired(h, "undone", PGW_SHARED, 0);
+    l = acquired(h, "undone", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_GREATER_THAN_INT64(fence, pgw_lock_fence(l));
     expect(h, PGW_OK, pgw_lock_release(l));
     pgw_close(h);
@@ -979,24 +981,24 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
 void test_who_takes_a_lock_again_keeps_its_number(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "mine", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "mine", PGW_LOCK_EXCLUSIVE, 0);
     int64_t fence = pgw_lock_fence(l), again;
 
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, &again, "mine", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_EXCLUSIVE, 0, &again));
     TEST_ASSERT_EQUAL_INT64(0, again);
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, &again, "mine", PGW_SHARED, -1));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_SHARED, PGW_UNLIMITED, &again));
     expect(h, PGW_OK, pgw_txn_commit(h)); /* it goes on */
     TEST_ASSERT_TRUE(fence_ok("mine", fence));
     expect(h, PGW_OK, pgw_lock_release(l));
 
-    for (pgw_lock_mode mode = PGW_EXCLUSIVE; mode <= PGW_SHARED; mode++) {
+    for (pgw_lock_mode mode = PGW_LOCK_EXCLUSIVE; mode <= PGW_LOCK_SHARED; mode++) {
         const int64_t before = fence;
 
         expect(h, PGW_OK, pgw_txn_begin(h));
-        expect(h, PGW_OK, pgw_lock_acquire_xact(h, &fence, "mine", mode, 0));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", mode, 0, &fence));
         TEST_ASSERT_GREATER_THAN_INT64(before, fence);
-        expect(h, PGW_OK, pgw_lock_acquire_xact(h, &again, "mine", mode, 0));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", mode, 0, &again));
         TEST_ASSERT_EQUAL_INT64(fence, again);
         expect(h, PGW_OK, pgw_txn_commit(h));
         TEST_ASSERT_TRUE(fence_ok("mine", fence));
@@ -1053,7 +1055,7 @@ void test_a_number_waits_for_the_disk_whatever_its_session_has_set(void)
 void test_without_a_name_nothing_is_taken_or_released(void)
 {
     pgw *h = it_open_bare();
-    pgw_lock *l = acquired(h, "named", PGW_EXCLUSIVE, 0);
+    pgw_lock *l = acquired(h, "named", PGW_LOCK_EXCLUSIVE, 0);
 
     pgw_set_timeout(h, 10000);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT pgwork.lock_forget(NULL)"));
@@ -1092,7 +1094,7 @@ void test_an_acquisition_that_fails_undoes_itself_alone(void)
     PGresult *res;
 
     TEST_ASSERT_GREATER_THAN_INT64(0, ask(h, "SELECT pgwork.lock_acquire('both', true)"));
-    l = acquired(other, "both", PGW_SHARED, 0);
+    l = acquired(other, "both", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, "SELECT pgwork.lock_acquire('both', false, 50)"));
     TEST_ASSERT_EQUAL_INT64(1, ask(h, held));
     expect(other, PGW_OK, pgw_lock_release(l));
@@ -1138,11 +1140,11 @@ void test_a_commit_that_fails_leaves_no_lock(void)
         {
             pgw_lock *l = (pgw_lock *)1;
 
-            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, &l, "late", PGW_EXCLUSIVE, 0));
+            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, "late", PGW_LOCK_EXCLUSIVE, 0, &l));
             TEST_ASSERT_NULL(l);
         }
         pgtemp_exec("DROP FUNCTION public.no() CASCADE");
-        expect(other, PGW_OK, pgw_lock_release(acquired(other, "late", PGW_EXCLUSIVE, 0)));
+        expect(other, PGW_OK, pgw_lock_release(acquired(other, "late", PGW_LOCK_EXCLUSIVE, 0)));
     }
     pgw_close(h);
     pgw_close(other);
@@ -1155,13 +1157,13 @@ void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
     int64_t fence;
 
     expect(first, PGW_OK, pgw_txn_begin(first));
-    expect(first, PGW_OK, pgw_lock_acquire_xact(first, &fence, "new name", PGW_SHARED, 0));
+    expect(first, PGW_OK, pgw_lock_acquire_xact(first, "new name", PGW_LOCK_SHARED, 0, &fence));
     pgw_set_timeout(h, 10000);
-    refused(h, PGW_ELOCKED, "new name", PGW_SHARED, 0);
+    refused(h, PGW_ELOCKED, "new name", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
     expect(first, PGW_OK, pgw_txn_commit(first));
     {
-        pgw_lock *l = acquired(h, "new name", PGW_SHARED, 0);
+        pgw_lock *l = acquired(h, "new name", PGW_LOCK_SHARED, 0);
 
         TEST_ASSERT_EQUAL_INT64(fence, pgw_lock_fence(l));
         expect(h, PGW_OK, pgw_lock_release(l));
@@ -1183,7 +1185,7 @@ void test_without_memory_nothing_is_held(void)
     h = it_open_bare();
     for (int n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_lock_acquire(h, &l, "oom", PGW_EXCLUSIVE, 0);
+        st = pgw_lock_acquire(h, "oom", PGW_LOCK_EXCLUSIVE, 0, &l);
         oom_fail(0);
         if (st != PGW_OK) TEST_ASSERT_NULL(l);
         TEST_ASSERT_EQUAL_INT64(st == PGW_OK, ask(h, session_locks));

@@ -43,7 +43,7 @@ static tally look(pgw *h)
 {
     tally t = {0};
 
-    ASSERT_ST(PGW_OK, pgw_migrate_each(h, tell, &t), h);
+    ASSERT_ST(PGW_OK, pgw_migrations_each(h, tell, &t), h);
     return t;
 }
 
@@ -80,7 +80,7 @@ void test_without_the_schema_a_checked_handle_says_so(void)
     pgw_conf *conf = it_conf(pairs);
     pgw *h;
 
-    ASSERT_ST(PGW_ESCHEMA, pgw_open(&h, conf), h);
+    ASSERT_ST(PGW_ESCHEMA, pgw_open(conf, &h), h);
     ASSERT_HAS("nowhere", pgw_error_message(h));
     pgw_close(h);
     pgw_conf_free(conf);
@@ -92,15 +92,15 @@ static int stop_at_once(const pgw_migration *m, void *arg)
     return 1;
 }
 
-void test_looking_ends_when_the_caller_has_enough(void)
+void test_a_list_ends_when_the_caller_has_enough(void)
 {
     pgw *h = open_schema("nowhere");
     int n = 0;
 
-    ASSERT_ST(PGW_OK, pgw_migrate_each(h, stop_at_once, &n), h);
+    ASSERT_ST(PGW_OK, pgw_migrations_each(h, stop_at_once, &n), h);
     TEST_ASSERT_EQUAL_INT(1, n);
-    ASSERT_ST(PGW_EINVAL, pgw_migrate_each(h, NULL, NULL), h);
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_migrate_each(NULL, stop_at_once, &n));
+    ASSERT_ST(PGW_EINVAL, pgw_migrations_each(h, NULL, NULL), h);
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_migrations_each(NULL, stop_at_once, &n));
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_migrate_up(NULL, NULL));
     pgw_close(h);
 }
@@ -255,7 +255,7 @@ void test_a_database_of_another_encoding_is_refused(const char *encoding)
     ASSERT_HAS("CREATE DATABASE name ENCODING 'UTF8'", pgw_error_hint(h));
     TEST_ASSERT_EQUAL(0, look(h).applied);
     ASSERT_ST(PGW_OK, pgw_doctor(h, about_encoding, found), h);
-    snprintf(sql, sizeof(sql), "%d this database is encoded in %s", (int)PGW_BAD, encoding);
+    snprintf(sql, sizeof(sql), "%d this database is encoded in %s", (int)PGW_GRADE_BAD, encoding);
     TEST_ASSERT_EQUAL_STRING(sql, found);
     pgw_close(h);
     pgtemp_exec("DROP DATABASE pgw_it_other");
@@ -272,7 +272,7 @@ void test_migrations_are_for_handles_of_their_own_that_block(void)
     pgw_conf *conf = it_conf(pairs);
     pgw *h;
 
-    ASSERT_ST(PGW_OK, pgw_attach(&h, pgtemp_conn(), conf), h);
+    ASSERT_ST(PGW_OK, pgw_attach(pgtemp_conn(), conf, &h), h);
     ASSERT_ST(PGW_EMISUSE, pgw_migrate_up(h, NULL), h);
     pgw_close(h);
     h = open_schema("nowhere");

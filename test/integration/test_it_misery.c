@@ -43,19 +43,19 @@ static const pgw_ref ref = {1, {33, 2}};
 
 VERB(enqueue)
 {
-    const pgw_new job = PGW_NEW_INIT;
-    return pgw_enqueue(h, NULL, name, &job, NULL);
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    return pgw_enqueue(h, name, &job, NULL, NULL);
 }
 VERB(enqueue_many)
 {
-    const pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
-    return pgw_enqueue_many(h, NULL, NULL, name, jobs, 2, NULL);
+    const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
+    return pgw_enqueue_many(h, name, jobs, 2, NULL, NULL, NULL);
 }
 VERB(load)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
-    pgw_status st = pgw_load_begin(h, &load, name);
+    pgw_status st = pgw_load_begin(h, name, &load);
 
     if (st != PGW_OK) {
         TEST_ASSERT_NULL(load);
@@ -81,45 +81,45 @@ VERB(complete_and_claim)
 
     o.queues = &name;
     o.queues_count = 1;
-    st = pgw_complete_and_claim(h, NULL, &ref, 1, &batch, &o);
+    st = pgw_complete_and_claim(h, &ref, 1, &o, NULL, &batch);
     if (st == PGW_OK) pgw_batch_free(batch);
     return st;
 }
 VERB(complete)
 {
-    return pgw_complete(h, NULL, name, &ref, NULL, 1);
+    return pgw_complete(h, name, &ref, NULL, 1, NULL);
 }
 VERB(fail)
 {
-    return pgw_fail(h, NULL, name, &ref, 1, NULL);
+    return pgw_fail(h, name, &ref, 1, NULL, NULL);
 }
 VERB(snooze)
 {
-    return pgw_snooze(h, NULL, name, &ref, 1, 1000);
+    return pgw_snooze(h, name, &ref, 1, 1000, NULL);
 }
 VERB(release)
 {
-    return pgw_release(h, NULL, name, &ref, 1);
+    return pgw_release(h, name, &ref, 1, NULL);
 }
 VERB(extend)
 {
-    return pgw_extend(h, NULL, name, &ref, 1, 0);
+    return pgw_extend(h, name, &ref, 1, PGW_DEFAULT, NULL);
 }
 VERB(cancel)
 {
-    return pgw_cancel(h, NULL, name, &ref.id, 1);
+    return pgw_cancel(h, name, &ref.id, 1, NULL);
 }
 VERB(redrive)
 {
-    return pgw_redrive(h, NULL, name, NULL, 0, NULL, 0);
+    return pgw_redrive(h, name, NULL, NULL);
 }
 VERB(reschedule)
 {
-    return pgw_reschedule(h, NULL, name, NULL);
+    return pgw_reschedule(h, name, NULL, NULL);
 }
 VERB(dead_purge)
 {
-    return pgw_dead_purge(h, NULL, name, NULL, 0, NULL, 0);
+    return pgw_dead_purge(h, name, NULL, NULL);
 }
 VERB(jobs_each)
 {
@@ -151,12 +151,12 @@ VERB(queue_resume)
 }
 VERB(queue_purge)
 {
-    return pgw_queue_purge(h, NULL, name, "all");
+    return pgw_queue_purge(h, name, "all", NULL);
 }
 VERB(queue_depth)
 {
     pgw_depth depth = PGW_DEPTH_INIT;
-    return pgw_queue_depth(h, &depth, name, 0);
+    return pgw_queue_depth(h, name, 0, &depth);
 }
 VERB(queue_drop)
 {
@@ -164,7 +164,7 @@ VERB(queue_drop)
 }
 VERB(queues_each)
 {
-    return (void)name, pgw_queues_each(h, 0, on_queue, NULL);
+    return (void)name, pgw_queues_each(h, NULL, 0, on_queue, NULL);
 }
 VERB(reaper_tick)
 {
@@ -173,18 +173,18 @@ VERB(reaper_tick)
 VERB(lock_acquire)
 {
     pgw_lock *lock;
-    pgw_status st = pgw_lock_acquire(h, &lock, name, PGW_EXCLUSIVE, 0);
+    pgw_status st = pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &lock);
     return st == PGW_OK ? pgw_lock_release(lock) : st;
 }
 VERB(lock_is_free)
 {
     bool is_free;
-    return pgw_lock_is_free(h, &is_free, name);
+    return pgw_lock_is_free(h, name, &is_free);
 }
 VERB(lock_holder)
 {
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
-    return pgw_lock_holder(h, &who, name);
+    return pgw_lock_holder(h, name, &who);
 }
 VERB(locks_each)
 {
@@ -201,7 +201,7 @@ VERB(sema_resize)
 VERB(sema_acquire)
 {
     pgw_token token;
-    return pgw_sema_acquire(h, &token, name, NULL);
+    return pgw_sema_acquire(h, name, NULL, &token);
 }
 VERB(sema_extend)
 {
@@ -214,7 +214,7 @@ VERB(sema_release)
 VERB(sema_status)
 {
     pgw_sema_info info = PGW_SEMA_INFO_INIT;
-    return pgw_sema_status(h, &info, name);
+    return pgw_sema_status(h, name, &info);
 }
 VERB(semas_each)
 {
@@ -230,7 +230,7 @@ VERB(sema_drop)
 }
 VERB(cron_create)
 {
-    return pgw_cron_create(h, NULL, name, "0 0 1 1 *", NULL);
+    return pgw_cron_create(h, name, "0 0 1 1 *", NULL, NULL);
 }
 VERB(cron_pause)
 {
@@ -258,7 +258,7 @@ VERB(cron_release)
 }
 VERB(cron_extend)
 {
-    return (void)name, pgw_cron_extend(h, NULL, ref.token, 0);
+    return (void)name, pgw_cron_extend(h, ref.token, PGW_DEFAULT, NULL);
 }
 VERB(cron_drop)
 {
@@ -440,7 +440,7 @@ void test_no_server(void)
 
     ASSERT_ST(PGW_OK, pgw_conf_set(conf, "dsn", "host=/nowhere port=1"), NULL);
     ASSERT_ST(PGW_OK, pgw_conf_set(conf, "connect.timeout_ms", "100"), NULL);
-    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw_open(&h, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_ECONN, pgw_open(conf, &h));
     pgw_conf_free(conf);
     TEST_ASSERT_NOT_NULL(h);
     pgw_set_timeout(h, 20);

@@ -170,7 +170,7 @@ static pgw_status read_row(pgw *handle, const pgw__rows *rows, void *ctx)
     TEST_ASSERT_FALSE(pgw__items_next(&all, &item));
     TEST_ASSERT_EQUAL_INT(0, pgw__rows_items(rows, 0, 18, &all));
     TEST_ASSERT_FALSE(pgw__items_next(&all, &item));
-    return PGW_CANCEL;
+    return PGW_OUTCOME_CANCEL;
 }
 
 void test_every_type_of_a_row_is_read(void)
@@ -178,7 +178,7 @@ void test_every_type_of_a_row_is_read(void)
     pgw__call call = {.read = read_row};
 
     TEST_ASSERT_EQUAL(
-        PGW_CANCEL,
+        PGW_OUTCOME_CANCEL,
         pgw__pq_text(h, "row",
                      "SELECT (-1)::int2, -2, '-9223372036854775808'::int8, true, NULL::int, "
                      "'text'::text, '{\"a\":1}'::jsonb, "
@@ -189,7 +189,7 @@ void test_every_type_of_a_row_is_read(void)
                      "ARRAY['1970-01-01 00:00:00.000001+00'::timestamptz, NULL], "
                      "'{}'::bigint[], NULL::text[]",
                      &call));
-    TEST_ASSERT_EQUAL(PGW_CANCEL, pgw__pq_error_status(h));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, pgw__pq_error_status(h));
 }
 
 static pgw_status read_wrongly(pgw *handle, const pgw__rows *rows, void *ctx)
@@ -235,7 +235,7 @@ static pgw_status read_refusing(pgw *handle, const pgw__rows *rows, void *ctx)
     return pgw__pq_fail(handle, PGW_ELEASE, "refused by the reader", "try elsewhere");
 }
 
-void test_the_readers_story_is_the_calls_story(void)
+void test_the_diagnostics_of_the_reader_are_those_of_the_call(void)
 {
     pgw__call call = {.read = read_refusing};
 
@@ -335,7 +335,8 @@ void test_a_transaction_dies_with_its_session(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
     TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT pg_terminate_backend(pg_backend_pid())", 0));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_rollback(h));
-    TEST_ASSERT_EQUAL_STRING("57P01", pgw__pq_sqlstate(h)); /* the story of the failure is kept */
+    TEST_ASSERT_EQUAL_STRING("57P01",
+                             pgw__pq_sqlstate(h)); /* the diagnostics of the failure is kept */
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
 }
 
@@ -454,11 +455,11 @@ void test_a_notification_wakes(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "pgwork_\"x"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "pgwork_\"x"));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 0, -1));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 10, -1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw__pq_wait(h, 0, -1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw__pq_wait(h, 10, -1));
     pgtemp_exec("NOTIFY \"pgwork_\"\"x\"");
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_wait(h, 20000, -1));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 0, -1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw__pq_wait(h, 0, -1));
     /* one that came along with another answer is not lost */
     pgtemp_exec("NOTIFY \"pgwork_\"\"x\"");
     number("SELECT 1");
@@ -476,7 +477,7 @@ void test_listening_goes_on_in_a_new_session(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_wait(h, 20000, -1));
 }
 
-void test_who_listens_no_more_is_not_told_and_has_room_for_another(void)
+void test_after_unlisten_nothing_is_notified_and_another_channel_fits(void)
 {
     static const char all[] = "SELECT count(*) FROM pg_listening_channels()";
 
@@ -489,7 +490,7 @@ void test_who_listens_no_more_is_not_told_and_has_room_for_another(void)
     TEST_ASSERT_EQUAL_INT64(3, number(all));
     pgtemp_exec("NOTIFY \"\"\"b\"");
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 0, -1));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw__pq_wait(h, 0, -1));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_listen(h, "e"));
     pgw__pq_drop(h);
     pgw__pq_unlisten(h, "e"); /* also where the session is gone: the next one does without */
@@ -513,9 +514,9 @@ void test_another_descriptor_wakes(void)
     int fds[2];
 
     TEST_ASSERT_EQUAL_INT(0, pipe(fds));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw__pq_wait(h, 10, fds[0]));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw__pq_wait(h, 10, fds[0]));
     TEST_ASSERT_EQUAL_INT(1, write(fds[1], "x", 1));
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw__pq_wait(h, 20000, fds[0]));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw__pq_wait(h, 20000, fds[0]));
     close(fds[0]);
     close(fds[1]);
 }

@@ -36,7 +36,7 @@ static found queue_info(const char *name)
 {
     found f = {.name = name};
 
-    ASSERT_ST(PGW_OK, pgw_queues_each(h, 0, find, &f), h);
+    ASSERT_ST(PGW_OK, pgw_queues_each(h, NULL, 0, find, &f), h);
     TEST_ASSERT_EQUAL_MESSAGE(sizeof(f.info), f.info.struct_size, name);
     return f;
 }
@@ -82,27 +82,27 @@ void test_what_is_not_there_is_not_found(void)
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_pause(h, "nowhere"), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_drain(h, "nowhere"), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_resume(h, "nowhere"), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_purge(h, &n, "nowhere", "all"), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_purge(h, "nowhere", "all", &n), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_drop(h, "nowhere", true), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, &d, "nowhere", 0), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "nowhere", 0, &d), h);
 }
 
 void test_pause_stops_claims_and_drain_stops_enqueues(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
 
     it_enqueue(h, "shut", "1");
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "shut"), h);
     TEST_ASSERT_TRUE(queue_info("shut").info.paused);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "shut", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "shut", 1), h);
     it_enqueue(h, "shut", "2");
 
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "shut"), h);
     TEST_ASSERT_TRUE(queue_info("shut").info.draining);
-    ASSERT_ST(PGW_EPAUSED, pgw_enqueue(h, NULL, "shut", &job, NULL), h);
-    ASSERT_ST(PGW_EPAUSED, pgw_enqueue_many(h, NULL, NULL, "shut", &job, 1, NULL), h);
+    ASSERT_ST(PGW_EPAUSED, pgw_enqueue(h, "shut", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_EPAUSED, pgw_enqueue_many(h, "shut", &job, 1, NULL, NULL, NULL), h);
     it_claim_one(h, "shut");
 
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
@@ -112,34 +112,34 @@ void test_pause_stops_claims_and_drain_stops_enqueues(void)
 
 void test_depth_purge_and_drop(void)
 {
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
     pgw_depth d = PGW_DEPTH_INIT;
     int64_t n;
     int i;
 
     for (i = 0; i < 5; i++) it_enqueue(h, "counted", NULL);
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "counted", &later, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "counted", &later, NULL, NULL), h);
     it_claim_one(h, "counted");
-    ASSERT_ST(PGW_OK, pgw_queue_depth(h, &d, "counted", 0), h);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "counted", 0, &d), h);
     TEST_ASSERT_EQUAL_INT64(4, d.ready);
     TEST_ASSERT_EQUAL_INT64(1, d.leased);
     TEST_ASSERT_EQUAL_INT64(1, d.delayed);
     TEST_ASSERT_EQUAL_INT64(0, d.dead);
     TEST_ASSERT_EQUAL_INT64(0, d.done);
-    ASSERT_ST(PGW_OK, pgw_queue_depth(h, &d, "counted", 2), h);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "counted", 2, &d), h);
     TEST_ASSERT_EQUAL_INT64(2, d.ready + d.leased);
 
     ASSERT_ST(PGW_ELOCKED, pgw_queue_drop(h, "counted", false), h);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "counted", "delayed"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "delayed", &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "counted", "ready"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "ready", &n), h);
     TEST_ASSERT_EQUAL_INT64(4, n);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "counted", "all"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "all", &n), h);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(0, n, "a leased job is never purged");
     ASSERT_ST(PGW_ELOCKED, pgw_queue_drop(h, "counted", false), h);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "counted", true), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, &d, "counted", 0), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "counted", 0, &d), h);
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "counted", NULL), h);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "counted", false), h);
 }
@@ -148,7 +148,7 @@ static int64_t still_there(void)
 {
     pgw_depth d = PGW_DEPTH_INIT;
 
-    ASSERT_ST(PGW_OK, pgw_queue_depth(h, &d, "large", 0), h);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "large", 0, &d), h);
     return d.ready + d.delayed;
 }
 
@@ -165,12 +165,12 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
-    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, &n, "large", "all"), h);
+    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, "large", "all", &n), h);
     TEST_ASSERT_EQUAL_INT64(10000, n);
     TEST_ASSERT_EQUAL_INT64(13000, still_there());
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, &n, "large", "all"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "large", "all", &n), h);
     TEST_ASSERT_EQUAL_INT64(13000, n);
     TEST_ASSERT_EQUAL_INT64(0, still_there());
     pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n])) FROM "
@@ -180,14 +180,14 @@ void test_what_is_large_is_purged_piece_by_piece(void)
 
 void test_without_implicit_queues_an_enqueue_needs_one(void)
 {
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
 
     pgtemp_exec("SELECT pgwork.setting('implicit_queues', 'off')");
-    ASSERT_ST(PGW_ENOTFOUND, pgw_enqueue(h, NULL, "explicit", &job, NULL), h);
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "explicit", 1), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_enqueue(h, "explicit", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "explicit", 1), h);
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "explicit", NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "explicit", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "explicit", &job, NULL, NULL), h);
     pgtemp_exec("SELECT pgwork.setting('implicit_queues', 'on')");
 }
 
@@ -198,9 +198,9 @@ void test_each_in_a_schema_without_queues_is_empty(void)
     found f = {.name = ""};
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
-    ASSERT_ST(PGW_EMPTY, pgw_queues_each(other, 0, find, &f), other);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queues_each(other, NULL, 0, find, &f), other);
     ASSERT_ST(PGW_OK, pgw_queue_create(other, "here", NULL), other);
-    ASSERT_ST(PGW_OK, pgw_queues_each(other, 1, find, &f), other);
+    ASSERT_ST(PGW_OK, pgw_queues_each(other, NULL, 1, find, &f), other);
     TEST_ASSERT_EQUAL_INT(1, f.count);
     pgw_close(other);
 }
@@ -211,7 +211,7 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
-    pgw_new later = PGW_NEW_INIT;
+    pgw_job_spec later = PGW_JOB_SPEC_INIT;
     int64_t next_ms = -1, until;
     pgw_ref first, again;
     pgw_batch *batch;
@@ -220,9 +220,9 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "reaped", &o), h);
     it_enqueue(h, "reaped", NULL);
     later.delay_ms = 100;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, NULL, "reaped", &later, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "reaped", &later, NULL, NULL), h);
     first = it_claim_one(h, "reaped");
-    ASSERT_ST(PGW_EMPTY, it_claim(h, &batch, "reaped", 1), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "reaped", 1), h);
 
     for (until = pgw__deadline_in(20000);
          stats.reaped + stats.promoted < 2 && pgw__deadline_left_ms(until) > 0;) {
@@ -238,8 +238,8 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     if (again.id != first.id) again = it_claim_one(h, "reaped");
     TEST_ASSERT_EQUAL_INT64(first.id, again.id);
     TEST_ASSERT_TRUE(again.token.number > first.token.number);
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, NULL, "reaped", &first, NULL, 1), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, NULL, "reaped", &again, NULL, 1), h);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "reaped", &first, NULL, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "reaped", &again, NULL, 1, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.beat WHERE role = 'reaper'"));
 }

@@ -47,7 +47,7 @@ void setUp(void)
     set(conf, "dsn", pgtemp_dsn());
     set(conf, "schema.check", number == 0 ? "off" : "on");
     set(conf, "reconnect.base_ms", "1");
-    must(pgw_open(&h, conf));
+    must(pgw_open(conf, &h));
     if (number == 0) must(pgw_migrate_up(h, NULL));
     set(conf, "schema.check", "on");
     snprintf(queue, sizeof(queue), "queue %d", number++);
@@ -100,13 +100,13 @@ static void expired_jobs(int n)
 {
     const char *const queues[] = {queue};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *b;
     int i;
 
-    for (i = 0; i < n; i++) must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    for (i = 0; i < n; i++) must(pgw_enqueue(h, queue, &job, NULL, NULL));
     o.queues = queues, o.queues_count = 1, o.max = n, o.lease_ms = 100;
-    must(pgw_claim(h, &b, &o));
+    must(pgw_claim(h, &o, &b));
     TEST_ASSERT_EQUAL_INT(n, pgw_batch_count(b));
     pgw_batch_free(b);
     nap(150);
@@ -131,7 +131,7 @@ static void *run_it(void *arg)
 static void start(run *x)
 {
     x->reaped = 0;
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&x->r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &x->r));
     pgw_reaper_on_tick(x->r, on_tick, x);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&x->thread, NULL, run_it, x));
 }
@@ -161,10 +161,11 @@ void test_what_was_left_by_the_dead_is_taken_back_first(void)
 
 static atomic_int heard;
 
-static void hear_stuck(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_stuck(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "reap") == 0 && strstr(message, "job ") != NULL) atomic_fetch_add(&heard, 1);
+    if (strcmp(component, "reap") == 0 && strstr(message, "job ") != NULL)
+        atomic_fetch_add(&heard, 1);
 }
 
 /* Whoever mends it has to know of it; but not four times a second. */
@@ -180,7 +181,7 @@ void test_a_job_that_cannot_be_taken_back_is_told_once(void)
              pgtemp_number("SELECT max(id) FROM pgwork.job WHERE state = 'leased'"));
     pgtemp_exec(sql);
     atomic_store(&heard, 0);
-    pgw_conf_set_log(conf, PGW_WARN, hear_stuck, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear_stuck, NULL);
     start(&x);
     await_number(4, count_of("ready"));
     await_number(1, "SELECT count(*) FROM pgwork.stuck_jobs WHERE tries > 1");
@@ -213,13 +214,13 @@ void test_more_than_one_batch_is_taken_at_once(void)
 
 void test_a_delayed_job_comes_in_at_its_time(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     run x;
 
     start(&x);
     await_ticks(1);
     job.delay_ms = 5000;
-    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(count_of("delayed")));
     await_number(1, count_of("ready"));
     finish(&x, PGW_OK);
@@ -230,13 +231,13 @@ void test_a_live_lease_is_left_alone(void)
 {
     const char *const queues[] = {queue};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *b;
     run x;
 
-    must(pgw_enqueue(h, NULL, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, NULL));
     o.queues = queues, o.queues_count = 1, o.lease_ms = 3600000; /* in later tests, too */
-    must(pgw_claim(h, &b, &o));
+    must(pgw_claim(h, &o, &b));
     pgw_batch_free(b);
     start(&x);
     await_ticks(5);
@@ -304,10 +305,11 @@ void test_lost_connections_are_survived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_refusal(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_refusal(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&refusals, 1);
+    if (strcmp(component, "pq") == 0 && strstr(message, "25006") != NULL)
+        atomic_fetch_add(&refusals, 1);
 }
 
 void test_a_server_that_turns_read_only_is_outlived(void)
@@ -316,7 +318,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     int i;
 
     set(conf, "application_name", "switched");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_refusal, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_refusal, NULL);
     start(&x);
     await_ticks(1);
     pgtemp_read_only(true);
@@ -331,22 +333,22 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level, (void)message;
-    if (strcmp(room, "reaper") == 0) atomic_fetch_add(&refusals, 1);
+    if (strcmp(component, "reaper") == 0) atomic_fetch_add(&refusals, 1);
 }
 
 #define NOWHERE "/nowhere/0123456789012345678901234567890123456789"
 
 /* Of each of these hosts libpq says what was the matter. */
-void test_a_long_story_does_not_hide_what_to_do(void)
+void test_long_diagnostics_do_not_hide_what_to_do(void)
 {
     run x;
     int i;
 
     set(conf, "dsn", "host=" NOWHERE "," NOWHERE "," NOWHERE "," NOWHERE);
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     start(&x);
     for (i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);
@@ -355,10 +357,10 @@ void test_a_long_story_does_not_hide_what_to_do(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_cancel(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_cancel(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "reaper") == 0 && strstr(message, "57014") != NULL)
+    if (strcmp(component, "reaper") == 0 && strstr(message, "57014") != NULL)
         atomic_fetch_add(&refusals, 1);
 }
 
@@ -373,7 +375,7 @@ void test_what_the_server_cancels_is_told(void)
                 "EXCEPTION USING ERRCODE = ''57014''; END';"
                 "CREATE TRIGGER slow BEFORE INSERT ON pgwork.live_job FOR EACH ROW EXECUTE "
                 "FUNCTION slow()");
-    pgw_conf_set_log(conf, PGW_WARN, hear_cancel, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear_cancel, NULL);
     start(&x);
     for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     pgtemp_exec("DROP FUNCTION slow() CASCADE");
@@ -390,7 +392,7 @@ void test_a_stop_is_heard_while_there_is_no_server(void)
     set(conf, "dsn", "host=/nonexistent");
     set(conf, "reconnect.base_ms", "3600000");
     set(conf, "reconnect.cap_ms", "3600000");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     start(&x);
     for (int i = 0; i < PATIENCE_MS && atomic_load(&refusals) == 0; i++) nap(1);
     finish(&x, PGW_OK);
@@ -425,7 +427,7 @@ void test_a_reload_opens_a_session_with_the_new_configuration(void)
     set(conf, "application_name", "before");
     set(other_conf, "application_name", "after");
     set(other_conf, "dsn", pgtemp_dsn());
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&x.r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &x.r));
     pgw_reaper_on_tick(x.r, on_tick, &x);
     pgw_reaper_on_reload(x.r, fetch, other_conf);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&x.thread, NULL, run_it, &x));
@@ -443,7 +445,7 @@ void test_a_reload_that_offers_nothing_changes_nothing(void)
     run x;
 
     set(conf, "application_name", "steady");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&x.r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &x.r));
     pgw_reaper_on_tick(x.r, on_tick, &x);
     pgw_reaper_on_reload(x.r, fetch, NULL);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&x.thread, NULL, run_it, &x));
@@ -483,7 +485,7 @@ void test_a_reload_without_memory_ends_it_and_says_so(void)
     pgw_reaper *r;
     pgw_status st;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(&r, conf));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_reaper_new(conf, &r));
     pgw_reaper_on_reload(r, fetch_what_there_is_no_memory_for, other_conf);
     pgw_reaper_reload(r);
     st = pgw_reaper_run(r, stop);

@@ -46,7 +46,7 @@ static pgw_status open_at(const char *dsn, const char *name, const char *value)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", dsn));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
     if (name) TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, name, value));
-    st = pgw_open(&h, conf);
+    st = pgw_open(conf, &h);
     pgw_conf_free(conf);
     return st;
 }
@@ -127,7 +127,7 @@ void test_R01_first_error_is_kept(void)
     /* a connection of the caller's is read to its end, and the later results do not hide the first
      */
     conn = pgtemp_connect();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT pg_terminate_backend(pg_backend_pid())::text", 0, 0));
     TEST_ASSERT_EQUAL_STRING("57P01", pgw_error_sqlstate(h));
     PQfinish(conn);
@@ -444,7 +444,7 @@ void test_R11_success_after_a_cancel_on_the_callers_connection_is_unknown(void)
     pgtemp_exec("CREATE OR REPLACE FUNCTION stubborn() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
                 "PERFORM pg_sleep(60); RETURN 'slept'; "
                 "EXCEPTION WHEN query_canceled THEN RETURN 'done all the same'; END $$");
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ask_stubborn(PGW__WRITES, GETS_THERE_MS));
     TEST_ASSERT_EQUAL(PGW_OK, ask_stubborn(0, 200));
     PQclear(PQexec(conn, "BEGIN")); /* the caller's COMMIT will say what there is to say */
@@ -502,7 +502,7 @@ void test_R11_no_answer_on_the_callers_connection_is_unknown(void)
 
     w = wire_open();
     conn = PQconnectdb(wire_dsn(w));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&h, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     PQclear(PQexec(conn, "BEGIN"));
     wire_at(w, 'C', 1, NULL, 0, WIRE_SILENT);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (5)", PGW__WRITES, 200));
@@ -621,7 +621,7 @@ void test_R13_a_black_hole_holds_no_call(void)
     TEST_ASSERT_EQUAL(PGW_ECONN, (pgw_set_timeout(h, 300), ask("SELECT 'x'", 0, 300)));
     TEST_ASSERT_TRUE(pgw_error_message(h)[0] != '\0');
     wire_freeze(w, false);
-    pgw_set_timeout(h, 0); /* to connect may take a pause or two */
+    pgw_set_timeout(h, PGW_DEFAULT); /* to connect may take a pause or two */
     TEST_ASSERT_EQUAL_STRING("back", answer("SELECT 'back'"));
     TEST_ASSERT_EQUAL_INT(0, wire_cancels(w));
 }
@@ -811,7 +811,7 @@ void test_R18_long_names_are_refused_not_cut(void)
 
 static char logged[65536];
 
-static void keep_log(void *arg, pgw_level level, const char *room, const char *message)
+static void keep_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     size_t at = strlen(logged);
 
@@ -842,19 +842,19 @@ void test_R19_values_and_passwords_are_never_told(void)
         "CREATE TABLE k (k text CONSTRAINT k_once PRIMARY KEY); INSERT INTO k VALUES ('SECRET')");
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    pgw_conf_set_log(conf, PGW_TRACE, keep_log, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_TRACE, keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
         TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", bad_dsns[i]));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(&h, conf));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(conf, &h));
         no_secret_anywhere();
         pgw_close(h);
     }
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", "host=/SECRET password=SECRET"));
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(&h, conf));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_open(conf, &h));
     no_secret_anywhere();
     pgw_close(h);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(conf, &h));
     for (size_t i = 0; i < 4; i++) {
         TEST_ASSERT_TRUE(run(statements[i], 0, 0) < 0);
         no_secret_anywhere();
@@ -1252,7 +1252,7 @@ void test_a_load_into_a_hole_is_bounded(void)
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, st);                      /* its end was not sent */
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw__pq_copy_end(h, true)); /* it is over */
     wire_freeze(w, false);
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     TEST_ASSERT_EQUAL_STRING("back", answer("SELECT 'back'"));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM t"));
     /* and the server's refusal in the middle of a load is heard */

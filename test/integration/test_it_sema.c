@@ -37,7 +37,7 @@ static pgw_status take(pgw *h, pgw_token *token, const char *name, int n, int64_
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
 
     o.n = n, o.timeout_ms = timeout_ms, o.ttl_ms = ttl_ms, o.session = session;
-    return pgw_sema_acquire(h, token, name, &o);
+    return pgw_sema_acquire(h, name, &o, token);
 }
 
 static pgw_token taken(pgw *h, const char *name, int n)
@@ -61,7 +61,7 @@ static void status(pgw *h, const char *name, int permits, int out, int waiting)
 {
     pgw_sema_info info = PGW_SEMA_INFO_INIT;
 
-    expect(h, PGW_OK, pgw_sema_status(h, &info, name));
+    expect(h, PGW_OK, pgw_sema_status(h, name, &info));
     TEST_ASSERT_EQUAL_INT(permits, info.permits);
     if (out >= 0) TEST_ASSERT_EQUAL_INT(out, info.taken);
     if (waiting >= 0) TEST_ASSERT_EQUAL_INT(waiting, info.waiting);
@@ -161,10 +161,10 @@ void test_what_callers_may_not_pass(void)
     expect(h, PGW_OK, pgw_sema_create(h, longest, 1));
     expect(h, PGW_OK, pgw_sema_release(h, longest, taken(h, longest, 1)));
     expect(h, PGW_OK, pgw_sema_drop(h, longest, false));
-    expect(h, PGW_ENOTFOUND, pgw_sema_acquire(h, &token, "nowhere", NULL));
-    expect(h, PGW_ENOTFOUND, pgw_sema_status(h, &info, "nowhere"));
+    expect(h, PGW_ENOTFOUND, pgw_sema_acquire(h, "nowhere", NULL, &token));
+    expect(h, PGW_ENOTFOUND, pgw_sema_status(h, "nowhere", &info));
     expect(h, PGW_ENOTFOUND, pgw_sema_resize(h, "nowhere", 3));
-    expect(h, PGW_EINVAL, pgw_sema_acquire(h, NULL, "x", NULL));
+    expect(h, PGW_EINVAL, pgw_sema_acquire(h, "x", NULL, NULL));
     expect(h, PGW_EINVAL, take(h, &token, "x", 0, 0, 1000, false));
     expect(h, PGW_EINVAL, take(h, &token, "x", 1, -2, 1000, false));
     expect(h, PGW_EINVAL, take(h, &token, "x", 1, 0, 99, false));
@@ -378,15 +378,15 @@ void test_what_is_out_can_be_seen(void)
     pgw_token token;
     char names[200] = "";
 
-    expect(h, PGW_EMPTY, pgw_semas_each(h, note_name, names));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_semas_each(h, note_name, names));
     expect(h, PGW_OK, pgw_sema_create(h, "b", 5));
     expect(h, PGW_OK, pgw_sema_create(h, "c", 5));
     expect(h, PGW_OK, pgw_sema_create(h, "a", 5));
     expect(h, PGW_OK, pgw_semas_each(h, note_name, names));
     TEST_ASSERT_EQUAL_STRING("ab", names);
-    expect(h, PGW_EMPTY, pgw_sema_grants_each(h, "a", note_grant, &grant));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_sema_grants_each(h, "a", note_grant, &grant));
     o.n = 3, o.holder = "me", o.session = true;
-    expect(h, PGW_OK, pgw_sema_acquire(h, &token, "a", &o));
+    expect(h, PGW_OK, pgw_sema_acquire(h, "a", &o, &token));
     expect(h, PGW_OK, pgw_sema_grants_each(h, "a", note_grant, &grant));
     TEST_ASSERT_TRUE(grant.number == token.number);
     TEST_ASSERT_EQUAL_INT(3, grant.permits);
@@ -406,7 +406,7 @@ void test_what_is_out_can_be_seen(void)
  * to read it for each of them takes minutes. */
 TEST_CASE("SELECT count(*) FROM pgwork.sema_holders('long')")
 TEST_CASE("SELECT taken FROM pgwork.sema_list('long')")
-void test_who_looks_reads_the_locks_once(const char *look)
+void test_a_waiter_reads_the_locks_once(const char *look)
 {
     static const char reads[] = "SELECT coalesce(pg_stat_get_xact_function_calls("
                                 "'pgwork._advisory(bigint)'::regprocedure), 0)";
@@ -540,7 +540,7 @@ void test_a_permit_that_is_just_being_extended_is_not_counted_as_free(void)
     PGconn *open = pgtemp_connect();
     pgw *h = it_open_bare();
     pgw_token old[2];
-    char sql[200], token[PGW_TOKEN_TEXT];
+    char sql[200], token[PGW_TOKEN_TEXT_SIZE];
 
     expect(h, PGW_OK, pgw_sema_create(h, "late", 2));
     for (int i = 0; i < 2; i++) old[i] = taken(h, "late", 1);
@@ -584,7 +584,7 @@ static bool are_waiting(pgw *h, const char *name, int n)
 
     for (int i = 0; i < LONG_MS / 10 && info.waiting != n; i++) {
         if (i > 0) (void)poll(NULL, 0, 10);
-        if (pgw_sema_status(h, &info, name) != PGW_OK) return false;
+        if (pgw_sema_status(h, name, &info) != PGW_OK) return false;
     }
     return info.waiting == n;
 }
@@ -592,8 +592,8 @@ static bool are_waiting(pgw *h, const char *name, int n)
 void test_who_waits_for_many_is_not_passed_by_those_for_one(void)
 {
     pgw *h = it_open_bare();
-    waiter many = {it_open_bare(), "queue", {0, 0}, 3, PGW_EMPTY},
-           one = {it_open_bare(), "queue", {0, 0}, 1, PGW_EMPTY};
+    waiter many = {it_open_bare(), "queue", {0, 0}, 3, PGW_OUTCOME_EMPTY},
+           one = {it_open_bare(), "queue", {0, 0}, 1, PGW_OUTCOME_EMPTY};
     pthread_t threads[2];
     pgw_token a, b;
 
@@ -629,7 +629,7 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
 {
     PGconn *open = pgtemp_connect();
     pgw *h = it_open_bare();
-    waiter w = {it_open_bare(), "idle", {0, 0}, 1, PGW_EMPTY};
+    waiter w = {it_open_bare(), "idle", {0, 0}, 1, PGW_OUTCOME_EMPTY};
     pthread_t thread;
     pgw_token token;
     PGresult *r;
@@ -686,7 +686,7 @@ void test_who_finds_too_few_keeps_none_of_them(void)
 }
 
 /* Nobody waits yet, so nobody will be told of what an open transaction did. */
-void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void)
+void test_a_waiter_at_the_head_beside_an_open_transaction_asks_again_soon(void)
 {
     static const char ask_again[] =
         "SELECT next_ms FROM pgwork.sema_wait('soon', 1, 60000, NULL, false, 1000, false)";
@@ -733,7 +733,7 @@ void test_who_is_beside_an_open_transaction_does_not_ask_all_the_time(void)
 void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
 {
     pgw *h = it_open_bare();
-    waiter w = {it_open_bare(), "grow", {0, 0}, 1, PGW_EMPTY};
+    waiter w = {it_open_bare(), "grow", {0, 0}, 1, PGW_OUTCOME_EMPTY};
     pthread_t thread;
     pgw_token token;
 
@@ -757,7 +757,7 @@ void test_who_waits_outlasts_a_resize_that_stays_open(void)
 {
     PGconn *sizer = pgtemp_connect();
     pgw *h = it_open_bare();
-    waiter w = {it_open_bare(), "outlast", {0, 0}, 1, PGW_EMPTY};
+    waiter w = {it_open_bare(), "outlast", {0, 0}, 1, PGW_OUTCOME_EMPTY};
     pthread_t thread;
 
     expect(h, PGW_OK, pgw_sema_create(h, "outlast", 1));
@@ -900,7 +900,7 @@ void test_a_stop_ends_the_wait_and_not_the_session(void)
 
     expect(h, PGW_OK, pgw_sema_create(h, "full", 1));
     a = taken(holder, "full", 1);
-    expect(h, PGW_OK, pgw_lock_acquire(h, &lock, "held beside", PGW_EXCLUSIVE, 0));
+    expect(h, PGW_OK, pgw_lock_acquire(h, "held beside", PGW_LOCK_EXCLUSIVE, 0, &lock));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
@@ -1063,7 +1063,7 @@ void test_a_grant_that_failed_leaves_no_lock_behind(void)
     expect(h, PGW_OK, pgw_sema_create(h, "failed", 1));
     o.session = true, o.holder = "nobody";
     pgtemp_exec("ALTER TABLE pgwork.permit ADD CONSTRAINT somebody CHECK (holder <> 'nobody')");
-    TEST_ASSERT_LESS_THAN_INT(0, pgw_sema_acquire(h, &token, "failed", &o));
+    TEST_ASSERT_LESS_THAN_INT(0, pgw_sema_acquire(h, "failed", &o, &token));
     pgtemp_exec("ALTER TABLE pgwork.permit DROP CONSTRAINT somebody");
     TEST_ASSERT_EQUAL_STRING("23514", pgw_error_sqlstate(h));
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
@@ -1108,7 +1108,7 @@ void test_permits_wait_for_the_disk_whatever_their_session_has_set(void)
 void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
 {
     pgw *h = it_open_bare();
-    waiter w = {it_open_bare(), "dropped", {0, 0}, 1, PGW_EMPTY};
+    waiter w = {it_open_bare(), "dropped", {0, 0}, 1, PGW_OUTCOME_EMPTY};
     pthread_t thread;
 
     expect(h, PGW_OK, pgw_sema_create(h, "dropped", 1));
@@ -1131,7 +1131,7 @@ void test_behind_a_pooler_waiting_is_polling(void)
     pgw_token token;
 
     expect(h, PGW_OK, pgw_sema_create(h, "pooled", 1));
-    h->pooled = true; /* as the probe finds it: see the tests of the room pq */
+    h->pooled = true; /* as the probe finds it: see the tests of the module pq */
     expect(h, PGW_EPOOLED, take(h, &token, "pooled", 1, 0, 1000, true));
     expect(h, PGW_OK, pgw_sema_release(h, "pooled", taken(h, "pooled", 1)));
     expect(holder, PGW_OK, take(holder, &token, "pooled", 1, 0, 2000, false));
@@ -1152,15 +1152,15 @@ static void note_status(pgw *h, pgw_status st, void *arg)
 void test_a_try_can_be_armed_and_a_wait_not(void)
 {
     pgw *h = it_open_bare();
-    pgw_status st = PGW_AGAIN;
+    pgw_status st = PGW_OUTCOME_AGAIN;
     pgw_token token;
 
     expect(h, PGW_OK, pgw_sema_create(h, "armed", 1));
     pgw_async(h, note_status, &st);
     TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, take(h, &token, "armed", 1, 10, 1000, false));
     pgw_async(h, note_status, &st);
-    TEST_ASSERT_EQUAL_INT(PGW_AGAIN, take(h, &token, "armed", 1, 0, 60000, false));
-    while (pgw_step(h, 0) == PGW_AGAIN) {
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_AGAIN, take(h, &token, "armed", 1, 0, 60000, false));
+    while (pgw_step(h, 0) == PGW_OUTCOME_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         (void)poll(&p, 1, 1000);
@@ -1180,7 +1180,7 @@ void test_neither_attached_nor_in_a_transaction_nor_in_a_child(void)
     pid_t pid;
 
     expect(h, PGW_OK, pgw_sema_create(h, "where", 1));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&attached, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &attached));
     expect(attached, PGW_EMISUSE, take(attached, &token, "where", 1, 0, 1000, false));
     pgw_close(attached);
     PQfinish(conn);

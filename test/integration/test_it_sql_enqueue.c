@@ -520,10 +520,10 @@ void test_one_bad_element_refuses_all(void)
         {"kind|control characters|number 2 ", "kinds => ARRAY['a', E'b\\n']"},
         {"meta|number|object|number 2 ", "metas => '{\"{}\",1}'"},
         {"grp|1 to 255 bytes|number 1 ", "grps => '{\"\"}'"},
-        {"key|up to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
+        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
         {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
-        {"run_at|infinity|a time up to 294247-01-10|number 2 ", "run_ats => '{now,infinity}'"},
+        {"run_at|infinity|a time up to|ten years|number 2 ", "run_ats => '{now,infinity}'"},
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
@@ -651,16 +651,17 @@ void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
         {"PW001", "tags|33 tags|up to 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
         {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
         {"PW001", "key|''|1 to 255 bytes", "'q', key => ''"},
-        {"PW001", "key|up to 255 bytes", "'q', key => repeat('k', 256)"},
+        {"PW001", "key|1 to 255 bytes", "'q', key => repeat('k', 256)"},
         {"PW001", "kind|control characters", "'q', kind => E'a\\nb'"},
         {"PW001", "tags|control characters", "'q', tags => ARRAY[E'a\\x7f']"},
         {"PW001", "key|control characters", "'q', key => E'\\x1b[2J'"},
         {"PW001", "grp|control characters", "'q', grp => E'a\\tb'"},
         {"PW001", "grp|''|1 to 255 bytes", "'q', grp => ''"},
-        {"PW001", "grp|up to 255 bytes", "'q', grp => repeat('g', 256)"},
+        {"PW001", "grp|1 to 255 bytes", "'q', grp => repeat('g', 256)"},
         {"PW001", "expires_at|infinity", "'q', expires_at => 'infinity'"},
         {"PW001", "expires_at|294276|294247", "'q', expires_at => '294276-12-31'"},
-        {"PW001", "run_at|294276|294247", "'q', run_at => '294276-12-31'"},
+        {"PW001", "run_at|294276|ten years", "'q', run_at => '294276-12-31'"},
+        {"PW001", "run_at|ten years", "'q', run_at => now() + interval '3650 days 2 hours'"},
         {"PW001", "meta|array|object", "'q', meta => '[1]'"},
         {"PW001", "key_scope|'x'", "'q', key => 'k', key_scope => 'x'"},
         {"PW001", "key_scope|NULL", "'q', key => 'k', key_scope => NULL"},
@@ -878,8 +879,7 @@ void test_cancels_of_the_same_jobs_do_not_deadlock(void)
     for (int i = 0; i < 41; i++) kit_put(a, "q");
     TEST_ASSERT_EQUAL_INT(40, kit_claim(a, "q", 40, jobs));
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs + 40));
-    snprintf(lock, sizeof(lock), "SELECT FROM pgwork.live_job WHERE pos = %lld FOR UPDATE",
-             jobs[40].id);
+    snprintf(lock, sizeof(lock), "SELECT pgwork.cancel('q', '{%lld}')", jobs[40].id);
     cancels_meet(lock, jobs[40].id, jobs[0].id, "requested,requested");
 }
 

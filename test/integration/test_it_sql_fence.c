@@ -629,11 +629,110 @@ void test_a_cancel_follows_a_job_that_moves(void)
     TEST_ASSERT_EQUAL_STRING("requested", kit_answer(canceller));
     TEST_ASSERT_EQUAL_STRING("cancel", kit_say(b, "extend", &job, ""));
 
-    kit_do(b, "BEGIN"); /* completed */
+    kit_do(b, "BEGIN"); /* completed, but not yet for the others */
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", &job, ""));
-    kit_send(canceller, "SELECT status FROM pgwork.cancel('q', '{%lld}')", id);
-    kit_blocked(canceller, a);
+    TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
     kit_do(b, "COMMIT");
-    TEST_ASSERT_EQUAL_STRING("gone", kit_answer(canceller));
+    TEST_ASSERT_EQUAL_STRING("gone", cancel(id));
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
+/* Single rows, and a row of many. */
+TEST_CASE(12)
+TEST_CASE(40)
+void test_no_verb_of_a_holder_waits_for_an_open_cancel(int n)
+{
+    static struct took jobs[40];
+    PGconn *c = kit_open();
+
+    kit_do(a, "SELECT pgwork.queue_create('q', max_attempts => 2)");
+    for (int i = 0; i < n; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, jobs));
+    kit_do(b, "BEGIN");
+    for (int i = 0; i < n; i++)
+        TEST_ASSERT_EQUAL_STRING(
+            "requested",
+            kit_text(b, "SELECT status FROM pgwork.cancel('q', '{%lld}')", jobs[i].id));
+    kit_do(c, "SET lock_timeout = '1ms'");
+    for (int i = 0; i < 12; i++) {
+        const struct verb *v = &verbs[i % VERBS];
+
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("ok", kit_say(c, v->name, &jobs[i], v->more), v->name);
+    }
+    kit_expire(a, "q");
+    kit_do(c, "SELECT pgwork.reap()");
+    kit_do(c, "SELECT pgwork.maintain()");
+    kit_do(c, "SELECT pgwork.claim('{q}', 100, 'w')");
+    TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(b));
+}
+
+/* The job was requeued while its cancel was not committed. */
+void test_a_cancel_that_commits_after_the_requeue_holds(void)
+{
+    static const struct verb ends[] = {{"fail", ", 'boom', 60000"},
+                                       {"fail", ", 'boom', 0"},
+                                       {"snooze", ", 60000"},
+                                       {"release", ""}};
+
+    kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 60000)");
+    for (int i = 0; i < 4; i++) {
+        long long id = kit_put(a, "q");
+
+        take("q", &job);
+        kit_do(b, "BEGIN; SELECT pgwork.cancel('q', '{%lld}')", id);
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, ends[i].name, &job, ends[i].more));
+        kit_do(b, "COMMIT");
+        kit_do(a, "SELECT pgwork.prune()");
+        TEST_ASSERT_EQUAL_STRING("cancelled",
+                                 kit_text(a, "SELECT state FROM pgwork.job WHERE id = %lld", id));
+    }
+}
+
+/* It was claimed again before that: this holder hears of it, too. */
+void test_a_cancel_that_commits_after_the_next_claim_is_heard(void)
+{
+    long long id = kit_put(a, "q");
+
+    take("q", &job);
+    kit_do(b, "BEGIN; SELECT pgwork.cancel('q', '{%lld}')", id);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+    take("q", &job);
+    kit_do(b, "COMMIT");
+    kit_do(a, "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_STRING("cancel", kit_say(a, "extend", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
+}
+
+/* A dead letter that somebody redrives was cancelled in its life before. */
+void test_a_redriven_job_is_not_cancelled(void)
+{
+    long long id = kit_put(a, "q");
+
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 0, true"));
+    kit_do(a, "SELECT pgwork.redrive('q')");
+    kit_do(a, "SELECT pgwork.prune()");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
+    TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
+}
+
+void test_prune_forgets_requests_of_jobs_that_are_over(void)
+{
+    for (int i = 0; i < 2; i++) {
+        long long id = kit_put(a, "q");
+
+        take("q", i ? &other : &job);
+        TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
+    }
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));
+    kit_do(a, "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.cancel_request"));
+    TEST_ASSERT_EQUAL_STRING("cancel", kit_say(a, "extend", &other, ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &other, ""));
+    kit_do(a, "SELECT pgwork.prune()");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.cancel_request"));
 }

@@ -466,7 +466,7 @@ static void walk(void)
         if (step % 50 == 0) check();
     }
     check();
-    for (long long end = kit_ms() + 20000;
+    for (long long end = kit_ms() + 120000;
          some(READY) && kit_ms() < end;) { /* all that is ready can be had */
         claim();
         while (some(LEASED)) finish();

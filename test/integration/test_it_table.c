@@ -17,7 +17,7 @@ void setUp(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&h, conf), pgw_error_message(h)));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_open(conf, &h), pgw_error_message(h)));
     pgw_conf_free(conf);
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
 }
@@ -50,7 +50,7 @@ static void must_open(const pgw_table_spec *s)
 {
     pgw_table *t;
 
-    TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &t, s), pgw_error_message(h)));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, s, &t), pgw_error_message(h)));
     TEST_ASSERT_NOT_NULL(t);
     pgw_table_free(t);
 }
@@ -59,7 +59,7 @@ static void must_refuse(const pgw_table_spec *s, pgw_status st, const char *word
 {
     pgw_table *t = (pgw_table *)&t;
 
-    TEST_ASSERT_EQUAL_STRING(pgw_status_name(st), pgw_status_name(pgw_table_open(h, &t, s)));
+    TEST_ASSERT_EQUAL_STRING(pgw_status_name(st), pgw_status_name(pgw_table_open(h, s, &t)));
     TEST_ASSERT_NULL(t);
     if (strstr(pgw_error_message(h), words) == NULL) TEST_FAIL_MESSAGE(pgw_error_message(h));
 }
@@ -287,9 +287,9 @@ void test_arguments_are_checked(void)
     pgw_table_spec s = described("t");
     pgw_table *t = NULL;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(h, NULL, &s));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(h, &t, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(NULL, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(h, &s, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(h, NULL, &t));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_open(NULL, &s, &t));
     s.table = NULL;
     must_refuse(&s, PGW_EINVAL, "argument `spec->table` is NULL");
     s.table = "";
@@ -334,7 +334,7 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
 
     s.version = "version", s.claimable = "reviewed IS NULL -- not yet";
     pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, reviewed timestamptz)");
-    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL_STRING(
         "table `public`.`article`: missing: `locked_by` (locked_by), `expires_at` (expires_at), "
         "`token` (token), `version` (version)",
@@ -353,10 +353,10 @@ void test_missing_columns_and_indexes_are_proposed_and_made(void)
         "\"public\".\"article\" "
         "(\"locked_by\") WHERE \"locked_by\" IS NOT NULL;\n",
         without_marks(pgw_table_sql(t)));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_reap(h, NULL, t, 1));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_reap(h, t, 1, NULL));
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
-    TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &t, &s), pgw_error_message(h)));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &s, &t), pgw_error_message(h)));
     TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
     pgw_table_free(t);
@@ -376,11 +376,11 @@ void test_another_description_has_indexes_of_its_own(void)
         if (i == 1) s.claimable = "done IS NULL";
         if (i == 2) s.key = ba;
         if (i == 3) s.expires_at = "busy";
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_table_sql(t), "t_pgwork_lease"), pgw_table_sql(t));
         TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
         pgw_table_free(t);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
         TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
         pgw_table_free(t);
     }
@@ -402,10 +402,10 @@ void test_tables_with_long_names_have_indexes_of_their_own(void)
     for (name[62] = 'a'; name[62] <= 'b'; name[62]++) {
         snprintf(sql, sizeof(sql), "CREATE TABLE %s (id int PRIMARY KEY, " LEASE_COLUMNS ")", name);
         pgtemp_exec(sql);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
         TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
         pgw_table_free(t);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
         TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
         pgw_table_free(t);
     }
@@ -427,7 +427,7 @@ void test_a_claimable_that_no_index_can_have_is_told_so(void)
     if (virtual) pgtemp_exec("ALTER TABLE article ADD twice int GENERATED ALWAYS AS (2 * id)");
     for (size_t i = 0; i < sizeof(fragments) / sizeof(fragments[0]) - !virtual; i++) {
         s.claimable = fragments[i];
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
         TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_table_init(h, t), fragments[i]);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_message(h), "(SQLSTATE "),
                                      pgw_error_message(h));
@@ -443,17 +443,17 @@ void test_a_ruined_index_is_made_anew(void)
     pgw_table *t;
 
     pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, " LEASE_COLUMNS ")");
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_table_init(h, t));
     pgw_table_free(t);
     pgtemp_exec("UPDATE pg_index SET indisvalid = false FROM pg_class c WHERE c.oid = indexrelid "
                 "AND c.relname LIKE 't_pgwork_lease_%'");
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL_STRING("REINDEX INDEX CONCURRENTLY \"public\".\"t_pgwork_lease\";\n",
                              without_marks(pgw_table_sql(t)));
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
     pgw_table_free(t);
 }
@@ -464,7 +464,7 @@ void test_init_is_not_for_transactions(void)
     pgw_table *t;
 
     pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, " LEASE_COLUMNS ")");
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_txn_begin(h));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_init(h, t));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_txn_rollback(h));
@@ -478,13 +478,13 @@ void test_who_waits_in_vain_for_another_process_is_told(void)
     pgw_table *t;
 
     pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY)");
-    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &s, &t));
     pgtemp_exec("SELECT pg_advisory_lock(hashtextextended('pgwork.table public.t', 0))");
     pgw_set_timeout(h, 500);
     TEST_ASSERT_EQUAL_STRING("PGW_ELOCKED", pgw_status_name(pgw_table_init(h, t)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "another process is adding"));
     pgtemp_exec("SELECT pg_advisory_unlock_all()");
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
     pgw_table_free(t);
 }
@@ -529,27 +529,27 @@ void test_hostile_names_are_taken_literally(void)
         pgtemp_exec(sql);
         s.schema = s.table = name, s.key = key, s.key_count = 1;
         s.locked_by = "\"l\"", s.expires_at = "e'", s.token = "to ken";
-        TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_open(h, &t, &s)));
+        TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_open(h, &s, &t)));
         TEST_ASSERT_EQUAL_STRING("", (pgw_table_init(h, t), pgw_error_message(h)));
         pgw_table_free(t);
-        TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &t, &s), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_open(h, &s, &t), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
 
         pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
         o.columns = asked, o.columns_count = 1;
-        TEST_ASSERT_EQUAL_STRING("", (pgw_table_claim(h, &rows, t, &o), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_claim(h, t, &o, &rows), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING("7", pgw_rows_get(rows, 0, name));
         const pgw_row_ref ref = pgw_rows_ref(rows, 0);
         TEST_ASSERT_EQUAL_STRING(
-            "", (pgw_table_extend(h, NULL, t, &ref, 1, 1000), pgw_error_message(h)));
+            "", (pgw_table_extend(h, t, &ref, 1, 1000, NULL), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING("",
-                                 (pgw_table_release(h, NULL, t, &ref, 1), pgw_error_message(h)));
-        TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+                                 (pgw_table_release(h, t, &ref, 1, NULL), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
         pgw_rows_free(rows);
         TEST_ASSERT_EQUAL_STRING(
-            "", (pgw_table_get(h, &rows, t, row_key, asked, 1), pgw_error_message(h)));
+            "", (pgw_table_get(h, t, row_key, asked, 1, &rows), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING(
-            "", (pgw_table_update(h, NULL, t, row_key, pgw_rows_version(rows, 0), &cell, 1),
+            "", (pgw_table_update(h, t, row_key, pgw_rows_version(rows, 0), &cell, 1, NULL),
                  pgw_error_message(h)));
         pgw_rows_free(rows);
         snprintf(sql, sizeof(sql), "SELECT %s FROM %s.%s", quoted, quoted, quoted);
@@ -593,7 +593,7 @@ void test_open_survives_the_loss_of_each_allocation(void)
     for (n = 0; n < 3; n++) { /* statements are prepared by now, so the count is steady */
         pgw_table *t = NULL;
 
-        TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+        TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &s, &t));
         pgw_table_free(t);
     }
     pgw_close(h);
@@ -607,10 +607,10 @@ void test_open_survives_the_loss_of_each_allocation(void)
         TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
         TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
         TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "schema.check", "off"));
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_open(&h, conf));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_open(conf, &h));
         pgw_conf_free(conf);
         oom_fail(n + 1);
-        st = pgw_table_open(h, &t, &s);
+        st = pgw_table_open(h, &s, &t);
         if (st != PGW_ESCHEMA) {
             TEST_ASSERT_EQUAL(PGW_ENOMEM, st);
             TEST_ASSERT_NULL(t);

@@ -58,7 +58,7 @@ static void articles(int n)
              "); INSERT INTO t (id) SELECT generate_series(1, %d)",
              n);
     pgtemp_exec(sql);
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
 }
 
 static pgw_table_claim_opts asking(int max, const char *holder)
@@ -74,7 +74,7 @@ static pgw_rows *claimed(int max, const char *holder)
     const pgw_table_claim_opts o = asking(max, holder);
     pgw_rows *rows;
 
-    must(pgw_table_claim(h, &rows, t, &o));
+    must(pgw_table_claim(h, t, &o, &rows));
     return rows;
 }
 
@@ -103,7 +103,7 @@ void test_without_a_name_each_handle_is_a_holder_of_its_own(void)
 
     articles(2);
     mine = claimed(1, NULL);
-    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(pgw_table_claim(other, &theirs, t, &o)));
+    TEST_ASSERT_EQUAL_STRING("PGW_OK", pgw_status_name(pgw_table_claim(other, t, &o, &theirs)));
     TEST_ASSERT_EQUAL(1, pgw_rows_count(theirs));
     TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(theirs, 0)[0]);
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT count(DISTINCT locked_by) FROM t"));
@@ -126,7 +126,7 @@ void test_a_claim_takes_the_first_free_rows(void)
 
     articles(10);
     o.columns = columns, o.columns_count = 2, o.lease_ms = 60000;
-    must(pgw_table_claim(h, &rows, t, &o));
+    must(pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(3, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL(2, pgw_rows_columns(rows));
     TEST_ASSERT_EQUAL_STRING("id", pgw_rows_name(rows, 1));
@@ -168,7 +168,7 @@ void test_nothing_free_is_empty(void)
     articles(2);
     pgw_rows_free(claimed(2, "anna"));
     rows = (pgw_rows *)&rows;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_NULL(rows);
 }
 
@@ -213,7 +213,7 @@ void test_a_row_that_was_given_to_somebody_by_hand_gets_its_token_with_the_claim
     TEST_ASSERT_EQUAL_STRING("2", ref.key[0]);
     again = claimed(1, "anna");
     TEST_ASSERT_TRUE(same(ref.token, pgw_rows_ref(again, 0).token));
-    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
     pgw_rows_free(rows);
     pgw_rows_free(again);
 }
@@ -230,10 +230,10 @@ void test_an_expired_lease_goes_to_the_next_and_the_old_token_is_worth_nothing(v
     expire("true");
     new = claimed(1, "bert");
     TEST_ASSERT_GREATER_THAN_UINT64(ref.token.number, pgw_rows_ref(new, 0).token.number);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, &verdict, t, &ref, 1, 1000));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, &ref, 1, 1000, &verdict));
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdict);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, NULL, t, &ref, 1, "a = 666", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, "a = 666", NULL, 0, NULL));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT a FROM t"));
     TEST_ASSERT_EQUAL_STRING("bert", pgtemp_value("SELECT locked_by FROM t"));
     pgw_rows_free(old);
@@ -249,11 +249,11 @@ void test_a_token_needs_both_of_its_halves(void)
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     ref.token.nonce ^= 1;
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
     ref.token.nonce ^= 1, ref.token.number ^= 1;
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
     ref.token.number ^= 1;
-    must(pgw_table_release(h, NULL, t, &ref, 1));
+    must(pgw_table_release(h, t, &ref, 1, NULL));
     pgw_rows_free(rows);
 }
 
@@ -266,10 +266,10 @@ void test_a_late_call_is_accepted_while_nobody_took_the_lease(void)
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     expire("true");
-    must(pgw_table_extend(h, NULL, t, &ref, 1, 60000));
+    must(pgw_table_extend(h, t, &ref, 1, 60000, NULL));
     expire("true");
-    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, NULL, t, &ref, 1, "a = 2", NULL, 0));
+    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, "a = 2", NULL, 0, NULL));
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT a FROM t WHERE locked_by IS NULL AND expires_at IS NULL"));
     pgw_rows_free(rows);
@@ -286,9 +286,9 @@ void test_numbers_grow_also_over_releases_reaping_and_rebirth(void)
 
         TEST_ASSERT_GREATER_THAN_UINT64(last, ref.token.number);
         last = ref.token.number;
-        if (i % 4 == 0) must(pgw_table_release(h, NULL, t, &ref, 1));
-        if (i % 4 == 1) must(pgw_table_finish(h, NULL, t, &ref, 1, "a = a + 1", NULL, 0));
-        if (i % 4 == 2) expire("true"), must(pgw_table_reap(h, NULL, t, 10));
+        if (i % 4 == 0) must(pgw_table_release(h, t, &ref, 1, NULL));
+        if (i % 4 == 1) must(pgw_table_finish(h, t, &ref, 1, "a = a + 1", NULL, 0, NULL));
+        if (i % 4 == 2) expire("true"), must(pgw_table_reap(h, t, 10, NULL));
         if (i % 4 == 3) pgtemp_exec("DELETE FROM t; INSERT INTO t (id) VALUES (1)");
         pgw_rows_free(rows);
     }
@@ -312,21 +312,21 @@ void test_fragments_choose_and_order_with_values_that_are_bound(void)
                 "INSERT INTO t VALUES (1, 'x''; DROP TABLE t; --', 1, false), (2, 'x''; DROP TABLE "
                 "t; --', 9, false), (3, 'y', 9, false), (4, 'x''; DROP TABLE t; --', 5, NULL),"
                 "(5, 'x''; DROP TABLE t; --', 7, true), (6, 'y', 1, false)");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     o.where = "name = $1 AND weight > $2 AND $3::text IS NULL -- so",
     o.order = "t.weight DESC, id -- first";
     o.values = values, o.values_count = 3;
-    must(pgw_table_claim(h, &rows, t, &o));
+    must(pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
     TEST_ASSERT_EQUAL_STRING("4", pgw_rows_key(rows, 1)[0]);
     pgw_rows_free(rows);
     o.where = "nope = 1", o.values_count = 0, o.order = NULL;
-    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "nope"));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "fragments"));
     o.where = "weight = $1", o.values_count = 1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_NULL(strstr(pgw_error_message(h), "DROP"));
 }
 
@@ -352,7 +352,7 @@ void test_the_limit_holds_under_any_plan(void)
         snprintf(sql, sizeof(sql), "SELECT count(*) FROM t WHERE locked_by = '%s'", who);
         TEST_ASSERT_EQUAL_INT64(3, pgtemp_number(sql));
         expire("id = 1");
-        must(pgw_table_reap(h, NULL, t, 1));
+        must(pgw_table_reap(h, t, 1, NULL));
         pgw_rows_free(rows);
     }
 }
@@ -371,14 +371,14 @@ void test_a_claim_reads_few_rows_when_the_indexes_are_there(void)
                 "token = gen_random_uuid() WHERE id % 100 > 0");
     must(pgw_table_init(h, t));
     pgtemp_exec("VACUUM ANALYZE t");
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &mine));
     for (size_t i = 0; i < 2; i++) {
         pgw_table_claim_opts o = asking(5, "anna");
         PGresult *res;
 
         o.order = orders[i];
         PQclear(PQexec(conn, "BEGIN"));
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(mine, &rows, t, &o));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(mine, t, &o, &rows));
         TEST_ASSERT_EQUAL(5, pgw_rows_count(rows));
         pgw_rows_free(rows);
         res = PQexec(conn, "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
@@ -405,17 +405,17 @@ void test_rights_on_some_columns_are_enough(void)
                 "expires_at, token) ON t TO clerk");
     must(pgw__pq_text(h, "role", "SET ROLE clerk", &(pgw__call){0}));
     const pgw_table_spec s = spec_of(by_id, 1);
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     for (int twice = 0; twice < 2; twice++) {
-        must(pgw_table_claim(h, &rows, t, &o));
+        must(pgw_table_claim(h, t, &o, &rows));
         TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
         if (twice == 0) pgw_rows_free(rows);
     }
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
-    TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_finish(h, NULL, t, &ref, 1, "secret = 'x'", NULL, 0));
+    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_finish(h, t, &ref, 1, "secret = 'x'", NULL, 0, NULL));
     TEST_ASSERT_EQUAL(PGW_EMISUSE,
-                      pgw_table_update(h, NULL, t, ref.key, "x", &(pgw_cell){"a", "2"}, 1));
+                      pgw_table_update(h, t, ref.key, "x", &(pgw_cell){"a", "2"}, 1, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "xmin"));
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
     pgtemp_exec("DROP OWNED BY clerk; DROP ROLE clerk");
@@ -448,7 +448,7 @@ void test_bad_options_are_refused(void)
     do {                                                                 \
         o = asking(1, "anna");                                           \
         (change);                                                        \
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, &rows, t, &o)); \
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, t, &o, &rows)); \
         TEST_ASSERT_NULL(rows);                                          \
     } while (0)
     REFUSED(o.max = 0);
@@ -464,22 +464,22 @@ void test_bad_options_are_refused(void)
     REFUSED(o.struct_size = 4096);
 #undef REFUSED
     o.struct_size = sizeof(o), o.where = "id ="; /* the server says where, and we in what */
-    TEST_ASSERT_EQUAL(PGW_EDB, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_EDB, pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "your fragments"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, NULL, t, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, &rows, NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(NULL, &rows, t, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, NULL, t, NULL, 1, 1000));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, NULL, t, &(pgw_row_ref){0}, 1, 1000));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_release(h, NULL, t, &(pgw_row_ref){0}, 0));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_reap(h, NULL, t, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, t, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, NULL, NULL, &rows));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(NULL, t, NULL, &rows));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, t, NULL, 1, 1000, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, t, &(pgw_row_ref){0}, 1, 1000, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_release(h, t, &(pgw_row_ref){0}, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_reap(h, t, 0, NULL));
     s.locked_by = s.expires_at = s.token = NULL;
-    must(pgw_table_open(h, &plain, &s));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_claim(h, &rows, plain, NULL));
+    must(pgw_table_open(h, &s, &plain));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_claim(h, plain, NULL, &rows));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "without leases"));
     pgw_table_free(plain);
     /* all defaults: the holder is host:pid:mark */
-    must(pgw_table_claim(h, &rows, t, NULL));
+    must(pgw_table_claim(h, t, NULL, &rows));
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM t WHERE locked_by ~ ':[0-9]+:[0-9a-f]{12}$'"));
     pgw_rows_free(rows);
@@ -542,24 +542,24 @@ void test_keys_of_every_type_make_the_round_trip(void)
                  "INSERT INTO t VALUES (1, $a$%s$a$), (2, $a$%s$a$)",
                  types[i].type, types[i].values[0], types[i].values[1]);
         pgtemp_exec(sql);
-        TEST_ASSERT_EQUAL_STRING_MESSAGE("", (pgw_table_open(h, &typed, &s), pgw_error_message(h)),
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("", (pgw_table_open(h, &s, &typed), pgw_error_message(h)),
                                          types[i].type);
         const pgw_table_claim_opts o = asking(2, "anna");
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
-            "", (pgw_table_claim(h, &rows, typed, &o), pgw_error_message(h)), types[i].type);
+            "", (pgw_table_claim(h, typed, &o, &rows), pgw_error_message(h)), types[i].type);
         TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
         for (size_t r = 0; r < 2; r++) {
             refs[r] = pgw_rows_ref(rows, r);
             TEST_ASSERT_EQUAL_STRING(types[i].values[refs[r].key[1][0] - '1'], refs[r].key[0]);
-            TEST_ASSERT_EQUAL(PGW_OK, pgw_table_get(h, &one, typed, refs[r].key, key, 2));
+            TEST_ASSERT_EQUAL(PGW_OK, pgw_table_get(h, typed, refs[r].key, key, 2, &one));
             TEST_ASSERT_EQUAL_STRING(refs[r].key[1], pgw_rows_get(one, 0, "n"));
             pgw_rows_free(one);
         }
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
-            "", (pgw_table_extend(h, verdicts, typed, refs, 2, 60000), pgw_error_message(h)),
+            "", (pgw_table_extend(h, typed, refs, 2, 60000, verdicts), pgw_error_message(h)),
             types[i].type);
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
-            "", (pgw_table_release(h, verdicts, typed, refs, 2), pgw_error_message(h)),
+            "", (pgw_table_release(h, typed, refs, 2, verdicts), pgw_error_message(h)),
             types[i].type);
         pgw_rows_free(rows);
         pgw_table_free(typed);
@@ -582,8 +582,8 @@ void test_keys_are_compared_by_the_operator_of_their_index(void)
     pgtemp_exec(
         "DROP SCHEMA IF EXISTS ext CASCADE; CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext;"
         "CREATE TABLE t (id ext.citext PRIMARY KEY, " LEASE "); INSERT INTO t VALUES ('Paris')");
-    must(pgw_table_open(h, &t, &s));
-    must(pgw_table_get(h, &rows, t, shout, by_id, 1));
+    must(pgw_table_open(h, &s, &t));
+    must(pgw_table_get(h, t, shout, by_id, 1, &rows));
     TEST_ASSERT_EQUAL_STRING("Paris", pgw_rows_get(rows, 0, "id"));
     pgw_rows_free(rows);
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP SCHEMA ext CASCADE");
@@ -615,12 +615,12 @@ void test_the_text_of_a_key_names_its_row_whatever_the_database_has_set(void)
     pgtemp_exec("CREATE TABLE t (id double precision, names text[], a int, " LEASE
                 ", PRIMARY KEY (id, names)); INSERT INTO t VALUES "
                 "(0.1::double precision + 0.2::double precision, ARRAY['a', NULL])");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     TEST_ASSERT_EQUAL_STRING("0.30000000000000004", ref.key[0]);
     TEST_ASSERT_EQUAL_STRING("{a,NULL}", ref.key[1]);
-    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
     pgw_rows_free(rows);
 }
@@ -643,12 +643,12 @@ void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
     must_have_nocase();
     pgtemp_exec("CREATE TABLE t (id text COLLATE nocase NOT NULL, " LEASE ");"
                 "CREATE UNIQUE INDEX ON t (id COLLATE \"C\"); INSERT INTO t VALUES ('a'), ('A')");
-    TEST_ASSERT_EQUAL_STRING("PGW_EINVAL", pgw_status_name(pgw_table_open(h, &t, &s)));
+    TEST_ASSERT_EQUAL_STRING("PGW_EINVAL", pgw_status_name(pgw_table_open(h, &s, &t)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "no unique key over (`id`)"));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "collations of the columns"));
     /* the other index is passed over, not the table */
     pgtemp_exec("DELETE FROM t WHERE id COLLATE \"C\" = 'A'; CREATE UNIQUE INDEX ON t (id)");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     rows = claimed(2, "anna");
     TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL_STRING("a", pgw_rows_key(rows, 0)[0]);
@@ -667,16 +667,16 @@ void test_a_row_that_is_named_twice_in_different_spelling_counts_once(void)
     must_have_nocase();
     pgtemp_exec("CREATE TABLE t (id text COLLATE nocase PRIMARY KEY, a int DEFAULT 0, " LEASE "); "
                 "INSERT INTO t VALUES ('a')");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     rows = claimed(1, "anna");
     o.keys = both, o.keys_count = 2;
     must(pgw_txn_begin(h));
-    must(pgw_table_lock(h, &locked, t, &o));
+    must(pgw_table_lock(h, t, &o, &locked));
     TEST_ASSERT_EQUAL(1, pgw_rows_count(locked));
     pgw_rows_free(locked);
     must(pgw_txn_commit(h));
     for (int i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, 0), refs[i].key = &both[i];
-    must(pgw_table_finish(h, verdicts, t, refs, 2, "a = t.a + 1", NULL, 0));
+    must(pgw_table_finish(h, t, refs, 2, "a = t.a + 1", NULL, 0, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
@@ -704,14 +704,14 @@ void test_holders_may_be_numbers_and_uuids(void)
                  "expires_at timestamptz, token uuid); INSERT INTO t VALUES (1)",
                  types[i].type);
         pgtemp_exec(sql);
-        must(pgw_table_open(h, &typed, &s));
+        must(pgw_table_open(h, &s, &typed));
         for (int twice = 0; twice < 2; twice++) {
             o = asking(1, types[i].holder);
-            must(pgw_table_claim(h, &rows, typed, &o));
+            must(pgw_table_claim(h, typed, &o, &rows));
             pgw_rows_free(rows);
         }
         o = asking(1, types[i].other);
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, typed, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(h, typed, &o, &rows));
         TEST_ASSERT_EQUAL_STRING(types[i].holder, pgtemp_value("SELECT locked_by FROM t"));
         pgw_table_free(typed);
     }
@@ -737,7 +737,7 @@ void test_each_row_of_a_batch_has_its_own_verdict(void)
     refs[N + 1].key = no_row;
     pgtemp_exec("DELETE FROM t WHERE id % 10 = 3; UPDATE t SET token = gen_random_uuid() WHERE id "
                 "% 10 = 5");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, verdicts, t, refs, N + 2, 60000));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, N + 2, 60000, verdicts));
     TEST_ASSERT_EQUAL_STRING("201 of 1002 rows refused: 100 with a lease that is not the current "
                              "one, 101 gone, 0 not written because of a trigger",
                              pgw_error_message(h));
@@ -749,7 +749,7 @@ void test_each_row_of_a_batch_has_its_own_verdict(void)
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[N]);
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[N + 1]);
     TEST_ASSERT_EQUAL(PGW_ELEASE,
-                      pgw_table_finish(h, verdicts, t, refs, N + 1, "a = a + 1", NULL, 0));
+                      pgw_table_finish(h, t, refs, N + 1, "a = a + 1", NULL, 0, verdicts));
     TEST_ASSERT_EQUAL_INT64(800, pgtemp_number("SELECT sum(a) FROM t"));
     TEST_ASSERT_EQUAL_INT64(100,
                             pgtemp_number("SELECT count(*) FROM t WHERE locked_by IS NOT NULL"));
@@ -767,14 +767,14 @@ void test_finish_writes_what_the_caller_says_and_moves_the_version(void)
     pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, review text, grade int, twice int GENERATED "
                 "ALWAYS AS (grade * 2) STORED, v int NOT NULL DEFAULT 5, " LEASE
                 "); INSERT INTO t (id) VALUES (1)");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     rows = claimed(1, "anna");
     TEST_ASSERT_EQUAL_STRING("5", pgw_rows_version(rows, 0));
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_finish(h, NULL, t, &ref, 1, "review = $1, grade = $2 -- so", values, 2));
+    must(pgw_table_finish(h, t, &ref, 1, "review = $1, grade = $2 -- so", values, 2, NULL));
     TEST_ASSERT_EQUAL_STRING("it's \"good\"|3|6|6",
                              pgtemp_value("SELECT concat_ws('|', review, grade, twice, v) FROM t"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_finish(h, NULL, t, &ref, 1, NULL, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_finish(h, t, &ref, 1, NULL, NULL, 0, NULL));
     pgw_rows_free(rows);
 }
 
@@ -788,10 +788,10 @@ void test_a_finish_at_the_end_of_the_versions_begins_again(void)
     pgtemp_exec(
         "CREATE TABLE t (id int PRIMARY KEY, a int, v smallint NOT NULL DEFAULT 32767, " LEASE
         "); INSERT INTO t (id) VALUES (1)");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_finish(h, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
     TEST_ASSERT_EQUAL_STRING("1|-32768",
                              pgtemp_value("SELECT concat_ws('|', a, v) FROM t WHERE token IS NOT "
                                           "NULL AND locked_by IS NULL"));
@@ -810,7 +810,7 @@ void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
     pgtemp_exec("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF old.id = 1 "
                 "THEN RETURN NULL; END IF; RETURN new; END $$;"
                 "CREATE TRIGGER no BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION no()");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, verdicts, t, refs, 2));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, refs, 2, verdicts));
     TEST_ASSERT_EQUAL(PGW_EPERM, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
     pgw_rows_free(rows);
@@ -827,21 +827,21 @@ void test_a_claim_says_so_when_a_trigger_keeps_all_its_rows(void)
                 "END $$;"
                 "CREATE TRIGGER keep BEFORE UPDATE ON t FOR EACH ROW WHEN (old.id = 1) "
                 "EXECUTE FUNCTION keep()");
-    TEST_ASSERT_EQUAL_STRING("PGW_EPERM", pgw_status_name(pgw_table_claim(h, &rows, t, &o)));
+    TEST_ASSERT_EQUAL_STRING("PGW_EPERM", pgw_status_name(pgw_table_claim(h, t, &o, &rows)));
     TEST_ASSERT_NULL(rows);
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger of the table keeps them"));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "`claimable`"));
     o.max = 2;
-    must(pgw_table_claim(h, &rows, t, &o));
+    must(pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(1, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
     pgw_rows_free(rows);
     o.holder = "bert", o.where = "id <> 1";
-    must(pgw_table_claim(h, &rows, t, &o));
+    must(pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_EQUAL_STRING("3", pgw_rows_key(rows, 0)[0]);
     pgw_rows_free(rows);
     o.holder = "carl";
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(h, t, &o, &rows));
 }
 
 void test_a_row_that_row_security_hides_is_not_there(void)
@@ -860,7 +860,7 @@ void test_a_row_that_row_security_hides_is_not_there(void)
     TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
     refs[0] = pgw_rows_ref(rows, 0), refs[1] = pgw_rows_ref(rows, 1);
     pgtemp_exec("ALTER POLICY odd ON t USING (id = 1)");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, verdicts, t, refs, 2, 1000));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, 2, 1000, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[1]);
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
@@ -881,24 +881,24 @@ void test_partitioned_tables_have_leases_too(void)
                 ", PRIMARY KEY (year, id)) PARTITION BY LIST (year);"
                 "CREATE TABLE t23 PARTITION OF t FOR VALUES IN (2023);"
                 "INSERT INTO t VALUES (2023, 1), (2023, 2)");
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     must(pgw_table_init(h, t));
     pgw_table_free(t);
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL_STRING("", pgw_table_sql(t));
     pgtemp_exec("CREATE TABLE t24 PARTITION OF t FOR VALUES IN (2024);"
                 "INSERT INTO t VALUES (2024, 1)");
     o.columns = columns, o.columns_count = 1;
-    must(pgw_table_claim(h, &rows, t, &o));
+    must(pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(3, pgw_rows_count(rows));
     TEST_ASSERT_NULL(pgw_rows_version(rows, 0));
     for (size_t i = 0; i < 3; i++) refs[i] = pgw_rows_ref(rows, i);
     /* a finish may move the row to another partition */
-    must(pgw_table_finish(h, NULL, t, refs, 3, "year = 2024, id = id + 10 * (2024 - t.year) + 100",
-                          NULL, 0));
+    must(pgw_table_finish(h, t, refs, 3, "year = 2024, id = id + 10 * (2024 - t.year) + 100", NULL,
+                          0, NULL));
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM t24 WHERE locked_by IS NULL"));
     TEST_ASSERT_EQUAL(PGW_EMISUSE,
-                      pgw_table_update(h, NULL, t, refs[0].key, "x", &(pgw_cell){"a", "1"}, 1));
+                      pgw_table_update(h, t, refs[0].key, "x", &(pgw_cell){"a", "1"}, 1, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "partitioned"));
     pgw_rows_free(rows);
 }
@@ -916,12 +916,12 @@ void test_rows_of_a_child_that_comes_later_are_left_alone(void)
     rows = claimed(10, "anna");
     TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
     for (size_t i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, i);
-    must(pgw_table_finish(h, NULL, t, refs, 2, "a = t.a + 1", NULL, 0));
-    must(pgw_table_reap(h, &freed, t, 10));
+    must(pgw_table_finish(h, t, refs, 2, "a = t.a + 1", NULL, 0, NULL));
+    must(pgw_table_reap(h, t, 10, &freed));
     TEST_ASSERT_EQUAL_INT64(0, freed);
-    must(pgw_table_get(h, &row, t, refs[0].key, NULL, 0));
-    must(pgw_table_update(h, NULL, t, refs[0].key, pgw_rows_version(row, 0), &(pgw_cell){"a", "7"},
-                          1));
+    must(pgw_table_get(h, t, refs[0].key, NULL, 0, &row));
+    must(pgw_table_update(h, t, refs[0].key, pgw_rows_version(row, 0), &(pgw_cell){"a", "7"}, 1,
+                          NULL));
     pgw_rows_free(row);
     pgw_rows_free(rows);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(a) FROM child"));
@@ -941,9 +941,9 @@ static int contend(pgw *mine, int who)
     o.max = 1 + who % 7, o.holder = holder, o.lease_ms = 600000, o.where = "a = 0";
     while (empty < 3) {
         pgw_rows *rows;
-        pgw_status st = pgw_table_claim(mine, &rows, t, &o);
+        pgw_status st = pgw_table_claim(mine, t, &o, &rows);
 
-        if (st == PGW_EMPTY) {
+        if (st == PGW_OUTCOME_EMPTY) {
             empty++;
             poll(NULL, 0, 2);
             continue;
@@ -953,7 +953,7 @@ static int contend(pgw *mine, int who)
             const pgw_row_ref ref = pgw_rows_ref(rows, i);
 
             /* a second holder would make it 2 */
-            if (pgw_table_finish(mine, NULL, t, &ref, 1, "a = t.a + 1", NULL, 0) != PGW_OK)
+            if (pgw_table_finish(mine, t, &ref, 1, "a = t.a + 1", NULL, 0, NULL) != PGW_OK)
                 return 2;
         }
         pgw_rows_free(rows);
@@ -979,7 +979,7 @@ static int hold_and_hang(pgw *mine, int who)
 
     snprintf(name, sizeof(name), "h%d", who);
     o.max = 5, o.lease_ms = 300, o.holder = name;
-    if (pgw_table_claim(mine, &rows, t, &o) != PGW_OK) return 1;
+    if (pgw_table_claim(mine, t, &o, &rows) != PGW_OK) return 1;
     for (;;) poll(NULL, 0, 1000);
 }
 
@@ -996,7 +996,7 @@ static void *claim_late(void *arg)
     pgw_rows *rows;
 
     o.where = "pg_advisory_xact_lock_shared(7) IS NOT NULL";
-    *(pgw_status *)arg = pgw_table_claim(h, &rows, t, &o);
+    *(pgw_status *)arg = pgw_table_claim(h, t, &o, &rows);
     pgw_rows_free(rows);
     return NULL;
 }
@@ -1004,7 +1004,7 @@ static void *claim_late(void *arg)
 /* Of a table with @p n rows, to which somebody writes behind its snapshot. */
 static pgw_status claim_beside(int n, const char *writes)
 {
-    pgw_status late = PGW_AGAIN;
+    pgw_status late = PGW_OUTCOME_AGAIN;
     pthread_t thread;
 
     articles(n);
@@ -1029,7 +1029,7 @@ void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(int articl
         articles_count, "UPDATE t SET id = 3 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 1");
     pgw_rows *rows;
 
-    TEST_ASSERT_EQUAL_STRING("PGW_EMPTY", pgw_status_name(late));
+    TEST_ASSERT_EQUAL_STRING("PGW_OUTCOME_EMPTY", pgw_status_name(late));
     rows = claimed(1, "anna");
     TEST_ASSERT_EQUAL_STRING("2", pgw_rows_key(rows, 0)[0]);
     pgw_rows_free(rows);
@@ -1062,7 +1062,7 @@ void test_a_row_with_an_uncommitted_child_is_not_waited_for(const char *unique, 
              "REFERENCES t)",
              unique);
     pgtemp_exec(sql);
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     PQclear(PQexec(other, "BEGIN; INSERT INTO child VALUES (1)"));
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(other));
     rows = claimed(1, "anna");
@@ -1073,7 +1073,7 @@ void test_a_row_with_an_uncommitted_child_is_not_waited_for(const char *unique, 
     rows = claimed(1, "anna"); /* who has it keeps it, whatever its key */
     TEST_ASSERT_EQUAL_STRING(first, pgw_rows_key(rows, 0)[0]);
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_extend(h, NULL, t, &ref, 1, 1000));
+    must(pgw_table_extend(h, t, &ref, 1, 1000, NULL));
     pgw_rows_free(rows);
     PQfinish(other);
 }
@@ -1095,11 +1095,11 @@ void test_a_holder_is_what_its_column_can_hold(const char *type, const char *goo
              "uuid); INSERT INTO t VALUES (1)",
              type);
     pgtemp_exec(sql);
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     for (int i = 0; i < 2; i++) {
         const pgw_table_claim_opts o = asking(1, holders[i]);
 
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, &rows, t, &o));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, t, &o, &rows));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "argument `opts->holder` is "));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), allowed));
     }
@@ -1119,12 +1119,12 @@ void test_a_row_that_is_given_by_hand_is_lost_to_who_had_it(void)
     pgtemp_exec(
         "UPDATE t SET locked_by = 'ben', expires_at = now() + interval '1 h', token = NULL");
     ref = pgw_rows_ref(mine, 0);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
     theirs = claimed(1, "ben");
     TEST_ASSERT_EQUAL(1, pgw_rows_count(theirs));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, NULL, t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
     ref = pgw_rows_ref(theirs, 0);
-    must(pgw_table_release(h, NULL, t, &ref, 1));
+    must(pgw_table_release(h, t, &ref, 1, NULL));
     pgw_rows_free(mine);
     pgw_rows_free(theirs);
 }
@@ -1140,7 +1140,7 @@ void test_columns_are_added_without_stopping_others(void)
     PQclear(PQexec(report, "BEGIN; SELECT FROM t"));
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(report));
     PQclear(PQexec(reader, "SET statement_timeout = '5s'"));
-    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &t, &s));
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_open(h, &s, &t));
     TEST_ASSERT_EQUAL(1, PQsendQuery(reader, "DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM "
                                              "pg_sleep(0.01); EXIT WHEN EXISTS (SELECT FROM "
                                              "pg_locks WHERE relation = 't'::regclass AND NOT "
@@ -1152,7 +1152,7 @@ void test_columns_are_added_without_stopping_others(void)
     PQclear(res);
     TEST_ASSERT_NULL(PQgetResult(reader));
     TEST_ASSERT_EQUAL(1, PQsendQuery(report, "SELECT pg_sleep(1); COMMIT"));
-    pgw_set_timeout(h, -1);
+    pgw_set_timeout(h, PGW_UNLIMITED);
     must(pgw_table_init(h, t));
     PQfinish(report);
     PQfinish(reader);
@@ -1182,7 +1182,7 @@ static int reap_all(pgw *mine, int who)
     int64_t freed, sum = 0;
 
     do {
-        if (pgw_table_reap(mine, &freed, t, 37) != PGW_OK) return 255;
+        if (pgw_table_reap(mine, t, 37, &freed) != PGW_OK) return 255;
         sum += freed;
     } while (freed > 0);
     /* what it freed goes to the parent through the table */
@@ -1214,7 +1214,7 @@ static int extend_in_some_order(pgw *mine, int who)
 
     for (int i = 0; i < 100; i++) refs[i] = shared_refs[who == 0 ? i : 99 - i];
     for (int i = 0; i < 200; i++)
-        if (pgw_table_extend(mine, NULL, t, refs, 100, 600000) != PGW_OK) return 1;
+        if (pgw_table_extend(mine, t, refs, 100, 600000, NULL) != PGW_OK) return 1;
     return 0;
 }
 
@@ -1246,16 +1246,16 @@ void test_on_an_attached_handle_leases_are_part_of_the_transaction(void)
     pgw_row_ref ref;
 
     articles(1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &mine));
     PQclear(PQexec(conn, "BEGIN"));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(mine, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(mine, t, &o, &rows));
     pgw_rows_free(rows);
     PQclear(PQexec(conn, "ROLLBACK"));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM t WHERE locked_by IS NOT NULL"));
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     PQclear(PQexec(conn, "BEGIN"));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_finish(mine, NULL, t, &ref, 1, "a = 1", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_finish(mine, t, &ref, 1, "a = 1", NULL, 0, NULL));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT a FROM t"));
     PQclear(PQexec(conn, "COMMIT"));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
@@ -1272,15 +1272,15 @@ static void note_status(pgw *handle, pgw_status st, void *arg)
 static pgw_status claim_without_blocking(pgw_rows **rows)
 {
     const pgw_table_claim_opts o = asking(1, "anna");
-    pgw_status done = PGW_AGAIN;
+    pgw_status done = PGW_OUTCOME_AGAIN;
 
     pgw_async(h, note_status, &done);
-    TEST_ASSERT_EQUAL(PGW_AGAIN, pgw_table_claim(h, rows, t, &o));
-    while (done == PGW_AGAIN) {
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_table_claim(h, t, &o, rows));
+    while (done == PGW_OUTCOME_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         poll(&p, 1, 1000);
-        pgw_step(h, PGW_READ);
+        pgw_step(h, PGW_EVENT_READ);
     }
     return done;
 }
@@ -1303,7 +1303,7 @@ void test_a_claim_of_a_table_that_was_altered_returns_no_rows_and_says_what_to_d
 
     articles(1);
     pgtemp_exec("ALTER TABLE t ALTER expires_at TYPE date");
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_claim(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_claim(h, t, &o, &rows));
     TEST_ASSERT_NULL(rows);
     TEST_ASSERT_EQUAL(PGW_EPROTO, claim_without_blocking(&rows));
     TEST_ASSERT_NULL(rows);
@@ -1326,7 +1326,7 @@ void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)
     articles(5);
     for (n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_table_claim(h, &rows, t, &o);
+        st = pgw_table_claim(h, t, &o, &rows);
         if (st != PGW_OK) TEST_ASSERT_NULL(rows);
     }
     must(st);
@@ -1334,7 +1334,7 @@ void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)
     const pgw_row_ref refs[] = {pgw_rows_ref(rows, 0), pgw_rows_ref(rows, 1)};
     for (n = 1, st = PGW_ENOMEM; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_table_finish(h, NULL, t, refs, 2, "a = 1", NULL, 0);
+        st = pgw_table_finish(h, t, refs, 2, "a = 1", NULL, 0, NULL);
     }
     must(st);
     TEST_ASSERT_GREATER_THAN(3, n);

@@ -25,7 +25,7 @@ static void describe(void)
     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
 
     s.table = "t", s.key = key_columns, s.key_count = 2;
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
 }
 
 void setUp(void)
@@ -92,7 +92,7 @@ void test_on_an_attached_handle_transactions_are_the_callers(void)
     PGconn *conn = pgtemp_connect();
     pgw *mine;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, conn, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_begin(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_rollback(mine));
@@ -127,7 +127,7 @@ static pgw_status serialize(pgw *handle, void *arg)
                         &(pgw__call){.flags = PGW__WRITES});
 }
 
-void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_story(void)
+void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_diagnostics(void)
 {
     pgw_status told = PGW_ECANCELED;
 
@@ -143,8 +143,8 @@ void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_story(void)
     told = PGW_OK;
     must(pgw_txn_run(h, 5, write_and, &told));
     TEST_ASSERT_EQUAL_INT64(20, pgtemp_number("SELECT sum(n) FROM t"));
-    told = PGW_EMPTY;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_txn_run(h, 5, write_and, &told));
+    told = PGW_OUTCOME_EMPTY;
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_txn_run(h, 5, write_and, &told));
     TEST_ASSERT_EQUAL_INT64(30, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
@@ -166,13 +166,14 @@ static pgw_status start_and(pgw *handle, void *arg)
     set_n(1);
     pgw_async(handle, nobody_calls, NULL);
     if (s->uses)
-        TEST_ASSERT_EQUAL(PGW_AGAIN, pgw__pq_text(handle, "set", "UPDATE public.t SET n = n + 1",
-                                                  &(pgw__call){.flags = PGW__WRITES}));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN,
+                          pgw__pq_text(handle, "set", "UPDATE public.t SET n = n + 1",
+                                       &(pgw__call){.flags = PGW__WRITES}));
     return s->returns;
 }
 
 /* Whatever it has under way then. */
-TEST_CASE(true, PGW_AGAIN, PGW_EMISUSE)
+TEST_CASE(true, PGW_OUTCOME_AGAIN, PGW_EMISUSE)
 TEST_CASE(true, PGW_OK, PGW_EMISUSE)
 TEST_CASE(true, PGW_ECONFLICT, PGW_ECONFLICT)
 TEST_CASE(false, PGW_OK, PGW_EMISUSE)
@@ -223,7 +224,7 @@ void test_rows_are_locked_and_told_in_the_order_of_their_keys(void)
 
     o.keys = keys, o.keys_count = 5;
     must(pgw_txn_begin(h));
-    must(pgw_table_lock(h, &rows, t, &o));
+    must(pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(3, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL_STRING("r1", pgw_rows_key(rows, 0)[1]);
     TEST_ASSERT_EQUAL_STRING("r30", pgw_rows_key(rows, 1)[1]);
@@ -246,12 +247,12 @@ void test_where_and_max_choose(void)
 
     o.values = values, o.values_count = 1, o.max = 4;
     must(pgw_txn_begin(h));
-    must(pgw_table_lock(h, &rows, t, &o));
+    must(pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(4, pgw_rows_count(rows));
     TEST_ASSERT_EQUAL_STRING("r30", pgw_rows_key(rows, 0)[1]);
     pgw_rows_free(rows);
     o.where = "a = $1 + 1000";
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_NULL(rows);
     must(pgw_txn_rollback(h));
 }
@@ -262,10 +263,10 @@ void test_each_strength_keeps_out_what_it_should(void)
         pgw_row_lock strength;
         const char
             *passes; /* what another session still gets: KEY SHARE, SHARE, NO KEY UPDATE, UPDATE */
-    } table[] = {{PGW_FOR_UPDATE, "0000"},
-                 {PGW_FOR_NO_KEY_UPDATE, "1000"},
-                 {PGW_FOR_SHARE, "1100"},
-                 {PGW_FOR_KEY_SHARE, "1110"}};
+    } table[] = {{PGW_ROW_LOCK_UPDATE, "0000"},
+                 {PGW_ROW_LOCK_NO_KEY_UPDATE, "1000"},
+                 {PGW_ROW_LOCK_SHARE, "1100"},
+                 {PGW_ROW_LOCK_KEY_SHARE, "1110"}};
     static const char *const words[] = {"KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE"};
 
     for (size_t i = 0; i < 4; i++) {
@@ -274,7 +275,7 @@ void test_each_strength_keeps_out_what_it_should(void)
 
         o.strength = table[i].strength;
         must(pgw_txn_begin(h));
-        must(pgw_table_lock(h, &rows, t, &o));
+        must(pgw_table_lock(h, t, &o, &rows));
         pgw_rows_free(rows);
         for (size_t wanted = 0; wanted < 4; wanted++) {
             char sql[128];
@@ -297,27 +298,27 @@ void test_held_rows_are_refused_waited_for_or_left_out(void)
     pgtemp_exec("BEGIN; SELECT FROM t WHERE b = 'r5' FOR UPDATE");
     o.wait_ms = 0;
     must(pgw_txn_begin(h));
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_NULL(rows);
-    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_table_lock(h, t, &o, &rows));
     must(pgw_txn_rollback(h));
     o.wait_ms = 50;
     must(pgw_txn_begin(h));
-    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_NULL(rows);
     must(pgw_txn_rollback(h));
     o.skip = true;
     must(pgw_txn_begin(h));
-    must(pgw_table_lock(h, &rows, t, &o));
+    must(pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_EQUAL(9, pgw_rows_count(rows));
     pgw_rows_free(rows);
     must(pgw_txn_rollback(h));
-    o.skip = false, o.wait_ms = -1;
+    o.skip = false, o.wait_ms = PGW_DEFAULT;
     pgw_set_timeout(h, 100);
     must(pgw_txn_begin(h));
-    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, pgw_table_lock(h, t, &o, &rows));
     must(pgw_txn_rollback(h));
-    pgw_set_timeout(h, 0);
+    pgw_set_timeout(h, PGW_DEFAULT);
     pgtemp_exec("ROLLBACK");
 }
 
@@ -336,7 +337,7 @@ void test_a_timeout_leaves_no_trace(void)
     o.wait_ms = 5000;
     must(pgw_txn_begin(h));
     must(pgw__pq_text(h, "set", "SET LOCAL lock_timeout = '7s'", &(pgw__call){0}));
-    must(pgw_table_lock(h, &rows, t, &o));
+    must(pgw_table_lock(h, t, &o, &rows));
     pgw_rows_free(rows);
     must(pgw__pq_text(h, "show", "SHOW lock_timeout",
                       &(pgw__call){.read = read_text, .ctx = &was, .ctx_size = sizeof(was)}));
@@ -356,16 +357,16 @@ void test_nor_does_one_of_a_statement_that_was_never_sent(void)
     o.wait_ms = 5000;
     must(pgw_txn_begin(h));
     must(pgw__pq_text(h, "set", "SET LOCAL lock_timeout = '7s'", &(pgw__call){0}));
-    TEST_ASSERT_EQUAL_STRING("PGW_ELIMIT", pgw_status_name(pgw_table_lock(h, &rows, t, &o)));
+    TEST_ASSERT_EQUAL_STRING("PGW_ELIMIT", pgw_status_name(pgw_table_lock(h, t, &o, &rows)));
     TEST_ASSERT_EQUAL_STRING("the statement became longer than 1 MB", pgw_error_message(h));
     must(pgw__pq_text(h, "show", "SHOW lock_timeout",
                       &(pgw__call){.read = read_text, .ctx = &was, .ctx_size = sizeof(was)}));
-    /* and in one that has failed the story is the server's */
+    /* and in one that has failed the diagnostics is the server's */
     o.where = "nope";
-    TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_lock(h, &rows, t, &o)));
+    TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_lock(h, t, &o, &rows)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "nope"));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "check your fragments"));
-    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_ETXN, pgw_table_lock(h, t, &o, &rows));
     must(pgw_txn_rollback(h));
 }
 
@@ -376,12 +377,12 @@ void test_locks_without_a_transaction_are_refused(void)
     pgw_rows *rows;
     pgw *mine;
 
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(h, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(h, t, &o, &rows));
     TEST_ASSERT_EQUAL_STRING("pgw_txn_begin() first", pgw_error_hint(h));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, conn, NULL));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(mine, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &mine));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(mine, t, &o, &rows));
     PQclear(PQexec(conn, "BEGIN"));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_lock(mine, &rows, t, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_lock(mine, t, &o, &rows));
     TEST_ASSERT_EQUAL(100, pgw_rows_count(rows));
     pgw_rows_free(rows);
     PQclear(PQexec(conn, "ROLLBACK"));
@@ -400,11 +401,11 @@ void test_bad_options_are_refused(void)
     do {                                                                \
         o = locking(NULL);                                              \
         change;                                                         \
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_lock(h, &rows, t, &o)); \
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_lock(h, t, &o, &rows)); \
         TEST_ASSERT_NULL(rows);                                         \
     } while (0)
     REFUSED(o.strength = (pgw_row_lock)4);
-    REFUSED(o.wait_ms = -2);
+    REFUSED(o.wait_ms = -1);
     REFUSED(o.max = -1);
     REFUSED(o.keys_count = 1);
     REFUSED(o.keys = half);
@@ -435,7 +436,7 @@ static int lock_in_some_order(pgw *mine, int who)
     for (int i = 0; i < 200; i++) {
         pgw_rows *rows;
 
-        if (pgw_txn_begin(mine) != PGW_OK || pgw_table_lock(mine, &rows, t, &o) != PGW_OK ||
+        if (pgw_txn_begin(mine) != PGW_OK || pgw_table_lock(mine, t, &o, &rows) != PGW_OK ||
             pgw_rows_count(rows) != 100)
             return 2;
         pgw_rows_free(rows);
@@ -470,7 +471,7 @@ void test_locking_survives_the_loss_of_each_allocation(void)
     must(pgw_txn_begin(h));
     for (n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_table_lock(h, &rows, t, &o);
+        st = pgw_table_lock(h, t, &o, &rows);
         if (st != PGW_OK) TEST_ASSERT_NULL(rows);
     }
     oom_fail(0);

@@ -16,10 +16,10 @@ static pgw *h;
 static atomic_int heard; /* words about a table */
 static pgw_stop *stop, *stop_when_heard;
 
-static void hear(void *arg, pgw_level level, const char *room, const char *message)
+static void hear(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {
+    if (strcmp(component, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {
         atomic_fetch_add(&heard, 1);
         pgw_stop_notify(stop_when_heard);
     }
@@ -30,7 +30,7 @@ static pgw_conf *conf_of(void)
     static const char *const unchecked[] = {"schema.check", "off", NULL};
     pgw_conf *conf = it_conf(unchecked);
 
-    pgw_conf_set_log(conf, PGW_WARN, hear, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear, NULL);
     return conf;
 }
 
@@ -39,7 +39,7 @@ static pgw *opened(void)
     pgw_conf *conf = conf_of();
     pgw *new;
 
-    TEST_ASSERT_EQUAL_STRING("", (pgw_open(&new, conf), pgw_error_message(new)));
+    TEST_ASSERT_EQUAL_STRING("", (pgw_open(conf, &new), pgw_error_message(new)));
     pgw_conf_free(conf);
     return new;
 }
@@ -57,7 +57,7 @@ static pgw_table *described(const char *name)
 
     s.table = name, s.key = key, s.key_count = 2;
     s.locked_by = "who", s.expires_at = "until", s.token = "token";
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     return t;
 }
 
@@ -120,7 +120,7 @@ static int stop_at_once(const pgw_table_info *info, void *arg)
 static pgw_status reap_all(int64_t *freed, int batch)
 {
     pgtemp_exec("UPDATE pgwork.leased_table SET rests_until = NULL");
-    return pgw_tables_reap(h, freed, batch);
+    return pgw_tables_reap(h, batch, freed);
 }
 
 /* Until a pass had the time to look for every row that cannot be freed: the machine may stall. */
@@ -147,7 +147,7 @@ void test_registered_tables_are_listed_and_freed(void)
     int64_t freed;
     int seen = 0;
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_tables_each(h, note, list));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_tables_each(h, note, list));
     must(reap_all(&freed, 100));
     TEST_ASSERT_EQUAL_INT64(0, freed);
     tables();
@@ -168,7 +168,7 @@ void test_registered_tables_are_listed_and_freed(void)
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_unregister(h, "public", "one"));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_unregister(h, NULL, "one"));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_tables_each(h, NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_tables_reap(h, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_tables_reap(h, 0, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_register(h, NULL));
 }
 
@@ -191,15 +191,15 @@ void test_no_reaper_reads_a_whole_table_with_a_condition(void)
     pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY, reviewed bool)");
     s.table = "article", s.key = key, s.key_count = 1, s.claimable = "reviewed IS NULL";
     s.locked_by = "who", s.expires_at = "until", s.token = "token";
-    pgw_table_open(h, &described_with, &s); /* there is something to be made */
+    pgw_table_open(h, &s, &described_with); /* there is something to be made */
     must(pgw_table_init(h, described_with));
     pgtemp_exec("INSERT INTO article SELECT g FROM generate_series(1, 20000) g; UPDATE article SET "
                 "who = 'x', until = clock_timestamp() - interval '1 s', token = gen_random_uuid() "
                 "WHERE id % 5000 = 0; ANALYZE article");
     s.claimable = NULL;
-    must(pgw_table_open(h, &registered, &s));
+    must(pgw_table_open(h, &s, &registered));
     must(pgw_txn_begin(h));
-    must(pgw_table_reap(h, &freed, registered, 100));
+    must(pgw_table_reap(h, registered, 100, &freed));
     TEST_ASSERT_EQUAL_INT64(4, freed);
     must(pgw__pq_text(h, "scans",
                       "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname "
@@ -234,7 +234,7 @@ void test_a_table_that_cannot_be_served_says_why_and_stops_nobody(void)
 
 /* What a table's trigger says may be long, and of letters of several bytes: it is cut between two.
  */
-void test_a_long_story_of_a_table_is_cut_between_letters(void)
+void test_long_diagnostics_of_a_table_are_cut_between_letters(void)
 {
     int64_t freed;
 
@@ -255,7 +255,7 @@ void test_a_long_story_of_a_table_is_cut_between_letters(void)
         pgw_table *t = described(i == 0 ? "one" : "three");
         char text[1024];
 
-        TEST_ASSERT_EQUAL(PGW_EDB, pgw_table_reap(h, NULL, t, 1));
+        TEST_ASSERT_EQUAL(PGW_EDB, pgw_table_reap(h, t, 1, NULL));
         snprintf(text, sizeof(text), "%s", pgw_error_message(h));
         TEST_ASSERT_NULL_MESSAGE(pgw__text_fault(text, sizeof(text)), text);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, " (SQLSTATE P0001)"), text);
@@ -300,7 +300,7 @@ void test_a_row_that_cannot_be_freed_keeps_no_other_from_it(void)
     must(reap_all(&freed, 100));
     TEST_ASSERT_EQUAL_INT64(0, freed);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&heard));
-    must(pgw_tables_reap(h, &freed, 100)); /* nor is it tried each second */
+    must(pgw_tables_reap(h, 100, &freed)); /* nor is it tried each second */
     TEST_ASSERT_EQUAL_STRING(
         "t", pgtemp_value("SELECT rests_until > clock_timestamp() + interval '5 s' FROM "
                           "pgwork.leased_table WHERE table_name = 'one'"));
@@ -393,7 +393,7 @@ void test_a_table_whose_rows_take_longer_than_a_call_is_freed_in_smaller_lots(vo
 
 static void *reap_late(void *arg)
 {
-    must(pgw_tables_reap(h, arg, 100));
+    must(pgw_tables_reap(h, 100, arg));
     return NULL;
 }
 
@@ -496,7 +496,7 @@ void test_a_table_under_lock_is_left_alone_for_a_while(void)
     tables();
     PQclear(PQexec(other, "BEGIN; LOCK TABLE one IN ACCESS EXCLUSIVE MODE"));
     pgw_set_timeout(h, 20000);
-    st = pgw_tables_reap(h, &freed, 100);
+    st = pgw_tables_reap(h, 100, &freed);
     PQfinish(other);
     must(st);
     TEST_ASSERT_EQUAL_INT64(10, freed);
@@ -504,7 +504,7 @@ void test_a_table_under_lock_is_left_alone_for_a_while(void)
         "t t", pgtemp_value("SELECT (rests_until > clock_timestamp() + interval '1 s')::text::char "
                             "|| ' ' || (error ~ '55P03')::text::char FROM "
                             "pgwork.leased_table WHERE table_name = 'one'"));
-    must(pgw_tables_reap(h, &freed, 100));
+    must(pgw_tables_reap(h, 100, &freed));
     TEST_ASSERT_EQUAL_INT64(0, freed); /* none asks it for ten seconds */
     must(reap_all(&freed, 100));
     TEST_ASSERT_EQUAL_INT64(5, freed);
@@ -558,7 +558,7 @@ void test_a_table_of_another_owner_is_left_alone_until_it_is_registered_again(vo
                 "public.canary VALUES (current_user); RETURN new; END $$;"
                 "CREATE TRIGGER spy BEFORE UPDATE ON one FOR EACH ROW EXECUTE FUNCTION spy();"
                 "GRANT ALL ON one TO PUBLIC; RESET ROLE");
-    must(pgw_tables_reap(h, &freed, 100));
+    must(pgw_tables_reap(h, 100, &freed));
     TEST_ASSERT_EQUAL_INT64(10, freed);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM canary"));
     TEST_ASSERT_EQUAL_STRING("one", pgtemp_value("SELECT table_name FROM pgwork.leased_table WHERE "
@@ -566,7 +566,7 @@ void test_a_table_of_another_owner_is_left_alone_until_it_is_registered_again(vo
     t = described("one");
     must(pgw_table_register(h, t));
     pgw_table_free(t);
-    must(pgw_tables_reap(h, &freed, 100));
+    must(pgw_tables_reap(h, 100, &freed));
     TEST_ASSERT_EQUAL_INT64(1, freed);
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM canary"));
     TEST_ASSERT_EQUAL_INT64(
@@ -576,7 +576,7 @@ void test_a_table_of_another_owner_is_left_alone_until_it_is_registered_again(vo
 
 static void *reap_in_thread(void *arg)
 {
-    *(pgw_status *)arg = pgw_tables_reap(h, NULL, 100);
+    *(pgw_status *)arg = pgw_tables_reap(h, 100, NULL);
     return NULL;
 }
 
@@ -588,7 +588,7 @@ static void *reap_in_thread(void *arg)
 void test_a_table_that_is_exchanged_behind_the_check_is_left_alone(void)
 {
     PGconn *mallory = pgtemp_connect();
-    pgw_status st = PGW_AGAIN;
+    pgw_status st = PGW_OUTCOME_AGAIN;
     pthread_t thread;
     PGresult *res;
 
@@ -633,7 +633,7 @@ void test_a_table_with_a_partition_of_another_owner_is_left_alone(void)
                 "gen_random_uuid())");
     s.table = "p", s.key = key, s.key_count = 1;
     s.locked_by = "who", s.expires_at = "until", s.token = "token";
-    must(pgw_table_open(h, &t, &s));
+    must(pgw_table_open(h, &s, &t));
     must(pgw_table_register(h, t));
     pgw_table_free(t);
     pgtemp_exec("CREATE TRIGGER spy BEFORE UPDATE ON p1 FOR EACH ROW EXECUTE FUNCTION spy();"
@@ -698,10 +698,10 @@ void test_it_is_not_for_transactions_and_attached_handles(void)
     pgw *mine;
 
     must(pgw_txn_begin(h));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_tables_reap(h, NULL, 10));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_tables_reap(h, 10, NULL));
     must(pgw_txn_rollback(h));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(&mine, pgtemp_conn(), NULL));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_tables_reap(mine, NULL, 10));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(pgtemp_conn(), NULL, &mine));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_tables_reap(mine, 10, NULL));
     pgw_close(mine);
 }
 
@@ -737,7 +737,7 @@ static pgw_status ran_twice(void)
 
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "reaper.max_wait_ms", "10"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(&reaper, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(conf, &reaper));
     pgw_reaper_on_tick(reaper, stop_at_once_more, &ticks);
     st = pgw_reaper_run(reaper, stop);
     pgw_reaper_free(reaper);
@@ -782,7 +782,7 @@ void test_a_running_reaper_frees_them(void)
 
     tables();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(&reaper, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(conf, &reaper));
     TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, reap, reaper));
     for (int i = 0; i < 3000 && pgtemp_number("SELECT count(*) FROM one WHERE who IS NOT NULL") > 1;
          i++)
@@ -822,7 +822,7 @@ void test_a_slow_table_does_not_starve_the_queues(void)
     atomic_store(&ticks, 0);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "reaper.max_wait_ms", "10"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(&reaper, conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reaper_new(conf, &reaper));
     pgw_reaper_on_tick(reaper, count_tick, NULL);
     TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, reap, reaper));
     while (pgtemp_number(passes) < 4 && atomic_load(&ticks) < 50) poll(NULL, 0, 10);
@@ -847,7 +847,7 @@ void test_reaping_survives_the_loss_of_each_allocation(void)
     h = opened();
     for (n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_tables_reap(h, NULL, 10);
+        st = pgw_tables_reap(h, 10, NULL);
     }
     oom_fail(0);
     must(st);

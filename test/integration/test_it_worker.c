@@ -58,7 +58,10 @@ static pid_t worker_process(pgw_handler_fn *fn)
         pgw_worker_stats s = PGW_WORKER_STATS_INIT;
         pgw_worker *w;
 
-        if (pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL) != PGW_OK) _exit(2);
+        if (pgw_worker_new(conf,
+                           &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, fn, NULL, NULL},
+                           &w) != PGW_OK)
+            _exit(2);
         if (pgw_worker_run(w, stop) < 0) _exit(3);
         pgw_worker_get_stats(w, &s);
         if (write(talk[1], &s, sizeof(s)) < 0) _exit(4);
@@ -161,11 +164,11 @@ static pgw_verdict book(pgw_task *task, void *arg)
     pgtemp_exec("BEGIN");
     snprintf(sql, sizeof(sql), "INSERT INTO ledger VALUES (%lld)", (long long)ref.id);
     pgtemp_exec(sql);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_attach(&mine, pgtemp_conn(), NULL));
-    st = pgw_complete(mine, NULL, queue, &ref, NULL, 1);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_attach(pgtemp_conn(), NULL, &mine));
+    st = pgw_complete(mine, queue, &ref, NULL, 1, NULL);
     pgw_close(mine);
     pgtemp_exec(st == PGW_OK ? "COMMIT" : "ROLLBACK");
-    return st == PGW_OK ? PGW_SETTLED : PGW_RETRY;
+    return st == PGW_OK ? PGW_VERDICT_SETTLED : PGW_VERDICT_RETRY;
 }
 
 void test_a_handler_settles_its_jobs_in_transactions_of_its_own(void)
@@ -208,7 +211,7 @@ void test_finished_jobs_of_a_queue_without_retention_leave_nothing_behind(void)
 /* A verdict for each; who gets none is done. */
 static void judge(pgw_task *const *tasks, size_t n, void *arg)
 {
-    static const pgw_verdict verdicts[] = {PGW_DEAD, PGW_RETRY, PGW_SNOOZE};
+    static const pgw_verdict verdicts[] = {PGW_VERDICT_DEAD, PGW_VERDICT_RETRY, PGW_VERDICT_SNOOZE};
     size_t i;
 
     for (i = 0; i < n; i++) {
@@ -228,7 +231,10 @@ void test_a_batch_handler_judges_each_job_alone(void)
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
     set("worker.batch", "4");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, NULL, judge, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, NULL, judge, NULL}, &w));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_run(w, stop));
     pgw_worker_free(w);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
@@ -269,10 +275,10 @@ void test_a_sleeping_worker_is_woken(void)
 {
     int i;
 
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.max_ms", "3600000"); /* nobody lives to see the next look: a notification must come */
     start(noop);
-    await_sign();
+    await_registered();
     nap(50); /* the look after the sign */
     for (i = 1; i <= 20; i++) {
         only_job();
@@ -284,17 +290,17 @@ void test_a_sleeping_worker_is_woken(void)
 }
 
 /* Who enqueued it saw no sign, and the look after the sign did not see it. */
-void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_found(void)
+void test_a_job_enqueued_before_and_committed_after_the_registration_is_found(void)
 {
     PGconn *open = pgtemp_connect();
     char sql[100];
 
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
     snprintf(sql, sizeof(sql), "BEGIN; SELECT pgwork.enqueue('%s')", queue);
     PQclear(PQexec(open, sql));
     start(noop);
-    await_sign();
+    await_registered();
     nap(50);
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
     PQclear(PQexec(open, "COMMIT"));
@@ -306,15 +312,15 @@ void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_foun
 
 void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
 {
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
     set("application_name", "sleeper");
     start(noop);
-    await_sign();
+    await_registered();
     nap(50);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "application_name = 'sleeper'");
-    await_sign();
+    await_registered();
     await_reconnects(2); /* the session that extends leases, too */
     nap(50);
     only_job();
@@ -323,13 +329,14 @@ void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
     finish(PGW_OK);
 }
 
-static void hear_absent(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_absent(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     char expected[100];
 
     (void)arg;
     snprintf(expected, sizeof(expected), "there is no queue '%s' yet", queue);
-    if (level == PGW_WARN && strcmp(room, "worker") == 0 && strstr(message, expected) != NULL)
+    if (level == PGW_LOG_WARN && strcmp(component, "worker") == 0 &&
+        strstr(message, expected) != NULL)
         atomic_fetch_add(&seen, 1);
 }
 
@@ -337,8 +344,8 @@ static void hear_absent(void *arg, pgw_level level, const char *room, const char
 static void start_astray(void)
 {
     must(pgw_queue_drop(h, queue, false));
-    pgw_conf_set_log(conf, PGW_WARN, hear_absent, NULL);
-    set("worker.drain", "off");
+    pgw_conf_set_log(conf, PGW_LOG_WARN, hear_absent, NULL);
+    set("worker.until_empty", "off");
     start(noop);
     await(&seen, 1);
 }
@@ -365,11 +372,11 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
     await(&called, 1);
     /* a drop before would take its result along */
     for (int i = 0; i < PATIENCE_MS / 10 && jobs_in("leased") > 0; i++) nap(10);
-    await_sign();
+    await_registered();
     must(pgw_queue_drop(h, queue, true));
     only_job();
     await(&called, 2); /* by a look; then it hangs out another one */
-    await_sign();
+    await_registered();
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(2, finish(PGW_OK).completed);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
@@ -377,12 +384,12 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
 
 void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
 {
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.max_ms", "3600000"); /* only a notification can wake it in time */
     start(noop);
     only_job();
     await(&called, 1);
-    await_sign();
+    await_registered();
     must(pgw_queue_drop(h, queue, true));
     must(pgw_queue_create(h, queue, NULL));
     only_job();
@@ -392,38 +399,38 @@ void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
 }
 
 /* Who claims nothing more is not to be called in the place of others. */
-void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
+void test_a_stopping_worker_unregisters_though_a_job_still_runs(void)
 {
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
     set("worker.prefetch", "2");
     start(until_signalled);
-    await_sign();
+    await_registered();
     only_job();
     await(&called, 1);
-    await_sign();
+    await_registered();
     pgw_stop_notify(stop);
-    await_the_sign(false);
+    await_registration(false);
     TEST_ASSERT_EQUAL_INT64(1, jobs_in("leased"));
     pgw_stop_notify(stop);
     finish(PGW_OK);
 }
 
-void test_who_has_enough_in_stock_takes_its_sign_in(void)
+void test_a_worker_with_enough_prefetched_jobs_unregisters(void)
 {
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
     start(until_signalled);
-    await_sign();
+    await_registered();
     for (int i = 1; i <= 4; i++) {
-        await_sign();
+        await_registered();
         only_job();
         await_jobs("leased", i);
     }
-    await_the_sign(false);
+    await_registration(false);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
     finish(PGW_OK);
@@ -450,14 +457,14 @@ static pgw_verdict locked_and_done(pgw_task *task, void *arg)
 {
     (void)arg;
     lock_first(task);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static pgw_verdict locked_and_released(pgw_task *task, void *arg)
 {
     (void)arg;
     lock_first(task);
-    return atomic_load(&called) == 1 ? PGW_RELEASE : PGW_DONE;
+    return atomic_load(&called) == 1 ? PGW_VERDICT_RELEASE : PGW_VERDICT_DONE;
 }
 
 /* It has to be seen that it is a lock, before the call is over. */
@@ -478,7 +485,7 @@ void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
     PQfinish(locker);
 }
 
-void test_a_draining_worker_looks_again_when_a_job_goes_back_late(void)
+void test_a_worker_until_empty_claims_again_when_a_job_is_requeued_late(void)
 {
     locker = pgtemp_connect();
     only_job();
@@ -534,18 +541,18 @@ static pgw_verdict kill_myself(pgw_task *task, void *arg)
 
     (void)arg;
     if (strcmp(kind, "poison") == 0) kill(getpid(), SIGKILL);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
 {
-    pgw_new poison = PGW_NEW_INIT;
+    pgw_job_spec poison = PGW_JOB_SPEC_INIT;
     int64_t id;
     int killed = 0, i;
 
     enqueue(20);
     poison.kind = "poison";
-    must(pgw_enqueue(h, &id, queue, &poison, NULL));
+    must(pgw_enqueue(h, queue, &poison, NULL, &id));
     enqueue(20);
     for (i = 0; i < 50 && (state_of(id) == NULL || strcmp(state_of(id), "dead") != 0); i++) {
         const pid_t pid = worker_process(kill_myself);
@@ -576,8 +583,8 @@ static pgw_verdict frozen(pgw_task *task, void *arg)
     (void)arg;
     say('r');
     for (i = 0; i < PATIENCE_MS && pgw_task_signals(task) == 0; i++) nap(1);
-    say(pgw_task_signals(task) == PGW_LOST ? 'L' : '?');
-    return PGW_DONE;
+    say(pgw_task_signals(task) == PGW_SIGNAL_LOST ? 'L' : '?');
+    return PGW_VERDICT_DONE;
 }
 
 void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
@@ -595,7 +602,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     kill(pid, SIGSTOP);
     reap_until(id, "ready");
     o.queues = queues, o.queues_count = 1, o.lease_ms = 60000;
-    must(pgw_claim(h, &b, &o));
+    must(pgw_claim(h, &o, &b));
     ref = pgw_job_ref(pgw_batch_job(b, 0));
     TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(b, 0)));
     kill(pid, SIGCONT);
@@ -605,7 +612,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     TEST_ASSERT_EQUAL_INT64(1, s.refused);
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     TEST_ASSERT_EQUAL_INT64(0, s.completed);
-    must(pgw_complete(h, NULL, queue, &ref, NULL, 1));
+    must(pgw_complete(h, queue, &ref, NULL, 1, NULL));
     pgw_batch_free(b);
     all_done_once(1);
 }
@@ -629,7 +636,7 @@ void test_a_long_job_keeps_its_lease_beside_a_reaper(void)
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
     s = finish(PGW_OK);
-    TEST_ASSERT_EQUAL_INT(PGW_STOPPING, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_STOPPING, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, s.failed);
     TEST_ASSERT_EQUAL_INT64(0, s.lost);
 }
@@ -638,7 +645,7 @@ static pgw_verdict in_a_thousand_years(pgw_task *task, void *arg)
 {
     (void)arg;
     pgw_task_set_delay(task, INT64_MAX);
-    return PGW_SNOOZE;
+    return PGW_VERDICT_SNOOZE;
 }
 
 void test_the_longest_snooze_is_ten_years(void)
@@ -658,13 +665,13 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
     const pgw_ref ref = pgw_job_ref(pgw_task_job(task));
     struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
     const bool first = atomic_fetch_add(&called, 1) == 0;
-    char token[PGW_TOKEN_TEXT], sql[200];
+    char token[PGW_TOKEN_TEXT_SIZE], sql[200];
 
     (void)arg;
     if (!first) {
         poll(&fd, 1, 5500); /* longer than a lease */
         atomic_fetch_or(&seen, pgw_task_signals(task) << 4);
-        return PGW_DONE;
+        return PGW_VERDICT_DONE;
     }
     snprintf(sql, sizeof(sql), "SELECT pgwork.release('%s', '{%lld}', '{%s}')", queue,
              (long long)ref.id, pgw_token_format(ref.token, token));
@@ -672,7 +679,7 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
     has_come(&called, 2);
     poll(&fd, 1, PATIENCE_MS);
     atomic_fetch_or(&seen, pgw_task_signals(task));
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
@@ -684,7 +691,7 @@ void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
     set("worker.max_jobs", "2");
     set("poll.max_ms", "20"); /* it comes again before a beat */
     s = run(handed_back, PGW_OK);
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen)); /* and nothing to the second one */
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen)); /* and nothing to the second one */
     TEST_ASSERT_EQUAL_INT64(1, s.completed);
     TEST_ASSERT_EQUAL_INT64(1, s.refused);
 }
@@ -696,29 +703,29 @@ void test_a_cancel_reaches_a_running_handler(void)
 
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, &outcome, queue, &id, 1));
-    TEST_ASSERT_EQUAL_INT(PGW_CANCEL, outcome);
+    must(pgw_cancel(h, queue, &id, 1, &outcome));
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcome);
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).failed);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
 }
 
 /* A lease of an hour is extended when 20 minutes are over. */
 void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     job.lease_ms = 3600000;
-    must(pgw_enqueue(h, &id, queue, &job, NULL));
-    set("worker.drain", "off");
+    must(pgw_enqueue(h, queue, &job, NULL, &id));
+    set("worker.until_empty", "off");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, NULL, queue, &id, 1));
-    await(&seen, PGW_CANCELED);
+    must(pgw_cancel(h, queue, &id, 1, NULL));
+    await(&seen, PGW_SIGNAL_CANCELED);
     pgw_stop_notify(stop);
     finish(PGW_OK);
-    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_CANCELED, atomic_load(&seen));
 }
 
 void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
@@ -730,9 +737,9 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     set("worker.concurrency", "1");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, &outcome, queue, &waiting, 1));
-    await_beats(running, 2); /* the second one begins when the first is read */
-    must(pgw_cancel(h, &outcome, queue, &running, 1));
+    must(pgw_cancel(h, queue, &waiting, 1, &outcome));
+    await_heartbeats(running, 2); /* the second one begins when the first is read */
+    must(pgw_cancel(h, queue, &running, 1, &outcome));
     finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));
@@ -745,7 +752,7 @@ void test_a_timeout_is_told(void)
     set("worker.job_timeout_ms", "100");
     set("worker.max_jobs", "1");
     TEST_ASSERT_EQUAL_INT64(1, run(until_signalled, PGW_OK).failed);
-    TEST_ASSERT_EQUAL_INT(PGW_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
     TEST_ASSERT_EQUAL_STRING("ready", state_of(id));
 }
 
@@ -756,9 +763,9 @@ static pgw_verdict until_lost(pgw_task *task, void *arg)
 
     (void)arg;
     atomic_fetch_add(&called, 1);
-    for (i = 0; i < PATIENCE_MS && !(pgw_task_signals(task) & PGW_LOST); i++) nap(1);
+    for (i = 0; i < PATIENCE_MS && !(pgw_task_signals(task) & PGW_SIGNAL_LOST); i++) nap(1);
     has_come(&let_go, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_who_ignores_the_timeout_loses_the_job(void)
@@ -786,7 +793,7 @@ void test_who_ignores_the_timeout_loses_the_job(void)
 
 /* ---- stopping ---- */
 
-void test_a_graceful_stop_hands_back_what_was_not_started(void)
+void test_a_graceful_stop_requeues_unstarted_jobs(void)
 {
     pgw_worker_stats s;
     char sql[200];
@@ -836,7 +843,7 @@ void test_the_second_stop_is_heard_while_it_connects(void)
     nap(1500); /* it connects by now */
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&seen));
     pgw_stop_notify(stop);
-    await(&seen, PGW_STOPPING);
+    await(&seen, PGW_SIGNAL_STOPPING);
     s = finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     wire_close(wire);

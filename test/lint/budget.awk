@@ -44,7 +44,7 @@ FILENAME ~ /\.md$/ {
 name == "" { next }
 
 { quoted = (quoted + gsub(/\$\$/, "&")) % 2 }
-/^ *DECLARE$/ { declares = 1; next }
+/^ *DECLARE( |$)/ { declares = 1 } # the variables stand behind it, or on the lines that follow
 /^ *BEGIN$/ { declares = 0 }
 declares {
     code = $0

@@ -1,7 +1,7 @@
 # examples.awk: the header is the manual, so its examples compile, every function has a text, and
 # every function stands in an example.
 #
-#   awk -v out=DIR -f examples.awk inc/pgwork.h README.md doc/*.md      DIR/*.c are to be compiled
+#   awk -v out=DIR -f examples.awk inc/pgwork.h inc/pgwork/*.h README.md doc/*.md      DIR/*.c are to be compiled
 #
 # An example of the header is a run of comment lines indented by four spaces that names pgw_...;
 # other indented text (pictures, SQL) names none, or is indented further. Functions in it (`static`

@@ -1,6 +1,6 @@
 # header.awk: a struct that may grow, since it says its size, stands by value in no other: what follows
 # it there would move away from programs that were built with an older header.
-#   awk -f test/lint/header.awk inc/pgwork.h
+#   awk -f test/lint/header.awk inc/pgwork.h inc/pgwork/*.h
 
 /^typedef struct pgw_[a-z0-9_]+ \{/ { inside = $3 }
 /^}/ { inside = "" }

@@ -1,33 +1,53 @@
-# layers.awk: hold every #include "..." of src against the table of rooms. A room includes only rooms
-# of lower layers, and itself; so rooms of one layer never know each other. Only pq sees libpq.
-#   awk -f test/lint/layers.awk src/*.[ch]
-# A room may have several files: pq.c, pq_read.c and pq.h are all of room pq.
+# layers.awk: hold every #include "..." of src against the layers. Each folder of src is a layer; a
+# file includes headers of lower layers, and of its own folder only where the table below allows it.
+# Only the folder pq sees libpq.
+#   awk -f test/lint/layers.awk src/*/*.[ch]
+# A module may have several files: pq.c, pq_conn.c and pq.h are all of module pq.
 
 function layer(n, names,    i, k, list) {
     k = split(names, list, " ")
     for (i = 1; i <= k; i++) level[list[i]] = n
 }
 
-BEGIN {
-    layer(0, "backoff buf clock cronexpr json log mem name status stop token version wake")
-    layer(1, "conf sql")
-    layer(2, "pq")
-    layer(2.5, "ask check")    # what the rooms of layer 3 share
-    layer(3, "cron doctor job load lock migrate queue reap sema table txn")
-    layer(4, "handle reaper worker")
-    # the few arrows inside a layer, and who embeds the SQL
-    also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = also["stop", "wake"] = also["json", "name"] = also["token", "name"] = 1
-    also["ask", "check"] = 1
-    also["sql", "sql_data.inc"] = 1
-    also["worker", "handle"] = also["reaper", "handle"] = 1
+function module_in(folder, names,    i, k, list) {
+    k = split(names, list, " ")
+    for (i = 1; i <= k; i++) { home[list[i]] = folder; level[list[i]] = level[folder] }
 }
 
-function room(file) {
+BEGIN {
+    layer(0, "base")
+    layer(1, "sql")
+    layer(2, "pq")
+    layer(3, "call")                            # what the folders of layer 4 share
+    layer(4, "admin coord queue table")
+    layer(5, "handle")
+    layer(6, "worker")
+    module_in("base", "backoff buf clock conf cronexpr json log mem name status stop token version wake")
+    module_in("sql", "sql")
+    module_in("pq", "pq")
+    module_in("call", "ask check")
+    module_in("admin", "doctor migrate")
+    module_in("coord", "cron lock sema")
+    module_in("queue", "job load queue reap")
+    module_in("table", "table")
+    module_in("handle", "handle txn")
+    module_in("worker", "reaper worker")
+    # between modules of one folder
+    also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = also["stop", "wake"] = also["json", "name"] = also["token", "name"] = 1
+    also["conf", "log"] = also["conf", "mem"] = also["conf", "name"] = 1
+    also["ask", "check"] = 1
+}
+
+function folder_of(file) {
+    sub(/\/[^\/]*$/, "", file)
     sub(/.*\//, "", file)
-    if (file ~ /\.[ch]$/) {
-        sub(/\.[ch]$/, "", file)
-        if (!(file in level)) sub(/_.*/, "", file)
-    }
+    return file
+}
+
+function module_of(file) {
+    sub(/.*\//, "", file)
+    sub(/\.[ch]$/, "", file)
+    if (!(file in home)) sub(/_.*/, "", file)
     return file
 }
 
@@ -37,17 +57,18 @@ function bad(text) {
 }
 
 FNR == 1 {
-    me = room(FILENAME)
-    if (!(me in level)) { bad("room " me " is not in the table of test/lint/layers.awk"); nextfile }
+    me = module_of(FILENAME)
+    if (home[me] != folder_of(FILENAME)) { bad("module " me " is not in folder " folder_of(FILENAME) ": see test/lint/layers.awk"); nextfile }
 }
 
 /^[ \t]*#[ \t]*include[ \t]*<(postgresql\/)?libpq/ && me != "pq" { bad("only pq may include libpq") }
 
 /^[ \t]*#[ \t]*include[ \t]*"/ {
     split($0, part, "\"")
-    other = room(part[2])
-    if (part[2] == "pgwork.h" || other == me || (me, other) in also) next
-    if (!(other in level)) bad(part[2] " is no room, or none that " me " may include")
+    other = module_of(part[2])
+    if (part[2] == "pgwork.h" || other == me || (me, other) in also || (me == "sql" && part[2] == "sql_data.inc")) next
+    if (!(other in home) || part[2] != home[other] "/" substr(part[2], index(part[2], "/") + 1))
+        bad("\"" part[2] "\" is not the header of a module: write folder/name.h")
     else if (level[other] >= level[me])
         bad(me " (layer " level[me] ") may not include " other " (layer " level[other] ")")
 }

@@ -31,7 +31,7 @@ static inline pgw *it_try_bare(void)
     if (pgw_conf_new(&conf) != PGW_OK) return NULL;
     pgw_conf_set(conf, "dsn", pgtemp_dsn());
     pgw_conf_set(conf, "schema.check", "off");
-    pgw_open(&h, conf);
+    pgw_open(conf, &h);
     pgw_conf_free(conf);
     return h;
 }

@@ -288,7 +288,7 @@ static pgw_status fake_say(pgw *h, pgw_status st, const char *message, const cha
     return st;
 }
 
-/* With the lock held. PGW_AGAIN: do the work; *after then says what to answer. */
+/* With the lock held. PGW_OUTCOME_AGAIN: do the work; *after then says what to answer. */
 static pgw_status fake_enter(pgw *h, fake_verb verb, pgw_status *after)
 {
     srv.calls[verb]++;
@@ -298,13 +298,13 @@ static pgw_status fake_enter(pgw *h, fake_verb verb, pgw_status *after)
         h->epoch++;
     }
     fake_say(h, PGW_OK, "", "");
-    if (srv.fails[verb].times == 0) return PGW_AGAIN;
+    if (srv.fails[verb].times == 0) return PGW_OUTCOME_AGAIN;
     srv.fails[verb].times--;
     *after = srv.fails[verb].st;
     if (*after == PGW_ECONN || *after == PGW_EUNKNOWN || srv.read_only) h->alive = 0;
     fake_say(h, *after, h->alive ? "the test wants it so" : "lost, the test wants it so",
              srv.read_only ? "25006" : "");
-    return srv.fails[verb].applied ? PGW_AGAIN : *after;
+    return srv.fails[verb].applied ? PGW_OUTCOME_AGAIN : *after;
 }
 
 static pgw_job *fake_find(const char *queue, pgw_ref ref, pgw_status *verdict)
@@ -340,17 +340,17 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     pthread_mutex_lock(&srv.lock);
     for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
     st = fake_enter(h, verb, &after);
-    for (i = 0; st == PGW_AGAIN && outputs != NULL && i < n; i++)
+    for (i = 0; st == PGW_OUTCOME_AGAIN && outputs != NULL && i < n; i++)
         if (outputs[i] != NULL && srv.poison[0] != '\0' && strcmp(outputs[i], srv.poison) == 0)
             st = fake_say(h, PGW_EDB, "invalid input syntax for type json", "22P02");
-    for (i = 0; st == PGW_AGAIN && i < n; i++) {
+    for (i = 0; st == PGW_OUTCOME_AGAIN && i < n; i++) {
         pgw_job *j = &srv.jobs[refs[i].id];
 
         if (j->stalls == 0) continue;
         j->stalls--;
         st = fake_say(h, j->stalled, "stalled, the test wants it so", "");
     }
-    if (st == PGW_AGAIN) {
+    if (st == PGW_OUTCOME_AGAIN) {
         st = PGW_OK;
         for (i = 0; i < n; i++) {
             pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
@@ -379,28 +379,28 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     return st;
 }
 
-pgw_status pgw_complete(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                        const char *const *outputs, size_t n)
+pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
+                        size_t n, pgw_status *verdicts)
 {
     return fake_finish(h, FAKE_COMPLETE, verdicts, queue, refs, outputs, n, FAKE_DONE, NULL);
 }
 
-pgw_status pgw_fail(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs, size_t n,
-                    const pgw_fail_opts *opts)
+pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                    const pgw_fail_opts *opts, pgw_status *verdicts)
 {
     return fake_finish(h, FAKE_FAIL, verdicts, queue, refs, NULL, n,
                        opts->dead ? FAKE_DEAD : FAKE_LATER, opts->error);
 }
 
-pgw_status pgw_snooze(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t delay_ms)
+pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
+                      pgw_status *verdicts)
 {
     (void)delay_ms;
     return fake_finish(h, FAKE_SNOOZE, verdicts, queue, refs, NULL, n, FAKE_LATER, NULL);
 }
 
-pgw_status pgw_release(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                       size_t n)
+pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                       pgw_status *verdicts)
 {
     return fake_finish(h, FAKE_RELEASE, verdicts, queue, refs, NULL, n, FAKE_READY, NULL);
 }
@@ -414,7 +414,7 @@ static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, c
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_EXTEND, &after);
     for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
-    if (st == PGW_AGAIN) {
+    if (st == PGW_OUTCOME_AGAIN) {
         st = PGW_OK;
         for (i = 0; i < n; i++) {
             pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
@@ -426,7 +426,7 @@ static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, c
                 verdicts[i] = PGW_ELOCKED;
                 if (st == PGW_OK) st = PGW_ELOCKED;
             } else if (j->canceled)
-                verdicts[i] = PGW_CANCEL;
+                verdicts[i] = PGW_OUTCOME_CANCEL;
         }
         if (after != PGW_OK) st = after;
     }
@@ -434,8 +434,8 @@ static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, c
     return st;
 }
 
-pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                      size_t n, int64_t lease_ms)
+pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
+                      pgw_status *verdicts)
 {
     (void)lease_ms;
     h->done = h->armed;
@@ -448,7 +448,7 @@ pgw_status pgw_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw
     h->asked.queue = queue;
     h->asked.refs = refs;
     h->asked.n = n;
-    return PGW_AGAIN;
+    return PGW_OUTCOME_AGAIN;
 }
 
 void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
@@ -464,7 +464,7 @@ pgw_status pgw_step(pgw *h, int events)
     (void)events;
     if (h->done == NULL) return PGW_OK;
     if (pgw_stop_count(h->stop) < 2) {
-        if (atomic_load(&srv.hangs)) return PGW_AGAIN;
+        if (atomic_load(&srv.hangs)) return PGW_OUTCOME_AGAIN;
         st = fake_extend(h, h->asked.verdicts, h->asked.queue, h->asked.refs, h->asked.n);
     }
     h->done(h, st, h->armed_arg);
@@ -524,25 +524,25 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
         *batch = b;
     else
         free(b);
-    return *batch != NULL ? PGW_OK : PGW_EMPTY;
+    return *batch != NULL ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-pgw_status pgw_claim(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
+pgw_status pgw_claim(pgw *h, const pgw_claim_opts *o, pgw_batch **batch)
 {
     pgw_status after, st;
 
     *batch = NULL;
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_CLAIM, &after);
-    if (st == PGW_AGAIN) st = fake_claim(o, batch);
+    if (st == PGW_OUTCOME_AGAIN) st = fake_claim(o, batch);
     pthread_mutex_unlock(&srv.lock);
     return st;
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *refs, size_t n,
-                                  pgw_batch **batch, const pgw_claim_opts *o)
+pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *o,
+                                  pgw_status *verdicts, pgw_batch **batch)
 {
-    pgw_status after = PGW_OK, st = PGW_AGAIN;
+    pgw_status after = PGW_OK, st = PGW_OUTCOME_AGAIN;
     size_t i;
 
     *batch = NULL;
@@ -550,8 +550,8 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_status *verdicts, const pgw_ref *r
     pthread_mutex_lock(&srv.lock);
     if (srv.fails[FAKE_CLAIM].times > 0) st = fake_enter(h, FAKE_CLAIM, &after);
     pthread_mutex_unlock(&srv.lock);
-    if (st != PGW_AGAIN) return st; /* one transaction: nothing is finished either */
-    st = pgw_complete(h, verdicts, o->queues[0], refs, NULL, n);
+    if (st != PGW_OUTCOME_AGAIN) return st; /* one transaction: nothing is finished either */
+    st = pgw_complete(h, o->queues[0], refs, NULL, n, verdicts);
     if (st < 0 && st != PGW_ELEASE) return st;
     pthread_mutex_lock(&srv.lock);
     st = fake_claim(o, batch);
@@ -614,8 +614,8 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
-pgw_status pgw_queue_look(pgw *h, const char *queue, int64_t at_most,
-                          int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     (void)h, (void)queue, (void)at_most, (void)fn, (void)arg;
     return PGW_EPERM; /* as for most workers */
@@ -631,7 +631,7 @@ pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(*h, FAKE_OPEN, &after);
     pthread_mutex_unlock(&srv.lock);
-    return st == PGW_AGAIN ? PGW_OK : st;
+    return st == PGW_OUTCOME_AGAIN ? PGW_OK : st;
 }
 
 pgw *fake_open(const pgw_conf *conf)
@@ -657,9 +657,9 @@ const char *pgw_error_message(const pgw *h)
 {
     return h->message;
 }
-void pgw__handle_story(const pgw *h, char *story, size_t size)
+void pgw__handle_diagnostics(const pgw *h, char *diagnostics, size_t size)
 {
-    snprintf(story, size, "%s: do something", h->message);
+    snprintf(diagnostics, size, "%s: do something", h->message);
 }
 
 pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
@@ -667,20 +667,21 @@ pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
     return pgw__status_in_loop(st, h->sqlstate, false);
 }
 
-void pgw__pq_keep_story(const pgw *h, pgw__story *story)
+void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics)
 {
-    story->fault.status = h->status;
-    snprintf(story->fault.message, sizeof(story->fault.message), "%s", h->message);
-    snprintf(story->fault.sqlstate, sizeof(story->fault.sqlstate), "%s", h->sqlstate);
+    diagnostics->fault.status = h->status;
+    snprintf(diagnostics->fault.message, sizeof(diagnostics->fault.message), "%s", h->message);
+    snprintf(diagnostics->fault.sqlstate, sizeof(diagnostics->fault.sqlstate), "%s", h->sqlstate);
 }
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint)
 {
     (void)hint;
     return fake_say(h, st, message, "");
 }
-pgw_status pgw__pq_tell(pgw *h, const pgw__story *story)
+pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
 {
-    return fake_say(h, story->fault.status, story->fault.message, story->fault.sqlstate);
+    return fake_say(h, diagnostics->fault.status, diagnostics->fault.message,
+                    diagnostics->fault.sqlstate);
 }
 void pgw__pq_drop(pgw *h)
 {
@@ -748,7 +749,7 @@ pgw_status pgw__pq_call(pgw *h, const pgw__call *call)
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_IDLE, &after);
     pthread_mutex_unlock(&srv.lock);
-    return st == PGW_AGAIN ? PGW_OK : st;
+    return st == PGW_OUTCOME_AGAIN ? PGW_OK : st;
 }
 
 /* No queue is missing. */
@@ -772,7 +773,7 @@ pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms)
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_OPEN, &after);
     pthread_mutex_unlock(&srv.lock);
-    return st == PGW_AGAIN ? PGW_OK : st;
+    return st == PGW_OUTCOME_AGAIN ? PGW_OK : st;
 }
 
 pgw_status pgw__pq_connect_once(pgw *h)
@@ -781,7 +782,7 @@ pgw_status pgw__pq_connect_once(pgw *h)
     return pgw__pq_connect(h, 0);
 }
 
-pgw_status pgw__pq_look(pgw *h)
+pgw_status pgw__pq_check_session(pgw *h)
 {
     return h->alive ? PGW_OK : PGW_ECONN;
 }
@@ -792,6 +793,6 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
                             {h->heeded ? -1 : pgw_stop_fd(h->stop), POLLIN, 0}};
 
     if (!h->alive) return fake_say(h, PGW_ECONN, "the connection was lost", "");
-    if (poll(fds, 2, (int)timeout_ms) <= 0) return PGW_EMPTY;
-    return fds[0].revents != 0 ? PGW_AGAIN : fake_say(h, PGW_ECANCELED, "stop", "");
+    if (poll(fds, 2, (int)timeout_ms) <= 0) return PGW_OUTCOME_EMPTY;
+    return fds[0].revents != 0 ? PGW_OUTCOME_AGAIN : fake_say(h, PGW_ECANCELED, "stop", "");
 }

@@ -9,7 +9,7 @@
 #include "pgwork.h"
 #include "unity.h"
 
-/* The status, with the story of the handle in the failure. */
+/* The status, with the diagnostics of the handle in the failure. */
 #define ASSERT_ST(expected, call, h)                                              \
     do {                                                                          \
         const pgw_status st_ = (call);                                            \
@@ -39,7 +39,7 @@ static inline pgw *it_open_with(const char *const *pairs)
     pgw_conf *conf = it_conf(pairs);
     pgw *h;
 
-    ASSERT_ST(PGW_OK, pgw_open(&h, conf), h);
+    ASSERT_ST(PGW_OK, pgw_open(conf, &h), h);
     pgw_conf_free(conf);
     return h;
 }
@@ -70,11 +70,11 @@ static inline pgw *it_open(void)
 
 static inline int64_t it_enqueue(pgw *h, const char *queue, const char *payload)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     job.payload = payload;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, &id, queue, &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, queue, &job, NULL, &id), h);
     return id;
 }
 
@@ -86,7 +86,7 @@ static inline pgw_status it_claim(pgw *h, pgw_batch **batch, const char *queue, 
     o.queues = queues;
     o.queues_count = 1;
     o.max = max;
-    return pgw_claim(h, batch, &o);
+    return pgw_claim(h, &o, batch);
 }
 
 /* One job, which is there. */

@@ -63,9 +63,9 @@ static inline void worker_begin(void)
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     set("dsn", pgtemp_dsn());
-    set("worker.drain", "on");
+    set("worker.until_empty", "on");
     set("schema.check", number == 0 ? "off" : "on");
-    must(pgw_open(&h, conf));
+    must(pgw_open(conf, &h));
     if (number == 0) first_time();
     set("schema.check", "on");
     snprintf(queue, sizeof(queue), "queue %d", number++);
@@ -126,16 +126,12 @@ static inline void await(atomic_int *what, int value)
 
 static inline void enqueue(int n)
 {
-    static const pgw_new jobs[1000] = {{0}};
-    pgw_new copy[1000];
+    pgw_job_spec jobs[1000];
     int i;
 
-    for (i = 0; i < 1000; i++) {
-        copy[i] = jobs[i];
-        copy[i].struct_size = sizeof(copy[i]);
-    }
+    for (i = 0; i < 1000; i++) jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     for (; n > 0; n -= 1000)
-        must(pgw_enqueue_many(h, NULL, NULL, queue, copy, n < 1000 ? (size_t)n : 1000, NULL));
+        must(pgw_enqueue_many(h, queue, jobs, n < 1000 ? (size_t)n : 1000, NULL, NULL, NULL));
 }
 
 static inline long long jobs_in(const char *state)
@@ -178,7 +174,7 @@ static inline void short_leases(void)
 }
 
 /* So many beats, as seen by the end of a job's lease. */
-static inline void await_beats(int64_t id, int beats)
+static inline void await_heartbeats(int64_t id, int beats)
 {
     long long until = of_job(id, "(extract(epoch FROM lease_until) * 1000)::bigint");
 
@@ -194,10 +190,10 @@ static inline void await_beats(int64_t id, int beats)
 
 static inline int64_t only_job(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
-    must(pgw_enqueue(h, &id, queue, &job, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL, &id));
     return id;
 }
 
@@ -211,7 +207,10 @@ static inline pgw_worker_stats run(pgw_handler_fn *fn, pgw_status expected)
     pgw_worker *w;
     pgw_status st;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, fn, NULL, NULL},
+                       &w));
     st = pgw_worker_run(w, stop);
     pgw_worker_get_stats(w, &s);
     if (st != expected) TEST_FAIL_MESSAGE(pgw_worker_error(w));
@@ -228,7 +227,10 @@ static inline void start(pgw_handler_fn *fn)
 {
     pgw_worker *w;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, 1, fn, NULL, NULL},
+                       &w));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&worker_thread, NULL, run_it, w));
     worker_beside = w;
 }
@@ -255,7 +257,7 @@ static inline void *reap_on(void *arg)
     pgw_reaper *r;
 
     (void)arg;
-    if (pgw_reaper_new(&r, conf) != PGW_OK) return NULL;
+    if (pgw_reaper_new(conf, &r) != PGW_OK) return NULL;
     pgw_reaper_run(r, stop);
     pgw_reaper_free(r);
     return NULL;
@@ -273,8 +275,8 @@ static inline void finish_reaper(void)
     reaper_beside = false;
 }
 
-/* Waits until the sleeping sign of a worker in this database is out, or in again. */
-static inline void await_the_sign(bool out)
+/* Waits until a worker in this database is registered as a waiter, or no longer. */
+static inline void await_registration(bool out)
 {
     for (int i = 0; i < PATIENCE_MS / 10; i++) {
         if ((pgtemp_number(
@@ -284,12 +286,12 @@ static inline void await_the_sign(bool out)
             return;
         nap(10);
     }
-    TEST_FAIL_MESSAGE(out ? "no sleeping sign" : "the sleeping sign stays out");
+    TEST_FAIL_MESSAGE(out ? "no worker registers" : "a worker stays registered");
 }
 
-static inline void await_sign(void)
+static inline void await_registered(void)
 {
-    await_the_sign(true);
+    await_registration(true);
 }
 
 static inline void await_reconnects(int64_t n)
@@ -328,7 +330,7 @@ static inline pgw_verdict noop(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static inline pgw_verdict until_signalled(pgw_task *task, void *arg)
@@ -340,7 +342,7 @@ static inline pgw_verdict until_signalled(pgw_task *task, void *arg)
     poll(&fd, 1, PATIENCE_MS);
     atomic_store(&seen, pgw_task_signals(task));
     pgw_task_set_delay(task, 0);
-    return PGW_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 static inline pgw_verdict until_let_go(pgw_task *task, void *arg)
@@ -348,7 +350,7 @@ static inline pgw_verdict until_let_go(pgw_task *task, void *arg)
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
     has_come(&let_go, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/base/status.c")
 
 void setUp(void)
 {
@@ -21,9 +21,9 @@ void setUp(void)
 }
 void tearDown(void) {}
 
-static pgw_status check_new(const pgw_new *job)
+static pgw_status check_new(const pgw_job_spec *job)
 {
-    pgw_new mine;
+    pgw_job_spec mine;
 
     return pgw__check_new(FAKE_H, &mine, job, -1, 1000);
 }
@@ -31,7 +31,7 @@ static pgw_status check_new(const pgw_new *job)
 /* Sets a field of a good job to a bad value: the refusal has this status and these words. */
 #define REFUSED(status_, words, ...)                                    \
     do {                                                                \
-        pgw_new job = PGW_NEW_INIT;                                     \
+        pgw_job_spec job = PGW_JOB_SPEC_INIT;                           \
         __VA_ARGS__;                                                    \
         TEST_ASSERT_EQUAL_INT_MESSAGE(status_, check_new(&job), words); \
         ASSERT_SAYS(words);                                             \
@@ -39,7 +39,7 @@ static pgw_status check_new(const pgw_new *job)
 
 #define ACCEPTED(...)                                                         \
     do {                                                                      \
-        pgw_new job = PGW_NEW_INIT;                                           \
+        pgw_job_spec job = PGW_JOB_SPEC_INIT;                                 \
         __VA_ARGS__;                                                          \
         TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, check_new(&job), fake.message); \
     } while (0)
@@ -55,9 +55,9 @@ static char *letters(size_t n)
 
 void test_no_handle_is_refused_without_words(void)
 {
-    pgw_new job = PGW_NEW_INIT, mine;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT, mine;
     const char *holder;
-    char room[PGW__HOLDER_MAX + 1];
+    char buffer[PGW__HOLDER_MAX + 1];
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_handle(NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_given(NULL, "x", &job));
@@ -71,7 +71,7 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(NULL, "x", "a", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(NULL, "x", &mine, sizeof(mine), &job));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(NULL, &mine, &job, -1, 10));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, buffer));
 }
 
 void test_queue_names(void)
@@ -98,11 +98,11 @@ void test_limits_of_numbers(void)
     TEST_ASSERT_EQUAL_STRING("argument `max` is 0: allowed is 1 .. 10000", fake.message);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_int(FAKE_H, "max", INT64_MIN, 1, 10000));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_count(FAKE_H, "n", SIZE_MAX, 1, 10000));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", PGW_DEFAULT));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", 100));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", 86400000));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 99));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 86400001));
     ASSERT_SAYS("86400001");
 }
@@ -215,10 +215,11 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key_policy` is 3", job.key = "k"; job.key_policy = (pgw_key_policy)3);
     REFUSED(PGW_EINVAL, "`job.key_scope` is 3", job.key_scope = (pgw_key_scope)3); /* and no key */
     REFUSED(PGW_EINVAL, "`job.key_policy` is 7", job.key_policy = (pgw_key_policy)7);
-    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0", job.key = "k"; job.key_scope = PGW_KEY_PERIOD);
+    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0", job.key = "k";
+            job.key_scope = PGW_KEY_SCOPE_PERIOD);
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k";
             job.key_period_ms = 5);
-    ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_PERIOD; job.key_period_ms = 1);
+    ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_SCOPE_PERIOD; job.key_period_ms = 1);
 }
 
 void test_group_expiry_and_meta_of_a_job(void)
@@ -240,7 +241,7 @@ void test_group_expiry_and_meta_of_a_job(void)
 
 void test_a_job_among_many_is_named_by_its_index(void)
 {
-    pgw_new job = PGW_NEW_INIT, mine;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT, mine;
 
     job.priority = 11;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(FAKE_H, &mine, &job, 9999, 10));
@@ -252,15 +253,16 @@ void test_a_job_among_many_is_named_by_its_index(void)
 
 void test_a_holder_is_given_or_made_of_host_and_pid(void)
 {
-    char room[PGW__HOLDER_MAX + 1], end[32];
+    char buffer[PGW__HOLDER_MAX + 1], end[32];
     const char *holder;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, "me", room));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, "me", buffer));
     TEST_ASSERT_EQUAL_STRING("me", holder);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, NULL, room));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, NULL, buffer));
     snprintf(end, sizeof(end), ":%ld", (long)getpid());
     TEST_ASSERT_NOT_NULL(strstr(holder, end));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, "", room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, "", buffer));
     ASSERT_SAYS("`holder` is empty");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, letters(256), room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw__check_holder(FAKE_H, "holder", &holder, letters(256), buffer));
 }

@@ -71,7 +71,7 @@ static const struct {
     {"worker.flush_ms", "int", "5"},
     {"worker.flush_jobs", "int", "1000"},
     {"worker.stop_ms", "int", "10000"},
-    {"worker.drain", "bool", "off"},
+    {"worker.until_empty", "bool", "off"},
     {"worker.max_jobs", "int", "0"},
     {"reaper.max_wait_ms", "int", "50"},
     {"reaper.batch", "int", "1000"},
@@ -358,7 +358,7 @@ void test_without_a_configuration(void)
     TEST_ASSERT_TRUE(pgw__conf_bool(NULL, "schema.check"));
     TEST_ASSERT_EQUAL_STRING("", pgw__conf_text(NULL, "dsn"));
     TEST_ASSERT_TRUE(pgw__conf_log(NULL)->fn == NULL);
-    pgw_conf_set_log(NULL, PGW_INFO, NULL, NULL);
+    pgw_conf_set_log(NULL, PGW_LOG_INFO, NULL, NULL);
     pgw_conf_free(NULL);
 }
 
@@ -388,9 +388,9 @@ void test_the_connection_string_is_never_listed_nor_told_in_errors(void)
 
 /* ---- copies, logs, memory ---- */
 
-static void sink(void *arg, pgw_level level, const char *room, const char *message)
+static void sink(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room, (void)message;
+    (void)arg, (void)level, (void)component, (void)message;
 }
 
 void test_a_copy_is_equal_and_independent(void)
@@ -399,14 +399,14 @@ void test_a_copy_is_equal_and_independent(void)
 
     set("schema", "one");
     set("dsn", SECRET);
-    pgw_conf_set_log(conf, PGW_DEBUG, sink, &conf);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, sink, &conf);
     copy = pgw__conf_copy(conf);
     TEST_ASSERT_NOT_NULL(copy);
     set("schema", "two");
     TEST_ASSERT_EQUAL_STRING("one", pgw__conf_text(copy, "schema"));
     TEST_ASSERT_EQUAL_STRING(SECRET, pgw__conf_text(copy, "dsn"));
     TEST_ASSERT_EQUAL_INT64(4, pgw__conf_int(copy, "worker.concurrency"));
-    TEST_ASSERT_EQUAL_INT(PGW_DEBUG, pgw__conf_log(copy)->level);
+    TEST_ASSERT_EQUAL_INT(PGW_LOG_DEBUG, pgw__conf_log(copy)->level);
     TEST_ASSERT_EQUAL_PTR(&conf, pgw__conf_log(copy)->arg);
     TEST_ASSERT_TRUE(pgw__conf_log(copy)->fn == sink);
     pgw_conf_free(copy);
@@ -452,4 +452,58 @@ void test_out_of_memory_everywhere(void)
     pgw_conf_free(copy);
     pgw_conf_free(fresh);
     oom_end();
+}
+
+#define CONF_TYPED(name, number, text) {PGW_CONF_##name, text},
+static const struct typed {
+    int key;
+    const char *name;
+} ints[] = {PGW_CONF_INT_MAP(CONF_TYPED)}, bools[] = {PGW_CONF_BOOL_MAP(CONF_TYPED)},
+  texts[] = {PGW_CONF_TEXT_MAP(CONF_TYPED)};
+
+static bool is_among(const struct typed *keys, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(keys[i].name, name) == 0) return true;
+    return false;
+}
+#define IS_AMONG(keys, name) is_among(keys, sizeof(keys) / sizeof((keys)[0]), name)
+
+static int is_typed(const pgw_property *p, void *arg)
+{
+    const bool number = strcmp(p->type, "int") == 0, onoff = strcmp(p->type, "bool") == 0;
+
+    ++*(size_t *)arg;
+    TEST_ASSERT_EQUAL_MESSAGE(number, IS_AMONG(ints, p->name), p->name);
+    TEST_ASSERT_EQUAL_MESSAGE(onoff, IS_AMONG(bools, p->name), p->name);
+    TEST_ASSERT_EQUAL_MESSAGE(!number && !onoff, IS_AMONG(texts, p->name), p->name);
+    return 0;
+}
+
+void test_every_property_has_a_key_of_its_type(void)
+{
+    size_t n = 0;
+
+    pgw_conf_each(NULL, is_typed, &n);
+    TEST_ASSERT_EQUAL_size_t(n,
+                             (sizeof(ints) + sizeof(bools) + sizeof(texts)) / sizeof(struct typed));
+}
+
+void test_typed_setters_set_what_their_key_names(void)
+{
+    pgw_conf *c;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&c));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set_int(c, PGW_CONF_WORKER_LEASE_MS, 60000));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set_bool(c, PGW_CONF_NOTIFY, false));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set_text(c, PGW_CONF_POOLER, "session"));
+    TEST_ASSERT_EQUAL_STRING("60000", pgw_conf_get(c, "worker.lease_ms"));
+    TEST_ASSERT_EQUAL_STRING("off", pgw_conf_get(c, "notify"));
+    TEST_ASSERT_EQUAL_STRING("session", pgw_conf_get(c, "pooler"));
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set_int(c, PGW_CONF_WORKER_LEASE_MS, 1));
+    TEST_ASSERT_EQUAL_STRING("60000", pgw_conf_get(c, "worker.lease_ms"));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set_int(c, PGW_CONF_WORKER_LEASE_MS, PGW_DEFAULT));
+    TEST_ASSERT_EQUAL_STRING("0", pgw_conf_get(c, "worker.lease_ms"));
+    TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, pgw_conf_set_int(c, (pgw_conf_int)10000, 1));
+    pgw_conf_free(c);
 }

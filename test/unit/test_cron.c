@@ -15,9 +15,9 @@
 #include "log.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/cron.c")
-TEST_SOURCE_FILE("src/cron_hold.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/coord/cron.c")
+TEST_SOURCE_FILE("src/coord/cron_hold.c")
 
 void setUp(void)
 {
@@ -52,7 +52,7 @@ void test_defaults(void)
 
     fake.cells = cells, fake.rows = 1, fake.columns = 1;
     fake.on_call = see_defaults;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_create(FAKE_H, &next, "s", "@daily", NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_create(FAKE_H, "s", "@daily", NULL, &next));
     TEST_ASSERT_EQUAL(PGW__SQL_CRON_CREATE, fake.sql);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
     TEST_ASSERT_EQUAL_INT64(77, next);
@@ -67,45 +67,45 @@ static int see_time(int64_t at_us, const char *local, void *arg)
 void test_what_is_refused_is_not_sent(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_tick *tick = (pgw_tick *)(void *)&job;
     int64_t next = 1;
 
 #define REFUSED(call) TEST_ASSERT_EQUAL(PGW_EINVAL, (call))
-    REFUSED(pgw_cron_create(NULL, NULL, "s", "@daily", NULL));
-    REFUSED(pgw_cron_create(FAKE_H, &next, "", "@daily", NULL));
+    REFUSED(pgw_cron_create(NULL, "s", "@daily", NULL, NULL));
+    REFUSED(pgw_cron_create(FAKE_H, "", "@daily", NULL, &next));
     TEST_ASSERT_EQUAL_INT64(0, next);
-    REFUSED(pgw_cron_create(FAKE_H, NULL, NULL, "@daily", NULL));
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", NULL, NULL));
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "0 0 30 2 *", NULL));
+    REFUSED(pgw_cron_create(FAKE_H, NULL, "@daily", NULL, NULL));
+    REFUSED(pgw_cron_create(FAKE_H, "s", NULL, NULL, NULL));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "0 0 30 2 *", NULL, NULL));
     TEST_ASSERT_EQUAL_STRING("argument expression is '0 0 30 2 *': at 5 (day of month) stands "
                              "\"30\", expected a day that one of these months has",
                              fake.message);
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "* * * * \xff", NULL));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "* * * * \xff", NULL, NULL));
     TEST_ASSERT_EQUAL_STRING("argument expression is wrong: at 9 (weekday) stands a character "
                              "beyond ASCII, expected * or 0 .. 7 or sun .. sat",
                              fake.message);
     o.misfire = (pgw_misfire)3;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 0;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire_max = 1, o.grace_ms = -1;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire = PGW_MISFIRE_SKIP, o.grace_ms = 999;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     TEST_ASSERT_EQUAL_STRING("argument `opts->grace_ms` is 999: allowed is 1000 .. 86400000 with "
                              "PGW_MISFIRE_SKIP: every tick is found a little late",
                              fake.message);
     o.misfire = PGW_MISFIRE_ALL, o.grace_ms = 0, o.timeout_ms = 99;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.timeout_ms = 100, o.job = &job, job.delay_ms = 1;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
-    job.delay_ms = 0, job.key = "k", job.key_policy = PGW_KEY_ERROR;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
-    job.key_policy = PGW_KEY_SKIP, job.meta = "{}";
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
+    job.delay_ms = 0, job.key = "k", job.key_policy = PGW_KEY_POLICY_ERROR;
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
+    job.key_policy = PGW_KEY_POLICY_SKIP, job.meta = "{}";
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     job.meta = NULL, job.expires_us = 1;
-    REFUSED(pgw_cron_create(FAKE_H, NULL, "s", "@daily", &o));
+    REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     REFUSED(pgw_cron_rename(FAKE_H, "s", ""));
     REFUSED(pgw_cron_pause(FAKE_H, NULL));
     REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 1, NULL, NULL));
@@ -113,10 +113,10 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 10001, see_time, NULL));
     REFUSED(pgw_cron_next(FAKE_H, "@dail", NULL, 0, 10000, see_time, NULL));
     REFUSED(pgw_crons_each(FAKE_H, NULL, NULL, NULL));
-    REFUSED(pgw_cron_claim_due(FAKE_H, NULL, NULL, "n", NULL, 0));
-    REFUSED(pgw_cron_claim_due(FAKE_H, &tick, &next, "n", NULL, 1));
+    REFUSED(pgw_cron_claim_due(FAKE_H, "n", NULL, 0, NULL, NULL));
+    REFUSED(pgw_cron_claim_due(FAKE_H, "n", NULL, 1, &tick, &next));
     TEST_ASSERT_NULL(tick);
-    REFUSED(pgw_cron_extend(FAKE_H, NULL, (pgw_token){1, 2}, 99));
+    REFUSED(pgw_cron_extend(FAKE_H, (pgw_token){1, 2}, 99, NULL));
     REFUSED(pgw_cron_finish(NULL, (pgw_token){1, 2}, NULL));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -134,7 +134,7 @@ void test_a_tick_is_read(void)
     size_t size = 1;
 
     fake.cells = cells, fake.rows = 1, fake.columns = 9;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_claim_due(FAKE_H, &tick, NULL, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_claim_due(FAKE_H, "n", NULL, 0, &tick, NULL));
     TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
     TEST_ASSERT_EQUAL_INT64(5000000, pgw_tick_slot_us(tick));
     TEST_ASSERT_EQUAL_UINT64(7, pgw_tick_token(tick).number);
@@ -156,7 +156,7 @@ void test_no_tick_is_due(void)
     int64_t next_ms = 0;
 
     fake.cells = cells, fake.rows = 1, fake.columns = 9;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_cron_claim_due(FAKE_H, &tick, &next_ms, "n", NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(FAKE_H, "n", NULL, 0, &tick, &next_ms));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
 }
@@ -171,7 +171,7 @@ void test_a_stale_token_is_elease(void)
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_finish(FAKE_H, token, NULL));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_release(FAKE_H, token));
     fake.cells = null;
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(FAKE_H, NULL, token, 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_cron_extend(FAKE_H, token, PGW_DEFAULT, NULL));
     fake.cells = yes;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_finish(FAKE_H, token, "why"));
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TEST_SOURCE_FILE("src/version.c")
+TEST_SOURCE_FILE("src/base/version.c")
 
 void setUp(void) {}
 void tearDown(void) {}

@@ -17,12 +17,12 @@
 #include "fakepq.h"
 #include "oom.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/job_row.c")
-TEST_SOURCE_FILE("src/job_enqueue.c")
-TEST_SOURCE_FILE("src/job_claim.c")
-TEST_SOURCE_FILE("src/job_finish.c")
-TEST_SOURCE_FILE("src/job_look.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/queue/job_row.c")
+TEST_SOURCE_FILE("src/queue/job_enqueue.c")
+TEST_SOURCE_FILE("src/queue/job_claim.c")
+TEST_SOURCE_FILE("src/queue/job_finish.c")
+TEST_SOURCE_FILE("src/queue/job_list.c")
 
 #define TOKEN "00000000-0000-0021-67da-7e57557e33d2"
 
@@ -97,21 +97,21 @@ static void see_enqueue(const pgw__call *call)
 void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
 {
     static const fake_cell answer[] = {F_INT(42), F_TEXT("new")};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id = -1;
 
     job.payload = "{}";
     job.priority = 4;
     job.delay_ms = 250;
     job.key = "k";
-    job.key_scope = PGW_KEY_PERIOD;
-    job.key_policy = PGW_KEY_ERROR;
+    job.key_scope = PGW_KEY_SCOPE_PERIOD;
+    job.key_policy = PGW_KEY_POLICY_ERROR;
     job.key_period_ms = 60000;
     job.group = "team", job.expires_us = 99, job.meta = " {}";
     fake.on_call = see_enqueue;
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_OK,
-                      pgw_enqueue(FAKE_H, &id, "q", &job, "00000000-0000-0000-0000-0000000000ab"));
+                      pgw_enqueue(FAKE_H, "q", &job, "00000000-0000-0000-0000-0000000000ab", &id));
     TEST_ASSERT_EQUAL_INT64(42, id);
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_ENQUEUE, fake.sql);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
@@ -120,37 +120,37 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
 static void enqueue_is(pgw_status expected, const char *word)
 {
     const fake_cell answer[] = {F_INT(7), F_TEXT(word)};
-    const pgw_new job = PGW_NEW_INIT;
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL_INT(expected, pgw_enqueue(FAKE_H, &id, "q", &job, NULL));
+    TEST_ASSERT_EQUAL_INT(expected, pgw_enqueue(FAKE_H, "q", &job, NULL, &id));
     TEST_ASSERT_EQUAL_INT64(expected < 0 ? 0 : 7, id);
 }
 
 void test_outcomes_of_an_enqueue(void)
 {
     enqueue_is(PGW_OK, "new");
-    enqueue_is(PGW_EXISTS, "exists");
-    enqueue_is(PGW_REPLACED, "replaced");
-    enqueue_is(PGW_REPEATED, "repeated");
+    enqueue_is(PGW_OUTCOME_EXISTS, "exists");
+    enqueue_is(PGW_OUTCOME_REPLACED, "replaced");
+    enqueue_is(PGW_OUTCOME_REPEATED, "repeated");
     enqueue_is(PGW_EPROTO, "whatever");
     enqueue_is(PGW_EPROTO, NULL);
 }
 
 void test_a_refused_enqueue_sends_nothing(void)
 {
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id = 5;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(NULL, &id, "q", &job, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(NULL, "q", &job, NULL, &id));
     TEST_ASSERT_EQUAL_INT64(0, id);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, NULL, "", &job, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, &id, "q", NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, &id, "q", &job, "no uuid"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "", &job, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", NULL, NULL, &id));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, "no uuid", &id));
     ASSERT_SAYS("`op` is no uuid");
     job.priority = 10;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, &id, "q", &job, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, NULL, &id));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -195,7 +195,7 @@ void test_many_jobs_go_as_columns(void)
     static const fake_cell answer[] = {F_INT(1),         F_TEXT("new"), F_INT(2),
                                        F_TEXT("exists"), F_INT(3),      F_TEXT("replaced")};
     const char *const tags1[] = {"a", "b\"\\,}"}, *const tags2[] = {"c"};
-    pgw_new jobs[3] = {PGW_NEW_INIT, PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status outcomes[3];
     int64_t ids[3];
 
@@ -206,44 +206,45 @@ void test_many_jobs_go_as_columns(void)
     jobs[2].meta = "{\"a\":1}";
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_EXISTS, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 3, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS,
+                      pgw_enqueue_many(FAKE_H, "q", jobs, 3, NULL, ids, outcomes));
     TEST_ASSERT_EQUAL_INT64(3, ids[2]);
     TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_EXISTS, outcomes[1]);
-    TEST_ASSERT_EQUAL(PGW_REPLACED, outcomes[2]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, outcomes[2]);
 }
 
 void test_many_is_all_or_none_also_in_what_is_refused(void)
 {
-    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status outcomes[2];
     int64_t ids[2] = {7, 7};
 
     jobs[1].priority = -1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, NULL, ids, outcomes));
     ASSERT_SAYS("`jobs[1].priority`");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
     TEST_ASSERT_EQUAL_INT64(0, ids[0]);
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, NULL, ids, outcomes));
     ASSERT_SAYS("the same in all of them");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 0, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", jobs, 10001, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, ids, outcomes, "q", NULL, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(NULL, ids, outcomes, "q", jobs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 0, NULL, ids, outcomes));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 10001, NULL, ids, outcomes));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", NULL, 1, NULL, ids, outcomes));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(NULL, "q", jobs, 1, NULL, ids, outcomes));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
 void test_a_short_answer_to_many_is_refused(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
-    pgw_new jobs[2] = {PGW_NEW_INIT, PGW_NEW_INIT};
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_status outcomes[2];
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_enqueue_many(FAKE_H, NULL, outcomes, "q", jobs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_enqueue_many(FAKE_H, "q", jobs, 2, NULL, NULL, outcomes));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, outcomes[0]);
 }
 
@@ -251,7 +252,7 @@ void test_many_survives_every_failed_allocation(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
     const char *const tags[] = {"a"};
-    pgw_new job = PGW_NEW_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_status st;
     int n = 0;
 
@@ -260,7 +261,7 @@ void test_many_survives_every_failed_allocation(void)
     oom_begin();
     do {
         oom_fail(++n);
-        st = pgw_enqueue_many(FAKE_H, NULL, NULL, "q", &job, 1, NULL);
+        st = pgw_enqueue_many(FAKE_H, "q", &job, 1, NULL, NULL, NULL);
         TEST_ASSERT_EQUAL(oom_failed() ? PGW_ENOMEM : PGW_OK, st);
     } while (st != PGW_OK);
     TEST_ASSERT_EQUAL_INT(3, n);
@@ -290,7 +291,7 @@ void test_a_claim_is_one_block_of_jobs(void)
 
     FAKE_ROWS(answer, 20);
     oom_begin();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL_INT(1, oom_alive());
     TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
     TEST_ASSERT_NULL(pgw_batch_job(batch, 2));
@@ -347,7 +348,7 @@ void test_a_row_may_be_several_jobs(void)
 
     FAKE_ROWS(answer, 20);
     oom_begin();
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL_INT(1, oom_alive());
     TEST_ASSERT_EQUAL(7, pgw_batch_count(batch));
     for (i = 0; i < 7; i++) {
@@ -377,7 +378,7 @@ void test_a_row_of_jobs_that_lack_something_is_not_believed(void)
     pgw_batch *batch;
 
     FAKE_ROWS(answer, 20);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
 }
 
@@ -391,7 +392,7 @@ void test_only_the_server_says_that_a_job_is_quarantined(void)
     for (int quarantined = 0; quarantined < 2; quarantined++) {
         row[13].i = quarantined;
         FAKE_ROWS(row, 20);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
         TEST_ASSERT_EQUAL_INT(2, pgw_job_attempt(pgw_batch_job(batch, 0)));
         TEST_ASSERT_EQUAL(quarantined == 1, pgw__batch_quarantined(batch));
         pgw_batch_free(batch);
@@ -419,7 +420,7 @@ void test_leases_are_counted_from_when_they_began(void)
     FAKE_ROWS(answer, 20);
     for (i = 0; i < 4; i++) {
         sent_at_us = now_us - ages_us[i];
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
         TEST_ASSERT_EQUAL_INT64(sent_at_us + counted_us[i], pgw__batch_since_us(batch));
         pgw_batch_free(batch);
     }
@@ -443,9 +444,10 @@ void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
 
     fake.on_call = see_apart;
     for (o.apart = 0; o.apart < 2; o.apart++) {
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart == 1, sent_apart);
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                          pgw_complete_and_claim(FAKE_H, NULL, 0, &o, NULL, &batch));
         TEST_ASSERT_EQUAL(o.apart == 1, sent_apart);
     }
 }
@@ -455,7 +457,7 @@ void test_a_claim_without_rows_is_empty(void)
     const pgw_claim_opts o = claim_opts();
     pgw_batch *batch = (pgw_batch *)(void *)&now_us;
 
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
 }
 
@@ -468,10 +470,10 @@ void test_more_jobs_than_asked_for_are_not_believed(void)
 
     o.max = 1;
     FAKE_ROWS(answer, 20);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
     FAKE_ROWS(several, 20);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
 }
 
@@ -484,10 +486,10 @@ void test_a_claim_without_memory_keeps_nothing(void)
     FAKE_ROWS(answer, 20);
     oom_begin();
     oom_fail(1);
-    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
     oom_fail(2);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     pgw_batch_free(batch);
     oom_end();
 }
@@ -498,12 +500,12 @@ void test_what_a_claim_refuses(void)
     const char *const bad[] = {"q", "a\nb"};
     pgw_batch *batch;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(NULL, &batch, &o));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(FAKE_H, NULL, &o));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(FAKE_H, &batch, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(NULL, &o, &batch));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(FAKE_H, &o, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_claim(FAKE_H, NULL, &batch));
 #define BAD(words, change)                                                       \
     o = claim_opts(), change;                                                    \
-    TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_claim(FAKE_H, &batch, &o), words); \
+    TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_claim(FAKE_H, &o, &batch), words); \
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 4096", o.struct_size = 4096);
     BAD("`opts->queues` is NULL", o.queues = NULL);
@@ -571,17 +573,17 @@ static void job_comes(const pgw__call *call)
 static void waiting_begins(void)
 {
     memset(&wait, 0, sizeof(wait));
-    wait.says = PGW_EMPTY;
+    wait.says = PGW_OUTCOME_EMPTY;
     fake.on_call = job_comes;
     pgw__pq_wait_Stub(fake_wait);
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
-    pgw__pq_look_Stub(fake_look);
+    pgw__pq_check_session_Stub(fake_look);
     pgw__pq_kept_IgnoreAndReturn(NULL);
 }
 
-void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
+void test_waiting_registers_a_waiter_claims_again_and_unregisters(void)
 {
     static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
                                         PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_AWAKE};
@@ -591,8 +593,8 @@ void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
     waiting_begins();
     wait.says = PGW_OK; /* notified */
     wait.job_at_call = 4;
-    o.wait_ms = -1;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    o.wait_ms = PGW_UNLIMITED;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     pgw_batch_free(batch);
     TEST_ASSERT_EQUAL_INT(5, fake.calls);
@@ -601,7 +603,7 @@ void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
     TEST_ASSERT_EQUAL_INT64_MESSAGE(5, wait.last_ms, "poll.min_ms");
 }
 
-void test_a_job_that_comes_before_the_sign_is_found_without_waiting(void)
+void test_a_job_enqueued_before_the_waiter_registered_is_found_without_waiting(void)
 {
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
@@ -609,7 +611,7 @@ void test_a_job_that_comes_before_the_sign_is_found_without_waiting(void)
     waiting_begins();
     wait.job_at_call = 3;
     o.wait_ms = 10000;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     pgw_batch_free(batch);
     TEST_ASSERT_EQUAL_INT(0, wait.waits);
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
@@ -624,7 +626,7 @@ void test_a_wait_ends_at_its_deadline(void)
 
     waiting_begins();
     o.wait_ms = 1200;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
     TEST_ASSERT_EQUAL_INT64(1000000 + 1200000, now_us);
     TEST_ASSERT_EQUAL_INT(6, wait.waits);
@@ -642,7 +644,7 @@ void test_behind_a_pooler_it_polls_with_growing_pauses(void)
     waiting_begins();
     wait.listens = PGW_EPOOLED;
     o.wait_ms = 60000;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_LESS_OR_EQUAL_INT64(500, wait.longest_ms);
     TEST_ASSERT_GREATER_OR_EQUAL_INT(120, wait.waits);
     for (i = 0; i < 64; i++) TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.history[i]);
@@ -657,7 +659,7 @@ void test_an_attached_handle_polls(void)
     fake.attached = true;
     wait.listens = PGW_EMISUSE;
     o.wait_ms = 100;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_GREATER_THAN_INT(0, wait.waits);
 }
 
@@ -668,22 +670,22 @@ void test_a_wait_is_ended_by_a_stop_with_its_own_words(void)
 
     waiting_begins();
     wait.says = PGW_ECANCELED;
-    o.wait_ms = -1;
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_claim(FAKE_H, &batch, &o));
+    o.wait_ms = PGW_UNLIMITED;
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
     TEST_ASSERT_EQUAL(PGW_ECANCELED, fake.error);
     ASSERT_SAYS("asked to stop");
 }
 
-void test_a_lost_connection_ends_the_wait_and_takes_its_sign_along(void)
+void test_a_lost_connection_ends_the_wait_and_its_registration(void)
 {
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
     waiting_begins();
     wait.says = wait.looks = PGW_ECONN;
-    o.wait_ms = -1;
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_claim(FAKE_H, &batch, &o));
+    o.wait_ms = PGW_UNLIMITED;
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_CLAIM, fake.sql);
 }
 
@@ -693,7 +695,7 @@ static void the_third_is_unknown(const pgw__call *call)
 }
 
 /* Such as where no standby confirms the claim: the session goes on, and must not seem to sleep. */
-void test_a_session_that_outlives_an_unknown_claim_takes_the_sign_down(void)
+void test_a_session_that_outlives_an_unknown_claim_unregisters(void)
 {
     static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
                                         PGW__SQL_JOB_AWAKE};
@@ -702,8 +704,8 @@ void test_a_session_that_outlives_an_unknown_claim_takes_the_sign_down(void)
 
     waiting_begins();
     fake.on_call = the_third_is_unknown;
-    o.wait_ms = -1;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_claim(FAKE_H, &batch, &o));
+    o.wait_ms = PGW_UNLIMITED;
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, fake.error);
     TEST_ASSERT_EQUAL_INT(4, fake.calls);
     TEST_ASSERT_EQUAL_MEMORY(expected, fake.history, sizeof(expected));
@@ -715,7 +717,7 @@ static pgw_status wait_reconnects(pgw *h, int64_t timeout_ms, int fd, int n)
     return fake_wait(h, timeout_ms, fd, n);
 }
 
-void test_in_a_new_session_the_sign_is_put_up_again(void)
+void test_in_a_new_session_the_waiter_registers_again(void)
 {
     static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
                                         PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
@@ -726,8 +728,8 @@ void test_in_a_new_session_the_sign_is_put_up_again(void)
     waiting_begins();
     pgw__pq_wait_Stub(wait_reconnects);
     wait.job_at_call = 6;
-    o.wait_ms = -1;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &batch, &o));
+    o.wait_ms = PGW_UNLIMITED;
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_claim(FAKE_H, &o, &batch));
     pgw_batch_free(batch);
     TEST_ASSERT_EQUAL_INT(7, fake.calls);
     TEST_ASSERT_EQUAL_MEMORY(expected, fake.history, sizeof(expected));
@@ -740,7 +742,7 @@ void test_a_waiting_claim_cannot_be_armed(void)
 
     fake.armed = true;
     o.wait_ms = 1;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -766,13 +768,13 @@ void test_accepted_jobs_need_no_row(void)
     pgw_status verdicts[2];
 
     fake.on_call = see_refs;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, verdicts, "q", refs, outputs, 2));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, outputs, 2, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 2));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, verdicts, "q", refs, 2, 5));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, verdicts, "q", refs, 2));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, verdicts, "q", refs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, NULL, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, "q", refs, 2, 5, verdicts));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 2, verdicts));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 2, NULL, verdicts));
     TEST_ASSERT_EQUAL_INT(5, fake.calls);
 }
 
@@ -783,12 +785,12 @@ void test_refused_jobs_are_told_by_their_place(void)
     pgw_status verdicts[3];
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, verdicts, "q", refs, 3));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3, verdicts));
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[2]);
     ASSERT_SAYS("2 of 3 jobs refused");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, NULL, "q", refs, 3));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3, NULL));
 }
 
 void test_an_answer_about_other_jobs_is_not_believed(void)
@@ -800,14 +802,14 @@ void test_an_answer_about_other_jobs_is_not_believed(void)
     pgw_status verdicts[3];
 
     FAKE_ROWS(beyond, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 1, NULL));
     FAKE_ROWS(nowhere, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 1, NULL));
     FAKE_ROWS(what, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, verdicts, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 1, verdicts));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
     FAKE_ROWS(second, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, verdicts, "q", refs, NULL, 3));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 3, verdicts));
     for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[i]);
 }
 
@@ -817,7 +819,7 @@ void test_verdicts_of_a_lost_answer_are_unknown(void)
     pgw_status verdicts[1] = {PGW_OK};
 
     fake.status = PGW_EUNKNOWN;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_complete(FAKE_H, verdicts, "q", refs, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_complete(FAKE_H, "q", refs, NULL, 1, verdicts));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
 }
 
@@ -829,9 +831,9 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     pgw_status verdicts[2];
 
     FAKE_ROWS(answer, 3);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, verdicts, "q", refs, 2, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, "q", refs, 2, PGW_DEFAULT, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, verdicts[1]);
     TEST_ASSERT_EQUAL_INT64(900, fake.server_time);
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
@@ -846,11 +848,11 @@ void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
 
     FAKE_ROWS(answer, 3);
     fake.rows = 2;
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, verdicts, "q", refs, 2, 0));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, "q", refs, 2, PGW_DEFAULT, verdicts));
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
     FAKE_ROWS(answer, 3);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, verdicts, "q", refs, 3, 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, "q", refs, 3, PGW_DEFAULT, verdicts));
     TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[2]);
 }
@@ -870,10 +872,10 @@ void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
     static char longer[9001];
 
     fake.on_call = see_error;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
     TEST_ASSERT_EQUAL_STRING("(null)", sent_error);
     o.error = "caf\xc3\xa9 \xff\xc3(\xe2\x82";
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
     TEST_ASSERT_EQUAL_STRING("caf\xc3\xa9 ?"
                              "?(?"
                              "?",
@@ -881,7 +883,7 @@ void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
     memset(longer, 'x', sizeof(longer) - 1);
     memcpy(longer + 7999, "\xc3\xa9", 2); /* a character across the limit */
     o.error = longer;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
     TEST_ASSERT_EQUAL(7999, strlen(sent_error));
 }
 
@@ -891,23 +893,23 @@ void test_what_the_finishing_verbs_refuse(void)
     const char *const bad_output[] = {"\xff"};
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(NULL, NULL, "q", refs, NULL, 1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, NULL, refs, NULL, 1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", NULL, NULL, 1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 0));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, NULL, 10001));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(NULL, "q", refs, NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, refs, NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", NULL, NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, NULL, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, NULL, 10001, NULL));
     ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, "q", refs, bad_output, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, bad_output, 1, NULL));
     ASSERT_SAYS("`outputs[0]`");
-    o.retry_ms = -2;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
+    o.retry_ms = -1;
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
     o.retry_ms = INT64_MAX;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, NULL, "q", refs, 1, &o));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, NULL, "q", refs, 1, -1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, NULL, "q", refs, 1, INT64_MAX));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_extend(FAKE_H, NULL, "q", refs, 1, 1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_release(FAKE_H, NULL, "", refs, 1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cancel(FAKE_H, NULL, "q", NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, "q", refs, 1, -1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, "q", refs, 1, INT64_MAX, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_extend(FAKE_H, "q", refs, 1, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_release(FAKE_H, "", refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cancel(FAKE_H, "q", NULL, 1, NULL));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -917,9 +919,9 @@ void test_a_finishing_verb_without_memory(void)
 
     oom_begin();
     oom_fail(1);
-    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_release(FAKE_H, NULL, "q", refs, 1));
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_release(FAKE_H, "q", refs, 1, NULL));
     oom_fail(2);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, NULL, "q", refs, 1));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 1, NULL));
     oom_end();
 }
 
@@ -930,9 +932,9 @@ static void cancel_is(pgw_status expected, const char *a, const char *b)
     pgw_status outcomes[2];
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, outcomes, "q", ids, 2));
+    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, "q", ids, 2, outcomes));
     TEST_ASSERT_EQUAL_INT(strcmp(b, "gone") == 0        ? PGW_ENOTFOUND
-                          : strcmp(b, "requested") == 0 ? PGW_CANCEL
+                          : strcmp(b, "requested") == 0 ? PGW_OUTCOME_CANCEL
                                                         : PGW_OK,
                           outcomes[1]);
 }
@@ -941,7 +943,7 @@ void test_cancel(void)
 {
     cancel_is(PGW_OK, "cancelled", "cancelled");
     cancel_is(PGW_OK, "cancelled", "gone");
-    cancel_is(PGW_CANCEL, "gone", "requested");
+    cancel_is(PGW_OUTCOME_CANCEL, "gone", "requested");
     cancel_is(PGW_ENOTFOUND, "gone", "gone");
 }
 
@@ -962,7 +964,7 @@ void test_complete_and_claim(void)
     pgw_batch *batch;
 
     FAKE_ROWS(answer, 21);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
     TEST_ASSERT_EQUAL_MESSAGE(PGW__WRITES, fake.flags, "durable, though it claims");
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
@@ -971,11 +973,12 @@ void test_complete_and_claim(void)
     pgw_batch_free(batch);
 
     FAKE_ROWS(refused, 21);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
     TEST_ASSERT_NULL(batch);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, NULL, 0, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, NULL, &batch));
 }
 
 void test_a_claim_that_was_misread_is_not_handed_over(void)
@@ -986,7 +989,7 @@ void test_a_claim_that_was_misread_is_not_handed_over(void)
 
     FAKE_ROWS(answer, 20);
     fake.misread = true;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_claim(FAKE_H, &o, &batch));
     TEST_ASSERT_NULL(batch);
 }
 
@@ -1003,14 +1006,14 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     FAKE_ROWS(answer, 21);
     oom_begin();
     oom_fail(2); /* after the columns of what is sent */
-    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
     oom_end();
     TEST_ASSERT_NULL(batch);
     TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
 
     FAKE_ROWS(nonsense, 21);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, verdicts, refs, 2, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
 }
@@ -1022,11 +1025,11 @@ void test_what_complete_and_claim_refuses(void)
     pgw_batch *batch;
 
     o.queues_count = 2;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, refs, 1, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, refs, 1, &o, NULL, &batch));
     o = claim_opts(), o.wait_ms = 1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, refs, 1, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, refs, 1, &o, NULL, &batch));
     o = claim_opts();
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, NULL, 1, &batch, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, 1, &o, NULL, &batch));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -1079,7 +1082,7 @@ void test_jobs_are_shown_until_the_caller_has_enough(void)
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_jobs_each(FAKE_H, NULL, look, &stop));
     oom_end();
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, NULL, look, &stop));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_jobs_each(FAKE_H, NULL, look, &stop));
 }
 
 static int64_t after_id;
@@ -1097,14 +1100,14 @@ void test_a_page_begins_where_the_one_before_has_ended(void)
 
     fake.on_call = see_page;
     o.limit = 7, o.after_id = after_id = INT64_C(1) << 40;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
     o.struct_size = offsetof(pgw_jobs_opts, after_id); /* who was built before there were pages */
     after_id = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_jobs_each(FAKE_H, &o, look, NULL));
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
 }
 
-void test_what_looking_refuses(void)
+void test_what_lists_refuse(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 
@@ -1132,20 +1135,43 @@ void test_redrive_and_purge_count(void)
     int64_t n;
 
     FAKE_ROWS(answer, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", ids, 1, NULL, 0));
+    TEST_ASSERT_EQUAL(
+        PGW_OK, pgw_redrive(FAKE_H, "q",
+                            &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1, NULL, 0}, &n));
     TEST_ASSERT_EQUAL_INT64(12, n);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, NULL, "q", NULL, 0, "kind", 5));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_dead_purge(FAKE_H, &n, "q", ids, 1, "kind", 1000));
+    TEST_ASSERT_EQUAL(PGW_OK,
+                      pgw_redrive(FAKE_H, "q",
+                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, "kind", 5},
+                                  NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_dead_purge(FAKE_H, "q",
+                                             &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts),
+                                                                    ids, 1, "kind", 1000},
+                                             &n));
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, &n, "q", NULL, 1, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_redrive(FAKE_H, "q",
+                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 1, NULL, 0},
+                                  &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, -1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, NULL, -1));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", NULL, 1, NULL, 0));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, "a\nb", 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_redrive(FAKE_H, "q",
+                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, -1},
+                                  &n));
+    TEST_ASSERT_EQUAL(
+        PGW_EINVAL,
+        pgw_dead_purge(FAKE_H, "q",
+                       &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), NULL, 0, NULL, -1}, &n));
+    TEST_ASSERT_EQUAL(
+        PGW_EINVAL,
+        pgw_dead_purge(FAKE_H, "q",
+                       &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), NULL, 1, NULL, 0}, &n));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_dead_purge(FAKE_H, "q",
+                                                 &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts),
+                                                                        NULL, 0, "a\nb", 0},
+                                                 &n));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, &n, "q", NULL, 0, NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_dead_purge(FAKE_H, "q", NULL, &n));
 }
 
 /* A second piece begins where the first one ended. */
@@ -1165,32 +1191,32 @@ void test_rescheduling_goes_from_id_to_id(void)
     FAKE_ROWS(full, 2);
     fake.on_call = see_piece;
     after_id = 0, o.limit = 20000;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reschedule(FAKE_H, "q", &o, &n));
     TEST_ASSERT_EQUAL_INT64(20000, n);
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
     FAKE_ROWS(none, 2);
     fake.on_call = NULL;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_reschedule(FAKE_H, NULL, "q", NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_reschedule(FAKE_H, "q", NULL, NULL));
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "", NULL, &n));
     o.ids_count = 1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     ASSERT_SAYS("opts->ids");
     o.ids = ids, o.kind = "a\nb";
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     o.kind = NULL, o.run_at_us = -1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     o.run_at_us = 1, o.delay_ms = 1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     ASSERT_SAYS("`opts->delay_ms` stands beside run_at_us");
     o.run_at_us = 0, o.limit = -1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, n);
     fake.rows = 0, o.limit = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_reschedule(FAKE_H, "q", &o, &n));
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_reschedule(FAKE_H, &n, "q", &o));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_reschedule(FAKE_H, "q", &o, &n));
 }
 
 void test_redrive_goes_piece_by_piece_up_to_its_limit(void)
@@ -1199,11 +1225,20 @@ void test_redrive_goes_piece_by_piece_up_to_its_limit(void)
     int64_t n;
 
     FAKE_ROWS(full, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, 30000));
+    TEST_ASSERT_EQUAL(
+        PGW_OK,
+        pgw_redrive(FAKE_H, "q",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, 30000}, &n));
     TEST_ASSERT_EQUAL_INT64(30000, n);
     TEST_ASSERT_EQUAL_INT(3, fake.calls);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, 10000));
+    TEST_ASSERT_EQUAL(
+        PGW_OK,
+        pgw_redrive(FAKE_H, "q",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, 10000}, &n));
     TEST_ASSERT_EQUAL_INT(4, fake.calls);
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_redrive(FAKE_H, &n, "q", NULL, 0, NULL, 1));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE,
+                      pgw_redrive(FAKE_H, "q",
+                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, 1},
+                                  &n));
 }

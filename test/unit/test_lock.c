@@ -13,13 +13,13 @@
 #include "sql.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/lock.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/coord/lock.c")
 
 static const fake_cell granted[] = {F_INT(17)}, not_granted[] = {F_NULL}, yes[] = {F_INT(1)},
                        no[] = {F_INT(0)};
 
-/* the session, as the room pq would tell of it */
+/* the session, as the module pq would tell of it */
 static struct session {
     uint64_t epoch;
     pgw_status look;
@@ -95,7 +95,7 @@ void setUp(void)
     memset(&session, 0, sizeof(session));
     session.epoch = 1;
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_look_Stub(the_look);
+    pgw__pq_check_session_Stub(the_look);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_keep_Stub(the_keep);
@@ -115,7 +115,7 @@ static pgw_lock *taken(const char *name)
     pgw_lock *l;
 
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, &l, name, PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, name, PGW_LOCK_EXCLUSIVE, 0, &l));
     return l;
 }
 
@@ -136,7 +136,7 @@ void test_a_lock_is_known_until_it_is_released(void)
     TEST_ASSERT_EQUAL_STRING("a", pgw_lock_name(a));
     TEST_ASSERT_EQUAL_INT(33, pgw_lock_watch(a));
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire(FAKE_H, &again, "b", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire(FAKE_H, "b", PGW_LOCK_SHARED, 0, &again));
     TEST_ASSERT_NULL(again);
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     given_back(b);
@@ -261,7 +261,7 @@ void test_a_failure_with_the_session_alive_is_settled(void)
         failure = failures[i];
         forgetting = PGW_OK;
         fake.calls = 0;
-        TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+        TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
         TEST_ASSERT_NULL(l);
         TEST_ASSERT_EQUAL_INT(2, fake.calls);
         TEST_ASSERT_EQUAL(PGW__SQL_LOCK_FORGET, fake.sql);
@@ -269,7 +269,7 @@ void test_a_failure_with_the_session_alive_is_settled(void)
         TEST_ASSERT_EQUAL_INT(0, session.drops);
     }
     forgetting = PGW_EDB;
-    TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+    TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
     TEST_ASSERT_EQUAL_INT(1, session.drops);
     TEST_ASSERT_NULL(session.kept);
 }
@@ -281,7 +281,7 @@ void test_a_failure_with_the_session_gone_needs_no_settling(void)
     session.look = PGW_ECONN;
     fake.on_call = fail_acquire;
     failure = PGW_EUNKNOWN;
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
     TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
 }
@@ -293,7 +293,7 @@ void test_a_lock_that_went_with_its_session_is_not_held(void)
 
     session.look = PGW_ECONN;
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
     TEST_ASSERT_NULL(l);
     TEST_ASSERT_NULL(session.kept);
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
@@ -305,7 +305,7 @@ void test_a_pooler_gets_advice(void)
     pgw_lock *l;
 
     fake.status = PGW_EPOOLED;
-    TEST_ASSERT_EQUAL(PGW_EPOOLED, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 5));
+    TEST_ASSERT_EQUAL(PGW_EPOOLED, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
 }
 
@@ -333,7 +333,7 @@ void test_no_turn_of_a_wait_is_longer_than_half_a_second_and_each_goes_on_from_i
 
     turns = 0, longest = 0;
     fake.on_call = grant_the_third;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
     TEST_ASSERT_EQUAL_INT(3, turns);
     TEST_ASSERT_EQUAL_INT64(500, longest);
     fake.on_call = NULL;
@@ -363,7 +363,7 @@ void test_a_wait_goes_on_in_a_new_session_at_the_end_of_the_line(void)
     turns = 0;
     session.reconnects = true;
     fake.on_call = restart_the_server;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
     TEST_ASSERT_EQUAL_INT(3, turns);
     fake.on_call = NULL;
     given_back(l);
@@ -376,7 +376,8 @@ void test_a_wait_ends_with_the_session_that_holds_another_lock(void)
     turns = 0;
     session.reconnects = true;
     fake.on_call = restart_the_server;
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
+    TEST_ASSERT_EQUAL(PGW_ECONN,
+                      pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
     fake.on_call = NULL;
     fake.status = PGW_OK;
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(other));
@@ -387,7 +388,7 @@ void test_a_try_is_one_statement(void)
     pgw_lock *l;
 
     FAKE_ROWS(not_granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_lock_acquire(FAKE_H, &l, "a", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_SHARED, 0, &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
     ASSERT_SAYS("held by somebody else");
 }
@@ -398,7 +399,8 @@ void test_a_stop_between_two_stands(void)
 
     fake.stopped = true;
     FAKE_ROWS(not_granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -1));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED,
+                      pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
 }
 
 /* ---- transactions ---- */
@@ -408,16 +410,18 @@ void test_transactions_and_sessions_are_not_mixed(void)
     pgw_lock *l;
     int64_t fence = 5;
 
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(FAKE_H, &fence, "a", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE,
+                      pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &fence));
     TEST_ASSERT_EQUAL_INT64(0, fence);
     session.in_txn = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &l));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, &fence, "a", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &fence));
     TEST_ASSERT_EQUAL_INT64(17, fence);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, NULL, "a", PGW_SHARED, -1));
+    TEST_ASSERT_EQUAL(PGW_OK,
+                      pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, PGW_UNLIMITED, NULL));
 }
 
 void test_a_transaction_does_not_take_what_the_session_holds(void)
@@ -427,13 +431,13 @@ void test_a_transaction_does_not_take_what_the_session_holds(void)
 
     session.in_txn = true;
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire_xact(FAKE_H, &fence, "a", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, 0, &fence));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, fence);
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, &fence, "b", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "b", PGW_LOCK_SHARED, 0, &fence));
     session.epoch++; /* lost */
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, &fence, "a", PGW_SHARED, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, 0, &fence));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(a));
 }
 
@@ -446,26 +450,26 @@ void test_wrong_arguments_are_refused_in_words(void)
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int64_t n = 3;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(NULL, &l, "a", PGW_EXCLUSIVE, 0));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, NULL, "a", PGW_EXCLUSIVE, 0));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, &l, "", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(NULL, "a", PGW_LOCK_EXCLUSIVE, 0, &l));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "", PGW_LOCK_EXCLUSIVE, 0, &l));
     ASSERT_SAYS("`name` is empty");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, &l, "a", (pgw_lock_mode)7, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", (pgw_lock_mode)7, 0, &l));
     ASSERT_SAYS("`mode` is 7");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, -2));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, -2, &l));
     ASSERT_SAYS("`timeout_ms` is -2");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, NULL, "a"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, &is_free, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, "a", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, NULL, &is_free));
     TEST_ASSERT_FALSE(is_free);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_holder(FAKE_H, &who, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_holder(FAKE_H, NULL, "a"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_holder(FAKE_H, NULL, &who));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_holder(FAKE_H, "a", NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_locks_each(NULL, NULL, NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_locks_prune(FAKE_H, &n, 0, 1001));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_locks_prune(FAKE_H, 0, 1001, &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, &l, "a", PGW_EXCLUSIVE, 0));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &l));
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_is_free(FAKE_H, &is_free, "a"));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_is_free(FAKE_H, "a", &is_free));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -484,11 +488,11 @@ void test_the_holder_of_shared_ones_is_the_first_that_is_known(void)
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
 
     FAKE_ROWS(answer, 9);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_holder(FAKE_H, &who, "a"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_holder(FAKE_H, "a", &who));
     TEST_ASSERT_EQUAL_INT(42, who.pid);
     TEST_ASSERT_EQUAL_STRING("10.0.0.1", who.client);
     TEST_ASSERT_TRUE(who.shared);
     FAKE_ROWS(waits, 9);
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_lock_holder(FAKE_H, &who, "a"));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_lock_holder(FAKE_H, "a", &who));
     TEST_ASSERT_EQUAL_INT(0, who.pid);
 }

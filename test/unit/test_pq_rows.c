@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-TEST_SOURCE_FILE("src/pq_rows.c")
+TEST_SOURCE_FILE("src/pq/pq_rows.c")
 
 #define TEXT_ARRAY 1009 /* pg_type.dat */
 

@@ -13,9 +13,9 @@
 #include "log.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/queue.c")
-TEST_SOURCE_FILE("src/reap.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/queue/queue.c")
+TEST_SOURCE_FILE("src/queue/reap.c")
 
 void setUp(void)
 {
@@ -72,9 +72,9 @@ void test_settings_out_of_their_limits(void)
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 0", o.struct_size = 0);
     BAD("`opts->lease_ms` is 99: allowed is 100 .. 86400000", o.lease_ms = 99);
-    BAD("`opts->backoff_ms` is -2", o.backoff_ms = -2);
+    BAD("`opts->backoff_ms` is -1", o.backoff_ms = -1);
     BAD("`opts->backoff_cap_ms` is 31536000001", o.backoff_cap_ms = 31536000001);
-    BAD("`opts->retention_ms` is -2", o.retention_ms = -2);
+    BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = 2);
@@ -95,9 +95,9 @@ void test_every_verb_wants_a_handle_and_a_name(void)
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drain(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_resume(h, queue));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, NULL, queue, "all"));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, "all", NULL));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drop(h, queue, true));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, &depth, queue, 0));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, queue, 0, &depth));
     }
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -122,15 +122,15 @@ void test_purge_counts(void)
     int64_t n = 5;
 
     FAKE_ROWS(answer, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, &n, "q", "dead"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", "dead", &n));
     TEST_ASSERT_EQUAL_INT64(9, n);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, NULL, "q", "all"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, &n, "q", "leased"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", "all", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", "leased", &n));
     ASSERT_SAYS("ready, delayed, dead, done, all");
     TEST_ASSERT_EQUAL_INT64(0, n);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, &n, "q", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", NULL, &n));
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, "q", "all", &n));
 }
 
 void test_purge_goes_piece_by_piece(void)
@@ -139,13 +139,13 @@ void test_purge_goes_piece_by_piece(void)
     int64_t n = 5;
 
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, "q", "all", &n));
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     FAKE_ROWS(full, 1);
     fake.stopped = true;
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, &n, "q", "all"));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, "q", "all", &n));
     TEST_ASSERT_EQUAL_INT64(10000, n);
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
@@ -161,18 +161,18 @@ void test_depth(void)
     pgw_depth d = PGW_DEPTH_INIT;
 
     FAKE_ROWS(answer, 6);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", 0, &d));
     TEST_ASSERT_EQUAL_INT64(1, d.ready);
     TEST_ASSERT_EQUAL_INT64(2, d.leased);
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
     TEST_ASSERT_EQUAL_INT64(4, d.dead);
     TEST_ASSERT_EQUAL_INT64(5, d.done);
     TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, &d, "q", -1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", -1, &d));
     TEST_ASSERT_EQUAL_INT64(0, d.ready);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, NULL, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, NULL));
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_depth(FAKE_H, "q", 0, &d));
 }
 
 /* A program may be older than the library, or newer, or have forgotten. */
@@ -188,21 +188,21 @@ void test_as_much_of_a_struct_is_filled_as_there_is(void)
     FAKE_ROWS(answer, 6);
     d.struct_size = offsetof(pgw_depth, dead);
     d.dead = d.oldest_ms = 7;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", 0, &d));
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
     TEST_ASSERT_EQUAL_INT64(7, d.dead); /* is none of ours */
     TEST_ASSERT_EQUAL_INT64(7, d.oldest_ms);
     TEST_ASSERT_EQUAL(offsetof(pgw_depth, dead), d.struct_size);
     newer.d.struct_size = offsetof(__typeof__(newer), later[1]);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, &newer.d, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", 0, &newer.d));
     TEST_ASSERT_EQUAL_INT64(6, newer.d.oldest_ms);
     TEST_ASSERT_EQUAL_INT64(0, newer.later[0]);
     TEST_ASSERT_EQUAL_INT64(7, newer.later[1]);
     d.struct_size = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
     ASSERT_SAYS("`depth->struct_size` is 0");
     d.struct_size = 5000;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, &d, "q", 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
 }
 
 static int each(const pgw_queue_info *q, void *arg)
@@ -237,16 +237,16 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     int enough = 2;
 
     FAKE_ROWS(answer, 16);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, 100, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, NULL, 100, each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_queues_each(FAKE_H, 0, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, -1, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, 0, NULL, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, 0, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_queue_look(FAKE_H, "q", 1, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_look(FAKE_H, "", 1, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_look(FAKE_H, "q", 1, NULL, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, NULL, 0, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, NULL, -1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, NULL, 0, NULL, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, NULL, 0, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, "q", 1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, "", 1, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, "q", 1, NULL, &enough));
 }
 
 /* ---- reap ---- */

@@ -15,8 +15,8 @@
 #include "sql.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/sema.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/coord/sema.c")
 
 #define TOKEN "00000000-0000-4001-89ab-cdef01234567"
 static const fake_cell granted[] = {F_UUID(TOKEN), F_NULL}, our_turn[] = {F_NULL, F_INT(40)},
@@ -106,7 +106,7 @@ void setUp(void)
     session.epoch = 1;
     session.sqlstate = "";
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_look_Stub(the_look);
+    pgw__pq_check_session_Stub(the_look);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_sqlstate_Stub(the_sqlstate);
@@ -125,7 +125,7 @@ static pgw_status take(pgw_token *token, int64_t timeout_ms)
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
 
     o.timeout_ms = timeout_ms, o.holder = "me";
-    return pgw_sema_acquire(FAKE_H, token, "s", &o);
+    return pgw_sema_acquire(FAKE_H, "s", &o, token);
 }
 
 void test_a_token_comes_as_it_goes(void)
@@ -150,7 +150,7 @@ void test_permits_that_went_with_their_session_are_not_held(void)
     FAKE_ROWS(granted, 2);
     TEST_ASSERT_EQUAL(PGW_OK, take(&token, 0)); /* they last until their time is over */
     o.session = true, o.holder = "me", o.timeout_ms = 0;
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_sema_acquire(FAKE_H, &token, "s", &o));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_sema_acquire(FAKE_H, "s", &o, &token));
     ASSERT_SAYS("the connection was lost");
 }
 
@@ -206,7 +206,7 @@ static void play(const pgw__call *call)
     fake.cells = s->answer;
     fake.rows = 1;
     fake.columns = s->sql == PGW__SQL_SEMA_LEAVE ? 1 : 2;
-    if (s->sql == PGW__SQL_SEMA_LEAVE) return; /* after which the story is that of before */
+    if (s->sql == PGW__SQL_SEMA_LEAVE) return; /* after which the diagnostics is that of before */
     session.sqlstate = s->status == PGW_ELOCKED ? "PW006" : "";
     if (s->status == PGW_ELOCKED) session.now_us += 2000000;
 }
@@ -231,7 +231,7 @@ void test_through_the_queue_to_its_head_and_out(void)
                                  {PGW__SQL_SEMA_WAIT, our_turn, PGW_OK, 1},
                                  {PGW__SQL_SEMA_WAIT, granted, PGW_OK, 1}};
 
-    session.wait = PGW_EMPTY;
+    session.wait = PGW_OUTCOME_EMPTY;
     TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(5, at);
     TEST_ASSERT_EQUAL_INT(2, session.waits);
@@ -271,7 +271,7 @@ void test_who_is_refused_in_the_queue_asks_again(void)
                                  {PGW__SQL_SEMA_WAIT, NULL, PGW_ELOCKED, 1},
                                  {PGW__SQL_SEMA_WAIT, granted, PGW_OK, 0}};
 
-    session.wait = PGW_EMPTY;
+    session.wait = PGW_OUTCOME_EMPTY;
     TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(4, at);
     TEST_ASSERT_EQUAL(PGW_ELOCKED, run(steps, 0));
@@ -297,7 +297,7 @@ void test_behind_a_pooler_it_polls(void)
                                  {PGW__SQL_SEMA_ACQUIRE, granted, PGW_OK, 0}};
 
     session.listen = PGW_EPOOLED;
-    session.wait = PGW_EMPTY;
+    session.wait = PGW_OUTCOME_EMPTY;
     TEST_ASSERT_EQUAL(PGW_OK, run(steps, -1));
     TEST_ASSERT_EQUAL_INT(2, session.waits);
 }
@@ -319,7 +319,7 @@ void test_wrong_arguments_are_refused_in_words(void)
 
 #define BAD(words, change)                                                                 \
     o = (pgw_sema_opts)PGW_SEMA_OPTS_INIT, change;                                         \
-    TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_sema_acquire(FAKE_H, &got, "s", &o), words); \
+    TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_sema_acquire(FAKE_H, "s", &o, &got), words); \
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 0", o.struct_size = 0);
     BAD("`opts->n` is 0", o.n = 0);
@@ -327,8 +327,8 @@ void test_wrong_arguments_are_refused_in_words(void)
     BAD("`opts->timeout_ms` is -2", o.timeout_ms = -2);
     BAD("`opts->ttl_ms` is 99: allowed is 100 .. 86400000", o.ttl_ms = 99);
 #undef BAD
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(FAKE_H, &got, "", NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(NULL, &got, "s", NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(FAKE_H, "", NULL, &got));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(NULL, "s", NULL, &got));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_extend(FAKE_H, "s", token, 86400001));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_release(FAKE_H, NULL, token));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_create(FAKE_H, "s", 0));
@@ -336,7 +336,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_drop(FAKE_H, "", true));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_semas_each(NULL, NULL, NULL));
     session.in_txn = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_sema_acquire(FAKE_H, &got, "s", NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_sema_acquire(FAKE_H, "s", NULL, &got));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_sema_release(FAKE_H, "s", token));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }

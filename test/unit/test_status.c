@@ -27,13 +27,34 @@ void test_numbers_are_never_changed(void)
         pgw_status status;
         int number;
     } promised[] = {
-        {PGW_OK, 0},         {PGW_EMPTY, 1},      {PGW_AGAIN, 2},     {PGW_CANCEL, 3},
-        {PGW_EXISTS, 4},     {PGW_REPLACED, 5},   {PGW_REPEATED, 6},  {PGW_EINVAL, -1},
-        {PGW_ENOMEM, -2},    {PGW_EMISUSE, -3},   {PGW_ECONN, -4},    {PGW_ETIMEDOUT, -5},
-        {PGW_ECANCELED, -6}, {PGW_ETXN, -7},      {PGW_ERETRY, -8},   {PGW_ECONFLICT, -9},
-        {PGW_ELEASE, -10},   {PGW_ELOCKED, -11},  {PGW_EEXISTS, -12}, {PGW_ENOTFOUND, -13},
-        {PGW_ESCHEMA, -14},  {PGW_EPERM, -15},    {PGW_ELIMIT, -16},  {PGW_EDB, -17},
-        {PGW_EPROTO, -18},   {PGW_EUNKNOWN, -19}, {PGW_EPAUSED, -20}, {PGW_EPOOLED, -21},
+        {PGW_OK, 0},
+        {PGW_OUTCOME_EMPTY, 1},
+        {PGW_OUTCOME_AGAIN, 2},
+        {PGW_OUTCOME_CANCEL, 3},
+        {PGW_OUTCOME_EXISTS, 4},
+        {PGW_OUTCOME_REPLACED, 5},
+        {PGW_OUTCOME_REPEATED, 6},
+        {PGW_EINVAL, -1},
+        {PGW_ENOMEM, -2},
+        {PGW_EMISUSE, -3},
+        {PGW_ECONN, -4},
+        {PGW_ETIMEDOUT, -5},
+        {PGW_ECANCELED, -6},
+        {PGW_ETXN, -7},
+        {PGW_ERETRY, -8},
+        {PGW_ECONFLICT, -9},
+        {PGW_ELEASE, -10},
+        {PGW_ELOCKED, -11},
+        {PGW_EEXISTS, -12},
+        {PGW_ENOTFOUND, -13},
+        {PGW_ESCHEMA, -14},
+        {PGW_EPERM, -15},
+        {PGW_ELIMIT, -16},
+        {PGW_EDB, -17},
+        {PGW_EPROTO, -18},
+        {PGW_EUNKNOWN, -19},
+        {PGW_EPAUSED, -20},
+        {PGW_EPOOLED, -21},
         {PGW_EHELD, -22},
     };
     const size_t n = sizeof(promised) / sizeof(promised[0]);
@@ -58,7 +79,7 @@ void test_names_begin_with_E_exactly_for_errors(void)
 {
     for (size_t i = 0; i < ALL; i++) {
         bool error = all[i].number < 0;
-        bool outcome = all[i].status == PGW_EMPTY || all[i].status == PGW_EXISTS;
+        bool outcome = all[i].status == PGW_OUTCOME_EMPTY || all[i].status == PGW_OUTCOME_EXISTS;
 
         TEST_ASSERT_TRUE_MESSAGE(error == (all[i].name[4] == 'E' && !outcome), all[i].name);
     }
@@ -286,7 +307,7 @@ void test_a_read_only_server_ends_no_loop(void)
     TEST_ASSERT_TRUE(pgw__status_is_hopeless(PGW_ESCHEMA));
     TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_ECONN));
     TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_EUNKNOWN));
-    TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_EMPTY));
+    TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_OUTCOME_EMPTY));
     TEST_ASSERT_FALSE(pgw__status_is_hopeless(PGW_OK));
 }
 

@@ -16,15 +16,16 @@
 #include "table_int.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/table.c")
-TEST_SOURCE_FILE("src/table_ddl.c")
-TEST_SOURCE_FILE("src/table_lease.c")
-TEST_SOURCE_FILE("src/table_lock.c")
-TEST_SOURCE_FILE("src/table_registry.c")
-TEST_SOURCE_FILE("src/table_rows.c")
-TEST_SOURCE_FILE("src/table_text.c")
-TEST_SOURCE_FILE("src/table_write.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/table/table.c")
+TEST_SOURCE_FILE("src/table/table_ddl.c")
+TEST_SOURCE_FILE("src/table/table_lease.c")
+TEST_SOURCE_FILE("src/table/table_lock.c")
+TEST_SOURCE_FILE("src/table/table_mem.c")
+TEST_SOURCE_FILE("src/table/table_registry.c")
+TEST_SOURCE_FILE("src/table/table_rows.c")
+TEST_SOURCE_FILE("src/table/table_text.c")
+TEST_SOURCE_FILE("src/table/table_write.c")
 
 static pgw__column columns[] = {
     {"id", "pg_catalog", "int4", NULL, NULL, true, true, false, true},
@@ -113,7 +114,7 @@ void setUp(void)
     pgw__pq_sqlstate_Stub(no_sqlstate);
     pgw__pq_arm_Stub(disarm);
     pgw__pq_spent_Stub(kept_id);
-    in_txn = false, pauses = 0, pause_ends = PGW_EMPTY;
+    in_txn = false, pauses = 0, pause_ends = PGW_OUTCOME_EMPTY;
     t = (pgw_table){.schema = "public",
                     .name = "article",
                     .columns = columns,
@@ -201,7 +202,7 @@ void test_a_claim_locks_first_and_once(void)
 
     o.holder = "anna", o.where = "n > 0";
     script = steps;
-    TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(FAKE_H, &t, &o, &rows));
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
     TEST_ASSERT_NOT_NULL(strstr(sent, "pgw_free AS MATERIALIZED ("));
     TEST_ASSERT_NOT_NULL(strstr(sent, "LIMIT $2::pg_catalog.int8 - (SELECT pg_catalog.count(*) "
@@ -226,11 +227,11 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
         t.version = m == 1 ? &columns[5] : NULL;
         t.has_xmin = m == 0, t.partitioned = m == 2; /* which has no such version */
         script = steps;
-        TEST_ASSERT_EQUAL(PGW_EMPTY, pgw_table_claim(FAKE_H, &rows, &t, &o));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(FAKE_H, &t, &o, &rows));
         TEST_ASSERT_EQUAL(flags, fake.flags);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_extend(FAKE_H, NULL, &t, &ref, 1, 1000));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_extend(FAKE_H, &t, &ref, 1, 1000, NULL));
         TEST_ASSERT_EQUAL(flags, fake.flags);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_reap(FAKE_H, NULL, &t, 1));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_reap(FAKE_H, &t, 1, NULL));
         TEST_ASSERT_EQUAL(flags, fake.flags);
     }
 }
@@ -249,10 +250,10 @@ void test_more_rows_than_asked_for_are_no_claim(void)
 
     o.holder = "anna";
     script = steps;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_claim(FAKE_H, &t, &o, &rows));
     TEST_ASSERT_NULL(rows);
     o.max = 2;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_claim(FAKE_H, &t, &o, &rows));
     TEST_ASSERT_EQUAL_STRING("8", pgw_rows_key(rows, 1)[0]);
     TEST_ASSERT_EQUAL_UINT64(1, pgw_rows_ref(rows, 1).token.number);
     TEST_ASSERT_EQUAL_UINT64(3, pgw_rows_ref(rows, 1).token.nonce);
@@ -272,14 +273,14 @@ void test_verdicts_are_unknown_until_they_are_known(void)
     pgw_status verdict = PGW_OK, verdicts[2];
 
     script = steps;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &t, &ref, 1, &verdict));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, &ref, 1, &verdict));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, verdicts, &t, refs, 2));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, refs, 2, verdicts));
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &verdict, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &t, &ref, 1, &verdict));
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdict);
 }
 
@@ -319,7 +320,7 @@ static pgw_status edit(pgw_edit *e, void *arg)
 static pgw_status processed(const step *steps, const pgw_process_opts *o)
 {
     script = steps, edits = 0;
-    return pgw_table_process(FAKE_H, &t, key, edit, NULL, o);
+    return pgw_table_process(FAKE_H, &t, key, o, edit, NULL);
 }
 
 static const fake_cell *looked_up;
@@ -367,7 +368,7 @@ void test_a_look_up_that_is_lost_is_repeated(void)
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01", o.tries = 2;
     fake.on_call = lose_the_look_up, looked_up = yes;
     lost_look_ups = 1;
-    TEST_ASSERT_EQUAL(PGW_REPEATED, processed(NULL, &o));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(NULL, &o));
     lost_look_ups = 2;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(NULL, &o));
     ASSERT_SAYS("the fake failed");
@@ -448,10 +449,11 @@ void test_a_row_that_cannot_be_written_is_told_from_one_that_others_write(void)
 static pgw_status refuse_the_second_time(pgw_edit *e, void *arg)
 {
     if (edits == 0) return edit(e, arg);
-    return fake_fail(FAKE_H, PGW_ENOTFOUND, "the stock is used up", NULL, 0);
+    return fake_fail(FAKE_H, PGW_ENOTFOUND, "the prefetch buffer is used up", NULL, 0);
 }
 
-/* Perhaps it was the first try, applied since it was looked up, that used the stock up. */
+/* Perhaps it was the first try, applied since it was looked up, that used the prefetch buffer up.
+ */
 void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(void)
 {
     const step steps[] = {READ, LOST, READ}, at_once[] = {READ};
@@ -459,12 +461,12 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
     fake.on_call = answer_the_look_up, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
-                      pgw_table_process(FAKE_H, &t, key, refuse_the_second_time, NULL, NULL));
+                      pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
     ASSERT_SAYS("may have been applied");
-    ASSERT_SAYS("the stock is used up");
+    ASSERT_SAYS("the prefetch buffer is used up");
     script = at_once;
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND,
-                      pgw_table_process(FAKE_H, &t, key, refuse_the_second_time, NULL, NULL));
+                      pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
 }
 
 #define LONG   "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
@@ -476,7 +478,7 @@ static pgw_status refuse_at_length(pgw_edit *e, void *arg)
     return fake_fail(FAKE_H, PGW_ENOTFOUND, ", " LONGER, NULL, 0);
 }
 
-void test_a_long_story_is_not_cut_within_a_letter(void)
+void test_long_diagnostics_are_not_cut_within_a_letter(void)
 {
     const step steps[] = {READ, LOST, READ};
     static const char *const columns_of_none[] = {"x" LONG LONG LONG LONG};
@@ -485,10 +487,10 @@ void test_a_long_story_is_not_cut_within_a_letter(void)
     fake.on_call = answer_the_look_up, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
-                      pgw_table_process(FAKE_H, &t, key, refuse_at_length, NULL, NULL));
+                      pgw_table_process(FAKE_H, &t, key, NULL, refuse_at_length, NULL));
     ASSERT_SAYS("may have been applied");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_get(FAKE_H, &rows, &t, key, columns_of_none, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_get(FAKE_H, &t, key, columns_of_none, 1, &rows));
     ASSERT_SAYS("is not there");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
 }
@@ -499,7 +501,7 @@ void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
                own[] = {READ, {PGW_EEXISTS, NULL, 0, 0}};
 
     fake.on_call = answer_the_look_up, looked_up = yes;
-    TEST_ASSERT_EQUAL(PGW_REPEATED, processed(steps, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(steps, NULL));
     looked_up = no; /* a unique key of the table's own */
     TEST_ASSERT_EQUAL(PGW_EEXISTS, processed(own, NULL));
 }
@@ -516,7 +518,7 @@ void test_an_error_of_the_function_is_not_looked_up(void)
     fake.on_call = answer_the_look_up, looked_up = yes;
     script = steps;
     TEST_ASSERT_EQUAL(PGW_EEXISTS,
-                      pgw_table_process(FAKE_H, &t, key, exists_elsewhere, NULL, NULL));
+                      pgw_table_process(FAKE_H, &t, key, NULL, exists_elsewhere, NULL));
     ASSERT_SAYS("such a name is taken");
 }
 
@@ -549,9 +551,9 @@ void test_armed_verbs_of_several_round_trips_are_refused(void)
 
     in_txn = true;
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(FAKE_H, &t, key, edit, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(FAKE_H, &t, key, NULL, edit, NULL));
     TEST_ASSERT_FALSE(fake.armed);
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(FAKE_H, &rows, &t, &o));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(FAKE_H, &t, &o, &rows));
     TEST_ASSERT_FALSE(fake.armed);
 }

@@ -3,7 +3,7 @@
 #include "token.h"
 #include "name.h"
 
-TEST_SOURCE_FILE("src/status.c")
+TEST_SOURCE_FILE("src/base/status.c")
 
 #define TOKEN "00000000-0000-0021-67da-7e57557e33d2"
 
@@ -14,14 +14,14 @@ void tearDown(void) {}
 void test_a_token_is_a_uuid_in_network_order(void)
 {
     const pgw_token token = {0x0000000000000021u, 0x67da7e57557e33d2u};
-    char text[PGW_TOKEN_TEXT];
+    char text[PGW_TOKEN_TEXT_SIZE];
     pgw_token again;
 
     TEST_ASSERT_EQUAL_STRING(TOKEN, pgw_token_format(token, text));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(&again, text));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(text, &again));
     TEST_ASSERT_EQUAL_UINT64(token.number, again.number);
     TEST_ASSERT_EQUAL_UINT64(token.nonce, again.nonce);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse(&again, "FFFFFFFF-FFFF-FFFF-8000-000000000000"));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_token_parse("FFFFFFFF-FFFF-FFFF-8000-000000000000", &again));
     TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, again.number);
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 63, again.nonce);
 }
@@ -30,12 +30,12 @@ void test_what_is_no_token(void)
 {
     pgw_token token = {1, 1};
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, "00000000-0000-0021-67da-7e57557e33d"));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse("00000000-0000-0021-67da-7e57557e33d", &token));
     TEST_ASSERT_EQUAL_UINT64(0, token.number);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, TOKEN "0"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, ""));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(&token, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(NULL, TOKEN));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(TOKEN "0", &token));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse("", &token));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(NULL, &token));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(TOKEN, NULL));
 }
 
 void test_what_is_written_is_read(void)

@@ -13,8 +13,8 @@
 #include "sql.h"
 #include "fakepq.h"
 
-TEST_SOURCE_FILE("src/status.c")
-TEST_SOURCE_FILE("src/txn.c")
+TEST_SOURCE_FILE("src/base/status.c")
+TEST_SOURCE_FILE("src/handle/txn.c")
 
 static char seen[64]; /* b begin, f function, c commit, r rollback, w wait */
 static pgw_status begins, commits, rolls, waits;
@@ -76,7 +76,7 @@ void setUp(void)
     pgw__pq_disarm_Stub(disarm);
     armed = false;
     seen[0] = '\0';
-    begins = commits = rolls = PGW_OK, waits = PGW_EMPTY;
+    begins = commits = rolls = PGW_OK, waits = PGW_OUTCOME_EMPTY;
 }
 
 void tearDown(void) {}
@@ -90,7 +90,7 @@ static pgw_status run(const pgw_status *script, int tries)
 void test_success_commits_and_an_outcome_is_passed_on(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, run((pgw_status[]){PGW_OK}, 3));
-    TEST_ASSERT_EQUAL(PGW_EMPTY, run((pgw_status[]){PGW_EMPTY}, 3));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, run((pgw_status[]){PGW_OUTCOME_EMPTY}, 3));
     TEST_ASSERT_EQUAL_STRING("bfcbfc", seen);
 }
 
@@ -110,7 +110,7 @@ void test_a_function_that_arms_the_handle_is_rolled_back(void)
     TEST_ASSERT_EQUAL_STRING("bfrbfr", seen);
 }
 
-void test_an_error_has_a_story_though_no_verb_failed(void)
+void test_an_error_has_diagnostics_though_no_verb_failed(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, fake.error);

@@ -22,13 +22,14 @@
 #include "status.h"
 #include "stop.h"
 #include "wake.h"
-#include "worker.h"
+#include "worker_flush.h"
+#include "worker_heartbeat.h"
 #include "worker_plan.h"
+#include "worker_pool.h"
+#include "worker_state.h"
+#include "worker_why.h"
 
-TEST_SOURCE_FILE("src/worker_pool.c")
-TEST_SOURCE_FILE("src/worker_why.c")
-TEST_SOURCE_FILE("src/worker_flush.c")
-TEST_SOURCE_FILE("src/worker_heart.c")
+TEST_SOURCE_FILE("src/worker/worker.c")
 
 static pgw_conf *conf;
 static pgw_stop *stop;
@@ -47,7 +48,7 @@ void setUp(void)
     w = NULL;
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&conf));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
-    pgw_conf_set(conf, "worker.drain", "on");
+    pgw_conf_set(conf, "worker.until_empty", "on");
     pgw_conf_set(conf, "poll.min_ms", "1");
     pgw_conf_set(conf, "poll.max_ms", "5");
     pgw_conf_set(conf, "reconnect.base_ms", "1");
@@ -71,7 +72,10 @@ static pgw_status run(const char *const *queues, size_t n, pgw_handler_fn *fn,
 {
     pgw_status st;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, queues, n, fn, batch_fn, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), queues, n, fn, batch_fn, NULL}, &w));
     st = pgw_worker_run(w, stop);
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
@@ -86,7 +90,9 @@ static void *run_in_thread(void *arg)
 
 static void start(pgw_handler_fn *fn, pthread_t *thread)
 {
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, fn, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK, pgw_worker_new(
+                    conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, NULL, NULL}, &w));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_in_thread, NULL));
 }
 
@@ -110,7 +116,7 @@ static pgw_verdict noop(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static void noop_batch(pgw_task *const *tasks, size_t n, void *arg)
@@ -126,7 +132,7 @@ static pgw_verdict held(pgw_task *task, void *arg)
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
     await(&phase, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 /* Waits for a signal on the descriptor, and keeps it. */
@@ -138,7 +144,7 @@ static pgw_verdict until_signalled(pgw_task *task, void *arg)
     atomic_fetch_add(&called, 1);
     TEST_ASSERT_EQUAL_INT(1, poll(&fd, 1, 20000));
     atomic_store(&seen, pgw_task_signals(task));
-    return PGW_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 /* ---- birth (first of all: an allocator may be set only while no other thread is there) ---- */
@@ -172,7 +178,8 @@ void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
     for (n = 0; st == PGW_ENOMEM && n < 1000; n++) {
         budget = n;
         pgw_set_allocator(&lean);
-        st = pgw_worker_new(&w, conf, two, 2, noop, NULL, NULL);
+        st = pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), two, 2, noop, NULL, NULL}, &w);
         pgw_set_allocator(NULL);
         if (st == PGW_ENOMEM) TEST_ASSERT_NULL(w);
     }
@@ -184,13 +191,31 @@ void test_what_no_worker_can_be_made_of(void)
 {
     const char *const bad[] = {"a\nb"};
 
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 0, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 0, noop, NULL, NULL},
+                       &w));
     TEST_ASSERT_NULL(w);
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 65, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, NULL, 1, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, bad, 1, noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 1, NULL, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_new(&w, conf, one, 1, noop, noop_batch, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 65, noop, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), NULL, 1, noop, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), bad, 1, noop, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, NULL, NULL, NULL},
+                       &w));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_EINVAL,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, noop, noop_batch, NULL}, &w));
 }
 
 /* ---- every job once ---- */
@@ -248,7 +273,7 @@ void test_a_batch_handler_gets_several_at_once(void)
 void test_a_counted_worker_does_as_many_as_it_was_told(void)
 {
     fake_jobs("q", 100, 60000);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.max_jobs", "37");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     TEST_ASSERT_EQUAL_INT(37, atomic_load(&called));
@@ -265,7 +290,7 @@ static pgw_verdict first_takes_its_time(pgw_task *task, void *arg)
         fake_freezes_for(1000);
     else
         atomic_store(&seen, fake_state_of(1) == FAKE_DONE);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_what_took_its_time_is_told_before_the_next_handler_begins(void)
@@ -283,7 +308,7 @@ static pgw_verdict all_before_are_done(pgw_task *task, void *arg)
     (void)arg;
     if (fake_count(FAKE_DONE) == pgw_job_id(pgw_task_job(task)) - 1 && fake_count(FAKE_LEASED) == 1)
         atomic_fetch_add(&seen, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_unless_told_so_no_job_waits_for_the_handler_of_another(void)
@@ -300,7 +325,7 @@ void test_unless_told_so_no_job_waits_for_the_handler_of_another(void)
 static pgw_verdict first_is_held(pgw_task *task, void *arg)
 {
     atomic_fetch_add(&called, 1);
-    return pgw_job_id(pgw_task_job(task)) == 1 ? held(task, arg) : PGW_DONE;
+    return pgw_job_id(pgw_task_job(task)) == 1 ? held(task, arg) : PGW_VERDICT_DONE;
 }
 
 static void run_until_done(int done)
@@ -349,10 +374,10 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
     start(first_is_held, &thread);
     for (i = 0; i < 20000 && done < 2; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        done = w->done.count + fake_count(FAKE_DONE);
-        if (w->done.count == 2) {
-            due_at = w->due_at;
-            late = atomic_load(&w->crates->tasks[2].safe_until) - 12000 / 3;
+        done = w->shared.done.count + fake_count(FAKE_DONE);
+        if (w->shared.done.count == 2) {
+            due_at = w->shared.due_at;
+            late = atomic_load(&w->shared.tasksets->tasks[2].safe_until) - 12000 / 3;
         }
         pthread_mutex_unlock(&w->lock);
     }
@@ -368,9 +393,9 @@ static pgw_verdict beside_a_quarantined_job(pgw_task *task, void *arg)
     (void)arg;
     atomic_fetch_add(&called, 1);
     switch (pgw_job_id(pgw_task_job(task))) {
-    case 1: await(&phase, 1); return PGW_DONE;
-    case 2: await(&phase, 2); return PGW_SETTLED; /* nothing of it is to be told */
-    default: atomic_store(&seen, fake_state_of(1) == FAKE_DONE ? 1 : 2); return PGW_DONE;
+    case 1: await(&phase, 1); return PGW_VERDICT_DONE;
+    case 2: await(&phase, 2); return PGW_VERDICT_SETTLED; /* nothing of it is to be told */
+    default: atomic_store(&seen, fake_state_of(1) == FAKE_DONE ? 1 : 2); return PGW_VERDICT_DONE;
     }
 }
 
@@ -397,7 +422,7 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
     await(&called, 2);
     for (i = 0; i < 20000 && !there; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        there = w->quarantined != NULL;
+        there = w->shared.quarantined != NULL;
         pthread_mutex_unlock(&w->lock);
     }
     TEST_ASSERT_TRUE(there);
@@ -423,13 +448,15 @@ static pgw_verdict by_id(pgw_task *task, void *arg)
     (void)arg;
     atomic_fetch_add(&called, 1);
     switch (pgw_job_id(pgw_task_job(task))) {
-    case 1: return PGW_DONE;
-    case 2: pgw_task_set_error(task, "no disk"); return PGW_RETRY;
-    case 3: pgw_task_set_error(task, "no disk"); return PGW_RETRY;
-    case 4: pgw_task_set_error(task, "nonsense"); return PGW_DEAD;
-    case 5: pgw_task_set_delay(task, 5000); return PGW_SNOOZE;
-    case 6: return PGW_SETTLED;
-    case 7: TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, "{\"a\":1}")); return PGW_DONE;
+    case 1: return PGW_VERDICT_DONE;
+    case 2: pgw_task_set_error(task, "no disk"); return PGW_VERDICT_RETRY;
+    case 3: pgw_task_set_error(task, "no disk"); return PGW_VERDICT_RETRY;
+    case 4: pgw_task_set_error(task, "nonsense"); return PGW_VERDICT_DEAD;
+    case 5: pgw_task_set_delay(task, 5000); return PGW_VERDICT_SNOOZE;
+    case 6: return PGW_VERDICT_SETTLED;
+    case 7:
+        TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, "{\"a\":1}"));
+        return PGW_VERDICT_DONE;
     default: return (pgw_verdict)77; /* none of ours */
     }
 }
@@ -462,7 +489,7 @@ void test_each_verdict_goes_its_way(void)
 static pgw_verdict settles_the_second(pgw_task *task, void *arg)
 {
     (void)arg;
-    return pgw_job_id(pgw_task_job(task)) == 2 ? PGW_SETTLED : PGW_DONE;
+    return pgw_job_id(pgw_task_job(task)) == 2 ? PGW_VERDICT_SETTLED : PGW_VERDICT_DONE;
 }
 
 void test_jobs_are_claimed_apart_as_soon_as_a_handler_has_settled_one(void)
@@ -482,7 +509,7 @@ static pgw_verdict with_output(pgw_task *task, void *arg)
     (void)arg;
     snprintf(json, sizeof(json), "{\"id\": %d}", (int)pgw_job_id(pgw_task_job(task)));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, json));
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static void count_ready(void *arg)
@@ -497,7 +524,10 @@ void test_it_is_ready_once_in_each_run_when_it_has_claimed(void)
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "5");
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, noop, NULL, NULL},
+                       &w));
     pgw_worker_on_ready(w, count_ready, &ready);
     fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
     TEST_ASSERT_EQUAL_INT(PGW_EPERM, pgw_worker_run(w, stop));
@@ -525,7 +555,7 @@ void test_one_refused_output_does_not_hold_up_the_others(void)
 
 void test_groups_are_by_queue_verb_and_arguments(void)
 {
-    pgw_task a = {.verdict = PGW_RETRY, .delay_ms = -1}, b = a, c = a;
+    pgw_task a = {.verdict = PGW_VERDICT_RETRY, .delay_ms = -1}, b = a, c = a;
     pgw_task *list[] = {&a, &b, &c};
     char text[] = "{}";
     pgw_batch *batch;
@@ -536,7 +566,7 @@ void test_groups_are_by_queue_verb_and_arguments(void)
     fake_jobs("r", 1, 1000);
     o.queues = two, o.queues_count = 2, o.max = 3;
     h = fake_open(conf);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_claim(h, &batch, &o));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_claim(h, &o, &batch));
     a.job = pgw_batch_job(batch, 0), b.job = pgw_batch_job(batch, 1),
     c.job = pgw_batch_job(batch, 2);
     a.ref = pgw_job_ref(a.job), b.ref = pgw_job_ref(b.job), c.ref = pgw_job_ref(c.job);
@@ -549,9 +579,9 @@ void test_groups_are_by_queue_verb_and_arguments(void)
     b.delay_ms = 5;
     TEST_ASSERT_EQUAL_INT(1, pgw__worker_group(list, 3));
     b.delay_ms = -1;
-    b.verdict = PGW_DEAD;
+    b.verdict = PGW_VERDICT_DEAD;
     TEST_ASSERT_EQUAL_INT(1, pgw__worker_group(list, 3));
-    a.verdict = b.verdict = PGW_DONE;
+    a.verdict = b.verdict = PGW_VERDICT_DONE;
     a.error = text; /* says nothing about a completion */
     TEST_ASSERT_EQUAL_INT(2, pgw__worker_group(list, 3));
     b.output = text;
@@ -563,7 +593,7 @@ void test_groups_are_by_queue_verb_and_arguments(void)
 static pgw_verdict snooze(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
-    return PGW_SNOOZE;
+    return PGW_VERDICT_SNOOZE;
 }
 
 void test_a_refused_snooze_is_told_as_a_failure(void)
@@ -612,7 +642,7 @@ static pgw_verdict relent(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     if (atomic_fetch_add(&called, 1) + 1 == 50) fake_stalls(3, PGW_OK, 0);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static void one_stalls(pgw_status st)
@@ -637,9 +667,9 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
 
 static atomic_int given_up, next_tries;
 
-static void hear_trouble(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
     if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
 }
@@ -652,7 +682,7 @@ void test_a_refused_result_costs_no_others_a_pause(void)
     fake_stalls(3, PGW_EDB, 1000000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, relent, NULL));
     all_done_once(50);
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&next_tries));
@@ -662,9 +692,9 @@ void test_a_refused_result_costs_no_others_a_pause(void)
 
 static int calls_before_pause;
 
-static void hear_pause(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_pause(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "next try in") != NULL && calls_before_pause == 0)
         calls_before_pause = fake_calls(FAKE_COMPLETE);
 }
@@ -677,7 +707,7 @@ void test_where_all_results_are_refused_there_is_a_pause(void)
     fake_fails(FAKE_COMPLETE, PGW_EDB, 40, 0);
     set("worker.concurrency", "0");
     set("worker.prefetch", "500");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_pause, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_pause, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     all_done_once(1000);
     TEST_ASSERT_GREATER_THAN_INT(0, calls_before_pause);
@@ -689,7 +719,7 @@ static pgw_verdict first_fails(pgw_task *task, void *arg)
 {
     (void)arg;
     atomic_fetch_add(&called, 1);
-    return pgw_job_id(pgw_task_job(task)) == 1 ? PGW_RETRY : PGW_DONE;
+    return pgw_job_id(pgw_task_job(task)) == 1 ? PGW_VERDICT_RETRY : PGW_VERDICT_DONE;
 }
 
 static void note_failures(void)
@@ -717,7 +747,7 @@ static pgw_verdict stop_at_ten(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     if (atomic_fetch_add(&called, 1) + 1 == 10) pgw_stop_notify(stop);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_a_result_that_never_goes_through_is_given_up_alone(void)
@@ -746,7 +776,7 @@ void test_a_result_that_never_goes_through_is_told_with_pauses(void)
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
     set("worker.flush_ms", "10000");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stop_at_ten, NULL));
     all_done_once(10);
     /* three together; together and each alone; then it alone, until that goes well */
@@ -767,7 +797,7 @@ static pgw_verdict no_claim_goes_well(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     if (atomic_fetch_add(&called, 1) == 0) fake_fails(FAKE_CLAIM, PGW_ERETRY, 50, 0);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static void note_claims(void)
@@ -793,7 +823,7 @@ static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     if (atomic_fetch_add(&called, 1) == 0) fake_fails(FAKE_CLAIM, PGW_ENOMEM, 1, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(void)
@@ -817,9 +847,9 @@ void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
     atomic_store(&given_up, 0);
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.prefetch", "2");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     start(held, &thread);
     await(&called, 1);
     fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
@@ -845,7 +875,7 @@ void test_a_stop_does_not_wait_for_ever_for_a_server_that_takes_no_result(void)
 
     fake_jobs("q", 1, 300);
     fake_fails(FAKE_COMPLETE, PGW_ERETRY, 1000000, 0);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     start(held, &thread);
     await(&called, 1);
     pgw_stop_notify(stop);
@@ -863,7 +893,7 @@ void test_what_the_server_cancels_is_tried_again_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_trouble, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
     fake_fails(FAKE_CLAIM, PGW_ECANCELED, 3, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, noop, NULL));
     TEST_ASSERT_EQUAL_INT(3, atomic_load(&next_tries));
@@ -898,7 +928,7 @@ void test_a_schema_that_is_missing_ends_the_run_at_once(void)
     TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, run(one, 1, noop, NULL));
 }
 
-/* ---- the sleeping sign ---- */
+/* ---- registered as a waiter ---- */
 
 /* Waits for so many, while minutes pass. */
 static void await_idle(int calls)
@@ -912,9 +942,9 @@ static void await_idle(int calls)
     TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
 }
 
-static void hear_advice(void *arg, pgw_level level, const char *room, const char *message)
+static void hear_advice(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "no notifications, polling: ") && strstr(message, ": do something; next"))
         atomic_fetch_add(&seen, 1);
 }
@@ -924,14 +954,14 @@ static void hear_advice(void *arg, pgw_level level, const char *room, const char
 TEST_CASE(PGW_ERETRY)
 TEST_CASE(PGW_ETIMEDOUT)
 TEST_CASE(PGW_EPERM)
-void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
+void test_a_failed_registration_is_tried_again(pgw_status trouble)
 {
     pthread_t thread;
 
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("poll.min_ms", "3600000");
     set("poll.max_ms", "3600000");
-    pgw_conf_set_log(conf, PGW_DEBUG, hear_advice, NULL);
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_advice, NULL);
     fake_fails(FAKE_IDLE, trouble, 3, 0);
     start(noop, &thread);
     await_idle(4);
@@ -942,12 +972,12 @@ void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
 }
 
 /* There is nothing to wait for: what stands between is a pooler as long as the session lives. */
-void test_behind_a_pooler_no_sign_is_tried_again(void)
+void test_behind_a_pooler_no_registration_is_tried_again(void)
 {
     pthread_t thread;
     int i;
 
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     fake_fails(FAKE_IDLE, PGW_EPOOLED, 1, 0);
     start(noop, &thread);
     await_idle(1);
@@ -988,7 +1018,7 @@ void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
 {
     fake_jobs("q", 1, 300);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, taken_away, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
     TEST_ASSERT_EQUAL_INT64(1, stats.refused);
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
@@ -1000,7 +1030,7 @@ static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
     if (pgw_job_id(pgw_task_job(task)) != 1 || atomic_load(&seen) != 0) return held(task, arg);
     atomic_store(&seen, 1);
     atomic_fetch_add(&called, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 static void await_running(int n);
@@ -1010,7 +1040,7 @@ void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
     pthread_t thread;
 
     fake_jobs("q", 2, 60000);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.max_jobs", "3");
     set("worker.concurrency", "2");
     set("worker.prefetch", "2");
@@ -1036,7 +1066,7 @@ static pgw_verdict in_silence(pgw_task *task, void *arg)
     (void)arg;
     if (poll(&fd, 1, 10000) == 1) atomic_store(&seen, pgw_task_signals(task));
     fake_hangs(false);
-    return PGW_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 void test_a_descriptor_is_readable_in_time_whatever_the_server_does(void)
@@ -1044,7 +1074,7 @@ void test_a_descriptor_is_readable_in_time_whatever_the_server_does(void)
     fake_jobs("q", 1, 300);
     fake_hangs(true);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, in_silence, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
@@ -1055,7 +1085,7 @@ void test_it_is_readable_in_time_also_after_a_failure(void)
     set("reconnect.base_ms", "60000");
     set("reconnect.cap_ms", "60000");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, in_silence, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_LESS_OR_EQUAL_INT(4, fake_calls(FAKE_EXTEND));
 }
 
@@ -1125,10 +1155,10 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     start(held, &thread);
     await(&called, 1);
     pthread_mutex_lock(&w->lock);
-    t = &w->crates->tasks[0];
+    t = &w->shared.tasksets->tasks[0];
     safe_until = atomic_load(&t->safe_until);
     atomic_store(&still_us, (safe_until - 200) * 1000); /* a third is over */
-    pgw__worker_beat(w, h);
+    pgw__worker_extend(w, h);
     ask_at = t->ask_at;
     pthread_mutex_unlock(&w->lock);
     atomic_store(&phase, 1);
@@ -1143,7 +1173,7 @@ void test_a_job_that_stays_locked_is_lost_in_the_end(void)
     fake_jobs("q", 1, 900);
     fake_locks(1, 1000000);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
     TEST_ASSERT_LESS_OR_EQUAL_INT(8, fake_calls(FAKE_EXTEND)); /* now and then */
 }
@@ -1154,7 +1184,7 @@ void test_a_lock_in_the_way_of_all_is_no_failure(void)
     fake_jobs("q", 1, 900);
     fake_fails(FAKE_EXTEND, PGW_ELOCKED, 1000000, 0);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_LESS_OR_EQUAL_INT(8, fake_calls(FAKE_EXTEND));
 }
 
@@ -1167,7 +1197,7 @@ static void beat_meanwhile(void)
     for (i = 0; i < 2; i++) {
         fake_freezes_for(25000);
         pthread_mutex_lock(&w->lock);
-        pgw__worker_beat(w, h);
+        pgw__worker_extend(w, h);
         pthread_mutex_unlock(&w->lock);
         TEST_ASSERT_EQUAL_INT(i, fake_calls(FAKE_EXTEND));
     }
@@ -1195,7 +1225,7 @@ static pgw *begin_apart(pthread_t *thread)
     fake_jobs("q", 1, 60000);
     set("worker.concurrency", "2");
     set("worker.prefetch", "1");
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("call.timeout_ms", "3600000");
     start(held, thread);
     await(&called, 1);
@@ -1224,7 +1254,7 @@ void test_an_extend_takes_a_third_of_a_lease_at_most_whatever_is_left_of_the_oth
     pthread_t thread;
     pgw *h = begin_apart(&thread);
 
-    pgw__worker_beat(w, h);
+    pgw__worker_extend(w, h);
     TEST_ASSERT_EQUAL_INT64(20000, fake_limit(h)); /* the first has 15 s left, the second 35 */
     end_apart(h, thread);
 }
@@ -1236,9 +1266,9 @@ void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(voi
     pgw *h = begin_apart(&thread);
 
     pgw__pq_drop(h);
-    pgw__worker_beat(w, h);
+    pgw__worker_extend(w, h);
     TEST_ASSERT_EQUAL_INT64(0, fake_limit(h));
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_look(h));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_check_session(h));
     end_apart(h, thread);
 }
 
@@ -1253,14 +1283,14 @@ void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
     start(held, &thread);
     await(&called, 1);
     pthread_mutex_lock(&w->lock);
-    w->beats.away = true;
-    w->beats.failed_at = pgw__clock_ms();
-    w->beats.rest_until = w->heart_at = w->beats.failed_at + 600000;
+    w->extension.away = true;
+    w->extension.failed_at = pgw__clock_ms();
+    w->extension.rest_until = w->shared.heartbeat_at = w->extension.failed_at + 600000;
     pthread_mutex_unlock(&w->lock);
-    pgw__worker_heart_retry(w);
+    pgw__worker_heartbeat_retry(w);
     for (i = 0; i < 10000 && away; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        away = w->beats.away;
+        away = w->extension.away;
         pthread_mutex_unlock(&w->lock);
     }
     pgw_stop_notify(stop);
@@ -1279,11 +1309,11 @@ void test_a_cancel_reaches_the_handler(void)
 {
     fake_jobs("q", 1, 3000);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, canceled, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_CANCELED, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.failed);
 }
 
-void test_a_cancel_before_the_start_hands_the_job_back(void)
+void test_a_cancel_before_the_start_requeues_the_job(void)
 {
     pthread_t thread;
     fake_state before;
@@ -1313,14 +1343,14 @@ static pgw_verdict frozen(pgw_task *task, void *arg)
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&seen));
     fake_freezes_for(60001);
     atomic_store(&seen, pgw_task_signals(task));
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_a_frozen_handler_learns_at_once_that_its_lease_is_over(void)
 {
     fake_jobs("q", 1, 60000);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, frozen, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
     TEST_ASSERT_EQUAL_INT64(
         1, stats.completed); /* nobody else had it: the server takes a late result */
@@ -1363,7 +1393,7 @@ void test_a_timeout_is_told(void)
     fake_jobs("q", 1, 60000);
     set("worker.job_timeout_ms", "50");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, until_signalled, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.failed);
 }
 
@@ -1373,9 +1403,9 @@ static pgw_verdict stubborn(pgw_task *task, void *arg)
     int i;
 
     (void)arg;
-    for (i = 0; i < 20000 && !(pgw_task_signals(task) & PGW_LOST); i++) nap(1);
+    for (i = 0; i < 20000 && !(pgw_task_signals(task) & PGW_SIGNAL_LOST); i++) nap(1);
     atomic_store(&seen, pgw_task_signals(task));
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_who_ignores_the_timeout_loses_the_lease(void)
@@ -1384,7 +1414,7 @@ void test_who_ignores_the_timeout_loses_the_lease(void)
     set("worker.job_timeout_ms", "50");
     set("worker.stop_ms", "50");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, stubborn, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST | PGW_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST | PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
@@ -1453,7 +1483,7 @@ void test_quick_jobs_are_claimed_many_at_a_time(void)
 static pgw_verdict held_after_many(pgw_task *task, void *arg)
 {
     if (pgw_job_id(pgw_task_job(task)) == 20001) return held(task, arg);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_what_was_prefetched_before_a_long_job_goes_back_to_idle_workers(void)
@@ -1462,7 +1492,7 @@ void test_what_was_prefetched_before_a_long_job_goes_back_to_idle_workers(void)
 
     fake_jobs("q", 21000, 60000);
     set("worker.concurrency", "1");
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     start(held_after_many, &thread);
     await(&called, 1);
     await_count(FAKE_LEASED, 1);
@@ -1500,13 +1530,13 @@ void test_a_counted_worker_does_as_many_though_some_were_requeued(void)
 
 /* ---- stopping ---- */
 
-void test_the_first_stop_finishes_what_runs_and_hands_back_the_rest(void)
+void test_the_first_stop_finishes_what_runs_and_requeues_the_rest(void)
 {
     pthread_t thread;
     void *st;
 
     fake_jobs("q", 100, 60000);
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     set("worker.concurrency", "2");
     set("worker.prefetch", "10");
     start(held, &thread);
@@ -1561,7 +1591,7 @@ void test_the_second_stop_is_told_to_handlers(void)
     pgw_stop_notify(stop);
     pthread_join(thread, NULL);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&phase));
-    TEST_ASSERT_EQUAL_INT(PGW_STOPPING, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_STOPPING, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1)); /* its result was still reported */
 }
 
@@ -1573,7 +1603,7 @@ static pgw_verdict deaf(pgw_task *task, void *arg)
     atomic_fetch_add(&called, 1);
     await(&phase, 1);
     atomic_store(&out, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_a_handler_that_does_not_return_is_left_behind(void)
@@ -1581,7 +1611,7 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
     fake_jobs("q", 1, 60000);
     atomic_store(&out, 0);
     set("worker.stop_ms", "20");
-    set("worker.drain", "off");
+    set("worker.until_empty", "off");
     {
         pthread_t thread;
         void *st;
@@ -1619,7 +1649,7 @@ static pgw_verdict last_is_held(pgw_task *task, void *arg)
 {
     if (pgw_job_id(pgw_task_job(task)) == 8) return held(task, arg);
     atomic_fetch_add(&called, 1);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_results_go_before_the_end_though_their_claim_is_not_whole(void)
@@ -1674,7 +1704,7 @@ static void all_fail_apart(pgw_task *const *tasks, size_t n, void *arg)
     for (i = 0; i < n; i++) {
         snprintf(error, sizeof(error), "error %zu", i);
         pgw_task_set_error(tasks[i], error);
-        pgw_task_set_verdict(tasks[i], PGW_RETRY);
+        pgw_task_set_verdict(tasks[i], PGW_VERDICT_RETRY);
     }
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
@@ -1734,7 +1764,7 @@ static pgw_verdict frozen_and_stopped(pgw_task *task, void *arg)
     fake_fails(FAKE_COMPLETE, PGW_ECONN, 1000000, 0);
     fake_fails(FAKE_OPEN, PGW_ECONN, 1000000, 0);
     pgw_stop_notify(stop);
-    return PGW_DONE;
+    return PGW_VERDICT_DONE;
 }
 
 void test_a_lease_is_lost_once(void)
@@ -1742,7 +1772,7 @@ void test_a_lease_is_lost_once(void)
     fake_jobs("q", 1, 60000);
     set("worker.concurrency", "0");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, frozen_and_stopped, NULL));
-    TEST_ASSERT_EQUAL_INT(PGW_LOST, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
@@ -1767,7 +1797,7 @@ void test_it_runs_again_when_who_was_left_behind_is_back(void)
     for (i = 0; i < 20000 && (st = pgw_worker_run(w, stop)) == PGW_EMISUSE; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
-    TEST_ASSERT_EQUAL_INT(1, w->owners); /* ours: no thread has taken it along */
+    TEST_ASSERT_EQUAL_INT(1, w->shared.owners); /* ours: no thread has taken it along */
 }
 
 void test_a_stop_before_the_start_does_nothing(void)
@@ -1807,7 +1837,10 @@ void test_statistics_fill_no_struct_whose_size_is_not_set(void)
         unsigned char behind[4096];
     } given, before;
 
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(&w, conf, one, 1, noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, noop, NULL, NULL},
+                       &w));
     memset(&given, 0xa5, sizeof(given));
     for (size_t size = 0; size < sizeof(given); size++) {
         const bool whole = size >= sizeof(size_t) && size % sizeof(void *) == 0 && size <= 4096;

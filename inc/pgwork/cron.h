@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * @file pgwork/cron.h
+ * Schedules: each tick happens once, on one of many machines.
+ */
+#ifndef PGWORK_CRON_H
+#define PGWORK_CRON_H
+
+#include <pgwork/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Schedules @{
+ * Many machines run the same program; each tick of a schedule happens once, on one of them. Any
+ * number of schedulers may be at work, none of them leads, and all times are the server's.
+ *
+ *     minute hour day month weekday          each * or a list of n, n-n, with /step
+ *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday; day also L, LW,
+ *                                            15W, weekday also fri#2, friL
+ *     @yearly @monthly @weekly @daily @hourly
+ *     @every 90s                             also 1h30m, 2d, 1w; counted from the creation
+ *
+ * When day or weekday begins with *, a tick comes on days that match both, else on days that match
+ * either. When clocks change: an expression whose minute or hour begins with * follows the clock,
+ * so it has no tick in the hour that is left out, and ticks in both passes of one that is repeated.
+ * Any other comes once: right after a gap that swallowed its time, and in the first pass of a
+ * repeated hour.
+ *
+ * A tick is either a job, enqueued by whoever calls pgw_cron_tick() (a reaper does) in the
+ * transaction that notes the tick as decided. Or, when the schedule names no queue, a lease that
+ * pgw_cron_claim_due() gives to one node, and to another one if that does not finish within the
+ * timeout. doc/schedules.md has the rules.
+ *
+ * Each verb on one schedule returns PGW_ENOTFOUND when there is no such schedule. */
+
+/** What becomes of all ticks that are due when the oldest was found later than `grace_ms`, because
+ * nobody was there. */
+typedef enum pgw_misfire {
+    PGW_MISFIRE_ONCE, /* one for all of them: the latest */
+    PGW_MISFIRE_SKIP, /* none but those within the grace */
+    PGW_MISFIRE_ALL   /* each, oldest first, but only the latest `misfire_max` */
+} pgw_misfire;
+
+/* clang-format off */
+typedef struct pgw_cron_opts {
+    size_t struct_size;
+    const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC. Not CET, EET, EST, HST,
+                          * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
+    const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
+    const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
+                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
+                          * no tick adds a job while that of another is unfinished. Up to 30 tags */
+    pgw_misfire misfire;
+    int misfire_max;     /* 1 .. 1000 */
+    int64_t grace_ms;    /* up to a day: a tick so late is not missed yet; with PGW_MISFIRE_SKIP 1000 at least,
+                          * because every tick is found a little late */
+    int64_t jitter_ms;   /* up to an hour: each tick up to so much later, always the same for one tick; keep it
+                          * below the distance of two ticks */
+    int64_t timeout_ms;  /* 100 .. a week: a node holds a tick so long */
+} pgw_cron_opts;
+#define PGW_CRON_OPTS_INIT {sizeof(pgw_cron_opts), NULL, NULL, NULL, PGW_MISFIRE_ONCE, 100, 60000, 0, 300000}
+/* clang-format on */
+
+/**
+ * Checks an expression. Needs no server.
+ *
+ * @param expression  the expression
+ * @param fault       takes where it is wrong and what was expected there; may be NULL
+ * @param size        of @p fault
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: not an expression
+ *
+ *     char fault[200];
+ *     if (pgw_cron_check("30 6 32 * *", fault, sizeof(fault)) != PGW_OK)
+ *         puts(fault); // at 6 (day of month) stands "32", expected * or 1 .. 31
+ */
+PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t size);
+
+/**
+ * Lists the next times of an expression.
+ *
+ * @param h           the handle
+ * @param expression  the expression; @every counts from 1970
+ * @param zone        NULL: UTC
+ * @param after_us    0: now
+ * @param n           1..10000
+ * @param fn          called with each instant, and what a clock shows there ("Sun 2026-03-29
+ *                    03:00:00 +02:00"), until it returns non-zero
+ * @param arg         its third argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: expression or zone
+ *
+ *     static int show(int64_t at_us, const char *local, void *arg)
+ *     {
+ *         return fprintf(arg, "%" PRId64 " %s\n", at_us, local) < 0;
+ *     }
+ *
+ *     st = pgw_cron_next(h, "0 2 * * sun", "Europe/Berlin", 0, 5, show, stdout);
+ */
+PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us,
+                                 int n, int (*fn)(int64_t at_us, const char *local, void *arg),
+                                 void *arg);
+
+/**
+ * Makes a schedule. If it exists, it becomes what is said here, so that every machine may say it
+ * when it starts. The plan stays as it is when expression and zone do.
+ *
+ * @param h           the handle
+ * @param schedule    its name, as those of queues
+ * @param expression  when
+ * @param opts        what, and how; NULL: the defaults
+ * @param next_us     takes the time of the next tick (0: it is paused); may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: for an expression, the message has the place in it
+ * - PGW_ELIMIT: the job's payload and body
+ * @note For operators.
+ *
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
+ *     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+ *     job.kind = "report", o.job = &job, o.queue = "mail", o.zone = "Europe/Berlin";
+ *     st = pgw_cron_create(h, "daily report", "30 6 * * mon-fri", &o, NULL);
+ *     if (st == PGW_OK) st = pgw_cron_run(h, "daily report", &id); // and one now
+ */
+PGW_API pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
+                                   const pgw_cron_opts *opts, int64_t *next_us);
+/**
+ * Stops a schedule: no more ticks. One that is held goes on.
+ *
+ * @param h         the handle
+ * @param schedule  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ *
+ *     pgw_cron_pause(h, "daily report");
+ *     pgw_cron_resume(h, "daily report");
+ *     if (pgw_cron_rename(h, "daily report", "report") == PGW_EEXISTS) pgw_cron_drop(h, "report");
+ */
+PGW_API pgw_status pgw_cron_pause(pgw *h, const char *schedule);
+/**
+ * Resumes a schedule. It is planned again from now: what fell into the pause is not made up for.
+ *
+ * @param h         the handle
+ * @param schedule  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ */
+PGW_API pgw_status pgw_cron_resume(pgw *h, const char *schedule);
+/**
+ * Changes the name of a schedule, and nothing else.
+ *
+ * @param h         the handle
+ * @param schedule  its name
+ * @param new_name  the new one
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ * - PGW_EEXISTS: the new name is taken
+ */
+PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new_name);
+/**
+ * Removes a schedule. The holder of its tick gets PGW_ELEASE.
+ *
+ * @param h         the handle
+ * @param schedule  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ */
+PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
+/**
+ * Makes a tick out of turn, also of a paused schedule. The plan stays.
+ *
+ * @param h         the handle
+ * @param schedule  its name
+ * @param job_id    takes its job, or the one that has its unique key already. 0: the schedule has
+ * no queue, and the next node that asks gets a tick: one, however often this was called until then.
+ * May be NULL.
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ * - PGW_EPAUSED: the queue is drained
+ * - PGW_ELIMIT: the queue takes no job of this size
+ */
+PGW_API pgw_status pgw_cron_run(pgw *h, const char *schedule, int64_t *job_id);
+
+/* clang-format off */
+typedef struct pgw_cron_info {
+    size_t struct_size;
+    const char *name, *expression, *zone;
+    const char *queue;          /* NULL: a node holds the tick */
+    const char *kind, *payload, *key;
+    pgw_misfire misfire;
+    int misfire_max, priority;
+    int64_t grace_ms, jitter_ms, timeout_ms;
+    bool paused;
+    int64_t next_us, last_us;   /* the next tick (0: none, or paused), and the last one that happened (0: none) */
+    const char *holder;         /* of the tick that runs, since and until when; NULL: none */
+    int64_t since_us, until_us;
+    int attempt;
+    const char *error;          /* why it does not run (a zone that is gone, a queue that takes nothing), or that a tick
+                                 * was given up and none has ended well since; or NULL */
+    int64_t error_us;
+} pgw_cron_info;
+/* clang-format on */
+/**
+ * Lists schedules by name.
+ *
+ * @param h         the handle
+ * @param schedule  only this one; NULL: all
+ * @param fn        called for each until it returns non-zero
+ * @param arg       its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is none
+ *
+ *     static int show(const pgw_cron_info *i, void *arg)
+ *     {
+ *         return fprintf(arg, "%s: %s %s\n", i->name, i->expression, i->zone) < 0;
+ *     }
+ *
+ *     st = pgw_crons_each(h, NULL, show, stdout);
+ */
+PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
+                                  int (*fn)(const pgw_cron_info *info, void *arg), void *arg);
+
+/**
+ * Enqueues the jobs of all ticks that are due. pgw_reaper_tick() does it, too.
+ *
+ * @param h        the handle
+ * @param fired    takes how many; may be NULL
+ * @param next_ms  takes when to come back (0: at once, there is more; -1: no schedule); may be NULL
+ * @returns PGW_OK, or an error of any verb
+ * @note A schedule that fails, fails alone: its error is noted, and it is tried again after ten
+ *   seconds.
+ *
+ *     st = pgw_cron_tick(h, &n, &next_ms);
+ */
+PGW_API pgw_status pgw_cron_tick(pgw *h, int64_t *fired, int64_t *next_ms);
+
+typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
+/**
+ * Makes this node the one that runs a due tick.
+ *
+ * @param h          the handle
+ * @param node       1..255 bytes; NULL: property `holder`
+ * @param schedules  of these; NULL: of all without a queue
+ * @param n          up to 64
+ * @param tick       takes the tick; the caller owns it (free with pgw_tick_free)
+ * @param next_ms    with PGW_OUTCOME_EMPTY takes when to ask again, a minute at most; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: none is due, or there are no such schedules
+ * @note First come ticks whose node ran out of time: the token grows, and the node that was late is
+ *   refused from then on. One tick of a schedule is held at a time. After `max_attempts` nodes (of
+ *   the job; 10) a tick is given up.
+ *
+ *     while (pgw_stop_count(stop) == 0) {
+ *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
+ *         st = pgw_cron_claim_due(h, NULL, NULL, 0, &tick, &next_ms);
+ *         if (st < 0) return;
+ *         if (st == PGW_OUTCOME_EMPTY) {
+ *             poll(&p, 1, (int)next_ms);
+ *             continue;
+ *         }
+ *         work(pgw_tick_schedule(tick));
+ *         st = pgw_cron_finish(h, pgw_tick_token(tick), NULL); // PGW_ELEASE: it took too long
+ *         pgw_tick_free(tick);
+ *     }
+ */
+PGW_API pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules,
+                                      size_t n, pgw_tick **tick, int64_t *next_ms);
+
+/*
+ * Verbs on a tick that is held return PGW_ELEASE once another node has got it, the schedule is
+ * gone, or it is over, as after an earlier call whose answer was lost. A late call is accepted as
+ * long as no other node has the tick.
+ */
+/**
+ * Ends a tick.
+ *
+ * @param h      the handle
+ * @param token  of the tick
+ * @param error  UTF-8 text kept with it, cut at 8,000 bytes; NULL: it went well
+ * @returns
+ * - PGW_OK
+ * - PGW_ELEASE
+ */
+PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
+/**
+ * Extends the lease of a tick.
+ *
+ * @param h           the handle
+ * @param token       of the tick
+ * @param timeout_ms  from now; PGW_DEFAULT: as the schedule says
+ * @param until_us    takes when it ends; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_ELEASE
+ *
+ *     token = pgw_tick_token(tick);
+ *     if (pgw_cron_extend(h, token, 600000, NULL) != PGW_OK) return;
+ *     if (pgw_stop_count(stop) > 0) pgw_cron_release(h, token);
+ */
+PGW_API pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us);
+/**
+ * Returns a tick that was not done: another node may have it at once. No attempt is charged.
+ *
+ * @param h      the handle
+ * @param token  of the tick
+ * @returns
+ * - PGW_OK
+ * - PGW_ELEASE
+ */
+PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
+/**
+ * Takes a held tick away from its node, whose token is stale from then on. Another node may claim
+ * it at once. For operators.
+ *
+ * @param h         the handle
+ * @param schedule  its name
+ * @param held      takes whether there was one; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ * @note What a server's clock that was ahead has planned and decided is forgotten. The schedule's
+ *   error says who took it.
+ *
+ *     bool held;
+ *
+ *     if (pgw_cron_break(h, "sweep", &held) == PGW_OK && held) work("another node may have it");
+ */
+PGW_API pgw_status pgw_cron_break(pgw *h, const char *schedule, bool *held);
+
+/**
+ * Return the fields of a tick: its schedule, when it was due, its token, the number of the node (1:
+ * the first), when the lease ends, and what the job of the schedule says. The payload is JSON text.
+ *
+ * @param tick  the tick
+ * @returns strings are borrowed until pgw_tick_free(); NULL: there is none
+ * @note The token's number grows with every claim of the schedule: a fence for what the tick
+ * writes.
+ *
+ *     size_t size;
+ *     const void *body = pgw_tick_body(tick, &size);
+ *     printf("%s of %" PRId64 ", node %d, until %" PRId64 ": %zu bytes\n", pgw_tick_kind(tick),
+ *            pgw_tick_slot_us(tick), pgw_tick_attempt(tick), pgw_tick_until_us(tick), size);
+ *     work(body != NULL ? body : pgw_tick_payload(tick));
+ */
+PGW_API const char *pgw_tick_schedule(const pgw_tick *tick);
+PGW_API int64_t pgw_tick_slot_us(const pgw_tick *tick);
+PGW_API pgw_token pgw_tick_token(const pgw_tick *tick);
+PGW_API int pgw_tick_attempt(const pgw_tick *tick);
+PGW_API int64_t pgw_tick_until_us(const pgw_tick *tick);
+PGW_API const char *pgw_tick_kind(const pgw_tick *tick);
+PGW_API const char *pgw_tick_payload(const pgw_tick *tick);
+PGW_API const void *pgw_tick_body(const pgw_tick *tick, size_t *size);
+/**
+ * Frees a tick. Its lease goes on until it is finished, released or over.
+ *
+ * @param tick  may be NULL
+ */
+PGW_API void pgw_tick_free(pgw_tick *tick);
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

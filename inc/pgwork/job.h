@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * @file pgwork/job.h
+ * Jobs: enqueue, claim, finish, list.
+ */
+#ifndef PGWORK_JOB_H
+#define PGWORK_JOB_H
+
+#include <pgwork/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pgw_job pgw_job;     /* one job as the server returned it; read by accessors */
+typedef struct pgw_batch pgw_batch; /* jobs of one claim, in one block of memory */
+typedef struct pgw_load pgw_load;   /* a bulk enqueue under way */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Jobs: references @{ */
+
+/** The fencing token of one claim. The number only grows for a job; the nonce is random. Compared
+ * for equality. */
+typedef struct pgw_token {
+    uint64_t number, nonce;
+} pgw_token;
+
+/** What a finishing verb needs to name a job and prove that it is ours. A plain value. */
+typedef struct pgw_ref {
+    int64_t id;
+    pgw_token token;
+} pgw_ref;
+
+#define PGW_TOKEN_TEXT_SIZE 37 /* bytes for a token as text, with the end */
+/**
+ * Writes a token as one shell word (a UUID).
+ *
+ * @param token  the token
+ * @param text   takes the text
+ * @returns @p text
+ *
+ *     char text[PGW_TOKEN_TEXT_SIZE];
+ *     puts(pgw_token_format(ref.token, text));
+ *     if (pgw_token_parse(text, &ref.token) != PGW_OK) puts("not a token");
+ */
+PGW_API char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE]);
+/**
+ * Reads a token that pgw_token_format() wrote.
+ *
+ * @param text   the text
+ * @param token  takes the token
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: not a token
+ */
+PGW_API pgw_status pgw_token_parse(const char *text, pgw_token *token);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Enqueue @{ */
+
+/** How long a unique key stays taken: until the job is over, until it is claimed, or for
+ * key_period_ms, whatever becomes of it. */
+typedef enum pgw_key_scope {
+    PGW_KEY_SCOPE_UNFINISHED,
+    PGW_KEY_SCOPE_READY,
+    PGW_KEY_SCOPE_PERIOD
+} pgw_key_scope;
+/** What an enqueue does when its unique key is taken: nothing (PGW_OUTCOME_EXISTS); put its payload
+ * and body into the waiting job (PGW_OUTCOME_REPLACED; PGW_OUTCOME_EXISTS when that runs); fail
+ * (PGW_EEXISTS). */
+typedef enum pgw_key_policy {
+    PGW_KEY_POLICY_SKIP,
+    PGW_KEY_POLICY_REPLACE,
+    PGW_KEY_POLICY_ERROR
+} pgw_key_policy;
+
+/** A job to be. */
+/* clang-format off */
+typedef struct pgw_job_spec {
+    size_t struct_size;
+    const char *payload;      /* JSON text, NULL: none */
+    const char *kind;         /* what sort of job, up to 255 bytes; NULL: "" */
+    const void *body;         /* opaque bytes beside the payload, NULL: none */
+    size_t body_size;
+    int priority;             /* 0 (first) .. 9 */
+    int64_t run_at_us;        /* not before, server's clock, up to ten years from now; 0: at once */
+    int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
+    int max_attempts;         /* 1 .. 1000; PGW_DEFAULT: as the queue says */
+    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
+    const char *const *tags;
+    size_t tags_count;        /* up to 32, each 1 to 255 bytes */
+    const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
+    pgw_key_scope key_scope;
+    pgw_key_policy key_policy;
+    int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
+    const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
+    int64_t expires_us;       /* kept with the job, server's clock; 0: none */
+    const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
+} pgw_job_spec;
+#define PGW_JOB_SPEC_INIT \
+    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, 0, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, 0, NULL}
+/* clang-format on */
+
+/**
+ * Adds a job. It is there when the transaction commits.
+ *
+ * @param h      the handle
+ * @param queue  its queue, which is made if the setting `implicit_queues` is on
+ * @param job    the job. Texts are UTF-8, without control characters except in payload, body and
+ *               meta.
+ * @param op     operation id (a UUID as text), which makes the call repeatable; NULL: none. It is
+ *               remembered for a day (setting `op_retention_ms`).
+ * @param id     takes the job's id; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EXISTS, PGW_OUTCOME_REPLACED: the unique key is taken, see pgw_key_policy; @p id is
+ *   the job that has it
+ * - PGW_OUTCOME_REPEATED: @p op was used before for this queue; nothing is added, @p id is the same
+ * - PGW_EEXISTS: the unique key is taken
+ * - PGW_ELIMIT: payload, body and meta together are over the queue's max_bytes, or the property
+ *   `payload.max_bytes`
+ * - PGW_EPAUSED: the queue is drained
+ * - PGW_ENOTFOUND: no such queue, and `implicit_queues` is off
+ *
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
+ *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
+ *     job.meta = "{\"traceparent\": \"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}";
+ *     st = pgw_enqueue(h, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a", &id);
+ *     if (st >= 0) printf("job %" PRId64 "\n", id);
+ */
+PGW_API pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const char *op,
+                               int64_t *id);
+
+/**
+ * Adds many jobs in one statement: all or none.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param jobs      the jobs. The unique key's scope, policy and period are those of the first one.
+ * @param n         1..10000
+ * @param op        as in pgw_enqueue()
+ * @param ids       array of n for each job's id; may be NULL
+ * @param outcomes  array of n for PGW_OK, PGW_OUTCOME_EXISTS or PGW_OUTCOME_REPLACED; may be NULL
+ * @returns as pgw_enqueue()
+ * - PGW_OUTCOME_REPEATED
+ * - PGW_OUTCOME_EXISTS, else PGW_OUTCOME_REPLACED: that happened to at least one job
+ * - PGW_EINVAL: also when @p op was used for another number of jobs
+ * @note pgw_error_index() tells which job is refused.
+ *
+ *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
+ *     pgw_status outcomes[2];
+ *     int64_t ids[2];
+ *     jobs[0].key = "ann", jobs[1].key = "bob";
+ *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL, ids, outcomes);
+ *     if (outcomes[1] == PGW_OUTCOME_EXISTS) puts("bob's is there already");
+ */
+PGW_API pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spec *jobs, size_t n,
+                                    const char *op, int64_t *ids, pgw_status *outcomes);
+
+/**
+ * Begins a bulk enqueue without a limit in number.
+ *
+ * @param h      the handle
+ * @param queue  the queue of all jobs
+ * @param load   takes the load; the caller owns it (free with pgw_load_end)
+ * @returns
+ * - PGW_OK
+ * - PGW_EPAUSED, PGW_ENOTFOUND: as pgw_enqueue(), from here or from a later call
+ * @note It is a binary COPY where the role is the owner of the tables or a member of that role,
+ * else batches of pgw_enqueue_many(). On an opened handle the load is one transaction with COPY,
+ * else one per 10,000 jobs or 8 MB. Inside a transaction it is batches, and part of that. What has
+ * not been sent when the transaction ends is refused (PGW_EMISUSE).
+ * @note One load at a time for each handle, and with COPY no other verb until pgw_load_end():
+ *   PGW_EMISUSE. After pgw_close() its verbs return PGW_ECONN, and what was not committed is gone.
+ * @note Unique keys are not for bulk (PGW_EINVAL).
+ *
+ *     pgw_load *load;
+ *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
+ *     char payload[32];
+ *     st = pgw_load_begin(h, "numbers", &load);
+ *     for (int i = 0; st == PGW_OK && i < 1000000; i++) {
+ *         snprintf(payload, sizeof(payload), "%d", i);
+ *         job.payload = payload;
+ *         st = pgw_load_add(load, &job);
+ *     }
+ *     if (st == PGW_OK) st = pgw_load_end(load, true, &n);
+ *     else pgw_load_end(load, false, NULL);
+ */
+PGW_API pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load);
+/**
+ * Adds a job to a load.
+ *
+ * @param load  the load
+ * @param job   the job
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL, PGW_ELIMIT: a field of this job is wrong; the load goes on without it
+ * - PGW_EMISUSE: the handle is armed; the job is not taken, and the load goes on
+ * - an error that spoils the load. Every later call returns it, too.
+ * @note What only the server finds (a number in the payload that is too large; with batches, more
+ *   than the queue's max_bytes) a later call reports, within 16 MB of jobs or at the end.
+ *   pgw_error_index() tells which job, except with COPY.
+ */
+PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job);
+/**
+ * Commits a load, or abandons what was not committed, and frees it.
+ *
+ * @param load   may be NULL
+ * @param keep   false: abandon
+ * @param added  takes the number of jobs that were added, also after a failure; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_EUNKNOWN: the next 10,000 jobs or 8 MB may be added, too
+ * - PGW_EMISUSE: the handle is armed (not with @p keep false); nothing more is committed
+ * - what spoiled the load
+ */
+PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
+
+/**
+ * Removes jobs that wait, and asks running ones to stop.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param ids       the jobs
+ * @param n         1..10000
+ * @param outcomes  array of n, or NULL: PGW_OK (gone), PGW_OUTCOME_CANCEL (asked), PGW_ENOTFOUND
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_CANCEL: at least one runs. Its holder learns it at its next extend. The job is gone
+ *   when it is snoozed, released, requeued, or failed (unless that makes it a dead letter).
+ * - PGW_ENOTFOUND: no such queue, or none of the jobs waits or runs
+ * @note Needs the role pgwork_producer or pgwork_operator.
+ *
+ *     pgw_status outcome;
+ *     st = pgw_cancel(h, "mail", &id, 1, &outcome);
+ *     if (st == PGW_OUTCOME_CANCEL) puts("it runs, and will stop soon");
+ */
+PGW_API pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n,
+                              pgw_status *outcomes);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Claim and finish @{ */
+/* clang-format off */
+typedef struct pgw_claim_opts {
+    size_t struct_size;
+    const char *const *queues;
+    size_t queues_count; /* 1 .. 64 */
+    int max;             /* 1 .. 10,000 jobs */
+    const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
+    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A job's own goes before */
+    int64_t wait_ms;     /* wait so long for a first job; 0: don't; PGW_UNLIMITED: until stopped */
+    int apart;           /* 1: jobs will be finished one by one in long transactions; 0: no */
+} pgw_claim_opts;
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, 0}
+/* clang-format on */
+
+/**
+ * Takes up to opts->max jobs: the lowest priority number first, then the oldest.
+ *
+ * @param h      the handle
+ * @param opts   not NULL: names the queues. The queue whose first job comes first is served first.
+ * @param batch  takes the jobs; the caller owns it (free with pgw_batch_free)
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is nothing, *batch is NULL. So too where a queue is paused or does not
+ *   exist yet.
+ * - PGW_EUNKNOWN, or PGW_ENOMEM once the server has answered: claimed jobs come back when their
+ *   leases expire
+ * - PGW_EMISUSE: opts->wait_ms in a transaction of an opened handle
+ * @note An attempt is charged. A job under a live lease, or before its time, is never claimed.
+ * @note Claim outside of a transaction: its ROLLBACK undoes the claim.
+ * @note The server keeps jobs that travel together in rows of up to a hundred. A call that finishes
+ *   one of them locks the row until its transaction ends, and calls that finish others of the row
+ *   wait. Set opts->apart to finish jobs one by one in long transactions: each job then has a row
+ * of its own, which costs the server more.
+ *
+ *     const char *queues[] = {"images", "mail"};
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     o.queues = queues, o.queues_count = 2, o.max = 10, o.wait_ms = 5000;
+ *     if (pgw_claim(h, &o, &batch) == PGW_OK) {
+ *         for (size_t i = 0; i < pgw_batch_count(batch); i++) { // all within their lease,
+ *             job = pgw_batch_job(batch, i);                    // or pgw_extend() it
+ *             ref = pgw_job_ref(job);
+ *             work(pgw_job_payload(job));
+ *             st = pgw_complete(h, pgw_job_queue(job), &ref, NULL, 1, NULL);
+ *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
+ *         }
+ *         pgw_batch_free(batch);
+ *     }
+ */
+PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch);
+
+/*
+ * Finishing verbs. Each takes 1..10000 jobs of one queue with the tokens of their claims, each job
+ * once. A job is accepted only while its token is the current one, even after its lease has ended:
+ * it is the token that counts. outcomes[i] (array of n, or NULL) says:
+ *
+ *   PGW_OK         accepted
+ *   PGW_ELEASE     another claim has or had it since
+ *   PGW_ENOTFOUND  finished, cancelled or never there
+ *   PGW_EUNKNOWN   until the answer is there, and after the call as a whole has failed: its own
+ *                  status then says whether anything can have been applied
+ *
+ * On an attached handle, job and the caller's own writes commit together. Roll back after
+ * PGW_ELEASE.
+ */
+
+/**
+ * Finishes jobs that are done. The queue's retention says how long they are kept.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param refs      jobs and tokens
+ * @param outputs   array of n, or NULL: each one's result, JSON or NULL, kept with the job
+ * @param n         1..10000
+ * @param outcomes  array of n, or NULL: see above
+ * @returns
+ * - PGW_OK: all were accepted
+ * - PGW_ELEASE: at least one was refused; the others are done
+ * - PGW_ENOTFOUND: no such queue
+ * - PGW_ELIMIT: an output is over `payload.max_bytes`
+ *
+ *     const char *output = "{\"bytes\": 7}";
+ *     pgw_status outcome;
+ *     if (pgw_complete(h, "images", &ref, &output, 1, &outcome) == PGW_ELEASE)
+ *         puts(outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ */
+PGW_API pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs,
+                                const char *const *outputs, size_t n, pgw_status *outcomes);
+
+/* clang-format off */
+typedef struct pgw_fail_opts {
+    size_t struct_size;
+    const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
+    int64_t retry_ms;  /* try again after, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
+    bool dead;         /* to the dead letters at once */
+} pgw_fail_opts;
+#define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, PGW_DEFAULT, false}
+/* clang-format on */
+/**
+ * Reports jobs as failed. They are tried again later, or become dead letters when their attempts
+ * are used up.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param refs      jobs and tokens
+ * @param n         1..10000
+ * @param opts      error text and when to try again; NULL: the defaults
+ * @param outcomes  array of n, or NULL: see above
+ * @returns as pgw_complete()
+ *
+ *     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
+ *     o.error = "no such file", o.dead = true;
+ *     pgw_fail(h, "images", &ref, 1, &o, NULL);
+ */
+PGW_API pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                            const pgw_fail_opts *opts, pgw_status *outcomes);
+/**
+ * Postpones jobs. No attempt is charged.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param refs      jobs and tokens
+ * @param n         1..10000
+ * @param delay_ms  from now, up to ten years
+ * @param outcomes  array of n, or NULL: see above
+ * @returns as pgw_complete()
+ *
+ *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, "images", &ref, 1, 3600 * 1000, NULL);
+ *     else pgw_release(h, "images", &ref, 1, NULL);
+ */
+PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                              int64_t delay_ms, pgw_status *outcomes);
+/**
+ * Returns jobs that were not started: they are ready again, behind what waits in their priority. No
+ * attempt is charged.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param refs      jobs and tokens
+ * @param n         1..10000
+ * @param outcomes  array of n, or NULL: see above
+ * @returns as pgw_complete()
+ */
+PGW_API pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                               pgw_status *outcomes);
+/**
+ * Extends leases.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param refs      jobs and tokens
+ * @param n         1..10000
+ * @param lease_ms  from now; PGW_DEFAULT: as the job, else the queue says
+ * @param outcomes  array of n, or NULL: see above, and
+ *                  PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job, so please stop;
+ *                  PGW_ELOCKED: another transaction holds the job just now
+ * @returns
+ * - PGW_OK: all were accepted
+ * - PGW_ELEASE: at least one was refused
+ * - PGW_ELOCKED: none was refused, and at least one is locked. It is not extended, and nobody else
+ *   can have it as long: ask again before the lease ends.
+ * - PGW_ENOTFOUND: no such queue
+ * @note Never waits for a transaction that holds a job.
+ *
+ *     pgw_status outcome;
+ *     st = pgw_extend(h, "images", &ref, 1, 60000, &outcome);
+ *     if (st == PGW_ELEASE || outcome == PGW_OUTCOME_CANCEL) work("stop");
+ *     else if (st != PGW_OK) work("a little more, and ask again");
+ */
+PGW_API pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                              int64_t lease_ms, pgw_status *outcomes);
+
+/**
+ * Completes jobs and claims others in one round trip and one transaction.
+ *
+ * @param h         the handle
+ * @param refs      jobs and tokens
+ * @param n         0..10000
+ * @param opts      one queue, and wait_ms 0
+ * @param outcomes  array of n, or NULL: of the completion, see above
+ * @param batch     takes the claimed jobs, as in pgw_claim()
+ * @returns as pgw_claim()
+ * - PGW_ENOTFOUND: no such queue
+ * @note When the claim fails, the completion is undone with it, and all outcomes are PGW_EUNKNOWN:
+ *   then complete alone. With PGW_ENOMEM after the answer, both are done, and what was claimed
+ * waits for its leases to end.
+ *
+ *     const char *queue = "images";
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     pgw_status outcome;
+ *     o.queues = &queue, o.queues_count = 1;
+ *     st = pgw_complete_and_claim(h, &ref, 1, &o, &outcome, &batch);
+ */
+PGW_API pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n,
+                                          const pgw_claim_opts *opts, pgw_status *outcomes,
+                                          pgw_batch **batch);
+
+/**
+ * Returns how many jobs there are.
+ *
+ * @param batch  may be NULL: 0
+ */
+PGW_API size_t pgw_batch_count(const pgw_batch *batch);
+/**
+ * Returns a job.
+ *
+ * @param batch  the batch
+ * @param i      0..count-1
+ * @returns borrowed until pgw_batch_free(); NULL: @p i is out of range
+ */
+PGW_API const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i);
+/**
+ * Frees a batch and its jobs.
+ *
+ * @param batch  may be NULL
+ */
+PGW_API void pgw_batch_free(pgw_batch *batch);
+
+/**
+ * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1.
+ * max_attempts is 0 when the job is done or cancelled, lease_until_us when it is not leased.
+ *
+ * @param job  if it is NULL, every accessor returns 0 or NULL
+ * @returns the field; strings are borrowed as long as the job lives; NULL: there is none
+ *
+ *     size_t size;
+ *     const char *body = pgw_job_body(job, &size);
+ *     printf("%" PRId64 " %s, priority %d, attempt %d of %d, %zu bytes: %.*s\n", pgw_job_id(job),
+ *            pgw_job_kind(job), pgw_job_priority(job), pgw_job_attempt(job),
+ *            pgw_job_max_attempts(job), size, (int)size, body != NULL ? body : "");
+ *     if (pgw_job_meta(job) != NULL) printf("meta %s\n", pgw_job_meta(job));
+ *     for (size_t i = 0; i < pgw_job_tags_count(job); i++) puts(pgw_job_tag(job, i));
+ *     printf("%" PRId64 " ms\n", (pgw_job_lease_until_us(job) - pgw_job_created_us(job)) / 1000);
+ */
+PGW_API int64_t pgw_job_id(const pgw_job *job);
+PGW_API pgw_ref pgw_job_ref(const pgw_job *job);
+PGW_API const char *pgw_job_queue(const pgw_job *job);
+PGW_API const char *pgw_job_kind(const pgw_job *job);
+PGW_API const char *pgw_job_payload(const pgw_job *job);
+PGW_API const char *pgw_job_meta(const pgw_job *job);
+PGW_API const void *pgw_job_body(const pgw_job *job, size_t *size);
+PGW_API int pgw_job_priority(const pgw_job *job);
+PGW_API int pgw_job_attempt(const pgw_job *job);
+PGW_API int pgw_job_max_attempts(const pgw_job *job);
+PGW_API size_t pgw_job_tags_count(const pgw_job *job);
+PGW_API const char *pgw_job_tag(const pgw_job *job, size_t i);
+PGW_API int64_t pgw_job_created_us(const pgw_job *job);
+PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
+/**
+ * Return what is known beyond a claim, of a job from pgw_jobs_each(). Its ref has no token.
+ *
+ * @param job  as above
+ * @returns the field. The state is ready, delayed, leased, done, dead or cancelled. run_at_us is 0
+ *   unless the job is delayed, expires_us when it has none.
+ */
+PGW_API const char *pgw_job_state(const pgw_job *job);
+PGW_API const char *pgw_job_holder(const pgw_job *job);
+PGW_API const char *pgw_job_error(const pgw_job *job);
+PGW_API const char *pgw_job_key(const pgw_job *job);
+PGW_API const char *pgw_job_group(const pgw_job *job);
+PGW_API int64_t pgw_job_expires_us(const pgw_job *job);
+PGW_API const char *pgw_job_output(const pgw_job *job);
+PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
+PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Jobs for operators @{ */
+/* clang-format off */
+typedef struct pgw_jobs_opts {
+    size_t struct_size;
+    const char *queue; /* NULL: all */
+    const char *state; /* NULL: all */
+    const char *kind;  /* NULL: all */
+    int64_t id;        /* 0: all */
+    int limit;         /* 1 .. 100,000 */
+    int64_t after_id;  /* 0: from the first; else behind this one, which need not be there */
+} pgw_jobs_opts;
+#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100, 0}
+/* clang-format on */
+/**
+ * Lists jobs in the order of their ids, which is that of their enqueues.
+ *
+ * @param h     the handle
+ * @param opts  which ones; NULL: the defaults
+ * @param fn    called for each until it returns non-zero. Of a body only the size is given.
+ * @param arg   its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is none
+ * @note A list goes on with opts->after_id, the last id of the page before. A job keeps its id
+ *   whatever becomes of it: one that is there all the time is on one page and on no other.
+ * @note A page, or one id, costs no more where millions wait. Jobs of a kind, or in a state that
+ * few are in, are searched for among all that come behind after_id. With a queue it costs less.
+ *
+ *     static int show(const pgw_job *job, void *arg)
+ *     {
+ *         int64_t *last = arg;
+ *         const char *holder = pgw_job_holder(job), *key = pgw_job_key(job);
+ *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
+ *         int64_t age_us = pgw_job_finished_us(job) - pgw_job_created_us(job);
+ *         *last = pgw_job_id(job);
+ *         printf("%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
+ *                pgw_job_run_at_us(job));
+ *         printf("%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
+ *         if (pgw_job_group(job) != NULL) printf("group %s ", pgw_job_group(job));
+ *         if (pgw_job_expires_us(job) != 0) printf("until %" PRId64 " ", pgw_job_expires_us(job));
+ *         return printf("%s\n", error != NULL ? error : output != NULL ? output : "") < 0;
+ *     }
+ *
+ *     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+ *     int64_t last = 0;
+ *     o.queue = "mail", o.state = "dead";
+ *     do {
+ *         o.after_id = last;
+ *         st = pgw_jobs_each(h, &o, show, &last);
+ *     } while (st == PGW_OK);
+ */
+PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
+                                 int (*fn)(const pgw_job *job, void *arg), void *arg);
+/* clang-format off */
+typedef struct pgw_reschedule_opts {
+    size_t struct_size;
+    const int64_t *ids; /* these, up to 10,000; NULL: all */
+    size_t ids_count;   /* an empty list names none */
+    const char *kind;   /* of these only this kind; NULL: any */
+    int64_t run_at_us;  /* not before, server's clock, up to ten years from now; 0, or past: at once */
+    int64_t delay_ms;   /* or: this long from now, up to ten years; not together with run_at_us */
+    int64_t limit;      /* at most so many, in the order of their ids; 0: all */
+} pgw_reschedule_opts;
+#define PGW_RESCHEDULE_OPTS_INIT {sizeof(pgw_reschedule_opts), NULL, 0, NULL, 0, 0, 0}
+/* clang-format on */
+/**
+ * Gives delayed jobs another time: jobs enqueued so, put off, or failed and waiting for the next
+ * attempt. Attempts stay as they are.
+ *
+ * @param h      the handle
+ * @param queue  their queue
+ * @param opts   which ones, and when; NULL: all, at once
+ * @param moved  takes how many; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND: no such queue
+ * @note It works in pieces, as pgw_queue_purge(). No job is moved twice in a call, however soon it
+ *   fails again.
+ *
+ *     st = pgw_reschedule(h, "mail", NULL, &n); // the relay is back: nobody waits any longer
+ */
+PGW_API pgw_status pgw_reschedule(pgw *h, const char *queue, const pgw_reschedule_opts *opts,
+                                  int64_t *moved);
+/* clang-format off */
+typedef struct pgw_redrive_opts {
+    size_t struct_size;
+    const int64_t *ids; /* these, up to 10,000; NULL: all */
+    size_t ids_count;   /* an empty list names none */
+    const char *kind;   /* of these only this kind; NULL: any */
+    int64_t limit;      /* at most so many; 0: all */
+} pgw_redrive_opts;
+#define PGW_REDRIVE_OPTS_INIT {sizeof(pgw_redrive_opts), NULL, 0, NULL, 0}
+/* clang-format on */
+/**
+ * Makes dead letters ready again, with a fresh count of attempts. Their unique keys stay free.
+ *
+ * @param h      the handle
+ * @param queue  their queue
+ * @param opts   which ones; NULL: all
+ * @param moved  takes how many; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND: no such queue
+ * @note It works in pieces, as pgw_queue_purge().
+ *
+ *     pgw_redrive_opts o = PGW_REDRIVE_OPTS_INIT;
+ *     o.kind = "newsletter", o.limit = 1000;
+ *     st = pgw_redrive(h, "mail", &o, &n);
+ */
+PGW_API pgw_status pgw_redrive(pgw *h, const char *queue, const pgw_redrive_opts *opts,
+                               int64_t *moved);
+/* clang-format off */
+typedef struct pgw_dead_purge_opts {
+    size_t struct_size;
+    const int64_t *ids;    /* these, up to 10,000; NULL: all */
+    size_t ids_count;      /* an empty list names none */
+    const char *kind;      /* of these only this kind; NULL: any */
+    int64_t older_than_ms; /* that died longer ago; up to ten years; 0: all */
+} pgw_dead_purge_opts;
+#define PGW_DEAD_PURGE_OPTS_INIT {sizeof(pgw_dead_purge_opts), NULL, 0, NULL, 0}
+/* clang-format on */
+/**
+ * Deletes dead letters.
+ *
+ * @param h        the handle
+ * @param queue    their queue
+ * @param opts     which ones; NULL: all
+ * @param deleted  takes how many; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND: no such queue
+ * @note It works in pieces, as pgw_queue_purge().
+ *
+ *     pgw_dead_purge_opts o = PGW_DEAD_PURGE_OPTS_INIT;
+ *     o.older_than_ms = INT64_C(30) * 86400 * 1000;
+ *     st = pgw_dead_purge(h, "mail", &o, &n);
+ */
+PGW_API pgw_status pgw_dead_purge(pgw *h, const char *queue, const pgw_dead_purge_opts *opts,
+                                  int64_t *deleted);
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * @file pgwork/table.h
+ * The caller's own tables: leases, optimistic writes and row locks.
+ */
+#ifndef PGWORK_TABLE_H
+#define PGWORK_TABLE_H
+
+#include <pgwork/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pgw_table pgw_table; /* a table of the caller's, as it was described and found */
+typedef struct pgw_rows pgw_rows;   /* rows of such a table, in one block of memory */
+typedef struct pgw_edit pgw_edit;   /* one row that a pgw_edit_fn works on */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name The caller's own tables @{
+ * Describe a table once; then lease its rows, write them optimistically, or lock them.
+ *
+ *   Rows.        A row is named by the values of its key, in the order of the description. Values
+ *                are text in both directions, NULL is SQL NULL, and the server converts them to and
+ *                from the type of the column: any type will do. On an attached handle the settings
+ *                of the session count. With an extra_float_digits below 1 the text of a float is
+ *                not its value, and such a key names no row. With a DateStyle other than ISO a
+ *                timestamptz has the abbreviation of its zone, which may be read as that of another
+ *                one (IST), and such a key may name another row.
+ *   Names.       Schema, table and column names are taken literally and always quoted: Article and
+ *                article are two tables. Up to 63 bytes.
+ *   Fragments.   claimable, where, order and set are SQL that becomes part of a statement as it is:
+ *                never put into them what comes from outside. For values write $1, $2, ... and pass
+ *                them in values[]. Their types are inferred as in PREPARE (write $1::int where
+ *                nothing tells). Columns are known by their names or as t.name; in claimable, which
+ *                is the condition of an index, too, by their names only. There, columns must not be
+ *                virtual generated ones, and functions must be immutable. The search path of an
+ *                opened handle is pg_catalog: write public.f(x) for your functions, and give
+ *                functions of triggers a search_path of their own.
+ *   Rights.      Everything runs with the rights of the handle's role: it needs SELECT and UPDATE
+ *                on the table. Row security applies: a row that a policy hides is not there.
+ *   Limits.      Not for views, foreign and temporary tables, tables with rules, and parents of
+ *                inheritance (rows of children that come later are left alone). Partitioned tables
+ *                will do when the key includes the partition's columns and updates use the role
+ *                `version` or none.
+ */
+
+/** Describes a table. A role that is NULL is not used. */
+/* clang-format off */
+typedef struct pgw_table_spec {
+    size_t struct_size;
+    const char *schema;     /* NULL: "public" */
+    const char *table;
+    const char *const *key; /* columns of a unique key, all NOT NULL: 1 .. 8 of them */
+    size_t key_count;
+    const char *locked_by;  /* leases: who; text, varchar, smallint, integer, bigint or uuid */
+    const char *expires_at; /* leases: until when; timestamptz; NULL in a row: free */
+    const char *token;      /* leases: the fencing token; uuid */
+    const char *version;    /* optimistic writes: smallint, integer, bigint (counts) or uuid (random), NOT NULL */
+    const char *claimable;  /* fragment: what a claim may take at all, "reviewed IS NULL"; NULL: every row */
+} pgw_table_spec;
+#define PGW_TABLE_SPEC_INIT {sizeof(pgw_table_spec), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
+/* clang-format on */
+
+/**
+ * Looks a table up and compares it with the description. Every mistake is found here and named.
+ *
+ * @param h     the handle
+ * @param spec  the description, copied
+ * @param t     takes the table; the caller owns it (free with pgw_table_free). It belongs to no
+ *              handle and does not change: any handle on the same database, in any thread, may use
+ *              it; in pgw_table_process() any with the same property `schema`, whose role has the
+ *              same rights there.
+ * @returns
+ * - PGW_OK. Indexes may still be missing: leases work without them, and each claim reads the whole
+ *   table.
+ * - PGW_EINVAL: an invalid name, a column of the wrong type, no unique key over these columns, a
+ *   kind of table that will not do
+ * - PGW_ENOTFOUND: no such schema, table or key column
+ * - PGW_EPERM: the role may not read and write it
+ * - PGW_ESCHEMA: columns of the roles are missing. Only then @p t is there after a failure, good
+ * for pgw_table_sql() and pgw_table_init().
+ * @note Takes several round trips, and cannot be armed.
+ *
+ *     const char *key[] = {"journal", "number"};
+ *     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+ *     s.table = "article", s.key = key, s.key_count = 2;
+ *     s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
+ *     pgw_table *t;
+ *     st = pgw_table_open(h, &s, &t);
+ *     if (t != NULL && *pgw_table_sql(t) != '\0') { // columns, or indexes only
+ *         puts(pgw_table_sql(t));
+ *         pgw_set_timeout(h, 3600 * 1000);
+ *         st = pgw_table_init(h, t);
+ *         pgw_set_timeout(h, PGW_DEFAULT);
+ *         pgw_table_free(t), t = NULL;
+ *         if (st == PGW_OK) st = pgw_table_open(h, &s, &t);
+ *     }
+ *     if (st != PGW_OK) fprintf(stderr, "%s\n", pgw_error_message(h));
+ */
+PGW_API pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t);
+/**
+ * Frees a table.
+ *
+ * @param t  may be NULL
+ * @note The last verb on it must have returned; of an armed one, its `done` must have been called.
+ */
+PGW_API void pgw_table_free(pgw_table *t);
+/**
+ * Returns the statements that add what is missing: columns of the roles, and the two indexes that
+ * claims want (one on when a lease ends and the key, limited to what is `claimable`; one on who
+ * holds it).
+ *
+ * @param t  the table
+ * @returns borrowed until pgw_table_free(); "": nothing is missing
+ */
+PGW_API const char *pgw_table_sql(const pgw_table *t);
+/**
+ * Runs pgw_table_sql(): the columns first, then each index CONCURRENTLY, so the table stays in use.
+ * Open the table again afterwards.
+ *
+ * @param h  an opened handle
+ * @param t  the table
+ * @returns
+ * - PGW_OK
+ * - PGW_EMISUSE: in a transaction, or on an attached handle
+ * - PGW_ELOCKED: another process that does the same, or a transaction that uses the table, took too
+ *   long
+ * - PGW_EPERM: only the table's owner may
+ * - PGW_EINVAL: `claimable` is not a condition for an index
+ * @note An index takes its time: see pgw_set_timeout(). Columns are tried for half a second at a
+ *   time while a transaction that uses the table is open. Several processes may do it at once: one
+ *   adds, and the others wait.
+ * @note Indexes of a partitioned table cannot be made concurrently: nobody writes to it until they
+ *   are there, unless each partition has the same index already (made CONCURRENTLY, by you). That
+ *   one is taken over.
+ */
+PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
+
+/** Names a leased row and proves that it is ours. The key is borrowed from whoever made it. */
+typedef struct pgw_row_ref {
+    const char *const *key;
+    pgw_token token;
+} pgw_row_ref;
+
+/**
+ * Return parts of rows: how many there are, the columns asked for, a value by place or by name, the
+ * values of the key, the version for pgw_table_update(), and when the lease ends.
+ *
+ * @param rows  the rows
+ * @returns strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that is
+ *   not there
+ *
+ *     for (size_t i = 0; i < pgw_rows_count(rows); i++) {
+ *         printf("%s, version %s, until %" PRId64 "\n", pgw_rows_key(rows, i)[0],
+ *                pgw_rows_version(rows, i), pgw_rows_lease_until_us(rows, i));
+ *         for (size_t c = 0; c < pgw_rows_columns(rows); c++)
+ *             if (pgw_rows_at(rows, i, c) != NULL) puts(pgw_rows_name(rows, c));
+ *     }
+ *     pgw_rows_free(rows);
+ */
+PGW_API size_t pgw_rows_count(const pgw_rows *rows);
+PGW_API size_t pgw_rows_columns(const pgw_rows *rows);
+PGW_API const char *pgw_rows_name(const pgw_rows *rows, size_t column);
+PGW_API const char *pgw_rows_at(const pgw_rows *rows, size_t row, size_t column);
+PGW_API const char *pgw_rows_get(const pgw_rows *rows, size_t row, const char *column);
+PGW_API const char *const *pgw_rows_key(const pgw_rows *rows, size_t row);
+PGW_API const char *pgw_rows_version(const pgw_rows *rows, size_t row);
+PGW_API int64_t pgw_rows_lease_until_us(const pgw_rows *rows, size_t row);
+PGW_API void pgw_rows_free(pgw_rows *rows);
+/**
+ * Returns the reference of a claimed row.
+ *
+ * @param rows  the rows
+ * @param row   0..count-1
+ * @returns key and all are borrowed until pgw_rows_free()
+ */
+PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
+
+/* ---- leases ---- */
+/* clang-format off */
+typedef struct pgw_table_claim_opts {
+    size_t struct_size;
+    int max;             /* 1 .. 10,000 rows */
+    const char *holder;  /* who; NULL: property `holder`; where that is empty host:pid and what only this handle has */
+    int64_t lease_ms;    /* 100 .. 31,536,000,000 (a year) */
+    const char *where;   /* fragment: which rows; NULL: all that are claimable */
+    const char *order;   /* fragment: which first; NULL: free ones by key, then those whose lease was over first */
+    const char *const *values; /* of $1, $2, ... in both */
+    size_t values_count;       /* up to 32 */
+    const char *const *columns; /* returned, beside key and token; they must live until the answer came */
+    size_t columns_count;       /* up to 256 */
+} pgw_table_claim_opts;
+#define PGW_TABLE_CLAIM_OPTS_INIT {sizeof(pgw_table_claim_opts), 1, NULL, 30000, NULL, NULL, NULL, 0, NULL, 0}
+/* clang-format on */
+
+/**
+ * Leases up to opts->max rows to the holder. Rows that this holder has already come first, with a
+ * new lease and the same token. Then come free ones and those whose lease is over.
+ *
+ * @param h     the handle
+ * @param t     the table
+ * @param opts  which rows, for whom; NULL: the defaults
+ * @param rows  takes the rows; the caller owns them (free with pgw_rows_free)
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: none, *rows is NULL
+ * - PGW_EPERM: there are some, but a trigger of the table keeps all that were tried from being
+ *   written
+ * - PGW_EINVAL: also a holder that does not fit the type of `locked_by`
+ * @note A holder's name must stand for one actor. Without a name that is this handle: to get its
+ *   rows back in another life, a program has to give itself one.
+ * @note Rows under a live lease, and rows that another transaction has locked just now, are passed
+ *   over: nobody waits. Every new lease has a new token, whose number only grows for a row, also
+ *   over a release. On an attached handle a claim is undone by ROLLBACK.
+ *
+ *     const char *columns[] = {"title"}, *values[] = {"physics"};
+ *     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
+ *     o.max = 10, o.holder = "reviewer 7", o.lease_ms = 3600000;
+ *     o.where = "subject = $1", o.order = "submitted_at", o.values = values, o.values_count = 1;
+ *     o.columns = columns, o.columns_count = 1;
+ *     pgw_rows *rows;
+ *     if (pgw_table_claim(h, t, &o, &rows) == PGW_OK) {
+ *         const char *title = pgw_rows_get(rows, 0, "title"); // NULL: it is NULL
+ *         puts(title != NULL ? title : "without a title");
+ *     }
+ *     pgw_rows_free(rows);
+ */
+PGW_API pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opts *opts,
+                                   pgw_rows **rows);
+
+/*
+ * Finishing verbs, for 1..10000 rows in one statement. A row is accepted only while its token is
+ * the current one, even after its lease has ended: it is the token that counts. outcomes[i] (array
+ * of n, or NULL) says:
+ *
+ *   PGW_OK         accepted
+ *   PGW_ELEASE     released, reaped or claimed again since
+ *   PGW_ENOTFOUND  the row is gone
+ *   PGW_EPERM      a trigger of the table kept it from being written
+ *
+ * Rows are locked in the order of their keys, so callers do not deadlock.
+ */
+
+/**
+ * Extends leases.
+ *
+ * @param h         the handle
+ * @param t         the table
+ * @param refs      rows and tokens
+ * @param n         1..10000
+ * @param lease_ms  from now
+ * @param outcomes  array of n, or NULL: see above
+ * @returns
+ * - PGW_OK: all were accepted
+ * - PGW_ELEASE: at least one was refused; the others are done
+ *
+ *     const char *values[] = {"accepted"};
+ *     pgw_row_ref row = pgw_rows_ref(rows, 0);
+ *     pgw_status outcome;
+ *     if (pgw_table_extend(h, t, &row, 1, 60000, &outcome) != PGW_OK) return;
+ *     st = pgw_table_finish(h, t, &row, 1, "reviewed = now(), verdict = $1", values, 1, &outcome);
+ *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, t, &row, 1, NULL);
+ */
+PGW_API pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                                    int64_t lease_ms, pgw_status *outcomes);
+/**
+ * Gives rows up: they are free.
+ *
+ * @param h         the handle
+ * @param t         the table
+ * @param refs      rows and tokens
+ * @param n         1..10000
+ * @param outcomes  array of n, or NULL: see above
+ * @returns as pgw_table_extend()
+ */
+PGW_API pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                                     pgw_status *outcomes);
+/**
+ * Writes rows and frees them. The role `version` moves on.
+ *
+ * @param h             the handle
+ * @param t             the table
+ * @param refs          rows and tokens
+ * @param n             1..10000
+ * @param set           a fragment: "reviewed = now(), verdict = $1"
+ * @param values        of $1, $2, ...
+ * @param values_count  up to 32
+ * @param outcomes      array of n, or NULL: see above
+ * @returns as pgw_table_extend()
+ * - PGW_EEXISTS: a unique key of the table; nothing is done
+ * - PGW_EDB: another constraint or a trigger; nothing is done
+ */
+PGW_API pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
+                                    const char *set, const char *const *values, size_t values_count,
+                                    pgw_status *outcomes);
+/**
+ * Frees rows whose lease is over. They could be claimed without it: this is for those who look at
+ * the table.
+ *
+ * @param h      the handle
+ * @param t      the table
+ * @param batch  1..10000: at most so many
+ * @param freed  takes how many; may be NULL
+ * @returns PGW_OK, or an error of any verb
+ *
+ *     do st = pgw_table_reap(h, t, 1000, &n);
+ *     while (st == PGW_OK && n == 1000);
+ */
+PGW_API pgw_status pgw_table_reap(pgw *h, const pgw_table *t, int batch, int64_t *freed);
+
+/* ---- optimistic writes ---- */
+/** A column and the value it gets; NULL is SQL NULL. */
+typedef struct pgw_cell {
+    const char *column, *value;
+} pgw_cell;
+
+#define PGW_ROW_VERSION_SIZE 80 /* bytes for a version as text, with the end */
+
+/**
+ * Reads one row with its version.
+ *
+ * @param h              the handle
+ * @param t              the table
+ * @param key            the values of its key
+ * @param columns        those to read, as in a claim
+ * @param columns_count  how many
+ * @param rows           takes the row; the caller owns it (free with pgw_rows_free)
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND: no such row
+ *
+ *     const char *key[] = {"physics", "7"}, *columns[] = {"title"};
+ *     const pgw_cell cells[] = {{"title", "On rows"}, {"subtitle", NULL}};
+ *     char next[PGW_ROW_VERSION_SIZE];
+ *     if (pgw_table_get(h, t, key, columns, 1, &rows) != PGW_OK) return;
+ *     st = pgw_table_update(h, t, key, pgw_rows_version(rows, 0), cells, 2, next);
+ *     if (st == PGW_ECONFLICT) puts("somebody else wrote first");
+ *     pgw_rows_free(rows);
+ */
+PGW_API pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
+                                 const char *const *columns, size_t columns_count, pgw_rows **rows);
+
+/**
+ * Writes a row if it still has this version.
+ *
+ * @param h        the handle
+ * @param t        the table
+ * @param key      the values of its key
+ * @param version  as pgw_rows_version() returned it
+ * @param cells    what to write
+ * @param n        1..32
+ * @param next     takes the next version; may be NULL. "": nobody knows it, so read the row again.
+ * @returns
+ * - PGW_OK
+ * - PGW_ECONFLICT: somebody else wrote or deleted the row since it was read; read it again. A
+ *   trigger or a policy of the table that keeps the row from being written looks the same from
+ * here: pgw_table_process() tells the difference.
+ * - PGW_ENOTFOUND: there is no such row
+ * - PGW_EINVAL: a column that is not there, is generated, or has a role
+ * - PGW_EEXISTS: a unique key of the table
+ * @note Where triggers AFTER UPDATE may write the row again, @p next is what they leave, read in
+ * the same transaction. It is "" where that cannot be: one of them is deferred to the commit, the
+ * call is armed, or the connection is attached and no transaction is open. The version of a claimed
+ * row is that before such triggers.
+ * @note With the role `version` the version is that column, and every writer must change it. A
+ *   number counts up, and at the end of its type begins again at the other end: a version fits
+ * again after 2^16 writes of a smallint, 2^32 of an integer. After a failover to an asynchronous
+ * standby a number that was lost is given out again, for another state of the row. Use a uuid where
+ * that matters.
+ * @note Without the role it is the row's place and writing transaction (xmin and ctid), with the
+ *   number of transactions and the timeline at the time of reading. No column is needed and every
+ *   write counts, also those of a claim or a trigger. A version is good for 2^30 transactions, and
+ *   not across a failover or a table rewrite (VACUUM FULL, ALTER TYPE): then it is PGW_ECONFLICT. A
+ *   server that was restored from a dump or a copy, or that crashed while others wrote to the table
+ *   with synchronous_commit off, may not notice. It needs SELECT on the whole table, and is not for
+ *   partitioned tables (PGW_EMISUSE).
+ */
+PGW_API pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key,
+                                    const char *version, const pgw_cell *cells, size_t n,
+                                    char next[PGW_ROW_VERSION_SIZE]);
+
+/**
+ * Returns the value of a column: as set in this try, else as read.
+ *
+ * @param edit    the row
+ * @param column  its name
+ * @returns borrowed until the column is set, or the pgw_edit_fn returns
+ */
+PGW_API const char *pgw_edit_get(const pgw_edit *edit, const char *column);
+/**
+ * Sets a column.
+ *
+ * @param edit    the row
+ * @param column  its name
+ * @param value   copied; NULL is SQL NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: a column that was not read, is generated, or has a role
+ * - PGW_ELIMIT: more than 32
+ * - PGW_ENOMEM
+ */
+PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value);
+/**
+ * Looks at the row and sets what should change. It may be called several times: it decides from
+ * what it reads there, and has no other effect. An error, whichever it is, ends the processing.
+ */
+typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
+
+/* clang-format off */
+typedef struct pgw_process_opts {
+    size_t struct_size;
+    const char *const *columns; /* that are read; NULL: all */
+    size_t columns_count;
+    int tries;      /* 1 .. 100,000 */
+    const char *op; /* operation id, a UUID as text: applied once, however often it is called; NULL: a random one */
+} pgw_process_opts;
+#define PGW_PROCESS_OPTS_INIT {sizeof(pgw_process_opts), NULL, 0, 20, NULL}
+/* clang-format on */
+/**
+ * Reads a row, calls @p fn, and writes what it set if the row is still as it was read. Otherwise it
+ * starts over, with jitter; also after deadlocks and serialization failures.
+ *
+ * @param h     the handle
+ * @param t     the table
+ * @param key   the values of its key
+ * @param opts  columns, tries and operation id; NULL: the defaults
+ * @param fn    sets what should change. If it set nothing, or only what is there already, nothing
+ * is written.
+ * @param arg   its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_REPEATED: opts->op was applied by an earlier call. A call that changed nothing
+ * keeps no id, so a later call may yet change something.
+ * - what @p fn returned
+ * - PGW_ECONFLICT: given up after opts->tries
+ * - PGW_EPERM: the row could not be written twice running, and had the same version both times: a
+ *   trigger or a policy of the table keeps it as it is, as long as every writer changes the version
+ * - PGW_ENOTFOUND
+ * - PGW_EINVAL: also when the version in the row is NULL
+ * - PGW_EEXISTS: a unique key of the table
+ * - PGW_EUNKNOWN: the answer to a try was lost, and what came of it could not be looked up; or that
+ *   try may still be under way, and a later one, or @p fn, ended with an error
+ * - PGW_ESCHEMA: opts->op without the schema pgwork
+ * @note Where the schema pgwork is installed and the role may use it (pgwork_worker,
+ *   pgwork_producer), an operation id is written in the same transaction. So an answer that was
+ * lost is looked up, and the change is never applied twice. Your ids are kept for a day (setting
+ *   op_retention_ms), a random one until the handle has written the next.
+ * @note Inside a transaction nothing is repeated after errors of the server: repeat the
+ * transaction.
+ *
+ *     static pgw_status add(pgw_edit *e, void *arg)
+ *     {
+ *         char sum[32];
+ *         long was = strtol(pgw_edit_get(e, "count"), NULL, 10);
+ *         snprintf(sum, sizeof(sum), "%ld", was + *(long *)arg);
+ *         return pgw_edit_set(e, "count", sum);
+ *     }
+ *
+ *     const char *key[] = {"physics", "7"};
+ *     long amount = 3;
+ *     st = pgw_table_process(h, t, key, NULL, add, &amount);
+ */
+PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
+                                     const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg);
+
+/* ---- row locks ---- */
+typedef enum pgw_row_lock {
+    PGW_ROW_LOCK_UPDATE,
+    PGW_ROW_LOCK_NO_KEY_UPDATE,
+    PGW_ROW_LOCK_SHARE,
+    PGW_ROW_LOCK_KEY_SHARE
+} pgw_row_lock;
+/* clang-format off */
+typedef struct pgw_table_lock_opts {
+    size_t struct_size;
+    pgw_row_lock strength;
+    int64_t wait_ms;            /* for each row at most so long; 0: don't wait; PGW_DEFAULT: until the call's deadline */
+    bool skip;                  /* leave out what is locked; wait_ms is ignored */
+    const char *const *keys;    /* keys_count times the values of a key, one after the other; NULL: by where */
+    size_t keys_count;          /* up to 10,000 */
+    const char *where;          /* fragment, also beside keys; NULL: all */
+    const char *const *values;
+    size_t values_count;
+    int max;                    /* at most so many rows, lowest keys first; 0: no limit */
+    const char *const *columns; /* as in a claim */
+    size_t columns_count;
+} pgw_table_lock_opts;
+#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, PGW_DEFAULT, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+/* clang-format on */
+/**
+ * Locks rows until the end of the transaction, in the order of their keys: callers that lock all
+ * they need in one call cannot deadlock.
+ *
+ * @param h     the handle
+ * @param t     the table
+ * @param opts  which rows, and how; NULL: the defaults
+ * @param rows  takes what was locked, in that order; the caller owns it (free with pgw_rows_free)
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: no such rows
+ * - PGW_ELOCKED (wait_ms 0), PGW_ETIMEDOUT: held by somebody else
+ * - PGW_EMISUSE: no transaction is open
+ * @note After an error the transaction has failed: roll it back.
+ *
+ *     const char *keys[] = {"physics", "7", "physics", "9"};
+ *     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
+ *     o.keys = keys, o.keys_count = 2, o.wait_ms = 1000;
+ *     if (pgw_txn_begin(h) != PGW_OK) return;
+ *     st = pgw_table_lock(h, t, &o, &rows);
+ *     if (st == PGW_OK) work("on both, by verbs on the same handle");
+ *     if (st == PGW_OK) pgw_txn_commit(h);
+ *     else pgw_txn_rollback(h);
+ *     pgw_rows_free(rows);
+ */
+PGW_API pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts *opts,
+                                  pgw_rows **rows);
+
+/* ---- tables the reaper looks after (operator) ---- */
+/**
+ * Registers a table, so that pgw_tables_reap() and every running reaper (once a second) free its
+ * expired rows. Repeating it is harmless.
+ *
+ * @param h  the handle
+ * @param t  the table
+ * @returns PGW_OK, or an error of any verb
+ * @note Registering grants nothing on the table: the reaper's role needs SELECT and UPDATE there.
+ * @note The table's triggers, and functions in its indexes and constraints, run with the reaper's
+ *   rights. Register only tables whose owner may have them, and grant pgwork_operator, which may
+ *   register, only to those who may have them. A table that has another owner since is left alone
+ *   until it is registered again.
+ *
+ *     static int show(const pgw_table_info *i, void *arg)
+ *     {
+ *         return fprintf(arg, "%s.%s %s\n", i->schema, i->table, i->error) < 0;
+ *     }
+ *
+ *     st = pgw_table_register(h, t);
+ *     if (st == PGW_OK) st = pgw_tables_reap(h, 1000, &n);
+ *     if (st == PGW_OK) st = pgw_tables_each(h, show, stdout);
+ *     if (st == PGW_OK) st = pgw_table_unregister(h, "public", "article");
+ */
+PGW_API pgw_status pgw_table_register(pgw *h, const pgw_table *t);
+/**
+ * Removes a table from the register. Its rows stay as they are.
+ *
+ * @param h       the handle
+ * @param schema  its schema
+ * @param table   its name
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND: not registered
+ */
+PGW_API pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table);
+typedef struct pgw_table_info {
+    size_t struct_size;
+    const char *schema, *table, *locked_by, *expires_at, *token;
+    const char *error; /* why the reaper could not do its work the last time; "": it could */
+    int64_t reaped_us; /* when rows were freed last; 0: never */
+} pgw_table_info;
+/**
+ * Lists the registered tables.
+ *
+ * @param h    the handle
+ * @param fn   called for each until it returns non-zero
+ * @param arg  its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is none
+ */
+PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info, void *arg),
+                                   void *arg);
+/**
+ * Makes one pass over all registered tables. Also deletes old operation ids.
+ *
+ * @param h      an opened handle
+ * @param batch  at most so many rows of each
+ * @param freed  takes how many, also after a failure; may be NULL
+ * @returns
+ * - PGW_OK
+ * - PGW_EMISUSE: on an attached handle, or in a transaction
+ * @note What is wrong with one table is noted with it and does not stop the others. Nor does a row
+ *   that cannot be freed, which is named by its key. The log (PGW_LOG_WARN) has it when it is news.
+ *   A table that somebody has locked is waited for half a second. One that takes 200 ms or more,
+ * for whatever reason, is then left alone by every reaper for twenty times as long, up to ten
+ * minutes; one with such a row for ten seconds. Told to stop, it leaves the other tables to the
+ * next pass.
+ */
+PGW_API pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed);
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,95 @@
+/* check: what callers may pass. Everything is refused in words, naming argument, value and what is
+ * allowed, before anything is sent. Every function takes h == NULL, which is PGW_EINVAL without
+ * words. */
+#ifndef PGW_CHECK_H
+#define PGW_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "pgwork.h"
+
+#define PGW__BATCH_MAX     10000 /* jobs of one statement */
+#define PGW__QUEUES_MAX    64    /* queues of one claim */
+#define PGW__TAGS_MAX      32
+#define PGW__TAG_MAX       255
+#define PGW__GROUP_MAX     255
+#define PGW__HOLDER_MAX    255
+#define PGW__ANY_NAME_MAX  255
+#define PGW__LEASE_MIN_MS  100
+#define PGW__LEASE_MAX_MS  86400000
+#define PGW__DELAY_MAX_MS  INT64_C(315360000000) /* ten years */
+#define PGW__PERIOD_MAX_MS INT64_C(31536000000)  /* a year */
+
+pgw_status pgw__check_handle(pgw *h);
+pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
+/* The array, and each of its n elements. */
+pgw_status pgw__check_all_given(pgw *h, const char *array, const char *const *pointers, size_t n);
+/* What an element of an array is called in errors: array[i], in @p name, which is returned. */
+#define PGW__ELEMENT 40
+const char *pgw__check_element(char name[PGW__ELEMENT], const char *array, size_t i);
+/* For verbs that wait or take several round trips: not armed by pgw_async(). */
+pgw_status pgw__check_unarmed(pgw *h, const char *hint);
+pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_t max);
+/* Each of the n elements. */
+pgw_status pgw__check_all_names(pgw *h, const char *array, const char *const *names, size_t n,
+                                size_t max);
+/* Of a lock or a semaphore: any UTF-8 of 1 to 255 bytes. */
+pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text);
+pgw_status pgw__check_queue(pgw *h,
+                            const char *queue); /* handle and name: the first line of most verbs */
+pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);
+pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
+pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
+pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
+                           const char *const *words, size_t n);
+pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
+                           size_t max); /* max: PGW_ELIMIT above */
+
+/* The delay `argument` and run_at_us: one of the two at most is given, not 0. */
+pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, int64_t run_at_us);
+
+/* A size that a struct may have had: no field is cut in the middle, for all of them are as wide as
+ * a pointer, or lie two in the space of one. What was never set is mostly another one. */
+#define PGW__STRUCT_MAX 4096 /* more than any struct of ours */
+static inline bool pgw__size_is_whole(size_t size)
+{
+    return size >= sizeof(size_t) && size <= PGW__STRUCT_MAX && size % _Alignof(void *) == 0;
+}
+
+/* Copies the options of a caller who may know fewer fields than we do: `mine` holds the defaults of
+ * the rest and starts with struct_size. given == NULL: all defaults. */
+pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
+                           const void *given);
+
+/* A struct of the caller's that is to be filled: its struct_size tells how many fields it has,
+ * which may be fewer than we know, or more. They are 0 until pgw__fill(). */
+pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs);
+static inline void pgw__fill(void *theirs, const void *mine, size_t known)
+{
+    const size_t head = sizeof(size_t);
+    size_t size;
+
+    memcpy(&size, theirs, head);
+    memset((char *)theirs + head, 0, size - head);
+    if (size > known) size = known;
+    memcpy((char *)theirs + head, (const char *)mine + head, size - head);
+}
+
+/* outcomes: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
+void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st);
+
+/* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in
+ * `buffer`.
+ */
+pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,
+                             char buffer[PGW__HOLDER_MAX + 1]);
+
+/* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.
+ * payload, body and meta together may have max_bytes. */
+pgw_status pgw__check_new(pgw *h, pgw_job_spec *mine, const void *given, int64_t index,
+                          size_t max_bytes);
+
+#endif

@@ -1,0 +1,14 @@
+/* handle: what the loops need of it beyond the public header. */
+#ifndef PGW_HANDLE_H
+#define PGW_HANDLE_H
+
+#include "pgwork.h"
+
+/* pgw_open() that a stop can end, while it connects, too: PGW_ECANCELED. The stop stays on the
+ * handle. @p lock_ms: see pgw__pq_limit_locks(). */
+pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms);
+
+/* What went wrong and what to do about it, in the one line that a log has for it. */
+void pgw__handle_diagnostics(const pgw *h, char *diagnostics, size_t size);
+
+#endif

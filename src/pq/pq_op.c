@@ -1,0 +1,156 @@
+/* pq_op: an operation, from its beginning to its end; what happens in between is the machine's
+ * (pq.c) and the session's (pq_conn.c). */
+#include "pq/pq_int.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static const char pq_unknown_hint[] =
+    "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
+    "operation id; look first what became of others";
+
+/* ---- who may come in ---- */
+
+pgw_status pgw__pq_enter(pgw *h)
+{
+    if (h->pid != getpid())
+        return pgw__pq_fail(
+            h, PGW_EMISUSE, "the handle belongs to another process",
+            "after a fork the child calls pgw_abandon() and opens a handle of its own");
+#ifndef NDEBUG
+    if (atomic_flag_test_and_set(&h->in_use))
+        return PGW_EMISUSE; /* the diagnostics is the other call's */
+#endif
+    if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
+    return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
+                                         h->alone || h->phase == PGW__COPY
+                                             ? "a load is under way on this handle"
+                                             : "a call is under way on this handle",
+                                         "one verb at a time for each handle"));
+}
+
+pgw_status pgw__pq_leave(pgw *h, pgw_status st)
+{
+#ifndef NDEBUG
+    atomic_flag_clear(&h->in_use);
+#else
+    (void)h;
+#endif
+    return st;
+}
+
+/* ---- the operation ---- */
+
+void pgw__pq_rewind(pgw *h)
+{
+    pgw__op *op = &h->op;
+
+    PQclear(op->rows);
+    op->rows = NULL;
+    op->parts = op->prefixes = 0;
+    op->piped = op->synced = op->sent = op->answered = op->dead = op->failed = op->named =
+        op->unconfirmed = false;
+    op->tag[0] = '\0';
+    h->notice[0] = '\0';
+    pgw__fault_clear(&op->fault);
+}
+
+int64_t pgw__pq_call_ms(const pgw *h)
+{
+    return h->timeout_ms != 0 ? h->timeout_ms : h->call_timeout_ms;
+}
+
+void pgw__pq_reset(pgw *h, const char *name)
+{
+    pgw__op *op = &h->op;
+
+    pgw__fault_clear(&h->fault);
+    snprintf(op->name, sizeof(op->name), "%s", name);
+    memcpy(h->statement, op->name, sizeof(h->statement));
+    pgw__pq_rewind(h);
+    pgw__mem_free(op->owned_text);
+    op->text = op->owned_text = NULL;
+    op->sql = -1;
+    op->simple = op->copy = op->waits = op->once = op->retried = op->commits = false;
+    op->ending = PGW__AUTOCOMMIT;
+    op->flags = 0;
+    op->altered = NULL;
+    op->read = NULL;
+    op->halting = PGW_OK;
+    op->adrift = false;
+    op->deadline = pgw__deadline_in(pgw__pq_call_ms(h));
+    op->done = h->armed;
+    op->done_arg = h->armed_arg;
+    h->armed = NULL;
+    pgw__args_reset(&op->args);
+}
+
+void pgw__pq_end(pgw *h, pgw_status st)
+{
+    pgw__op *op = &h->op;
+    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
+     * there is no connection was told */
+    const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
+                      h->phase != PGW__CONNECT && h->phase != PGW__SETUP &&
+                      h->phase != PGW__CONNECTED;
+
+    h->fault = op->fault;
+    memcpy(h->statement, op->name, sizeof(h->statement)); /* others may be refused since */
+    if (st < 0 && h->fault.message[0] == '\0')
+        snprintf(h->fault.message, sizeof(h->fault.message), "%s", pgw_status_text(st));
+    if (st == PGW_EUNKNOWN && h->fault.hint[0] == '\0')
+        snprintf(h->fault.hint, sizeof(h->fault.hint), "%s", pq_unknown_hint);
+    h->status = h->fault.status = st;
+    h->phase = PGW__IDLE;
+    h->want = 0;
+    PQclear(op->rows);
+    op->rows = NULL;
+    pgw__args_reset(&op->args);
+    PGW__LOG(h->log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "pq", "%s: %s%s%s", h->statement,
+             pgw_status_name(st), h->fault.sqlstate[0] != '\0' ? " " : "", h->fault.sqlstate);
+}
+
+void pgw__pq_end_with(pgw *h, pgw_status st, const char *message, const char *hint)
+{
+    pgw__pq_end(h, pgw__fault_set(&h->op.fault, st, message, hint));
+}
+
+void pgw__pq_lost_txn(pgw *h)
+{
+    pgw__pq_end_with(h, PGW_ECONN, "the transaction was lost with its connection",
+                     "begin it again");
+}
+
+const char *pgw__pq_statement(pgw *h, pgw__sql sql)
+{
+    if (h->texts[sql] == NULL) h->texts[sql] = pgw__sql_in_schema(pgw__sql_text(sql), h->schema);
+    return h->texts[sql];
+}
+
+/* ---- reading ---- */
+
+pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
+{
+    bool misread = false;
+    const pgw__rows rows = {.res = h->op.rows, .misread = &misread};
+    pgw_done_fn *const armed = h->armed;
+    void *const armed_arg = h->armed_arg;
+    pgw_status st;
+
+    pgw__fault_clear(&h->fault);
+    st = h->op.rows != NULL ? read(h, &rows, ctx) : PGW_EPROTO;
+    h->op.fault = h->fault;
+    if (h->armed == NULL) { /* a failure of this verb leaves the next one armed */
+        h->armed = armed;
+        h->armed_arg = armed_arg;
+    }
+    if (!misread && h->op.rows != NULL) return st;
+    return pgw__fault_set(
+        &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
+        h->op.altered != NULL
+            ? h->op.altered
+            : "library and schema are of different versions: see `pgwork doctor`");
+}

@@ -1,0 +1,210 @@
+/* job_finish: the verbs that name jobs by reference. They differ in statement and extra parameters
+ * only. */
+#include "queue/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/name.h"
+#include "call/check.h"
+
+#define FINISH_EXTRA 3 /* parameters beyond queue, ids and tokens */
+
+typedef struct finish_ctx {
+    pgw_status *outcomes;
+    size_t n;
+} finish_ctx;
+
+/* Rows: position in the input (from 1), status. Jobs without a row were accepted. */
+static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const finish_ctx *in = ctx;
+    const int count = pgw__rows_count(rows);
+    char message[160];
+    size_t refused = 0, locked = 0;
+    int row;
+
+    pgw__fill_verdicts(in->outcomes, in->n, PGW_OK);
+    for (row = 0; row < count; row++) {
+        const pgw_status st = pgw__job_verdict(h, in->outcomes, in->n, rows, row, 0, 1);
+
+        if (st == PGW_EPROTO) {
+            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
+            return st;
+        }
+        locked += st == PGW_ELOCKED;
+        refused += st < PGW_OK && st != PGW_ELOCKED;
+    }
+    if (refused == 0 && locked == 0) return PGW_OK;
+    if (refused == 0) {
+        snprintf(message, sizeof(message),
+                 "%zu of %zu jobs not extended: another transaction holds them just now", locked,
+                 in->n);
+        return pgw__pq_fail(h, PGW_ELOCKED, message,
+                            "ask again before the lease ends, or end that transaction");
+    }
+    snprintf(message, sizeof(message),
+             "%zu of %zu jobs refused: another claim has them, or they are gone", refused, in->n);
+    return pgw__pq_fail(
+        h, PGW_ELEASE, message,
+        "write nothing more for these jobs; in a transaction of yours, roll it back");
+}
+
+/* Extend answers for every job, and tells the time. */
+static pgw_status finish_read_extend(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    if (pgw__rows_count(rows) > 0) pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, 2));
+    return finish_read(h, rows, ctx);
+}
+
+/* Cancel answers for every job: gone is done, a running one was asked. */
+static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const finish_ctx *in = ctx;
+    const int count = pgw__rows_count(rows);
+    size_t missing = 0;
+    bool asked = false;
+    int row;
+
+    for (row = 0; row < count; row++) {
+        const pgw_status st = pgw__job_verdict(h, in->outcomes, in->n, rows, row, 0, 1);
+
+        if (st == PGW_EPROTO) return st;
+        missing += st == PGW_ENOTFOUND;
+        asked |= st == PGW_OUTCOME_CANCEL;
+    }
+    if (missing >= in->n)
+        return pgw__pq_fail(h, PGW_ENOTFOUND, "none of these jobs is there, or they are finished",
+                            NULL);
+    return asked ? PGW_OUTCOME_CANCEL : PGW_OK;
+}
+
+/* What all of them check. Whoever looks at the outcomes only is not told that all went well. */
+static pgw_status finish_check(pgw *h, pgw_status *outcomes, const char *queue,
+                               const char *argument, const void *array, size_t n)
+{
+    pgw_status st = pgw__check_queue(h, queue);
+
+    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
+    if (st == PGW_OK) st = pgw__check_given(h, argument, array);
+    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
+    return st;
+}
+
+static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *outcomes, const char *queue,
+                         const pgw_ref *refs, size_t n, const pgw__param *extra)
+{
+    const finish_ctx ctx = {outcomes, n};
+    const bool extend = sql == PGW__SQL_JOB_EXTEND;
+    pgw__job_refs columns;
+    pgw_status st = pgw__job_refs_make(h, &columns, refs, n);
+
+    if (st != PGW_OK) return st;
+    {
+        pgw__param params[3 + FINISH_EXTRA + 1] = {
+            P_TEXT(queue),
+            P_ARRAY(INT8, columns.ids, n),
+            P_ARRAY(UUID, columns.tokens, columns.tokens_count),
+        };
+        const pgw__call call = {
+            .sql = sql,
+            .params = params,
+            .read = extend ? finish_read_extend : finish_read,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+            .flags = PGW__WRITES | (extend ? PGW__RELAXED : 0),
+        };
+        pgw__param *p = params + 3;
+
+        while ((*p++ = *extra++).type != PGW__END) continue;
+        st = pgw__pq_call(h, &call);
+    }
+    pgw__mem_free(columns.ids);
+    return st;
+}
+
+pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
+                        size_t n, pgw_status *outcomes)
+{
+    const pgw__param extra[] = {P_ARRAY(JSONB, outputs, n), P_END};
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+    size_t max_bytes, i;
+
+    if (st != PGW_OK) return st;
+    max_bytes = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
+    for (i = 0; outputs != NULL && i < n; i++) {
+        char name[PGW__ELEMENT];
+
+        st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], max_bytes);
+        if (st != PGW_OK) return pgw__pq_about(h, i, st);
+    }
+    return finish(h, PGW__SQL_JOB_COMPLETE, outcomes, queue, refs, n, extra);
+}
+
+pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                    const pgw_fail_opts *opts, pgw_status *outcomes)
+{
+    pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
+    char error[PGW__ERROR_MAX + 1];
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.retry_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->retry_ms", o.retry_ms, 0, PGW__PERIOD_MAX_MS);
+    if (st != PGW_OK) return st;
+    if (o.error != NULL) pgw__text_mend(error, sizeof(error), o.error);
+    {
+        const pgw__param extra[] = {P_TEXT(o.error != NULL ? error : NULL),
+                                    P_INT8_OR_NULL(o.retry_ms, o.retry_ms < 0), P_BOOL(o.dead),
+                                    P_END};
+
+        return finish(h, PGW__SQL_JOB_FAIL, outcomes, queue, refs, n, extra);
+    }
+}
+
+pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
+                      pgw_status *outcomes)
+{
+    const pgw__param extra[] = {P_INT8(delay_ms), P_END};
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+
+    if (st == PGW_OK) st = pgw__check_int(h, "delay_ms", delay_ms, 0, PGW__DELAY_MAX_MS);
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, outcomes, queue, refs, n, extra) : st;
+}
+
+pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                       pgw_status *outcomes)
+{
+    const pgw__param extra[] = {P_END};
+    const pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, outcomes, queue, refs, n, extra) : st;
+}
+
+pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
+                      pgw_status *outcomes)
+{
+    const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == PGW_DEFAULT), P_END};
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+
+    if (st == PGW_OK) st = pgw__check_lease(h, "lease_ms", lease_ms);
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_EXTEND, outcomes, queue, refs, n, extra) : st;
+}
+
+pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n, pgw_status *outcomes)
+{
+    const finish_ctx ctx = {outcomes, n};
+    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_END};
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_CANCEL,
+        .params = params,
+        .read = finish_read_cancel,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+        .flags = PGW__WRITES,
+    };
+    const pgw_status st = finish_check(h, outcomes, queue, "ids", ids, n);
+
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}

@@ -1,0 +1,184 @@
+/* job_list: what an operator does with jobs: list them, have delayed ones run at another time,
+ * bring dead ones back, throw them away. */
+#include "queue/job.h"
+
+#include "base/name.h"
+#include "call/ask.h"
+#include "call/check.h"
+
+#define LOOK_MAX 100000
+
+static const pgw__job_column list_columns[] = {
+    PGW__JOB_QUEUE,       PGW__JOB_ID,      PGW__JOB_STATE,        PGW__JOB_KIND,
+    PGW__JOB_PRIORITY,    PGW__JOB_ATTEMPT, PGW__JOB_MAX_ATTEMPTS, PGW__JOB_HOLDER,
+    PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
+    PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
+    PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_GROUP,        PGW__JOB_EXPIRES,
+    PGW__JOB_META,        PGW__JOB_END,
+};
+
+typedef struct list_ctx {
+    int (*fn)(const pgw_job *job, void *arg);
+    void *arg;
+} list_ctx;
+
+/* One at a time: the rows take memory enough. */
+static pgw_status list_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const list_ctx *list = ctx;
+    const int count = pgw__rows_count(rows);
+    int row, stop = 0;
+
+    for (row = 0; row < count && stop == 0; row++) {
+        pgw_batch *one;
+
+        if (pgw__job_batch(&one, rows, row, 1, list_columns) != PGW_OK)
+            return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+        stop = list->fn(pgw_batch_job(one, 0), list->arg);
+        pgw_batch_free(one);
+    }
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
+}
+
+static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind)
+{
+    if (kind == NULL || *kind == '\0') return PGW_OK;
+    return pgw__check_name(h, argument, kind, PGW__KIND_MAX);
+}
+
+static pgw_status list_check_state(pgw *h, const char *state)
+{
+    static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
+
+    return pgw__check_word(h, "opts->state", state, states, sizeof(states) / sizeof(states[0]));
+}
+
+pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
+                         int (*fn)(const pgw_job *job, void *arg), void *arg)
+{
+    const list_ctx ctx = {fn, arg};
+    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    pgw_status st;
+
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK && o.state != NULL) st = list_check_state(h, o.state);
+    if (st == PGW_OK) st = list_check_kind(h, "opts->kind", o.kind);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {
+            P_TEXT(o.queue),    P_TEXT(o.state), P_TEXT(o.kind), P_INT8_OR_NULL(o.id, o.id == 0),
+            P_INT8(o.after_id), P_INT8(o.limit), P_END,
+        };
+        const pgw__call call = {
+            .sql = PGW__SQL_JOB_EACH,
+            .params = params,
+            .read = list_read,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+        };
+
+        return pgw__pq_call(h, &call);
+    }
+}
+
+/* ---- delayed jobs ---- */
+
+static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *mine,
+                             const pgw_reschedule_opts *given)
+{
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", mine, sizeof(*mine), given);
+    if (st == PGW_OK)
+        st = pgw__check_count(h, "opts->ids_count", mine->ids_count, 0, PGW__BATCH_MAX);
+    if (st == PGW_OK && mine->ids_count > 0) st = pgw__check_given(h, "opts->ids", mine->ids);
+    if (st == PGW_OK) st = list_check_kind(h, "opts->kind", mine->kind);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->run_at_us", mine->run_at_us, 0, INT64_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->delay_ms", mine->delay_ms, 0, PGW__DELAY_MAX_MS);
+    if (st == PGW_OK)
+        st = pgw__check_one_time(h, "opts->delay_ms", mine->delay_ms, mine->run_at_us);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", mine->limit, 0, INT64_MAX);
+    return st;
+}
+
+/* Who fails again meanwhile, and is delayed again, is not to be met a second time. */
+pgw_status pgw_reschedule(pgw *h, const char *queue, const pgw_reschedule_opts *opts,
+                          int64_t *moved)
+{
+    pgw_reschedule_opts o = PGW_RESCHEDULE_OPTS_INIT;
+    pgw_status st;
+
+    if (moved != NULL) *moved = 0;
+    st = move_check(h, queue, &o, opts);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {
+            P_TEXT(queue),
+            P_ARRAY(INT8, o.ids, o.ids_count),
+            P_TEXT(o.kind),
+            P_TIME_OR_NULL(o.run_at_us, o.run_at_us == 0),
+            P_INT8_OR_NULL(o.delay_ms, o.delay_ms == 0),
+            P_END,
+        };
+
+        return pgw__ask_by_ids(h, moved, o.limit, PGW__SQL_JOB_RESCHEDULE, params);
+    }
+}
+
+/* ---- dead letters ---- */
+
+/* Of a queue: those of ids, or (NULL) of a kind. A list that came out empty is not all of them. */
+static pgw_status dead_check(pgw *h, const int64_t *ids, size_t n, const char *kind)
+{
+    pgw_status st = pgw__check_count(h, "opts->ids_count", n, 0, PGW__BATCH_MAX);
+
+    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "opts->ids", ids);
+    if (st == PGW_OK) st = list_check_kind(h, "opts->kind", kind);
+    return st;
+}
+
+pgw_status pgw_redrive(pgw *h, const char *queue, const pgw_redrive_opts *opts, int64_t *moved)
+{
+    pgw_redrive_opts o = PGW_REDRIVE_OPTS_INIT;
+    pgw_status st;
+
+    if (moved != NULL) *moved = 0;
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = dead_check(h, o.ids, o.ids_count, o.kind);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 0, INT64_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, o.ids, o.ids_count),
+                                     P_TEXT(o.kind), P_END};
+
+        return pgw__ask_in_pieces(h, moved, o.limit, PGW__SQL_JOB_REDRIVE, params);
+    }
+}
+
+pgw_status pgw_dead_purge(pgw *h, const char *queue, const pgw_dead_purge_opts *opts,
+                          int64_t *deleted)
+{
+    pgw_dead_purge_opts o = PGW_DEAD_PURGE_OPTS_INIT;
+    pgw_status st;
+
+    if (deleted != NULL) *deleted = 0;
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = dead_check(h, o.ids, o.ids_count, o.kind);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->older_than_ms", o.older_than_ms, 0, PGW__DELAY_MAX_MS);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, o.ids, o.ids_count),
+                                     P_TEXT(o.kind), P_INT8(o.older_than_ms), P_END};
+
+        return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_JOB_DEAD_PURGE, params);
+    }
+}

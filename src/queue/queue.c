@@ -1,0 +1,218 @@
+/* queue: queues, their settings and counts. */
+#include <string.h>
+
+#include "base/name.h"
+#include "call/ask.h"
+#include "call/check.h"
+#include "pq/pq.h"
+
+#define QUEUE_YEAR_MS INT64_C(31536000000)
+
+/* ---- settings; PGW_DEFAULT leaves one as it is ---- */
+
+static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
+                                 const pgw_queue_opts *opts)
+{
+    pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.lease_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->lease_ms", o.lease_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
+    if (st == PGW_OK && o.backoff_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->backoff_ms", o.backoff_ms, 0, QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.backoff_cap_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, 0, QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.retention_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, 0, 100 * QUEUE_YEAR_MS);
+    if (st == PGW_OK && o.max_attempts != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
+    if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
+    if (st == PGW_OK && o.notify != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {
+            P_TEXT(queue),
+            P_INT8_OR_NULL(o.lease_ms, o.lease_ms < 0),
+            P_INT4_OR_NULL(o.max_attempts, o.max_attempts < 0),
+            P_INT8_OR_NULL(o.backoff_ms, o.backoff_ms < 0),
+            P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
+            P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
+            P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
+            {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
+            P_END,
+        };
+
+        return pgw__ask(h, sql, params);
+    }
+}
+
+pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_opts *opts)
+{
+    return queue_settings(h, PGW__SQL_QUEUE_CREATE, queue, opts);
+}
+
+pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts)
+{
+    return queue_settings(h, PGW__SQL_QUEUE_SET, queue, opts);
+}
+
+/* ---- the switches ---- */
+
+static pgw_status queue_switch(pgw *h, pgw__sql sql, const char *queue)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_END};
+    const pgw_status st = pgw__check_queue(h, queue);
+
+    return st == PGW_OK ? pgw__ask(h, sql, params) : st;
+}
+
+pgw_status pgw_queue_pause(pgw *h, const char *queue)
+{
+    return queue_switch(h, PGW__SQL_QUEUE_PAUSE, queue);
+}
+
+pgw_status pgw_queue_drain(pgw *h, const char *queue)
+{
+    return queue_switch(h, PGW__SQL_QUEUE_DRAIN, queue);
+}
+
+pgw_status pgw_queue_resume(pgw *h, const char *queue)
+{
+    return queue_switch(h, PGW__SQL_QUEUE_RESUME, queue);
+}
+
+/* ---- the end of jobs and queues ---- */
+
+static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_END};
+
+    return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_QUEUE_PURGE, params);
+}
+
+pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted)
+{
+    static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
+    pgw_status st;
+
+    if (deleted != NULL) *deleted = 0;
+    st = pgw__check_queue(h, queue);
+    if (st == PGW_OK)
+        st = pgw__check_word(h, "state", state, states, sizeof(states) / sizeof(states[0]));
+    return st == PGW_OK ? queue_purge(h, deleted, queue, state) : st;
+}
+
+pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_BOOL(force), P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK && force) st = queue_purge(h, NULL, queue, "all"); /* millions take long */
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_DROP, params) : st;
+}
+
+/* ---- counts ---- */
+
+/* Six columns from col on, in the order of pgw_depth. */
+static void queue_depth_from(pgw_depth *depth, const pgw__rows *rows, int row, int col)
+{
+    depth->ready = pgw__rows_int(rows, row, col);
+    depth->leased = pgw__rows_int(rows, row, col + 1);
+    depth->delayed = pgw__rows_int(rows, row, col + 2);
+    depth->dead = pgw__rows_int(rows, row, col + 3);
+    depth->done = pgw__rows_int(rows, row, col + 4);
+    depth->oldest_ms = pgw__rows_int(rows, row, col + 5);
+}
+
+typedef struct queue_depth_ctx {
+    pgw_depth *depth;
+} queue_depth_ctx;
+
+static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const queue_depth_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    pgw_depth depth = PGW_DEPTH_INIT;
+
+    if (st != PGW_OK) return st;
+    queue_depth_from(&depth, rows, 0, 0);
+    pgw__fill(in->depth, &depth, sizeof(depth));
+    return PGW_OK;
+}
+
+pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth)
+{
+    const queue_depth_ctx ctx = {depth};
+    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == 0), P_END};
+    const pgw__call call = {
+        .sql = PGW__SQL_QUEUE_DEPTH,
+        .params = params,
+        .read = queue_read_depth,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+    };
+    pgw_status st;
+
+    st = pgw__check_filled(h, "depth", depth);
+    if (st == PGW_OK) st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}
+
+typedef struct queue_each {
+    int (*fn)(const pgw_queue_info *info, void *arg);
+    void *arg;
+} queue_each;
+
+/* Columns: name, paused, draining, the settings and the depth in the order of their structs. */
+static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const queue_each *each = ctx;
+    const int count = pgw__rows_count(rows);
+    int row, stop = 0;
+
+    (void)h;
+    for (row = 0; row < count && stop == 0; row++) {
+        pgw_queue_opts opts = PGW_QUEUE_OPTS_INIT;
+        pgw_depth depth = PGW_DEPTH_INIT;
+        pgw_queue_info info = {.struct_size = sizeof(info), .opts = &opts, .depth = &depth};
+
+        info.name = pgw__rows_text(rows, row, 0, NULL);
+        info.paused = pgw__rows_int(rows, row, 1) != 0;
+        info.draining = pgw__rows_int(rows, row, 2) != 0;
+        opts.lease_ms = pgw__rows_int(rows, row, 3);
+        opts.backoff_ms = pgw__rows_int(rows, row, 4);
+        opts.backoff_cap_ms = pgw__rows_int(rows, row, 5);
+        opts.retention_ms = pgw__rows_int(rows, row, 6);
+        opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
+        opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
+        opts.notify = (int)pgw__rows_int(rows, row, 9);
+        queue_depth_from(&depth, rows, row, 10);
+        stop = each->fn(&info, each->arg);
+    }
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
+}
+
+pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+                           int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
+{
+    const queue_each ctx = {fn, arg};
+    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
+    const pgw__call call = {
+        .sql = PGW__SQL_QUEUE_EACH,
+        .params = params,
+        .read = queue_read_each,
+        .ctx = &ctx,
+        .ctx_size = sizeof(ctx),
+    };
+    pgw_status st = PGW_OK;
+
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    if (queue != NULL) st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+}

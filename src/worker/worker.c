@@ -1,0 +1,924 @@
+/* worker: birth and death, the main loop, statistics. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/conf.h"
+#include "base/mem.h"
+#include "base/name.h"
+#include "base/status.h"
+#include "call/check.h"
+#include "handle/handle.h"
+#include "queue/job.h"
+#include "worker/worker_flush.h"
+#include "worker/worker_heartbeat.h"
+#include "worker/worker_pool.h"
+#include "worker/worker_why.h"
+
+#define WORKER_QUEUES_MAX      64
+#define WORKER_LOCK_MS         2000 /* as long at most as a locked row may hold up all the rest */
+#define WORKER_COMPONENT       "worker"
+#define WORKER_PACE_US         50000 /* of work are claimed ahead, as the last look at it has it ... */
+#define WORKER_PACE_EACH_US    10000 /* ... which is at least so long ago */
+#define WORKER_STALE_MS        1000  /* all handlers are busy for so long: others may be idle */
+#define WORKER_REGISTER_MIN_MS 1000  /* before it tries again to register as a waiter */
+#define WORKER_REGISTER_MAX_MS 60000
+
+/* ---- birth and death ---- */
+
+/* The program's callback hears one thread at a time. */
+static void worker_log(void *arg, pgw_log_level level, const char *component, const char *message)
+{
+    pgw_worker *w = arg;
+
+    pthread_mutex_lock(&w->given.log_lock);
+    w->given.user_log.fn(w->given.user_log.arg, level, component, message);
+    pthread_mutex_unlock(&w->given.log_lock);
+}
+
+static void worker_read_conf(pgw_worker *w)
+{
+    const pgw_conf *c = w->given.conf;
+
+    w->given.concurrency = (int)pgw__conf_int(c, "worker.concurrency");
+    w->given.batch = w->given.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
+    w->given.prefetch = (int)pgw__conf_int(c, "worker.prefetch");
+    /* with a thread for all, nobody extends what would wait for a handler */
+    if (w->given.prefetch < 0 && w->given.concurrency == 0) w->given.prefetch = 0;
+    w->given.flush_jobs = (int)pgw__conf_int(c, "worker.flush_jobs");
+    w->given.flush_ms = pgw__conf_int(c, "worker.flush_ms");
+    w->given.lease_ms = pgw__conf_int(c, "worker.lease_ms");
+    w->given.timeout_ms = pgw__conf_int(c, "worker.job_timeout_ms");
+    w->given.stop_ms = pgw__conf_int(c, "worker.stop_ms");
+    w->given.max_jobs = pgw__conf_int(c, "worker.max_jobs");
+    w->given.drain = pgw__conf_bool(c, "worker.until_empty");
+    w->given.notify = pgw__conf_bool(c, "notify");
+    w->given.poll_ms = pgw__conf_int(c, "poll.max_ms");
+    w->given.call_ms = pgw__conf_int(c, "call.timeout_ms");
+    w->given.connect_ms = pgw__conf_int(c, "connect.timeout_ms");
+    w->given.output_max = (size_t)pgw__conf_int(c, "payload.max_bytes");
+    pgw__backoff_init(&w->loop.poll, pgw__conf_int(c, "poll.min_ms"), w->given.poll_ms);
+    w->given.poll_ms = w->loop.poll.cap_ms; /* no less than the other one */
+    pgw__backoff_init(&w->loop.trouble, pgw__conf_int(c, "reconnect.base_ms"),
+                      pgw__conf_int(c, "reconnect.cap_ms"));
+    w->extension.trouble = w->loop.trouble;
+    pgw__backoff_init(&w->loop.registering, WORKER_REGISTER_MIN_MS, WORKER_REGISTER_MAX_MS);
+}
+
+/* It is held for some dozens of instructions, twice for each job: who waits for it had better spin
+ * for a moment than go to sleep, where the C library can. */
+static bool worker_init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+    bool ok;
+
+    if (pthread_mutexattr_init(&attr) != 0) return false;
+#ifdef __GLIBC__
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    ok = pthread_mutex_init(lock, &attr) == 0;
+    pthread_mutexattr_destroy(&attr);
+    return ok;
+}
+
+static bool worker_init_locks(pgw_worker *w)
+{
+    return pthread_cond_init(&w->work, NULL) == 0 && pthread_cond_init(&w->left, NULL) == 0 &&
+           worker_init_lock(&w->lock) && pthread_mutex_init(&w->given.log_lock, NULL) == 0;
+}
+
+static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
+{
+    const size_t handlers = w->given.concurrency > 0 ? (size_t)w->given.concurrency : 1;
+    size_t i;
+
+    w->given.queues = pgw__mem_zero(n, sizeof(w->given.queues[0]));
+    if (w->given.queues == NULL) return false;
+    for (w->given.queues_count = 0; w->given.queues_count < n; w->given.queues_count++) {
+        w->given.queues[w->given.queues_count] = pgw__mem_dup(queues[w->given.queues_count]);
+        if (w->given.queues[w->given.queues_count] == NULL) return false;
+    }
+    w->shared.handlers = pgw__mem_zero(handlers, sizeof(w->shared.handlers[0]));
+    for (i = 0; w->shared.handlers != NULL && i < handlers; i++) {
+        w->shared.handlers[i].worker = w;
+        w->shared.handlers[i].tasks = pgw__mem_zero((size_t)w->given.batch, sizeof(pgw_task *));
+        if (w->shared.handlers[i].tasks == NULL) return false;
+        w->shared.handlers_count = i + 1;
+    }
+    return w->shared.handlers != NULL && pgw__worker_flush_init(w) &&
+           pgw__worker_heartbeat_init(w) && pgw__worker_why_init(w, n) &&
+           pgw__wake_open(&w->shared.wake);
+}
+
+/* Takes over what is given, by a program that may know fewer fields. */
+static bool worker_take_spec(pgw_worker_spec *mine, const pgw_worker_spec *given)
+{
+    if (given == NULL || !pgw__size_is_whole(given->struct_size)) return false;
+    if (given->struct_size > sizeof(*mine)) return false;
+    memcpy(mine, given, given->struct_size);
+    if ((mine->handler == NULL) == (mine->batch_handler == NULL)) return false;
+    if (mine->queues == NULL || mine->queues_count < 1 || mine->queues_count > WORKER_QUEUES_MAX)
+        return false;
+    for (size_t i = 0; i < mine->queues_count; i++)
+        if (pgw__name_fault(mine->queues[i], PGW__QUEUE_MAX) != NULL) return false;
+    return true;
+}
+
+pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw_worker **out)
+{
+    pgw_worker_spec mine = PGW_WORKER_SPEC_INIT;
+    pgw_worker *w;
+
+    if (out == NULL) return PGW_EINVAL;
+    *out = NULL;
+    if (!worker_take_spec(&mine, spec)) return PGW_EINVAL;
+
+    w = pgw__mem_zero(1, sizeof(*w));
+    if (w == NULL) return PGW_ENOMEM;
+    w->shared.owners = 1;
+    w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
+    w->given.fn = mine.handler;
+    w->given.batch_fn = mine.batch_handler;
+    w->given.arg = mine.arg;
+    w->given.conf = pgw__conf_copy(conf);
+    if (w->given.conf == NULL || !worker_init_locks(w)) {
+        pgw_conf_free(w->given.conf);
+        pgw__mem_free(w);
+        return PGW_ENOMEM;
+    }
+    w->given.user_log = *pgw__conf_log(w->given.conf);
+    if (w->given.user_log.fn != NULL)
+        pgw_conf_set_log(w->given.conf, w->given.user_log.level, worker_log, w);
+    w->given.log = *pgw__conf_log(w->given.conf);
+    worker_read_conf(w);
+    if (!worker_allocate(w, mine.queues, mine.queues_count)) {
+        pgw__worker_destroy(w);
+        return PGW_ENOMEM;
+    }
+    *out = w;
+    return PGW_OK;
+}
+
+void pgw_worker_free(pgw_worker *w)
+{
+    bool last;
+
+    if (w == NULL) return;
+    pthread_mutex_lock(&w->lock);
+    last = --w->shared.owners == 0; /* otherwise the last handler that is still busy does it */
+    pthread_mutex_unlock(&w->lock);
+    if (last) pgw__worker_destroy(w);
+}
+
+const char *pgw_worker_error(const pgw_worker *w)
+{
+    return w != NULL ? w->loop.error : "";
+}
+
+void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
+{
+    if (w == NULL) return;
+    w->given.on_ready = fn;
+    w->given.ready_arg = arg;
+}
+
+void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return;
+    s.claimed = atomic_load(&w->n.claimed);
+    s.completed = atomic_load(&w->n.completed);
+    s.failed = atomic_load(&w->n.failed);
+    s.dead = atomic_load(&w->n.dead);
+    s.snoozed = atomic_load(&w->n.snoozed);
+    s.released = atomic_load(&w->n.released);
+    s.settled = atomic_load(&w->n.settled);
+    s.refused = atomic_load(&w->n.refused);
+    s.lost = atomic_load(&w->n.lost);
+    s.claims = atomic_load(&w->n.claims);
+    s.empty_claims = atomic_load(&w->n.empty_claims);
+    s.reconnects = atomic_load(&w->n.reconnects);
+    s.running = atomic_load(&w->n.running);
+    pgw__fill(stats, &s, sizeof(s));
+}
+
+/* ---- trouble ---- */
+
+/* What a failed call means for the loop: wait before the next one, or give up. Who has given up
+ * still has handlers to wait for, and their results to tell, and so calls again as well; but the
+ * error stays that which ends the worker. */
+static void worker_trouble(pgw_worker *w, pgw_status st, const char *diagnostics)
+{
+    int64_t pause;
+    bool news;
+
+    if (st == PGW_ECANCELED && pgw_stop_count(w->loop.stop) > w->loop.stops)
+        return; /* the loop sees the stop by itself; else it was the server that cancelled */
+    if (w->loop.fatal == PGW_OK) snprintf(w->loop.error, sizeof(w->loop.error), "%s", diagnostics);
+    pause = pgw__backoff_next_ms(&w->loop.trouble);
+    w->loop.call_at = pgw__clock_ms() + pause;
+    if (!pgw__status_is_hopeless(st)) {
+        w->loop.down = st == PGW_ECONN || st == PGW_EUNKNOWN;
+    } else if (w->loop.fatal == PGW_OK) {
+        w->loop.fatal = st;
+        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_COMPONENT, "giving up: %s", diagnostics);
+        return;
+    }
+    news = pgw__log_is_news(&w->loop.told, diagnostics, pgw__clock_ms());
+    PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, WORKER_COMPONENT,
+             "%s; next try in %lld ms", diagnostics, (long long)pause);
+}
+
+/* It is over. */
+static void worker_untrouble(pgw_worker *w)
+{
+    pgw__backoff_reset(&w->loop.trouble);
+    w->loop.told = (pgw__log_told){0};
+}
+
+static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
+{
+    char diagnostics[sizeof(w->loop.error)];
+
+    pgw__handle_diagnostics(h, diagnostics, sizeof(diagnostics));
+    worker_trouble(w, pgw__pq_in_loop(h, st), diagnostics);
+}
+
+static void worker_call_failed(pgw_worker *w, pgw_status st)
+{
+    worker_failed_on(w, w->loop.h, st);
+}
+
+/* Whatever the old session knew is gone if this is a new one. */
+static void worker_connected(pgw_worker *w)
+{
+    const uint64_t epoch = pgw__pq_epoch(w->loop.h);
+
+    w->loop.down = false;
+    if (epoch == w->loop.epoch) return;
+    w->loop.epoch = epoch;
+    w->loop.registered = false;
+    w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
+    w->loop.claim_at = 0; /* what was announced meanwhile went unheard */
+    atomic_fetch_add(&w->n.reconnects, 1);
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT, "connected again");
+    pgw__worker_heartbeat_retry(w);
+}
+
+/* A call went well: a new session alone is no proof, its server may be read-only. */
+static void worker_well(pgw_worker *w)
+{
+    worker_untrouble(w);
+    worker_connected(w);
+}
+
+/* ---- registered as a waiter ----
+ *
+ * Before it sleeps, a worker listens, registers as a waiter and claims once more: from then on an
+ * enqueue wakes it up. Jobs that were enqueued before and are committed later are neither seen nor
+ * announced, so a few claims follow, at growing intervals. The worker unregisters when it wants no
+ * more jobs, so that others are woken up; when the calling thread runs the handlers; and when a job
+ * comes from a queue that may not have existed when it registered, or that nobody announced. */
+
+typedef struct worker_ctx {
+    pgw_worker *w;
+} worker_ctx;
+
+static pgw_status worker_waiter_call(pgw_worker *w, pgw__sql sql, pgw__reader *read)
+{
+    char channel[64];
+    const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count),
+                                 P_INT4(pgw__pq_slot(w->loop.h, channel)), P_END};
+    const worker_ctx ctx = {w};
+    const pgw__call call = {.sql = sql,
+                            .params = params,
+                            .read = read,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__OWNED | PGW__DIRECT};
+
+    return pgw__pq_call(w->loop.h, &call);
+}
+
+/* A queue need not be there before its first job; but a name may be wrong, and nothing else would
+ * ever tell. */
+static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    pgw_worker *w = ((const worker_ctx *)ctx)->w;
+    const int count = pgw__rows_count(rows);
+    int row;
+
+    (void)h;
+    for (row = 0; row < count && !w->loop.told_absent; row++) {
+        const char *queue = pgw__rows_text(rows, row, 0, NULL);
+
+        if (queue != NULL)
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
+                     "there is no queue '%s' yet: its first job makes it; names are case-sensitive",
+                     queue);
+    }
+    w->loop.told_absent = true;
+    return PGW_OK;
+}
+
+/* Nothing that would be the same in a new session. */
+static bool worker_passes(pgw_status st)
+{
+    return st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT;
+}
+
+/* A worker that does not register has to ask. An error of the server here is no reason to end. */
+static void worker_ask_absent(pgw_worker *w)
+{
+    const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count), P_END};
+    const worker_ctx ctx = {w};
+    const pgw__call call = {.sql = PGW__SQL_JOB_ABSENT,
+                            .params = params,
+                            .read = worker_read_absent,
+                            .ctx = &ctx,
+                            .ctx_size = sizeof(ctx),
+                            .flags = PGW__OWNED};
+    pgw_status st;
+
+    if (w->loop.told_absent) return;
+    st = pgw__pq_call(w->loop.h, &call);
+    if (worker_passes(st)) {
+        worker_call_failed(w, st);
+    } else {
+        w->loop.told_absent = true;
+    }
+}
+
+/* Behind a pooler no session of this one can be woken up. Any other error may pass, such as a
+ * server that is out of locks. Until the worker is registered, an enqueue wakes up nobody. */
+static void worker_register_failed(pgw_worker *w, pgw_status st)
+{
+    const int64_t pause = pgw__backoff_next_ms(&w->loop.registering);
+    char diagnostics[sizeof(w->loop.error)];
+
+    st = pgw__pq_in_loop(w->loop.h, st);
+    if (st == PGW_EPOOLED) {
+        w->loop.poll_only_until = INT64_MAX;
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
+                 "no notifications here, polling: %s", pgw_error_message(w->loop.h));
+        return;
+    }
+    w->loop.poll_only_until = pgw__clock_ms() + pause;
+    if (worker_passes(st)) {
+        worker_call_failed(w, st);
+        return;
+    }
+    pgw__handle_diagnostics(w->loop.h, diagnostics, sizeof(diagnostics));
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
+             "no notifications, polling: %s; next try in %lld ms", diagnostics, (long long)pause);
+}
+
+static void worker_register(pgw_worker *w)
+{
+    char channel[64];
+    pgw_status st;
+
+    pgw__pq_slot(w->loop.h, channel);
+    st = pgw__pq_listen(w->loop.h, channel);
+    if (st == PGW_OK) st = worker_waiter_call(w, PGW__SQL_JOB_IDLE, worker_read_absent);
+    if (st < 0) {
+        worker_register_failed(w, st);
+        return;
+    }
+    worker_well(w); /* perhaps in a new session: it is registered there */
+    pgw__backoff_reset(&w->loop.registering);
+    w->loop.recheck_ms = w->loop.poll.base_ms;
+    w->loop.registered = true;
+    w->loop.woken = false;
+}
+
+static void worker_unregister(pgw_worker *w)
+{
+    w->loop.registered = w->loop.fell_short = false;
+    w->loop.claim_at = 0; /* from now on nobody calls */
+    if (worker_waiter_call(w, PGW__SQL_JOB_AWAKE, NULL) == PGW_OK) return;
+    worker_call_failed(w, pgw_error_status(w->loop.h));
+    pgw__pq_drop(w->loop.h); /* or it would be registered for as long as the session lives */
+}
+
+/* ---- claiming ---- */
+
+/* Registered: somebody will wake us up. Claim now and then all the same. */
+static void worker_await_wakeup(pgw_worker *w)
+{
+    const int64_t jitter = (int64_t)(pgw__random_u64() % (uint64_t)(w->given.poll_ms / 4 + 1));
+
+    w->loop.claim_at =
+        pgw__clock_ms() + pgw__backoff_grow_ms(&w->loop.recheck_ms, w->given.poll_ms - jitter);
+}
+
+static void worker_rest(pgw_worker *w)
+{
+    int64_t now;
+
+    atomic_fetch_add(&w->n.empty_claims, 1);
+    w->loop.fell_short = false;
+    pthread_mutex_lock(&w->lock);
+    w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0;
+    pthread_mutex_unlock(&w->lock);
+    if (w->loop.registered) {
+        worker_await_wakeup(w);
+        return;
+    }
+    if (!w->given.drain && pgw__clock_ms() >= w->loop.poll_only_until) {
+        worker_register(w);
+        if (w->loop.registered) {
+            w->loop.claim_at = 0;
+            return;
+        }
+    }
+    now = pgw__clock_ms();
+    w->loop.claim_at = now + pgw__backoff_next_ms(&w->loop.poll);
+    if (!w->given.drain && w->loop.poll_only_until > now) worker_ask_absent(w);
+    if (!w->given.drain && w->loop.poll_only_until > now &&
+        w->loop.poll_only_until < w->loop.claim_at)
+        w->loop.claim_at = w->loop.poll_only_until; /* before it registers it has to claim */
+}
+
+static void worker_found_none(pgw_worker *w)
+{
+    worker_rest(w);
+    if (!w->loop.down && (!w->given.drain || w->loop.taken == 0)) pgw__worker_tell_why(w);
+}
+
+/* Did a job come from a queue that none came from before? It may have been made since we
+ * registered. */
+static bool worker_meets_queue(pgw_worker *w, const pgw_batch *batch)
+{
+    const uint64_t before = w->loop.seen;
+    size_t i, q;
+
+    if (before == UINT64_MAX >> (WORKER_QUEUES_MAX - w->given.queues_count)) return false;
+    for (i = 0; i < pgw_batch_count(batch); i++)
+        for (q = 0; q < w->given.queues_count; q++)
+            if (strcmp(w->given.queues[q], pgw_job_queue(pgw_batch_job(batch, i))) == 0)
+                w->loop.seen |= UINT64_C(1) << q;
+    return w->loop.seen != before;
+}
+
+static void worker_found(pgw_worker *w, pgw__claim *claim)
+{
+    const size_t n = pgw_batch_count(claim->batch);
+    const bool newcomer = worker_meets_queue(w, claim->batch);
+    const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
+    /* A late claim found what nobody announced: perhaps the registration names a queue that was
+     * dropped, and made again. */
+    const bool unheard = !w->loop.woken && w->loop.recheck_ms > w->given.poll_ms / 2;
+    pgw_status st;
+
+    w->loop.filled_us = pgw__clock_us();
+    w->loop.call_us = w->loop.filled_us - claim->sent_us;
+    st = pgw__worker_admit(w, claim->batch, pgw__batch_since_us(claim->batch) / 1000,
+                           pgw_server_time_us(w->loop.h));
+
+    if (st < 0) {
+        worker_trouble(w, st, "out of memory for claimed jobs");
+        return;
+    }
+    w->loop.fell_short = w->loop.found_none = false;
+    w->loop.claim_at = 0;
+    w->loop.taken += (int64_t)n;
+    pgw__backoff_reset(&w->loop.poll);
+    if (!w->loop.registered) return;
+    if (newcomer || unheard || n == (size_t)claim->opts.max || w->given.concurrency == 0) {
+        worker_unregister(w);
+    } else if (!alone) {
+        w->loop.fell_short = true;
+        worker_await_wakeup(w);
+    }
+}
+
+static void worker_tell_ready(pgw_worker *w)
+{
+    if (w->loop.told_ready) return;
+    w->loop.told_ready = true;
+    if (w->given.on_ready != NULL) w->given.on_ready(w->given.ready_arg);
+}
+
+/* A damaged row, or somebody's trigger, must not keep the worker from all its other jobs. */
+static void worker_set_aside(pgw_worker *w)
+{
+    const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count), P_END};
+    const pgw__call call = {
+        .sql = PGW__SQL_JOB_SET_ASIDE, .params = params, .flags = PGW__OWNED | PGW__WRITES};
+    const pgw_status st = pgw__pq_call(w->loop.h, &call);
+
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s",
+             st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
+                            "the view pgwork.stuck_jobs"
+                          : pgw_error_message(w->loop.h));
+}
+
+/* Reports results and claims, in one round trip where that can be. */
+static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
+{
+    pgw__claim claim = {PGW_CLAIM_OPTS_INIT, NULL, 0, false};
+    pgw_status st = PGW_OK;
+
+    claim.opts.queues = (const char *const *)w->given.queues;
+    claim.opts.queues_count = w->given.queues_count;
+    claim.opts.max = plan->claim;
+    claim.opts.lease_ms = w->given.lease_ms > 0 ? w->given.lease_ms : PGW_DEFAULT;
+    /* handlers finish jobs themselves: no job is to wait for another one's transaction */
+    claim.opts.apart = atomic_load(&w->n.settled) > 0;
+    if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
+    if (st >= 0 && plan->claim > 0 && !claim.done) {
+        claim.sent_us = pgw__clock_us();
+        st = pgw_claim(w->loop.h, &claim.opts, &claim.batch);
+        claim.done = st >= 0;
+    }
+    if (st < 0) {
+        worker_call_failed(w, st);
+        if (st == PGW_EDB && claim.sent_us > 0) worker_set_aside(w);
+        return;
+    }
+    worker_well(w);
+    if (!claim.done) return;
+    w->loop.claims_fail = false;
+    atomic_fetch_add(&w->n.claims, 1);
+    worker_tell_ready(w);
+    if (st == PGW_OUTCOME_EMPTY)
+        worker_found_none(w);
+    else
+        worker_found(w, &claim);
+    w->loop.woken = false;
+}
+
+/* ---- the loop ---- */
+
+/* Waits on the server's socket, the handlers, and the stop; the connection's death ends it, too. */
+static void worker_wait(pgw_worker *w, int64_t wait_ms)
+{
+    struct pollfd fds[2] = {{w->shared.wake.read_fd, POLLIN, 0}, {-1, POLLIN, 0}};
+    pgw_status st;
+
+    if (w->loop.down) {
+        if (w->loop.stops == 0) fds[1].fd = pgw_stop_fd(w->loop.stop);
+        poll(fds, 2, (int)wait_ms);
+    } else {
+        st = pgw__pq_wait(w->loop.h, wait_ms, w->shared.wake.read_fd);
+        if (st == PGW_OK && w->loop.registered) {
+            w->loop.claim_at = 0;
+            w->loop.woken = true;
+        }
+        if (st < 0) worker_call_failed(w, st);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->shared.waits = false;
+    pthread_mutex_unlock(&w->lock);
+    pgw__wake_drain(&w->shared.wake);
+}
+
+/* The heartbeat has given up: so does the loop. */
+static void worker_heed_heartbeat(pgw_worker *w)
+{
+    const pgw_status st = (pgw_status)atomic_load(&w->extension.fatal);
+
+    if (st != PGW_OK && w->loop.fatal == PGW_OK) worker_trouble(w, st, w->extension.error);
+}
+
+/* With the stop on the handle, waits end at its first notify, and from then on at the second; then
+ * there is still something to call for. */
+static void worker_heed_stop(pgw_worker *w)
+{
+    const int stops = w->loop.fatal != PGW_OK && pgw_stop_count(w->loop.stop) == 0
+                          ? 1
+                          : pgw_stop_count(w->loop.stop);
+    pgw__taskset *c;
+    size_t i;
+
+    if (stops == w->loop.stops) return;
+    PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
+             stops == 1 ? "stopping: finishing what runs" : "stopping now");
+    w->loop.stops = stops;
+    if (stops < 2)
+        pgw__pq_heed_stop(w->loop.h);
+    else
+        pgw_set_stop(w->loop.h, NULL);
+    atomic_store(&w->stopping, stops);
+    if (stops < 2) return;
+    pgw__worker_limit_calls(w, w->given.stop_ms);
+    w->loop.end_at = pgw__clock_ms() + w->given.stop_ms;
+    pthread_mutex_lock(&w->lock);
+    for (c = w->shared.tasksets; c != NULL; c = c->next)
+        for (i = 0; i < c->count; i++)
+            if (c->tasks[i].stage == PGW__RUNNING)
+                pgw__worker_raise(&c->tasks[i], PGW_SIGNAL_STOPPING);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- prefetch ----
+ *
+ * What is claimed ahead waits under a lease for this worker alone. Handlers are kept busy by as
+ * many jobs as they finish while a few round trips take, which is none where jobs take long. What
+ * was claimed ahead all the same, when a job takes long after many that did not, is requeued. */
+
+static int worker_ahead(pgw_worker *w, int64_t now_us)
+{
+    const int64_t elapsed = now_us - w->loop.pace_us;
+    int64_t pace;
+
+    if (now_us / 1000 < w->loop.alone_until) return 0;
+    if (w->given.prefetch >= 0) return w->given.prefetch;
+    if (elapsed < WORKER_PACE_EACH_US) return w->loop.pace;
+    pace = (w->shared.finished - w->loop.pace_finished) * WORKER_PACE_US / elapsed;
+    w->loop.pace = (int)(pace < PGW__AHEAD_MAX ? pace : PGW__AHEAD_MAX);
+    w->loop.pace_us = now_us;
+    w->loop.pace_finished = w->shared.finished;
+    return w->loop.pace;
+}
+
+static bool worker_is_stale(const pgw_worker *w, int64_t now)
+{
+    return w->given.prefetch < 0 && w->shared.busy == w->given.concurrency &&
+           now - w->shared.began_at >= WORKER_STALE_MS;
+}
+
+/* Looks at everything and decides. From a plan to wait on, handlers poke us when they change it. */
+static pgw__worker_plan worker_plan(pgw_worker *w)
+{
+    pgw__worker_view *v = &w->shared.view;
+    pgw__worker_plan plan;
+    int64_t now_us;
+
+    pthread_mutex_lock(&w->lock);
+    now_us = pgw__clock_us();
+    v->now = now_us / 1000;
+    v->left = w->given.max_jobs > 0 ? w->given.max_jobs - w->loop.taken : INT64_MAX;
+    pgw__worker_sort_out(w);
+    w->loop.hurries = w->loop.stops > 0 || v->left <= 0 || (w->given.drain && w->loop.found_none);
+    if (w->loop.stops < 2 || v->now < w->loop.end_at)
+        pgw__result_resume(w, v->now, w->loop.hurries);
+    v->n = pgw__worker_count(w);
+    v->claim_at = w->loop.claim_at;
+    v->since_us = now_us - w->loop.filled_us;
+    v->call_us = w->loop.call_us;
+    v->done_before = w->shared.done_before;
+    v->call_at = w->loop.call_at;
+    v->no_heartbeat = w->extension.away;
+    v->extend_at = w->given.concurrency == 0 ? w->shared.heartbeat_at : INT64_MAX;
+    v->end_at = w->loop.end_at;
+    v->fell_short = w->loop.fell_short;
+    v->stops = w->loop.stops;
+    v->found_none = w->loop.found_none;
+    v->prefetch = worker_ahead(w, now_us);
+    v->stale = worker_is_stale(w, v->now);
+    v->flush_jobs = w->given.flush_jobs;
+    v->here = w->given.concurrency == 0;
+    v->drain = w->given.drain;
+    plan = pgw__worker_plan_next(v);
+    v->rush = plan.rush;
+    if (plan.release && !plan.end) pgw__worker_release_ready(w);
+    w->shared.waits =
+        !(plan.end || plan.release || plan.extend || plan.flush || plan.claim > 0 || plan.run);
+    pthread_mutex_unlock(&w->lock);
+    return plan;
+}
+
+/* ---- where connections are short ----
+ *
+ * Workers that hold one session each while they wait for the other would wait for each other for
+ * ever, after a restart of the server, say. So the one that is there goes: the main loop's when it
+ * has nothing left to report, the heartbeat's when no job needs it now. */
+
+static bool worker_uses(const pgw_worker *w)
+{
+    return w->shared.ready.count + w->shared.running > 0;
+}
+
+static void worker_yield_connection(pgw_worker *w)
+{
+    bool leaves;
+
+    pthread_mutex_lock(&w->lock);
+    leaves = w->extension.crowded && !w->loop.down && !worker_uses(w) &&
+             w->shared.done.count + w->shared.resting.count == 0;
+    w->extension.crowded = false;
+    pthread_mutex_unlock(&w->lock);
+    if (!leaves) return;
+    pgw__pq_drop(w->loop.h);
+    w->loop.down = true;
+    w->loop.call_at = pgw__clock_ms() + pgw__backoff_next_ms(&w->loop.trouble);
+}
+
+static void worker_reconnect(pgw_worker *w)
+{
+    const bool hurries = w->loop.stops > 1 && w->given.connect_ms > PGW__WORKER_LEAST_CALL_MS;
+    const pgw_status st = hurries ? pgw__pq_connect(w->loop.h, PGW__WORKER_LEAST_CALL_MS)
+                                  : pgw__pq_connect_once(w->loop.h);
+
+    if (st >= 0) {
+        worker_connected(w);
+        return;
+    }
+    worker_call_failed(w, st);
+    if (w->given.concurrency == 0 || !pgw__worker_is_crowded(w->loop.h)) return;
+    pthread_mutex_lock(&w->lock);
+    w->extension.yields = !worker_uses(w) && !w->extension.away;
+    if (w->extension.yields) {
+        w->shared.heartbeat_at = 0;
+        pgw__worker_heartbeat_wake(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void worker_extend_here(pgw_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->shared.heartbeat_at = pgw__worker_extend(w, w->loop.h);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* What cannot be reported: the leases end by themselves, if they have not ended before `now`. */
+static void worker_abandon_results(pgw_worker *w, int64_t now)
+{
+    int left;
+
+    pthread_mutex_lock(&w->lock);
+    pgw__result_resume(w, now, true);
+    w->shared.due_at = INT64_MAX;
+    for (left = w->shared.done.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->shared.done);
+
+        if (now < atomic_load(&t->safe_until)) {
+            pgw__result_put_back(w, t);
+            continue;
+        }
+        pgw__result_take(w, t);
+        pgw__worker_lose(t);
+        pgw__worker_drop(t);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void worker_loop(pgw_worker *w)
+{
+    for (;;) {
+        pgw__worker_plan plan;
+
+        worker_heed_heartbeat(w);
+        worker_heed_stop(w);
+        worker_yield_connection(w);
+        if (w->loop.down && pgw__clock_ms() >= w->loop.call_at) worker_reconnect(w);
+        if (w->loop.down && w->loop.stops > 0) worker_abandon_results(w, pgw__clock_ms());
+        plan = worker_plan(w);
+        if (plan.end) return;
+        if (plan.release)
+            continue;
+        else if (plan.extend)
+            worker_extend_here(w);
+        else if (plan.flush || plan.claim > 0)
+            worker_exchange(w, &plan);
+        else if (plan.run)
+            pgw__worker_run_here(w);
+        else if (plan.no_wakeups && w->loop.registered && !w->loop.down)
+            worker_unregister(w); /* another waiter is to be woken up */
+        else
+            worker_wait(w, plan.wait_ms);
+    }
+}
+
+/* Less than any call has, or it would not be seen that it was a lock that the call waited for. */
+static int64_t worker_lock_ms(const pgw_worker *w)
+{
+    const int64_t stop_ms =
+        w->given.stop_ms > PGW__WORKER_LEAST_CALL_MS ? w->given.stop_ms : PGW__WORKER_LEAST_CALL_MS;
+    int64_t half = (w->given.call_ms < stop_ms ? w->given.call_ms : stop_ms) / 2;
+
+    if (w->given.lease_ms > 0 && w->given.lease_ms / 8 < half)
+        half = w->given.lease_ms / 8; /* pgw__lease_third() */
+    return half < 1 ? 1 : half < WORKER_LOCK_MS ? half : WORKER_LOCK_MS;
+}
+
+/* A first connection: the one thing that can be hopeless from the start. One attempt. */
+static pgw_status worker_open(pgw_worker *w, pgw **h)
+{
+    const pgw_status st = pgw__handle_open(h, w->given.conf, w->loop.stop, worker_lock_ms(w));
+
+    if (st >= 0) return PGW_OK;
+    worker_failed_on(w, *h, st);
+    pgw_close(*h);
+    *h = NULL;
+    if (w->loop.fatal != PGW_OK) return w->loop.fatal;
+    return pgw_stop_count(w->loop.stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
+}
+
+/* Behind a pooler, say, cancelled jobs are heard of when their leases are extended. */
+static pgw_status worker_open_ears(pgw_worker *w)
+{
+    const pgw_status st = pgw__worker_heartbeat_listen(w);
+
+    if (st >= 0) return PGW_OK;
+    if (!worker_passes(st)) {
+        PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
+                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heartbeat.h));
+        return PGW_OK;
+    }
+    worker_failed_on(w, w->heartbeat.h, st);
+    pgw_close(w->heartbeat.h);
+    w->heartbeat.h = NULL;
+    return pgw_stop_count(w->loop.stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
+}
+
+/* Both sessions, or none: where connections are short, workers that held their first one while they
+ * wait for the second would wait for each other for ever. */
+static pgw_status worker_open_both(pgw_worker *w)
+{
+    pgw_status st = worker_open(w, &w->loop.h);
+
+    if (st < 0 || w->given.concurrency == 0) return st;
+    st = worker_open(w, &w->heartbeat.h);
+    if (st >= 0) st = worker_open_ears(w);
+    if (st >= 0) return st;
+    pgw_close(w->loop.h);
+    w->loop.h = NULL;
+    return st;
+}
+
+/* Before the first claim: a worker that cannot have the heartbeat's connection would lose what
+ * outlasts a lease. */
+static pgw_status worker_open_all(pgw_worker *w)
+{
+    struct pollfd stop = {pgw_stop_fd(w->loop.stop), POLLIN, 0};
+    pgw_status st = worker_open_both(w);
+
+    while (st < 0 && st != PGW_ECANCELED && w->loop.fatal == PGW_OK) {
+        pgw__deadline_poll(&stop, 1, w->loop.call_at);
+        st = worker_open_both(w);
+    }
+    if (st < 0) return st;
+    w->loop.epoch = pgw__pq_epoch(w->loop.h);
+    worker_untrouble(w);
+    return PGW_OK;
+}
+
+static void worker_reset(pgw_worker *w, pgw_stop *stop)
+{
+    w->loop.stop = stop;
+    w->loop.stops = 0;
+    w->loop.fatal = PGW_OK;
+    w->loop.error[0] = '\0';
+    w->loop.down = w->loop.registered = w->loop.fell_short = w->loop.found_none =
+        w->loop.claims_fail = w->loop.hurries = false;
+    w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
+    w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
+    w->loop.told_ready = w->loop.told_absent = false;
+    w->loop.pace_us = pgw__clock_us();
+    w->loop.pace_finished = w->shared.finished;
+    w->loop.pace = 0;
+    w->loop.alone_until = 0;
+    memset(w->loop.why, 0, w->given.queues_count);
+    w->loop.why_at = 0;
+    w->loop.seen = 0;
+    w->loop.filled_us = w->loop.call_us = 0;
+    w->shared.heartbeat_at = w->shared.due_at = INT64_MAX;
+    w->shared.quarantined = NULL;
+    w->shared.hold_until = 0;
+    w->extension.rest_until = 0;
+    w->extension.away = w->extension.crowded = w->extension.yields = false;
+    atomic_store(&w->extension.fatal, PGW_OK);
+    atomic_store(&w->stopping, 0);
+}
+
+pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
+{
+    bool all_left;
+    pgw_status st;
+
+    if (w == NULL) return PGW_EINVAL;
+    pthread_mutex_lock(&w->lock);
+    all_left = w->shared.owners == 1;
+    pthread_mutex_unlock(&w->lock);
+    if (!all_left) return PGW_EMISUSE;
+    worker_reset(w, stop);
+    if (pgw_stop_count(stop) > 0) return PGW_OK;
+    st = worker_open_all(w);
+    if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
+    st = pgw__worker_hire(w);
+    if (st >= 0 && w->given.concurrency > 0) st = pgw__worker_heartbeat_start(w);
+    if (st >= 0)
+        worker_loop(w);
+    else
+        worker_trouble(w, st, "cannot start another thread");
+    all_left = pgw__worker_dismiss(w);
+    if (w->given.concurrency > 0) pgw__worker_heartbeat_end(w);
+    worker_abandon_results(w, INT64_MAX);
+    pgw_close(w->loop.h);
+    w->loop.h = NULL;
+    w->loop.stop = NULL;
+    if (all_left) return w->loop.fatal;
+    /* that goes before a fatal error, whose diagnostics was logged: the caller must not free what
+     * they use */
+    snprintf(w->loop.error, sizeof(w->loop.error),
+             "handlers did not return within %lld ms of the second stop",
+             (long long)w->given.stop_ms);
+    PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s", w->loop.error);
+    return PGW_ETIMEDOUT;
+}

@@ -1,0 +1,48 @@
+/* worker_why: why nothing is to be claimed though there are jobs, told once for each queue and
+ * reason. A role without the rights of pgwork_operator may not see it: then nothing is told. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "worker/worker_why.h"
+
+#define WHY_AGAIN_MS 60000 /* between two looks of a worker that has nothing to do */
+
+enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED };
+
+static const char *const why_words[] = {
+    [WHY_PAUSED] = "is paused: nothing is claimed from it until it is resumed",
+    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time"};
+
+bool pgw__worker_why_init(pgw_worker *w, size_t queues)
+{
+    w->loop.why = pgw__mem_zero(queues, sizeof(w->loop.why[0]));
+    return w->loop.why != NULL;
+}
+
+static int why_judge(const pgw_queue_info *q, void *arg)
+{
+    const pgw_depth *d = q->depth;
+
+    if (q->paused)
+        *(unsigned char *)arg = WHY_PAUSED;
+    else if (d->delayed > 0 && d->ready + d->leased == 0)
+        *(unsigned char *)arg = WHY_DELAYED;
+    return 0;
+}
+
+/* The next claim tells what is wrong with the session. */
+void pgw__worker_tell_why(pgw_worker *w)
+{
+    if (pgw__clock_ms() < w->loop.why_at) return;
+    w->loop.why_at = pgw__clock_ms() + WHY_AGAIN_MS;
+    for (size_t i = 0; i < w->given.queues_count; i++) {
+        unsigned char why = WHY_NOTHING;
+        const pgw_status st = pgw_queues_each(w->loop.h, w->given.queues[i], 1, why_judge, &why);
+
+        if (st == PGW_EPERM) w->loop.why_at = INT64_MAX;
+        if (st < 0) return;
+        if (why != WHY_NOTHING && why != w->loop.why[i])
+            PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker", "queue \"%s\" %s", w->given.queues[i],
+                     why_words[why]);
+        w->loop.why[i] = why;
+    }
+}
