@@ -194,6 +194,10 @@ check-valgrind: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
 
+# the models in Promela, by spin; larger bounds: test/models/run.sh all
+check-models:
+	test/models/run.sh
+
 # each target over some random bytes, the same everywhere
 FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
@@ -245,7 +249,7 @@ lint-cppcheck: $(G)/stamp
 # in the command line tests what is not quoted is to be words
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
-	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh examples/demo/*.sh && \
+	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh test/models/*.sh examples/demo/*.sh && \
 	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
@@ -345,7 +349,7 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
@@ -354,7 +358,7 @@ help:
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
