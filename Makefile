@@ -158,6 +158,14 @@ $(G)/stamp: $(SQL) src/sql/sql2c.awk $(wildcard src/* migrations)
 	@for f in sql_data.inc pgw_all.c pgw_all.h; do cmp -s $@.$$f $(@D)/$$f || cp $@.$$f $(@D)/$$f; rm $@.$$f; done
 	@touch $@
 
+# the reference, from the headers: man pages of section 3, and HTML
+REF = $(B)/reference
+FUNCTIONS := $(shell awk '/^PGW_API / && match($$0, /pgw_[a-z0-9_]+\050/) { print substr($$0, RSTART, RLENGTH - 1) }' $(HEADERS))
+reference: $(REF)/reference.html
+$(REF)/reference.html: doc/man/reference.awk $(HEADERS)
+	@rm -rf $(REF) && mkdir -p $(REF)/man3
+	@LC_ALL=C awk -v out=$(REF) -v version=$(VERSION) -f doc/man/reference.awk $(HEADERS)
+
 # -- tests -----------------------------------------------------------------------------------------
 
 CEEDLING ?= ceedling
@@ -276,6 +284,7 @@ FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$
   $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
+  $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
   $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) $(patsubst %,%:$(docdir)/bench:644,$(wildcard bench/*.md)) inc/pgwork.h:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
@@ -287,7 +296,7 @@ EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDI
 RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
-install: lib cli $(B)/pgwork.pc $(UNITS)
+install: lib cli reference $(B)/pgwork.pc $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
@@ -334,10 +343,10 @@ help:
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
-	@echo 'ship:   install uninstall dist      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
+	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -54,14 +54,14 @@ END $$;
 
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Returns how many jobs the first row holds then; NULL: there is none.
-CREATE FUNCTION pgwork._cut(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
-    wanted integer, size integer) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._cut(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer,
+    size integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
     SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
                           WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL AND (NOT near OR j.xmax = '0')
+                            AND j.token IS NULL
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
      WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
@@ -77,8 +77,8 @@ RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.
 
 -- Merges the first ready rows of these ranges, as far as they are plain and at most `wanted`, into rows of equal size.
 -- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
-CREATE FUNCTION pgwork._merge(its_name text, near boolean, lanes smallint[], starts bigint[], stops bigint[],
-    wanted integer) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._merge(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer)
+RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE run record; g record; size integer;
 BEGIN
     SELECT array_agg(s.at) AS at, min(s.queue) AS queue, min(s.lane) AS lane INTO run
@@ -88,7 +88,8 @@ BEGIN
              CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
                                    FROM pgwork.live_job j
                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                    AND j.token IS NULL AND (NOT near OR j.xmax = '0')
+                                    AND j.token IS NULL AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY(
+                                        SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
              WHERE t.name = its_name WINDOW w AS (ROWS UNBOUNDED PRECEDING) LIMIT wanted) s
      WHERE s.fits;
@@ -161,7 +162,7 @@ DECLARE
     its_name text;
     hint bigint[];       -- see above
     part text;           -- where it looks: near, which is behind the hint; front, from the marks on; quarantined
-    near boolean; alone boolean;
+    alone boolean;
     lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
     size integer;        -- jobs in a row, as expected
@@ -180,24 +181,21 @@ BEGIN
     END IF;
     FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues ELSE pgwork._by_head(queues) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
-        near := true;
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready in front of what was claimed
-            near := false;
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
             CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front']
-                 WHEN near AND hint[6] >= 0 THEN ARRAY['near', 'front', 'quarantined']
+                 WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'quarantined']
                  ELSE ARRAY['front', 'quarantined'] END
         LOOP
             EXIT WHEN part = 'quarantined' AND wanted < n; -- these come without others
-            near := part = 'near';
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
-            IF near THEN
+            IF part = 'near' THEN
                 -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
@@ -214,7 +212,7 @@ BEGIN
             FOR i IN 1 .. 20 + n / 50 LOOP
                 size := least(size, wanted);
                 IF wanted > 32 AND size = 1 AND NOT alone AND NOT apart THEN
-                    size := pgwork._merge(its_name, near, lanes, starts, stops, wanted);
+                    size := pgwork._merge(its_name, lanes, starts, stops, wanted);
                 END IF;
                 RETURN QUERY
                     WITH p AS MATERIALIZED (
@@ -225,7 +223,8 @@ BEGIN
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
-                                                AND (NOT near OR j.xmax = '0') -- cheaper than to try its lock
+                                                AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try
+                                                    SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
                          WHERE t.name = its_name AND NOT t.paused
                          LIMIT CASE WHEN alone THEN 1 ELSE wanted / size END
@@ -243,10 +242,9 @@ BEGIN
                 GET DIAGNOSTICS got = ROW_COUNT;
                 wanted := wanted - got * size;
                 EXIT WHEN wanted = 0 OR alone;
-                size := pgwork._cut(its_name, near, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
+                size := pgwork._cut(its_name, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
                                     CASE WHEN apart THEN 1 ELSE n END);
                 EXIT WHEN size IS NULL;
-                near := false; -- the row that _cut() has locked is ours
             END LOOP;
             EXIT WHEN wanted = 0 OR alone AND got > 0;
         END LOOP;

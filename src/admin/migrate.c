@@ -237,7 +237,7 @@ static pgw_status migrate_one(pgw *h, int number, bool *done)
     if (st != PGW_OK) return st;
     st = migrate_step(h, number, done);
     if (st == PGW_OK) return pgw__pq_commit(h);
-    undone = pgw__pq_rollback(h); /* keeps the story of the failure */
+    undone = pgw__pq_rollback(h); /* keeps the diagnostics of the failure */
     (void)undone;
     return st;
 }

@@ -354,7 +354,7 @@ void pgw_conf_free(pgw_conf *conf)
     pgw__mem_free(conf);
 }
 
-/* ---- for the other rooms ----------------------------------------------------------------------
+/* ---- for the other modules ----------------------------------------------------------------------
  */
 
 const char *pgw__conf_text(const pgw_conf *conf, const char *name)

@@ -1,4 +1,4 @@
-/* ask: what several rooms ask of the server in the same way. */
+/* ask: what several modules ask of the server in the same way. */
 #include "call/ask.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* ask: what several rooms ask of the server in the same way: a statement without an answer, one
+/* ask: what several modules ask of the server in the same way: a statement without an answer, one
  * whose answer is a number or a truth; and what they say when an answer has the wrong shape. */
 #ifndef PGW_ASK_H
 #define PGW_ASK_H

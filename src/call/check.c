@@ -139,35 +139,35 @@ pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
     return pgw__pq_refuse(h, argument, value, allowed);
 }
 
-static pgw_status check_room(pgw *h, const char *argument, size_t size, size_t room)
+static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
 {
     char message[200];
 
-    if (size <= room) return PGW_OK;
+    if (size <= max) return PGW_OK;
     snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are %zu", argument,
-             size, room);
+             size, max);
     return pgw__pq_reject(
         h, PGW_ELIMIT, message,
         "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes` and, "
         "for jobs, the queue's max_bytes");
 }
 
-pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t room)
+pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t max)
 {
-    char story[128];
+    char diagnostics[128];
     const char *fault;
     size_t at, line, column;
     pgw_status st;
 
     if (h == NULL) return PGW_EINVAL;
     if (json == NULL) return PGW_OK;
-    st = check_room(h, argument, strlen(json), room);
+    st = check_size(h, argument, strlen(json), max);
     if (st != PGW_OK) return st;
-    fault = pgw__json_fault(json, room, &at);
+    fault = pgw__json_fault(json, max, &at);
     if (fault == NULL) return PGW_OK;
     pgw__text_where(json, at, &line, &column);
-    snprintf(story, sizeof(story), "%s (line %zu, column %zu)", fault, line, column);
-    return check_fault(h, argument, story, "JSON text in UTF-8");
+    snprintf(diagnostics, sizeof(diagnostics), "%s (line %zu, column %zu)", fault, line, column);
+    return check_fault(h, argument, diagnostics, "JSON text in UTF-8");
 }
 
 /* A field that comes later has to lie behind all that the struct had, padding at its end included:
@@ -213,22 +213,22 @@ void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st)
     for (i = 0; i < n; i++) outcomes[i] = st;
 }
 
-static const char *check_host_and_pid(char room[PGW__HOLDER_MAX + 1])
+static const char *check_host_and_pid(char buffer[PGW__HOLDER_MAX + 1])
 {
     char host[200] = "";
 
     if (gethostname(host, sizeof(host) - 1) != 0 || pgw__name_fault(host, sizeof(host)) != NULL)
         memcpy(host, "localhost", sizeof("localhost"));
-    snprintf(room, PGW__HOLDER_MAX + 1, "%s:%ld", host, (long)getpid());
-    return room;
+    snprintf(buffer, PGW__HOLDER_MAX + 1, "%s:%ld", host, (long)getpid());
+    return buffer;
 }
 
 pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,
-                             char room[PGW__HOLDER_MAX + 1])
+                             char buffer[PGW__HOLDER_MAX + 1])
 {
     if (h == NULL) return PGW_EINVAL;
     *holder = given != NULL ? given : pgw__conf_text(pgw__pq_conf(h), "holder");
-    if (given == NULL && **holder == '\0') *holder = check_host_and_pid(room);
+    if (given == NULL && **holder == '\0') *holder = check_host_and_pid(buffer);
     return pgw__check_name(h, argument, *holder, PGW__HOLDER_MAX);
 }
 
@@ -275,7 +275,7 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, 
     st = pgw__check_json(h, check_field(path, "payload"), job->payload, max_bytes);
     if (st != PGW_OK) return st;
     if (job->payload != NULL) max_bytes -= strlen(job->payload);
-    st = check_room(h, check_field(path, "body"), job->body_size, max_bytes);
+    st = check_size(h, check_field(path, "body"), job->body_size, max_bytes);
     if (st != PGW_OK || job->meta == NULL) return st;
     st = pgw__check_json(h, check_field(path, "meta"), job->meta, max_bytes - job->body_size);
     if (st != PGW_OK || job->meta[strspn(job->meta, " \t\n\r")] == '{') return st;

@@ -46,13 +46,13 @@ pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* 
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
                            const char *const *words, size_t n);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
-                           size_t room); /* room: PGW_ELIMIT above */
+                           size_t max); /* max: PGW_ELIMIT above */
 
 /* The delay `argument` and run_at_us: one of the two at most is given, not 0. */
 pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, int64_t run_at_us);
 
 /* A size that a struct may have had: no field is cut in the middle, for all of them are as wide as
- * a pointer, or lie two in the room of one. What was never set is mostly another one. */
+ * a pointer, or lie two in the space of one. What was never set is mostly another one. */
 #define PGW__STRUCT_MAX 4096 /* more than any struct of ours */
 static inline bool pgw__size_is_whole(size_t size)
 {
@@ -81,10 +81,11 @@ static inline void pgw__fill(void *theirs, const void *mine, size_t known)
 /* outcomes: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
 void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st);
 
-/* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in `room`.
+/* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in
+ * `buffer`.
  */
 pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,
-                             char room[PGW__HOLDER_MAX + 1]);
+                             char buffer[PGW__HOLDER_MAX + 1]);
 
 /* A job to be, copied into `mine` as above. index < 0: the argument is `job`, else `jobs[index]`.
  * payload, body and meta together may have max_bytes. */

@@ -47,7 +47,7 @@ static pgw_tick *hold_tick(const pgw__rows *rows)
 {
     static const int columns[] = {SCHEDULE, KIND, PAYLOAD, BODY};
     const char *text[4];
-    size_t size[4], room = sizeof(pgw_tick);
+    size_t size[4], total = sizeof(pgw_tick);
     unsigned char token[16] = {0};
     pgw_tick *t;
     char *to;
@@ -55,9 +55,9 @@ static pgw_tick *hold_tick(const pgw__rows *rows)
     for (int i = 0; i < 4; i++) {
         size[i] = 0;
         text[i] = pgw__rows_text(rows, 0, columns[i], &size[i]);
-        room += size[i] + 1; /* below 1 GB each: the server's own limit */
+        total += size[i] + 1; /* below 1 GB each: the server's own limit */
     }
-    t = pgw__mem_zero(1, room);
+    t = pgw__mem_zero(1, total);
     if (t == NULL) return NULL;
     to = t->bytes;
     t->schedule = hold_copy(&to, text[0], size[0]);
@@ -93,7 +93,7 @@ pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *sched
                               pgw_tick **tick, int64_t *next_ms)
 {
     const hold_ctx ctx = {tick, next_ms};
-    char room[PGW__HOLDER_MAX + 1];
+    char buffer[PGW__HOLDER_MAX + 1];
     pgw_status st;
 
     if (next_ms != NULL) *next_ms = 0;
@@ -103,7 +103,7 @@ pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *sched
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__QUEUES_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "schedules", schedules);
     if (st == PGW_OK) st = pgw__check_all_names(h, "schedules", schedules, n, PGW__QUEUE_MAX);
-    if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, room);
+    if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, buffer);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {P_TEXT(node), P_ARRAY(TEXT, n > 0 ? schedules : NULL, n),

@@ -65,7 +65,7 @@ static bool lock_is_known(pgw *h, const char *name)
 {
     const pgw_lock *l = pgw__pq_kept(h);
 
-    if (l == NULL || pgw__pq_look(h) != PGW_OK) return false;
+    if (l == NULL || pgw__pq_check_session(h) != PGW_OK) return false;
     for (; l != NULL; l = l->next)
         if (l->epoch == pgw__pq_epoch(h) && strcmp(l->name, name) == 0) return true;
     return false;
@@ -167,7 +167,7 @@ static bool lock_wait_on(pgw *h, lock_line *line, pgw_status st, int64_t deadlin
     const int64_t left = pgw__deadline_left_ms(deadline);
 
     if (line->xact || left == 0 || (st != PGW_ECONN && st != PGW_EUNKNOWN)) return false;
-    if (pgw__pq_kept(h) != NULL || pgw__pq_look(h) == PGW_OK) return false;
+    if (pgw__pq_kept(h) != NULL || pgw__pq_check_session(h) == PGW_OK) return false;
     line->place = 0;
     return pgw__pq_connect(h, left) == PGW_OK;
 }
@@ -210,14 +210,14 @@ static pgw_status lock_take(pgw *h, lock_line *line, int64_t timeout_ms)
 /* The statement failed, and the session is there: did it get the lock all the same? */
 static void lock_settle(pgw *h, const char *name)
 {
-    pgw__story story;
+    pgw__diagnostics diagnostics;
     bool was_held;
     const pgw__param params[] = {P_TEXT(name), P_END};
 
-    if (pgw__pq_look(h) != PGW_OK) return;
-    pgw__pq_keep_story(h, &story);
+    if (pgw__pq_check_session(h) != PGW_OK) return;
+    pgw__pq_keep_diagnostics(h, &diagnostics);
     if (pgw__ask_flag(h, &was_held, PGW__SQL_LOCK_FORGET, params, 0) != PGW_OK) pgw__pq_drop(h);
-    pgw__pq_tell(h, &story);
+    pgw__pq_tell(h, &diagnostics);
 }
 
 /* Before anything was sent, or granted; but a trigger that is deferred may raise whatever it likes
@@ -256,14 +256,14 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_
     line = (lock_line){.name = l->name, .shared = l->shared};
     st = lock_take(h, &line, timeout_ms);
     l->fence = line.fence;
-    if (st == PGW_OK && pgw__pq_look(h) == PGW_OK) {
+    if (st == PGW_OK && pgw__pq_check_session(h) == PGW_OK) {
         l->epoch = pgw__pq_epoch(h);
         lock_link(l);
         *lock = l;
         return st;
     }
     if (st != PGW_OK && !lock_was_refused(h, st)) lock_settle(h, name);
-    if (st == PGW_OK || (st == PGW_EUNKNOWN && pgw__pq_look(h) != PGW_OK))
+    if (st == PGW_OK || (st == PGW_EUNKNOWN && pgw__pq_check_session(h) != PGW_OK))
         /* if given, it went with its session */
         st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the lock",
                           "the lock is not held: acquire it again");
@@ -320,7 +320,7 @@ pgw_status pgw_lock_check(pgw_lock *lock)
 
     if (lock == NULL) return PGW_EINVAL;
     if (lock->h == NULL) return PGW_ELEASE;
-    st = pgw__pq_look(lock->h);
+    st = pgw__pq_check_session(lock->h);
     if (st == PGW_OK && lock->epoch == pgw__pq_epoch(lock->h)) return PGW_OK;
     return st == PGW_EMISUSE ? st : lock_lost(lock, false);
 }
@@ -333,7 +333,7 @@ bool pgw_lock_is_held(pgw_lock *lock)
 int pgw_lock_watch(const pgw_lock *lock)
 {
     if (lock == NULL || lock->h == NULL || lock->epoch != pgw__pq_epoch(lock->h)) return -1;
-    return pgw__pq_look(lock->h) == PGW_OK ? pgw__pq_fd(lock->h) : -1;
+    return pgw__pq_check_session(lock->h) == PGW_OK ? pgw__pq_fd(lock->h) : -1;
 }
 
 pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)

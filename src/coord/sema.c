@@ -118,7 +118,8 @@ static int64_t sema_patience_ms(const sema_wait *w)
 static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
 {
     const pgw_sema_opts *o = w->o;
-    const bool turn = w->turn && w->epoch == pgw__pq_epoch(w->h) && pgw__pq_look(w->h) == PGW_OK;
+    const bool turn =
+        w->turn && w->epoch == pgw__pq_epoch(w->h) && pgw__pq_check_session(w->h) == PGW_OK;
     const pgw__param params[] = {
         P_TEXT(w->name),
         P_INT4(o->n),
@@ -157,14 +158,14 @@ static pgw_status sema_leave(sema_wait *w, pgw_status st)
     const pgw__param params[] = {P_TEXT(w->name), P_END};
     const pgw__call call = {.sql = PGW__SQL_SEMA_LEAVE, .params = params};
     const bool passed = st == PGW_ELOCKED && !w->turn && !sema_failed(w->h);
-    pgw__story story;
+    pgw__diagnostics diagnostics;
 
     if (st == PGW_OK || st == PGW_EPOOLED || passed || w->epoch != pgw__pq_epoch(w->h) ||
-        pgw__pq_look(w->h) != PGW_OK)
+        pgw__pq_check_session(w->h) != PGW_OK)
         return st;
-    pgw__pq_keep_story(w->h, &story);
+    pgw__pq_keep_diagnostics(w->h, &diagnostics);
     if (pgw__pq_call(w->h, &call) != PGW_OK) pgw__pq_drop(w->h);
-    pgw__pq_tell(w->h, &story);
+    pgw__pq_tell(w->h, &diagnostics);
     return st;
 }
 
@@ -198,15 +199,15 @@ static pgw_status sema_listen(sema_wait *w)
 static void sema_unlisten(sema_wait *w)
 {
     char channel[80];
-    pgw__story story;
+    pgw__diagnostics diagnostics;
 
     if (!sema_channel(w, channel)) return;
-    pgw__pq_keep_story(w->h, &story);
+    pgw__pq_keep_diagnostics(w->h, &diagnostics);
     pgw__pq_unlisten(w->h, channel);
-    pgw__pq_tell(w->h, &story);
+    pgw__pq_tell(w->h, &diagnostics);
 }
 
-/* A new session has to listen again, which the room pq sees to. */
+/* A new session has to listen again, which the module pq sees to. */
 static pgw_status sema_wait_in_line(sema_wait *w, int64_t deadline)
 {
     const int64_t poll_ms = pgw__conf_int(pgw__pq_conf(w->h), "poll.max_ms");
@@ -296,7 +297,7 @@ pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts,
         st = sema_wait_in_line(&w, deadline);
         if (st == PGW_EPOOLED) st = sema_wait_by_polling(&w, deadline);
     }
-    if (st == PGW_OK && o.session && pgw__pq_look(h) == PGW_ECONN)
+    if (st == PGW_OK && o.session && pgw__pq_check_session(h) == PGW_ECONN)
         return pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the permits",
                             "they went with the session: acquire them again");
     if (st >= PGW_OK) return st;

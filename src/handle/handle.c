@@ -1,4 +1,4 @@
-/* handle: the public face of a handle; the work is done in the room pq. */
+/* handle: the public face of a handle; the work is done in the module pq. */
 #include "handle/handle.h"
 
 #include <stdio.h>
@@ -84,11 +84,11 @@ const char *pgw_error_message(const pgw *h)
     return h != NULL ? pgw__pq_error_message(h) : pgw_status_text(PGW_ENOMEM);
 }
 
-void pgw__handle_story(const pgw *h, char *story, size_t size)
+void pgw__handle_diagnostics(const pgw *h, char *diagnostics, size_t size)
 {
     const char *hint = pgw_error_hint(h);
 
-    snprintf(story, size, "%s%s%s", pgw_error_message(h), *hint != '\0' ? ": " : "", hint);
+    snprintf(diagnostics, size, "%s%s%s", pgw_error_message(h), *hint != '\0' ? ": " : "", hint);
 }
 
 const char *pgw_error_hint(const pgw *h)

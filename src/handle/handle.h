@@ -9,6 +9,6 @@
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms);
 
 /* What went wrong and what to do about it, in the one line that a log has for it. */
-void pgw__handle_story(const pgw *h, char *story, size_t size);
+void pgw__handle_diagnostics(const pgw *h, char *diagnostics, size_t size);
 
 #endif

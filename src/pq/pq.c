@@ -648,7 +648,7 @@ pgw_status pgw__pq_run(pgw *h)
     return pgw__pq_begin_op(h) == PGW_OUTCOME_AGAIN ? pgw__pq_finish(h) : h->status;
 }
 
-/* ---- what the rooms call ---- */
+/* ---- what the other modules call ---- */
 
 static pgw_status pq_fill(pgw *h, const pgw__call *call)
 {

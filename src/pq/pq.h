@@ -1,4 +1,4 @@
-/* pq: the only room that talks to libpq, and the owner of struct pgw.
+/* pq: the only module that talks to libpq, and the owner of struct pgw.
  *
  * Everybody above says: this statement, these parameters, this reader. One statement in flight per
  * handle. The answer is believed only when the transaction is over (R5): a reader's results count
@@ -136,7 +136,7 @@ typedef struct pgw__call {
  * Clears the last error at its start. */
 pgw_status pgw__pq_call(pgw *h, const pgw__call *call);
 
-/* The same for text that is no registered statement (generated SQL of the table room, DDL of
+/* The same for text that is no registered statement (generated SQL of the module table, DDL of
  * migrate): name is for errors and logs. Several statements in one text only without parameters. */
 pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__call *call);
 
@@ -169,17 +169,19 @@ void pgw__pq_unlisten(pgw *h, const char *channel);
 void pgw__pq_unlisten_slot(pgw *h); /* the channel of pgw__pq_slot() */
 /* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is
  * another process's. */
-pgw_status pgw__pq_look(pgw *h);
+pgw_status pgw__pq_check_session(pgw *h);
 /* Ends the session of an opened handle, and with it all that the session holds; the next call
  * begins a new one. */
 void pgw__pq_drop(pgw *h);
 
-/* ---- a guest: what borrows the handle from call to call, and must learn when that is closed ----
+/* ---- a borrower: what borrows the handle from call to call, and must learn when that is closed
+ * ----
  */
-/* *guest is h until then, and NULL afterwards. One at a time: PGW_EMISUSE. */
-pgw_status pgw__pq_lodge(pgw *h, pgw **guest);
-void pgw__pq_depart(pgw *h);
-/* While it is alone, every verb is refused; the guest opens the door for each call of its own. */
+/* *borrower is h until then, and NULL afterwards. One at a time: PGW_EMISUSE. */
+pgw_status pgw__pq_borrow(pgw *h, pgw **borrower);
+void pgw__pq_give_back(pgw *h);
+/* While it is alone, every verb is refused; the borrower opens the door for each call of its own.
+ */
 void pgw__pq_alone(pgw *h, bool alone);
 
 /* ---- the handle ---- */
@@ -201,7 +203,7 @@ pgw_status pgw__pq_connect(pgw *h, int64_t timeout_ms);
 /* Grows with every new connection: session state is gone when it changed. */
 uint64_t pgw__pq_epoch(const pgw *h);
 bool pgw__pq_attached(const pgw *h);
-/* What a room keeps with the handle from call to call: `kept` is its own, and bye(kept) is called
+/* What a module keeps with the handle from call to call: `kept` is its own, and bye(kept) is called
  * when the handle is freed. */
 void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept));
 void *pgw__pq_kept(const pgw *h); /* NULL at first */
@@ -211,8 +213,8 @@ bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will no
 bool pgw__pq_disarm(pgw *h);
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
-/* Who hears of each notification when the session is looked at, as pgw__pq_look() and each call do;
- * fn must not use the handle. */
+/* Who hears of each notification when the session is looked at, as pgw__pq_check_session() and each
+ * call do; fn must not use the handle. */
 typedef void pgw__notified_fn(void *arg, const char *channel, const char *payload);
 void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg);
 /* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
@@ -221,8 +223,8 @@ int pgw__pq_slot(const pgw *h, char channel[64]);
 /* What tells this handle from every other one, on whatever machine: random, and kept when it
  * reconnects. */
 uint64_t pgw__pq_mark(const pgw *h);
-/* 16 bytes that the room table keeps with the handle: the last operation id of its own making that
- * has done its work; zeros at first. */
+/* 16 bytes that the module table keeps with the handle: the last operation id of its own making
+ * that has done its work; zeros at first. */
 unsigned char *pgw__pq_spent(pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
 /* By a loop that tells of what fails: what pq itself says of it is for debugging. */
@@ -253,7 +255,7 @@ pgw_status pgw__pq_step(pgw *h);
 #define PGW__HINT_MAX    512
 /* Room for `message: hint`, and for a few words in place of the hint. */
 #define PGW__ERROR_LINE  (PGW__MESSAGE_MAX + 2 + PGW__HINT_MAX)
-/* A status and its story. */
+/* A status and its diagnostics. */
 typedef struct pgw__fault {
     pgw_status status;
     char sqlstate[6];
@@ -264,12 +266,12 @@ typedef struct pgw__fault {
     char hint[PGW__HINT_MAX];
 } pgw__fault;
 /* That of the last call, for who has something to put in order before it is told. */
-typedef struct pgw__story {
+typedef struct pgw__diagnostics {
     pgw__fault fault;
     char statement[64];
-} pgw__story;
-void pgw__pq_keep_story(const pgw *h, pgw__story *story);
-pgw_status pgw__pq_tell(pgw *h, const pgw__story *story); /* returns its status */
+} pgw__diagnostics;
+void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics);
+pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics); /* returns its status */
 /* "argument `max` is -1: allowed is 1 .. 10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
 pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const char *allowed);
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
@@ -279,7 +281,7 @@ pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *
 pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char *hint);
 /* When st is a failure, it is about this element of what the call was given. Returns st. */
 pgw_status pgw__pq_about(pgw *h, size_t index, pgw_status st);
-/* The same story, with another status and hint. Returns st. */
+/* The same diagnostics, with another status and hint. Returns st. */
 pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint);
 /* As pgw__pq_fail(), of what is no verb: the one that pgw_async() armed is still to come. */
 pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint);

@@ -1,4 +1,4 @@
-/* pq_error: the story behind a status, in fixed arrays, and what of the server's words may be
+/* pq_error: the diagnostics behind a status, in fixed arrays, and what of the server's words may be
  * repeated. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,7 +288,7 @@ bool pgw__fault_is_passing(const pgw__fault *f)
     return f->status == PGW_ECONN && strcmp(f->sqlstate, "08P01") != 0;
 }
 
-/* ---- what other rooms say ---- */
+/* ---- what other modules say ---- */
 
 pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint)
 {
@@ -323,18 +323,18 @@ pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char
     return pgw__pq_fail(h, st, message, hint);
 }
 
-void pgw__pq_keep_story(const pgw *h, pgw__story *story)
+void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics)
 {
-    story->fault = h->fault;
-    memcpy(story->statement, h->statement, sizeof(story->statement));
+    diagnostics->fault = h->fault;
+    memcpy(diagnostics->statement, h->statement, sizeof(diagnostics->statement));
 }
 
-pgw_status pgw__pq_tell(pgw *h, const pgw__story *story)
+pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
 {
     h->armed = NULL;
-    h->fault = story->fault;
-    memcpy(h->statement, story->statement, sizeof(h->statement));
-    return story->fault.status;
+    h->fault = diagnostics->fault;
+    memcpy(h->statement, diagnostics->statement, sizeof(h->statement));
+    return diagnostics->fault.status;
 }
 
 /* Control characters as \xNN, because the message ends up in somebody's terminal. */

@@ -93,7 +93,7 @@ static void handle_free(pgw *h)
 {
     if (h->gone != NULL) *h->gone = true;
     if (h->bye != NULL) h->bye(h->kept);
-    if (h->guest != NULL) *h->guest = NULL;
+    if (h->borrower != NULL) *h->borrower = NULL;
     PQclear(h->op.rows);
     pgw__args_free(&h->op.args);
     pgw__mem_free(h->op.owned_text);
@@ -203,7 +203,7 @@ pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
     return st;
 }
 
-/* ---- guests ---- */
+/* ---- borrowers ---- */
 
 static pgw_status handle_taken(pgw *h)
 {
@@ -211,16 +211,16 @@ static pgw_status handle_taken(pgw *h)
                           "end it with pgw_load_end(), or use another handle");
 }
 
-pgw_status pgw__pq_lodge(pgw *h, pgw **guest)
+pgw_status pgw__pq_borrow(pgw *h, pgw **borrower)
 {
-    if (h->guest != NULL) return handle_taken(h);
-    h->guest = guest;
+    if (h->borrower != NULL) return handle_taken(h);
+    h->borrower = borrower;
     return PGW_OK;
 }
 
-void pgw__pq_depart(pgw *h)
+void pgw__pq_give_back(pgw *h)
 {
-    h->guest = NULL;
+    h->borrower = NULL;
     h->alone = false;
 }
 

@@ -1,4 +1,4 @@
-/* pq_int: what the files of the room pq share, and nobody else sees: the handle.
+/* pq_int: what the files of the module pq share, and nobody else sees: the handle.
  *
  * One machine serves blocking and non-blocking callers. An operation (pgw__op) goes through phases;
  * pgw__pq_advance() does what can be done without waiting, and waiting is somebody else's business:
@@ -104,7 +104,7 @@ struct pgw {
     const char *schema;
     int slot;                /* among sleepers: 0 .. 255 */
     uint64_t mark;           /* random: no other handle has it */
-    unsigned char spent[16]; /* the room table's */
+    unsigned char spent[16]; /* the module table's */
     pid_t pid;               /* a child of fork() must not use the session (R16) */
 #ifndef NDEBUG
     atomic_flag in_use;
@@ -163,9 +163,9 @@ struct pgw {
     pgw__fault fault;
     char statement[64];
 
-    pgw **guest; /* who has borrowed the handle; NULL: nobody */
-    bool alone;  /* for the guest only */
-    void *kept;  /* a room's own */
+    pgw **borrower; /* who has borrowed the handle; NULL: nobody */
+    bool alone;     /* for the borrower only */
+    void *kept;     /* a module's own */
     void (*bye)(void *kept);
 };
 

@@ -22,7 +22,7 @@ pgw_status pgw__pq_enter(pgw *h)
             "after a fork the child calls pgw_abandon() and opens a handle of its own");
 #ifndef NDEBUG
     if (atomic_flag_test_and_set(&h->in_use))
-        return PGW_EMISUSE; /* the story is the other call's */
+        return PGW_EMISUSE; /* the diagnostics is the other call's */
 #endif
     if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
     return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,

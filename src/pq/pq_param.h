@@ -1,5 +1,5 @@
 /* pq_param: typed parameters become PostgreSQL's binary format. Pure: knows no connection. Part of
- * the room pq. */
+ * the module pq. */
 #ifndef PGW_PQ_PARAM_H
 #define PGW_PQ_PARAM_H
 

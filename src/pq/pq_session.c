@@ -73,12 +73,12 @@ pgw_status pgw__pq_commit(pgw *h)
 
 pgw_status pgw__pq_rollback(pgw *h)
 {
-    pgw__story story;
+    pgw__diagnostics diagnostics;
     pgw_status st;
 
-    if (h->pid != getpid()) return pgw__pq_enter(h); /* with the story */
+    if (h->pid != getpid()) return pgw__pq_enter(h); /* with the diagnostics */
     if (!h->attached && !h->in_txn && h->armed == NULL) return PGW_OK;
-    pgw__pq_keep_story(h, &story);
+    pgw__pq_keep_diagnostics(h, &diagnostics);
     st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
     if (st == PGW_EMISUSE) return st;
     if (st != PGW_OK) {
@@ -86,8 +86,8 @@ pgw_status pgw__pq_rollback(pgw *h)
         pgw__conn_drop(h);
         h->in_txn = false;
     }
-    /* the story to tell is that of what led here */
-    pgw__pq_tell(h, &story);
+    /* the diagnostics to tell is that of what led here */
+    pgw__pq_tell(h, &diagnostics);
     return PGW_OK;
 }
 
@@ -157,7 +157,7 @@ void pgw__pq_unlisten(pgw *h, const char *channel)
     if (at == h->listens_count) return;
     h->listens_count--;
     for (; at < h->listens_count; at++) memcpy(h->listens[at], h->listens[at + 1], sizeof(text));
-    if (pgw__pq_look(h) != PGW_OK) return; /* the next session does not listen to it */
+    if (pgw__pq_check_session(h) != PGW_OK) return; /* the next session does not listen to it */
     snprintf(undo, sizeof(undo), "UN%s", text);
     (void)pgw__pq_text(h, "unlisten", undo, &call);
 }
@@ -220,7 +220,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
 
 /* ---- is it there, and its end ---- */
 
-pgw_status pgw__pq_look(pgw *h)
+pgw_status pgw__pq_check_session(pgw *h)
 {
     if (h->pid != getpid()) return pgw__pq_enter(h);
     if (h->phase == PGW__IDLE && !h->attached && h->conn != NULL && !pgw__conn_alive(h))

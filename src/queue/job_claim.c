@@ -143,23 +143,23 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
 
 /* ---- waiting ----
  *
- * An idle session listens, puts its sleeping sign up, and looks once more: a job that came before
- * the sign is found by that look, one that comes after it sends a notification. One whose
- * transaction was open when the sign went up is neither seen nor announced, so a few looks follow,
- * at growing intervals. Where a session cannot listen, or a notification is lost with a crash, the
- * look every poll.max_ms finds the job. */
+ * An idle session listens, registers as a waiter, and claims once more: that claim finds a job that
+ * came before, and a job that comes afterwards sends a notification. A job whose transaction was
+ * open during the registration is neither seen nor announced, so a few claims follow, at growing
+ * intervals. Where a session cannot listen, or a notification is lost with a crash, the claim every
+ * poll.max_ms finds the job. */
 
 typedef struct claim_wait {
     pgw *h;
     const pgw_claim_opts *o;
     pgw__backoff backoff;
-    bool listen;     /* notifications can be had */
-    bool sign;       /* the sleeping sign is up ... */
-    uint64_t epoch;  /* ... in this session */
-    int64_t look_ms; /* the pause before the next look for those that the sign came too late for */
+    bool listen;        /* notifications can be had */
+    bool registered;    /* as a waiter ... */
+    uint64_t epoch;     /* ... in this session */
+    int64_t recheck_ms; /* the pause before the next claim, for jobs that were enqueued before */
 } claim_wait;
 
-static pgw_status claim_sign_call(const claim_wait *w, pgw__sql sql)
+static pgw_status claim_waiter_call(const claim_wait *w, pgw__sql sql)
 {
     char channel[64];
     const pgw__param params[] = {P_ARRAY(TEXT, w->o->queues, w->o->queues_count),
@@ -169,39 +169,40 @@ static pgw_status claim_sign_call(const claim_wait *w, pgw__sql sql)
     return pgw__pq_call(w->h, &call);
 }
 
-static bool claim_sign_is_up(const claim_wait *w)
+static bool claim_is_registered(const claim_wait *w)
 {
-    return w->sign && w->epoch == pgw__pq_epoch(w->h);
+    return w->registered && w->epoch == pgw__pq_epoch(w->h);
 }
 
 /* PGW_EPOOLED: poll instead. */
-static pgw_status claim_sign_up(claim_wait *w)
+static pgw_status claim_register(claim_wait *w)
 {
     char channel[64];
     pgw_status st;
 
     pgw__pq_slot(w->h, channel);
     st = pgw__pq_listen(w->h, channel);
-    if (st == PGW_OK) st = claim_sign_call(w, PGW__SQL_JOB_IDLE);
-    w->sign = st == PGW_OK;
+    if (st == PGW_OK) st = claim_waiter_call(w, PGW__SQL_JOB_IDLE);
+    w->registered = st == PGW_OK;
     w->epoch = pgw__pq_epoch(w->h);
-    w->look_ms = w->backoff.base_ms;
+    w->recheck_ms = w->backoff.base_ms;
     return st;
 }
 
-/* While the sign is up, every enqueue notifies; so it goes down before the jobs are worked on. The
- * session goes on listening, for the next wait, but not where a lock is lost with it: who rests now
- * reads nothing, and what it is told would gather until the server takes it for dead. */
-static pgw_status claim_sign_down(claim_wait *w, pgw_status st)
+/* While a waiter is registered, every enqueue notifies; so it unregisters before the jobs are
+ * worked on. The session goes on listening, for the next wait, but not where a lock is lost with
+ * it: who rests now reads nothing, and what it is told would gather until the server takes it for
+ * dead. */
+static pgw_status claim_unregister(claim_wait *w, pgw_status st)
 {
-    pgw__story story;
+    pgw__diagnostics diagnostics;
 
-    if (!claim_sign_is_up(w) || pgw__pq_look(w->h) != PGW_OK) return st;
-    w->sign = false;
-    pgw__pq_keep_story(w->h, &story);
-    if (claim_sign_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
+    if (!claim_is_registered(w) || pgw__pq_check_session(w->h) != PGW_OK) return st;
+    w->registered = false;
+    pgw__pq_keep_diagnostics(w->h, &diagnostics);
+    if (claim_waiter_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
     if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten_slot(w->h);
-    pgw__pq_tell(w->h, &story);
+    pgw__pq_tell(w->h, &diagnostics);
     return st;
 }
 
@@ -214,8 +215,8 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
         int64_t left, pause;
         pgw_status st;
 
-        if (w->listen && !claim_sign_is_up(w)) {
-            st = claim_sign_up(w);
+        if (w->listen && !claim_is_registered(w)) {
+            st = claim_register(w);
             if (st == PGW_EPOOLED)
                 w->listen = false;
             else if (st != PGW_OK)
@@ -223,7 +224,7 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
         } else {
             left = pgw__deadline_left_ms(deadline);
             if (left == 0) return PGW_OUTCOME_EMPTY;
-            pause = w->listen ? pgw__backoff_grow_ms(&w->look_ms, poll_ms)
+            pause = w->listen ? pgw__backoff_grow_ms(&w->recheck_ms, poll_ms)
                               : pgw__backoff_next_ms(&w->backoff);
             st = pgw__pq_wait(w->h, left >= 0 && left < pause ? left : pause, -1);
             if (st == PGW_ECANCELED)
@@ -262,7 +263,7 @@ pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch)
         w.listen = !pgw__pq_attached(h) && pgw__conf_bool(conf, "notify");
         pgw__backoff_init(&w.backoff, pgw__conf_int(conf, "poll.min_ms"),
                           pgw__conf_int(conf, "poll.max_ms"));
-        st = claim_sign_down(&w, claim_waiting(&w, batch));
+        st = claim_unregister(&w, claim_waiting(&w, batch));
     }
     return st;
 }

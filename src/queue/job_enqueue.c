@@ -22,7 +22,7 @@ static pgw_status enqueue_op(pgw *h, unsigned char bytes[16], const unsigned cha
     return pgw__pq_refuse(h, "op", text, "a UUID as text, or NULL");
 }
 
-static size_t enqueue_room(const pgw *h)
+static size_t enqueue_max_bytes(const pgw *h)
 {
     return (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
 }
@@ -57,7 +57,7 @@ pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const
     if (id != NULL) *id = 0;
     st = pgw__check_queue(h, queue);
     if (st != PGW_OK) return st;
-    st = pgw__check_new(h, &j, job, -1, enqueue_room(h));
+    st = pgw__check_new(h, &j, job, -1, enqueue_max_bytes(h));
     if (st != PGW_OK) return st;
     st = enqueue_op(h, uuid, &given_op, op);
     if (st != PGW_OK) return st;
@@ -203,13 +203,13 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec
 /* An array of an older caller's jobs has a smaller stride. */
 static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job_spec *jobs)
 {
-    const size_t room = enqueue_room(h);
+    const size_t max_bytes = enqueue_max_bytes(h);
     size_t stride = 0, i;
     pgw_job_spec j;
     pgw_status st;
 
     for (i = 0; i < c->n; i++) {
-        st = pgw__check_new(h, &j, (const char *)jobs + i * stride, (int64_t)i, room);
+        st = pgw__check_new(h, &j, (const char *)jobs + i * stride, (int64_t)i, max_bytes);
         if (st != PGW_OK) return st;
         if (i == 0) stride = j.struct_size;
         if (j.struct_size != stride)

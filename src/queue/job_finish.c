@@ -129,14 +129,14 @@ pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const ch
 {
     const pgw__param extra[] = {P_ARRAY(JSONB, outputs, n), P_END};
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
-    size_t room, i;
+    size_t max_bytes, i;
 
     if (st != PGW_OK) return st;
-    room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
+    max_bytes = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     for (i = 0; outputs != NULL && i < n; i++) {
         char name[PGW__ELEMENT];
 
-        st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], room);
+        st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], max_bytes);
         if (st != PGW_OK) return pgw__pq_about(h, i, st);
     }
     return finish(h, PGW__SQL_JOB_COMPLETE, outcomes, queue, refs, n, extra);

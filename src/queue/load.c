@@ -27,10 +27,10 @@ typedef struct load_stream {
 struct pgw_load {
     pgw *h; /* NULL: the handle was closed */
     char *queue;
-    pgw_status failed; /* the first failure; nothing is sent after it */
-    pgw__story story;  /* its own */
+    pgw_status failed;            /* the first failure; nothing is sent after it */
+    pgw__diagnostics diagnostics; /* its own */
     int64_t added;
-    size_t room; /* for payload, body and meta */
+    size_t max_bytes; /* for payload, body and meta */
     bool copying;
     uint64_t txn; /* which one that is not its own it is part of; 0: none */
 
@@ -308,7 +308,7 @@ static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
     const size_t most = (size_t)pgw__rows_int(rows, 0, 1);
 
     l->queue_id = pgw__rows_int(rows, 0, 0);
-    if (most < l->room) l->room = most;
+    if (most < l->max_bytes) l->max_bytes = most;
     l->server_us = pgw__rows_time_us(rows, 0, 3);
     l->clock_us = pgw__clock_us();
     if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
@@ -320,7 +320,7 @@ static pgw_status load_stream_open(pgw_load *l, load_stream *s, pgw__sql sql)
 {
     s->name = pgw__sql_name(sql);
     s->sql = pgw__sql_in_schema(pgw__sql_text(sql), pgw__pq_schema(l->h));
-    pgw__buf_init(&s->rows, LOAD_CHUNK + l->room + LOAD_ROW_EXTRA);
+    pgw__buf_init(&s->rows, LOAD_CHUNK + l->max_bytes + LOAD_ROW_EXTRA);
     return s->sql != NULL ? PGW_OK : pgw__pq_fail(l->h, PGW_ENOMEM, NULL, NULL);
 }
 
@@ -351,7 +351,7 @@ static pgw_status load_open_batches(pgw_load *l)
 
 static void load_free(pgw_load *l)
 {
-    if (l->h != NULL) pgw__pq_depart(l->h);
+    if (l->h != NULL) pgw__pq_give_back(l->h);
     load_drop_jobs(l);
     pgw__mem_free(l->jobs);
     pgw__mem_free(l->blocks);
@@ -399,13 +399,13 @@ pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load)
 
     l = pgw__mem_zero(1, sizeof(*l));
     if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
-    st = pgw__pq_lodge(h, &l->h);
+    st = pgw__pq_borrow(h, &l->h);
     if (st != PGW_OK) {
         pgw__mem_free(l);
         return st;
     }
     l->h = h;
-    l->room = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
+    l->max_bytes = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
     l->queue = pgw__mem_dup(queue);
     l->txn = pgw__pq_txn(h);
     if (l->queue == NULL) st = pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
@@ -424,7 +424,7 @@ pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load)
 static void load_fail(pgw_load *l, pgw_status st)
 {
     l->failed = st;
-    pgw__pq_keep_story(l->h, &l->story);
+    pgw__pq_keep_diagnostics(l->h, &l->diagnostics);
 }
 
 pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
@@ -434,10 +434,10 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
 
     if (load == NULL) return PGW_EINVAL;
     if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
-    if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->story);
+    if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->diagnostics);
     st = pgw__check_unarmed(load->h, NULL);
     if (st != PGW_OK) return st;
-    st = pgw__check_new(load->h, &j, job, -1, load->room);
+    st = pgw__check_new(load->h, &j, job, -1, load->max_bytes);
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
@@ -478,7 +478,7 @@ static pgw_status load_close(pgw_load *l, bool keep)
         if (st != PGW_OK) load_fail(l, st);
     }
     if (!keep || l->failed != PGW_OK) load_undo(l);
-    if (l->failed != PGW_OK && keep) st = pgw__pq_tell(l->h, &l->story);
+    if (l->failed != PGW_OK && keep) st = pgw__pq_tell(l->h, &l->diagnostics);
     return st;
 }
 

@@ -34,17 +34,18 @@ static pgw_status reap_read(pgw *h, const pgw__rows *rows, void *ctx)
 pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
 {
     const reap_ctx ctx = {stats, next_ms};
-    char room[PGW__HOLDER_MAX + 1];
+    char buffer[PGW__HOLDER_MAX + 1];
     const char *holder;
     pgw_status st;
 
     if (next_ms != NULL) *next_ms = 0;
-    st = pgw__check_holder(h, "holder", &holder, NULL, room);
+    st = pgw__check_holder(h, "holder", &holder, NULL, buffer);
     if (st == PGW_OK && stats != NULL &&
         (stats->struct_size < REAP_STATS_OLDEST || !pgw__size_is_whole(stats->struct_size)))
         st = pgw__pq_refuse_int(h, "stats->struct_size", (int64_t)stats->struct_size,
                                 "that of the _INIT macro: start from it");
-    if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_look(h) == PGW_OK) /* else the call says why */
+    if (st == PGW_OK && pgw__pq_in_txn(h) &&
+        pgw__pq_check_session(h) == PGW_OK) /* else the call says why */
         st = pgw__pq_reject(
             h, PGW_EMISUSE,
             "a transaction is open: what a round locks would stay locked until its end",

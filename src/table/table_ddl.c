@@ -258,12 +258,12 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
     if (st != PGW_OK) return st;
     st = ddl_add(h, t);
     if (ours) {
-        pgw__story story;
+        pgw__diagnostics diagnostics;
 
-        pgw__pq_keep_story(h, &story);
+        pgw__pq_keep_diagnostics(h, &diagnostics);
         if (ddl_turn(h, t, PGW__SQL_TABLE_TURN_OVER, &ours) != PGW_OK)
             pgw__pq_drop(h); /* or the others would wait as long as the session lives */
-        pgw__pq_tell(h, &story);
+        pgw__pq_tell(h, &diagnostics);
     }
     return st;
 }

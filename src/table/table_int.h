@@ -1,4 +1,4 @@
-/* table_int: what the files of the room table share: the description of a table, and the pieces
+/* table_int: what the files of the module table share: the description of a table, and the pieces
  * that its statements are made of. */
 #ifndef PGW_TABLE_INT_H
 #define PGW_TABLE_INT_H
@@ -147,7 +147,7 @@ typedef struct pgw__rows_ctx {
 } pgw__rows_ctx;
 /* Columns of the answer: [token, until,] [version,] key..., asked for... */
 pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx);
-pgw_status pgw__rows_none(pgw *h);                         /* PGW_ENOTFOUND, with its story */
+pgw_status pgw__rows_none(pgw *h);                         /* PGW_ENOTFOUND, with its diagnostics */
 void pgw__put_rows(pgw__buf *b, const pgw__rows_ctx *ctx); /* the same as a list of expressions */
 
 /* ---- keys of many rows, column by column, as parameters ---- */

@@ -163,14 +163,14 @@ static pgw_status lease_read_claim(pgw *h, const pgw__rows *answer, void *ctx)
 /* Who asks, as for jobs; but here the name decides whose rows come back. host:pid is not enough:
  * containers of one host's name all have a process 1, and threads of one process a handle each. */
 static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
-                               char room[PGW__HOLDER_MAX + 1])
+                               char buffer[PGW__HOLDER_MAX + 1])
 {
-    const pgw_status st = pgw__check_holder(h, "opts->holder", holder, given, room);
+    const pgw_status st = pgw__check_holder(h, "opts->holder", holder, given, buffer);
 
-    if (st == PGW_OK && *holder == room) {
-        const size_t used = strlen(room);
+    if (st == PGW_OK && *holder == buffer) {
+        const size_t used = strlen(buffer);
 
-        snprintf(room + used, PGW__HOLDER_MAX + 1 - used, ":%012" PRIx64,
+        snprintf(buffer + used, PGW__HOLDER_MAX + 1 - used, ":%012" PRIx64,
                  pgw__pq_mark(h) & UINT64_C(0xffffffffffff));
     }
     return st;
@@ -223,8 +223,8 @@ pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opt
                            pgw_rows **rows)
 {
     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
-    char room[PGW__HOLDER_MAX + 1];
-    pgw_status st = lease_claim_check(h, rows, t, &o, opts, room);
+    char buffer[PGW__HOLDER_MAX + 1];
+    pgw_status st = lease_claim_check(h, rows, t, &o, opts, buffer);
     pgw__param params[PGW__VALUES_MAX + 4];
     pgw__buf b;
 

@@ -132,7 +132,7 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     pgw_status st = table_lock_check(h, rows, t, &o, opts), back;
     const bool timed = !o.skip && o.wait_ms > 0;
-    pgw__story story;
+    pgw__diagnostics diagnostics;
     int64_t old = 0, ours;
 
     if (st != PGW_OK) return st;
@@ -143,11 +143,11 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
     if (st == PGW_ELOCKED)
         return pgw__pq_fail(h, PGW_ETIMEDOUT, "rows are locked by somebody else",
                             "roll the transaction back, then try again");
-    if (st < PGW_OK) pgw__pq_keep_story(h, &story);
+    if (st < PGW_OK) pgw__pq_keep_diagnostics(h, &diagnostics);
     /* an error of ours leaves the transaction in order, with our limit in it; in one that has
      * failed this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
-    if (st < PGW_OK) return pgw__pq_tell(h, &story);
+    if (st < PGW_OK) return pgw__pq_tell(h, &diagnostics);
     if (back == PGW_OK) return st;
     pgw_rows_free(*rows);
     *rows = NULL;

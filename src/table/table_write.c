@@ -183,7 +183,7 @@ static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t, const c
     if (st == PGW_OK) st = write_look(h, next, t, key);
     if (joins) return st;
     if (st == PGW_OK) return pgw__pq_commit(h);
-    undone = pgw__pq_rollback(h); /* keeps the story of the failure */
+    undone = pgw__pq_rollback(h); /* keeps the diagnostics of the failure */
     return undone == PGW_OK ? st : undone;
 }
 
@@ -398,12 +398,12 @@ static pgw_status process_once(process *p)
     st = process_try(p);
     if (st == PGW_EEXISTS && !p->refused && p->op != NULL && !pgw__pq_in_txn(p->h)) {
         /* the operation's own key? then it is applied since we asked */
-        pgw__story story;
+        pgw__diagnostics diagnostics;
 
-        pgw__pq_keep_story(p->h, &story);
+        pgw__pq_keep_diagnostics(p->h, &diagnostics);
         if (process_applied(p, &applied) != PGW_OK) return PGW_EUNKNOWN;
         if (applied) return p->unknown ? PGW_OK : PGW_OUTCOME_REPEATED;
-        return pgw__pq_tell(p->h, &story);
+        return pgw__pq_tell(p->h, &diagnostics);
     }
     return st;
 }
@@ -423,7 +423,7 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
  * even that of fn, which perhaps refused because it saw what that try had written. */
 static pgw_status process_end(const process *p, pgw_status st)
 {
-    char message[1100]; /* a whole story more: what is too long is cut where it is kept */
+    char message[1100]; /* a whole diagnostics more: what is too long is cut where it is kept */
 
     if (!p->unknown || st >= PGW_OK) return st;
     snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",

@@ -111,7 +111,7 @@ static void reaper_note(pgw_reaper *r, pgw_status st)
 {
     bool news;
 
-    pgw__handle_story(r->h, r->error, sizeof(r->error));
+    pgw__handle_diagnostics(r->h, r->error, sizeof(r->error));
     news = pgw__log_is_news(&r->told, r->error, pgw__clock_ms());
     PGW__LOG(pgw__conf_log(r->conf),
              pgw__status_is_hopeless(st) ? PGW_LOG_ERROR

@@ -12,18 +12,18 @@
 #include "handle/handle.h"
 #include "queue/job.h"
 #include "worker/worker_flush.h"
-#include "worker/worker_heart.h"
+#include "worker/worker_heartbeat.h"
 #include "worker/worker_pool.h"
 #include "worker/worker_why.h"
 
-#define WORKER_QUEUES_MAX   64
-#define WORKER_LOCK_MS      2000 /* as long at most as a locked row may hold up all the rest */
-#define WORKER_COMPONENT    "worker"
-#define WORKER_PACE_US      50000 /* of work are claimed ahead, as the last look at it has it ... */
-#define WORKER_PACE_EACH_US 10000 /* ... which is at least so long ago */
-#define WORKER_STALE_MS     1000  /* all handlers are busy for so long: others may be idle */
-#define WORKER_SIGN_MIN_MS  1000  /* before a sign that could not be hung out is tried again */
-#define WORKER_SIGN_MAX_MS  60000
+#define WORKER_QUEUES_MAX      64
+#define WORKER_LOCK_MS         2000 /* as long at most as a locked row may hold up all the rest */
+#define WORKER_COMPONENT       "worker"
+#define WORKER_PACE_US         50000 /* of work are claimed ahead, as the last look at it has it ... */
+#define WORKER_PACE_EACH_US    10000 /* ... which is at least so long ago */
+#define WORKER_STALE_MS        1000  /* all handlers are busy for so long: others may be idle */
+#define WORKER_REGISTER_MIN_MS 1000  /* before it tries again to register as a waiter */
+#define WORKER_REGISTER_MAX_MS 60000
 
 /* ---- birth and death ---- */
 
@@ -62,8 +62,8 @@ static void worker_read_conf(pgw_worker *w)
     w->given.poll_ms = w->loop.poll.cap_ms; /* no less than the other one */
     pgw__backoff_init(&w->loop.trouble, pgw__conf_int(c, "reconnect.base_ms"),
                       pgw__conf_int(c, "reconnect.cap_ms"));
-    w->beats.trouble = w->loop.trouble;
-    pgw__backoff_init(&w->loop.sign, WORKER_SIGN_MIN_MS, WORKER_SIGN_MAX_MS);
+    w->extension.trouble = w->loop.trouble;
+    pgw__backoff_init(&w->loop.registering, WORKER_REGISTER_MIN_MS, WORKER_REGISTER_MAX_MS);
 }
 
 /* It is held for some dozens of instructions, twice for each job: who waits for it had better spin
@@ -90,7 +90,7 @@ static bool worker_init_locks(pgw_worker *w)
 
 static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
 {
-    const size_t hands = w->given.concurrency > 0 ? (size_t)w->given.concurrency : 1;
+    const size_t handlers = w->given.concurrency > 0 ? (size_t)w->given.concurrency : 1;
     size_t i;
 
     w->given.queues = pgw__mem_zero(n, sizeof(w->given.queues[0]));
@@ -99,15 +99,16 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
         w->given.queues[w->given.queues_count] = pgw__mem_dup(queues[w->given.queues_count]);
         if (w->given.queues[w->given.queues_count] == NULL) return false;
     }
-    w->shared.hands = pgw__mem_zero(hands, sizeof(w->shared.hands[0]));
-    for (i = 0; w->shared.hands != NULL && i < hands; i++) {
-        w->shared.hands[i].worker = w;
-        w->shared.hands[i].tasks = pgw__mem_zero((size_t)w->given.batch, sizeof(pgw_task *));
-        if (w->shared.hands[i].tasks == NULL) return false;
-        w->shared.hands_count = i + 1;
+    w->shared.handlers = pgw__mem_zero(handlers, sizeof(w->shared.handlers[0]));
+    for (i = 0; w->shared.handlers != NULL && i < handlers; i++) {
+        w->shared.handlers[i].worker = w;
+        w->shared.handlers[i].tasks = pgw__mem_zero((size_t)w->given.batch, sizeof(pgw_task *));
+        if (w->shared.handlers[i].tasks == NULL) return false;
+        w->shared.handlers_count = i + 1;
     }
-    return w->shared.hands != NULL && pgw__worker_flush_init(w) && pgw__worker_heart_init(w) &&
-           pgw__worker_why_init(w, n) && pgw__wake_open(&w->shared.wake);
+    return w->shared.handlers != NULL && pgw__worker_flush_init(w) &&
+           pgw__worker_heartbeat_init(w) && pgw__worker_why_init(w, n) &&
+           pgw__wake_open(&w->shared.wake);
 }
 
 /* Takes over what is given, by a program that may know fewer fields. */
@@ -136,7 +137,7 @@ pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw
     w = pgw__mem_zero(1, sizeof(*w));
     if (w == NULL) return PGW_ENOMEM;
     w->shared.owners = 1;
-    w->shared.wake = w->beats.wake = (pgw__wake)PGW__WAKE_INIT;
+    w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
     w->given.fn = mine.handler;
     w->given.batch_fn = mine.batch_handler;
     w->given.arg = mine.arg;
@@ -208,26 +209,26 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 /* What a failed call means for the loop: wait before the next one, or give up. Who has given up
  * still has handlers to wait for, and their results to tell, and so calls again as well; but the
  * error stays that which ends the worker. */
-static void worker_trouble(pgw_worker *w, pgw_status st, const char *story)
+static void worker_trouble(pgw_worker *w, pgw_status st, const char *diagnostics)
 {
     int64_t pause;
     bool news;
 
     if (st == PGW_ECANCELED && pgw_stop_count(w->loop.stop) > w->loop.stops)
         return; /* the loop sees the stop by itself; else it was the server that cancelled */
-    if (w->loop.fatal == PGW_OK) snprintf(w->loop.error, sizeof(w->loop.error), "%s", story);
+    if (w->loop.fatal == PGW_OK) snprintf(w->loop.error, sizeof(w->loop.error), "%s", diagnostics);
     pause = pgw__backoff_next_ms(&w->loop.trouble);
     w->loop.call_at = pgw__clock_ms() + pause;
     if (!pgw__status_is_hopeless(st)) {
         w->loop.down = st == PGW_ECONN || st == PGW_EUNKNOWN;
     } else if (w->loop.fatal == PGW_OK) {
         w->loop.fatal = st;
-        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_COMPONENT, "giving up: %s", story);
+        PGW__LOG(&w->given.log, PGW_LOG_ERROR, WORKER_COMPONENT, "giving up: %s", diagnostics);
         return;
     }
-    news = pgw__log_is_news(&w->loop.told, story, pgw__clock_ms());
+    news = pgw__log_is_news(&w->loop.told, diagnostics, pgw__clock_ms());
     PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, WORKER_COMPONENT,
-             "%s; next try in %lld ms", story, (long long)pause);
+             "%s; next try in %lld ms", diagnostics, (long long)pause);
 }
 
 /* It is over. */
@@ -239,10 +240,10 @@ static void worker_untrouble(pgw_worker *w)
 
 static void worker_failed_on(pgw_worker *w, const pgw *h, pgw_status st)
 {
-    char story[sizeof(w->loop.error)];
+    char diagnostics[sizeof(w->loop.error)];
 
-    pgw__handle_story(h, story, sizeof(story));
-    worker_trouble(w, pgw__pq_in_loop(h, st), story);
+    pgw__handle_diagnostics(h, diagnostics, sizeof(diagnostics));
+    worker_trouble(w, pgw__pq_in_loop(h, st), diagnostics);
 }
 
 static void worker_call_failed(pgw_worker *w, pgw_status st)
@@ -258,12 +259,12 @@ static void worker_connected(pgw_worker *w)
     w->loop.down = false;
     if (epoch == w->loop.epoch) return;
     w->loop.epoch = epoch;
-    w->loop.signed_up = false;
-    w->loop.deaf_until = w->given.notify ? 0 : INT64_MAX;
+    w->loop.registered = false;
+    w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = 0; /* what was announced meanwhile went unheard */
     atomic_fetch_add(&w->n.reconnects, 1);
     PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT, "connected again");
-    pgw__worker_heart_retry(w);
+    pgw__worker_heartbeat_retry(w);
 }
 
 /* A call went well: a new session alone is no proof, its server may be read-only. */
@@ -273,20 +274,19 @@ static void worker_well(pgw_worker *w)
     worker_connected(w);
 }
 
-/* ---- the sleeping sign ----
+/* ---- registered as a waiter ----
  *
- * Before it sleeps, a worker listens, hangs out its sign and looks once more: from then on an
- * enqueue wakes it. What was enqueued before and is committed later is neither seen nor announced,
- * so a few looks follow, at growing intervals. The sign stays out while there is room for more
- * jobs, and goes in when there is none: who sleeps is to be woken then; where the calling thread
- * runs the handlers it is deaf meanwhile; or when a job comes from a queue that may not have been
- * there yet when it was hung out, or that nobody has called us for. */
+ * Before it sleeps, a worker listens, registers as a waiter and claims once more: from then on an
+ * enqueue wakes it up. Jobs that were enqueued before and are committed later are neither seen nor
+ * announced, so a few claims follow, at growing intervals. The worker unregisters when it wants no
+ * more jobs, so that others are woken up; when the calling thread runs the handlers; and when a job
+ * comes from a queue that may not have existed when it registered, or that nobody announced. */
 
 typedef struct worker_ctx {
     pgw_worker *w;
 } worker_ctx;
 
-static pgw_status worker_sign_call(pgw_worker *w, pgw__sql sql, pgw__reader *read)
+static pgw_status worker_waiter_call(pgw_worker *w, pgw__sql sql, pgw__reader *read)
 {
     char channel[64];
     const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count),
@@ -329,7 +329,7 @@ static bool worker_passes(pgw_status st)
     return st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT;
 }
 
-/* Who puts up no sign has to ask. What the server refuses here is no reason to end. */
+/* A worker that does not register has to ask. An error of the server here is no reason to end. */
 static void worker_ask_absent(pgw_worker *w)
 {
     const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count), P_END};
@@ -351,67 +351,67 @@ static void worker_ask_absent(pgw_worker *w)
     }
 }
 
-/* Behind a pooler no session of this one can be called. Any other trouble may pass, such as a
- * server without room for more locks: and until the sign is out, who enqueues calls nobody. */
-static void worker_sign_failed(pgw_worker *w, pgw_status st)
+/* Behind a pooler no session of this one can be woken up. Any other error may pass, such as a
+ * server that is out of locks. Until the worker is registered, an enqueue wakes up nobody. */
+static void worker_register_failed(pgw_worker *w, pgw_status st)
 {
-    const int64_t pause = pgw__backoff_next_ms(&w->loop.sign);
-    char story[sizeof(w->loop.error)];
+    const int64_t pause = pgw__backoff_next_ms(&w->loop.registering);
+    char diagnostics[sizeof(w->loop.error)];
 
     st = pgw__pq_in_loop(w->loop.h, st);
     if (st == PGW_EPOOLED) {
-        w->loop.deaf_until = INT64_MAX;
+        w->loop.poll_only_until = INT64_MAX;
         PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
                  "no notifications here, polling: %s", pgw_error_message(w->loop.h));
         return;
     }
-    w->loop.deaf_until = pgw__clock_ms() + pause;
+    w->loop.poll_only_until = pgw__clock_ms() + pause;
     if (worker_passes(st)) {
         worker_call_failed(w, st);
         return;
     }
-    pgw__handle_story(w->loop.h, story, sizeof(story));
+    pgw__handle_diagnostics(w->loop.h, diagnostics, sizeof(diagnostics));
     PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
-             "no notifications, polling: %s; next try in %lld ms", story, (long long)pause);
+             "no notifications, polling: %s; next try in %lld ms", diagnostics, (long long)pause);
 }
 
-static void worker_sign_up(pgw_worker *w)
+static void worker_register(pgw_worker *w)
 {
     char channel[64];
     pgw_status st;
 
     pgw__pq_slot(w->loop.h, channel);
     st = pgw__pq_listen(w->loop.h, channel);
-    if (st == PGW_OK) st = worker_sign_call(w, PGW__SQL_JOB_IDLE, worker_read_absent);
+    if (st == PGW_OK) st = worker_waiter_call(w, PGW__SQL_JOB_IDLE, worker_read_absent);
     if (st < 0) {
-        worker_sign_failed(w, st);
+        worker_register_failed(w, st);
         return;
     }
-    worker_well(w); /* perhaps in a new session: the sign is out there */
-    pgw__backoff_reset(&w->loop.sign);
-    w->loop.look_ms = w->loop.poll.base_ms;
-    w->loop.signed_up = true;
-    w->loop.called = false;
+    worker_well(w); /* perhaps in a new session: it is registered there */
+    pgw__backoff_reset(&w->loop.registering);
+    w->loop.recheck_ms = w->loop.poll.base_ms;
+    w->loop.registered = true;
+    w->loop.woken = false;
 }
 
-static void worker_sign_in(pgw_worker *w)
+static void worker_unregister(pgw_worker *w)
 {
-    w->loop.signed_up = w->loop.fell_short = false;
+    w->loop.registered = w->loop.fell_short = false;
     w->loop.claim_at = 0; /* from now on nobody calls */
-    if (worker_sign_call(w, PGW__SQL_JOB_AWAKE, NULL) == PGW_OK) return;
+    if (worker_waiter_call(w, PGW__SQL_JOB_AWAKE, NULL) == PGW_OK) return;
     worker_call_failed(w, pgw_error_status(w->loop.h));
-    pgw__pq_drop(w->loop.h); /* or the sign would be out for as long as the session lives */
+    pgw__pq_drop(w->loop.h); /* or it would be registered for as long as the session lives */
 }
 
 /* ---- claiming ---- */
 
-/* With the sign out somebody will call; look now and then all the same. */
-static void worker_await_call(pgw_worker *w)
+/* Registered: somebody will wake us up. Claim now and then all the same. */
+static void worker_await_wakeup(pgw_worker *w)
 {
     const int64_t jitter = (int64_t)(pgw__random_u64() % (uint64_t)(w->given.poll_ms / 4 + 1));
 
     w->loop.claim_at =
-        pgw__clock_ms() + pgw__backoff_grow_ms(&w->loop.look_ms, w->given.poll_ms - jitter);
+        pgw__clock_ms() + pgw__backoff_grow_ms(&w->loop.recheck_ms, w->given.poll_ms - jitter);
 }
 
 static void worker_rest(pgw_worker *w)
@@ -423,22 +423,23 @@ static void worker_rest(pgw_worker *w)
     pthread_mutex_lock(&w->lock);
     w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0;
     pthread_mutex_unlock(&w->lock);
-    if (w->loop.signed_up) {
-        worker_await_call(w);
+    if (w->loop.registered) {
+        worker_await_wakeup(w);
         return;
     }
-    if (!w->given.drain && pgw__clock_ms() >= w->loop.deaf_until) {
-        worker_sign_up(w);
-        if (w->loop.signed_up) {
+    if (!w->given.drain && pgw__clock_ms() >= w->loop.poll_only_until) {
+        worker_register(w);
+        if (w->loop.registered) {
             w->loop.claim_at = 0;
             return;
         }
     }
     now = pgw__clock_ms();
     w->loop.claim_at = now + pgw__backoff_next_ms(&w->loop.poll);
-    if (!w->given.drain && w->loop.deaf_until > now) worker_ask_absent(w);
-    if (!w->given.drain && w->loop.deaf_until > now && w->loop.deaf_until < w->loop.claim_at)
-        w->loop.claim_at = w->loop.deaf_until; /* before the sign it has to look */
+    if (!w->given.drain && w->loop.poll_only_until > now) worker_ask_absent(w);
+    if (!w->given.drain && w->loop.poll_only_until > now &&
+        w->loop.poll_only_until < w->loop.claim_at)
+        w->loop.claim_at = w->loop.poll_only_until; /* before it registers it has to claim */
 }
 
 static void worker_found_none(pgw_worker *w)
@@ -447,7 +448,8 @@ static void worker_found_none(pgw_worker *w)
     if (!w->loop.down && (!w->given.drain || w->loop.taken == 0)) pgw__worker_tell_why(w);
 }
 
-/* Did a job come from a queue that none came from before? It may be younger than our sign. */
+/* Did a job come from a queue that none came from before? It may have been made since we
+ * registered. */
 static bool worker_meets_queue(pgw_worker *w, const pgw_batch *batch)
 {
     const uint64_t before = w->loop.seen;
@@ -466,9 +468,9 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
     const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
-    /* A late look found what nobody called us for: perhaps the sign speaks of a queue that was
-     * dropped, and made anew. */
-    const bool unheard = !w->loop.called && w->loop.look_ms > w->given.poll_ms / 2;
+    /* A late claim found what nobody announced: perhaps the registration names a queue that was
+     * dropped, and made again. */
+    const bool unheard = !w->loop.woken && w->loop.recheck_ms > w->given.poll_ms / 2;
     pgw_status st;
 
     w->loop.filled_us = pgw__clock_us();
@@ -484,12 +486,12 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     w->loop.claim_at = 0;
     w->loop.taken += (int64_t)n;
     pgw__backoff_reset(&w->loop.poll);
-    if (!w->loop.signed_up) return;
+    if (!w->loop.registered) return;
     if (newcomer || unheard || n == (size_t)claim->opts.max || w->given.concurrency == 0) {
-        worker_sign_in(w);
+        worker_unregister(w);
     } else if (!alone) {
         w->loop.fell_short = true;
-        worker_await_call(w);
+        worker_await_wakeup(w);
     }
 }
 
@@ -546,7 +548,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
         worker_found_none(w);
     else
         worker_found(w, &claim);
-    w->loop.called = false;
+    w->loop.woken = false;
 }
 
 /* ---- the loop ---- */
@@ -562,9 +564,9 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
         poll(fds, 2, (int)wait_ms);
     } else {
         st = pgw__pq_wait(w->loop.h, wait_ms, w->shared.wake.read_fd);
-        if (st == PGW_OK && w->loop.signed_up) {
+        if (st == PGW_OK && w->loop.registered) {
             w->loop.claim_at = 0;
-            w->loop.called = true;
+            w->loop.woken = true;
         }
         if (st < 0) worker_call_failed(w, st);
     }
@@ -574,12 +576,12 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
     pgw__wake_drain(&w->shared.wake);
 }
 
-/* The heart has given up: so does the loop. */
-static void worker_heed_heart(pgw_worker *w)
+/* The heartbeat has given up: so does the loop. */
+static void worker_heed_heartbeat(pgw_worker *w)
 {
-    const pgw_status st = (pgw_status)atomic_load(&w->beats.fatal);
+    const pgw_status st = (pgw_status)atomic_load(&w->extension.fatal);
 
-    if (st != PGW_OK && w->loop.fatal == PGW_OK) worker_trouble(w, st, w->beats.error);
+    if (st != PGW_OK && w->loop.fatal == PGW_OK) worker_trouble(w, st, w->extension.error);
 }
 
 /* With the stop on the handle, waits end at its first notify, and from then on at the second; then
@@ -589,7 +591,7 @@ static void worker_heed_stop(pgw_worker *w)
     const int stops = w->loop.fatal != PGW_OK && pgw_stop_count(w->loop.stop) == 0
                           ? 1
                           : pgw_stop_count(w->loop.stop);
-    pgw__crate *c;
+    pgw__taskset *c;
     size_t i;
 
     if (stops == w->loop.stops) return;
@@ -605,7 +607,7 @@ static void worker_heed_stop(pgw_worker *w)
     pgw__worker_limit_calls(w, w->given.stop_ms);
     w->loop.end_at = pgw__clock_ms() + w->given.stop_ms;
     pthread_mutex_lock(&w->lock);
-    for (c = w->shared.crates; c != NULL; c = c->next)
+    for (c = w->shared.tasksets; c != NULL; c = c->next)
         for (i = 0; i < c->count; i++)
             if (c->tasks[i].stage == PGW__RUNNING)
                 pgw__worker_raise(&c->tasks[i], PGW_SIGNAL_STOPPING);
@@ -660,8 +662,8 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->call_us = w->loop.call_us;
     v->done_before = w->shared.done_before;
     v->call_at = w->loop.call_at;
-    v->heartless = w->beats.away;
-    v->beat_at = w->given.concurrency == 0 ? w->shared.heart_at : INT64_MAX;
+    v->no_heartbeat = w->extension.away;
+    v->extend_at = w->given.concurrency == 0 ? w->shared.heartbeat_at : INT64_MAX;
     v->end_at = w->loop.end_at;
     v->fell_short = w->loop.fell_short;
     v->stops = w->loop.stops;
@@ -675,7 +677,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->rush = plan.rush;
     if (plan.release && !plan.end) pgw__worker_release_ready(w);
     w->shared.waits =
-        !(plan.end || plan.release || plan.beat || plan.flush || plan.claim > 0 || plan.run);
+        !(plan.end || plan.release || plan.extend || plan.flush || plan.claim > 0 || plan.run);
     pthread_mutex_unlock(&w->lock);
     return plan;
 }
@@ -691,14 +693,14 @@ static bool worker_uses(const pgw_worker *w)
     return w->shared.ready.count + w->shared.running > 0;
 }
 
-static void worker_make_room(pgw_worker *w)
+static void worker_yield_connection(pgw_worker *w)
 {
     bool leaves;
 
     pthread_mutex_lock(&w->lock);
-    leaves = w->beats.crowded && !w->loop.down && !worker_uses(w) &&
+    leaves = w->extension.crowded && !w->loop.down && !worker_uses(w) &&
              w->shared.done.count + w->shared.resting.count == 0;
-    w->beats.crowded = false;
+    w->extension.crowded = false;
     pthread_mutex_unlock(&w->lock);
     if (!leaves) return;
     pgw__pq_drop(w->loop.h);
@@ -719,18 +721,18 @@ static void worker_reconnect(pgw_worker *w)
     worker_call_failed(w, st);
     if (w->given.concurrency == 0 || !pgw__worker_is_crowded(w->loop.h)) return;
     pthread_mutex_lock(&w->lock);
-    w->beats.yields = !worker_uses(w) && !w->beats.away;
-    if (w->beats.yields) {
-        w->shared.heart_at = 0;
-        pgw__worker_heart_wake(w);
+    w->extension.yields = !worker_uses(w) && !w->extension.away;
+    if (w->extension.yields) {
+        w->shared.heartbeat_at = 0;
+        pgw__worker_heartbeat_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
 }
 
-static void worker_beat_here(pgw_worker *w)
+static void worker_extend_here(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->shared.heart_at = pgw__worker_beat(w, w->loop.h);
+    w->shared.heartbeat_at = pgw__worker_extend(w, w->loop.h);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -761,23 +763,23 @@ static void worker_loop(pgw_worker *w)
     for (;;) {
         pgw__worker_plan plan;
 
-        worker_heed_heart(w);
+        worker_heed_heartbeat(w);
         worker_heed_stop(w);
-        worker_make_room(w);
+        worker_yield_connection(w);
         if (w->loop.down && pgw__clock_ms() >= w->loop.call_at) worker_reconnect(w);
         if (w->loop.down && w->loop.stops > 0) worker_abandon_results(w, pgw__clock_ms());
         plan = worker_plan(w);
         if (plan.end) return;
         if (plan.release)
             continue;
-        else if (plan.beat)
-            worker_beat_here(w);
+        else if (plan.extend)
+            worker_extend_here(w);
         else if (plan.flush || plan.claim > 0)
             worker_exchange(w, &plan);
         else if (plan.run)
             pgw__worker_run_here(w);
-        else if (plan.deaf && w->loop.signed_up && !w->loop.down)
-            worker_sign_in(w); /* who sleeps is to be called, not we */
+        else if (plan.no_wakeups && w->loop.registered && !w->loop.down)
+            worker_unregister(w); /* another waiter is to be woken up */
         else
             worker_wait(w, plan.wait_ms);
     }
@@ -811,17 +813,17 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
 /* Behind a pooler, say, cancelled jobs are heard of when their leases are extended. */
 static pgw_status worker_open_ears(pgw_worker *w)
 {
-    const pgw_status st = pgw__worker_heart_listen(w);
+    const pgw_status st = pgw__worker_heartbeat_listen(w);
 
     if (st >= 0) return PGW_OK;
     if (!worker_passes(st)) {
         PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heart.h));
+                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heartbeat.h));
         return PGW_OK;
     }
-    worker_failed_on(w, w->heart.h, st);
-    pgw_close(w->heart.h);
-    w->heart.h = NULL;
+    worker_failed_on(w, w->heartbeat.h, st);
+    pgw_close(w->heartbeat.h);
+    w->heartbeat.h = NULL;
     return pgw_stop_count(w->loop.stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
 }
 
@@ -832,7 +834,7 @@ static pgw_status worker_open_both(pgw_worker *w)
     pgw_status st = worker_open(w, &w->loop.h);
 
     if (st < 0 || w->given.concurrency == 0) return st;
-    st = worker_open(w, &w->heart.h);
+    st = worker_open(w, &w->heartbeat.h);
     if (st >= 0) st = worker_open_ears(w);
     if (st >= 0) return st;
     pgw_close(w->loop.h);
@@ -840,8 +842,8 @@ static pgw_status worker_open_both(pgw_worker *w)
     return st;
 }
 
-/* Before the first claim: a worker that cannot have the heart's connection would lose what outlasts
- * a lease. */
+/* Before the first claim: a worker that cannot have the heartbeat's connection would lose what
+ * outlasts a lease. */
 static pgw_status worker_open_all(pgw_worker *w)
 {
     struct pollfd stop = {pgw_stop_fd(w->loop.stop), POLLIN, 0};
@@ -863,9 +865,9 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->loop.stops = 0;
     w->loop.fatal = PGW_OK;
     w->loop.error[0] = '\0';
-    w->loop.down = w->loop.signed_up = w->loop.fell_short = w->loop.found_none =
+    w->loop.down = w->loop.registered = w->loop.fell_short = w->loop.found_none =
         w->loop.claims_fail = w->loop.hurries = false;
-    w->loop.deaf_until = w->given.notify ? 0 : INT64_MAX;
+    w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
     w->loop.told_ready = w->loop.told_absent = false;
     w->loop.pace_us = pgw__clock_us();
@@ -876,12 +878,12 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->loop.why_at = 0;
     w->loop.seen = 0;
     w->loop.filled_us = w->loop.call_us = 0;
-    w->shared.heart_at = w->shared.due_at = INT64_MAX;
+    w->shared.heartbeat_at = w->shared.due_at = INT64_MAX;
     w->shared.quarantined = NULL;
     w->shared.hold_until = 0;
-    w->beats.rest_until = 0;
-    w->beats.away = w->beats.crowded = w->beats.yields = false;
-    atomic_store(&w->beats.fatal, PGW_OK);
+    w->extension.rest_until = 0;
+    w->extension.away = w->extension.crowded = w->extension.yields = false;
+    atomic_store(&w->extension.fatal, PGW_OK);
     atomic_store(&w->stopping, 0);
 }
 
@@ -900,20 +902,20 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     st = worker_open_all(w);
     if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
     st = pgw__worker_hire(w);
-    if (st >= 0 && w->given.concurrency > 0) st = pgw__worker_heart_start(w);
+    if (st >= 0 && w->given.concurrency > 0) st = pgw__worker_heartbeat_start(w);
     if (st >= 0)
         worker_loop(w);
     else
         worker_trouble(w, st, "cannot start another thread");
     all_left = pgw__worker_dismiss(w);
-    if (w->given.concurrency > 0) pgw__worker_heart_end(w);
+    if (w->given.concurrency > 0) pgw__worker_heartbeat_end(w);
     worker_abandon_results(w, INT64_MAX);
     pgw_close(w->loop.h);
     w->loop.h = NULL;
     w->loop.stop = NULL;
     if (all_left) return w->loop.fatal;
-    /* that goes before a fatal error, whose story was logged: the caller must not free what they
-     * use */
+    /* that goes before a fatal error, whose diagnostics was logged: the caller must not free what
+     * they use */
     snprintf(w->loop.error, sizeof(w->loop.error),
              "handlers did not return within %lld ms of the second stop",
              (long long)w->given.stop_ms);

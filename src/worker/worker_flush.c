@@ -27,9 +27,9 @@ bool pgw__worker_flush_init(pgw_worker *w)
     const int ahead = w->given.prefetch < 0 ? PGW__AHEAD_MAX : w->given.prefetch;
     const int held = ahead + w->given.batch * pgw__worker_handlers(w);
     const int most = 2 * held; /* what was held when the last call was sent, and came with it */
-    const int room = most > w->given.flush_jobs ? most : w->given.flush_jobs;
+    const int size = most > w->given.flush_jobs ? most : w->given.flush_jobs;
 
-    w->flush.max = (size_t)(room < FLUSH_MAX ? room : FLUSH_MAX);
+    w->flush.max = (size_t)(size < FLUSH_MAX ? size : FLUSH_MAX);
     w->flush.out = pgw__mem_zero(w->flush.max, sizeof(pgw_task *));
     w->flush.refs = pgw__mem_zero(w->flush.max, sizeof(w->flush.refs[0]));
     w->flush.outcomes = pgw__mem_zero(w->flush.max, sizeof(w->flush.outcomes[0]));
@@ -73,7 +73,7 @@ int pgw__worker_order(const pgw_task *a, const pgw_task *b)
 
     if (order != 0) return order;
     if (claim_a != claim_b) return claim_a < claim_b ? -1 : 1;
-    if (a->crate == b->crate) return (a > b) - (a < b);
+    if (a->taskset == b->taskset) return (a > b) - (a < b);
     return (a->ref.id > b->ref.id) - (a->ref.id < b->ref.id);
 }
 
@@ -129,7 +129,7 @@ static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
 {
     pgw_ref *refs = w->flush.refs + from;
 
-    if (w->flush.out[from]->crate == w->flush.out[from + n - 1]->crate)
+    if (w->flush.out[from]->taskset == w->flush.out[from + n - 1]->taskset)
         return false; /* all of one claim */
     flush_name(w, from, n);
     if (flush_ascends(refs, n)) return false;
@@ -266,7 +266,7 @@ static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_
 /* What goes wrong first in a flush is what is told of it. */
 typedef struct flush_trouble {
     pgw_status st;
-    pgw__story story;
+    pgw__diagnostics diagnostics;
     int refused; /* results, since a call of this group went well */
 } flush_trouble;
 
@@ -274,7 +274,7 @@ static pgw_status flush_note(pgw_worker *w, flush_trouble *first, pgw_status st)
 {
     if (st < 0 && first->st >= 0) {
         first->st = st;
-        pgw__pq_keep_story(w->loop.h, &first->story);
+        pgw__pq_keep_diagnostics(w->loop.h, &first->diagnostics);
     }
     return st;
 }
@@ -501,7 +501,7 @@ static size_t flush_take(pgw_worker *w, bool all)
     for (left = w->shared.done.count; left > 0; left--) {
         pgw_task *t = pgw__list_pop(&w->shared.done);
 
-        if (n < w->flush.max && (all || t->crate->busy == 0 || now >= t->crate->due_at)) {
+        if (n < w->flush.max && (all || t->taskset->busy == 0 || now >= t->taskset->due_at)) {
             pgw__result_take(w, t);
             t->told = true;
             w->flush.out[n++] = t;
@@ -554,6 +554,6 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_fill(w, 0, plain, PGW_ECONN);
     if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, PGW_DEFAULT);
     flush_settle(w, n);
-    if (first.st < 0) return pgw__pq_tell(w->loop.h, &first.story);
+    if (first.st < 0) return pgw__pq_tell(w->loop.h, &first.diagnostics);
     return claim != NULL && claim->done ? st : PGW_OK;
 }

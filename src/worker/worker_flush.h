@@ -12,7 +12,7 @@ typedef struct pgw__claim { /* a claim that a flush may take along */
 } pgw__claim;
 
 bool pgw__worker_flush_init(pgw_worker *w);
-/* Reports results, all of them or those of whole crates and what is due, and makes the claim (may
+/* Reports results, all of them or those of whole tasksets and what is due, and makes the claim (may
  * be NULL) when it costs no further round trip: then the status is the claim's. Otherwise PGW_OK,
  * or what the first call failed with. */
 pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim);

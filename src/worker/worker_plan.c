@@ -31,16 +31,16 @@ static bool plan_rush(const pgw__worker_view *v)
 }
 
 /* Jobs for idle handlers, or the prefetch where that is more. Half of it at a time keeps round
- * trips few and handlers busy; with nothing in stock, anything will do. In the calling thread
+ * trips few and handlers busy; with nothing prefetched, anything will do. In the calling thread
  * claims and handlers take turns: early claims are no use. */
-static int plan_room(const pgw__worker_view *v)
+static int plan_claim_size(const pgw__worker_view *v)
 {
     const int most = v->prefetch > v->n.free ? v->prefetch : v->n.free;
-    const int room = most - v->n.ready;
+    const int space = most - v->n.ready;
 
-    if (plan_is_over(v) || v->heartless || room <= 0 || v->now < v->n.hold_until) return 0;
-    if (v->n.ready > 0 && (v->here || room < most - room)) return 0;
-    return (int)plan_earlier(plan_earlier(room, v->left), PLAN_MAX_CLAIM);
+    if (plan_is_over(v) || v->no_heartbeat || space <= 0 || v->now < v->n.hold_until) return 0;
+    if (v->n.ready > 0 && (v->here || space < most - space)) return 0;
+    return (int)plan_earlier(plan_earlier(space, v->left), PLAN_MAX_CLAIM);
 }
 
 /* `along`: with results, in the same call. */
@@ -49,7 +49,7 @@ static int plan_claim(const pgw__worker_view *v, bool along)
     const bool last_look = v->drain && v->n.ready + v->n.running == 0;
 
     if (v->now < v->claim_at && !last_look && !(along && v->fell_short)) return 0;
-    return plan_room(v);
+    return plan_claim_size(v);
 }
 
 /* At once when nobody is at work, so that a lone job is not held up, and when time is short; else
@@ -80,7 +80,7 @@ static int64_t plan_wait_ms(const pgw__worker_view *v)
 {
     const int64_t longest = v->stops > 0 ? PLAN_STOP_WAIT_MS : PLAN_MAX_WAIT_MS;
     const int64_t claim_at = v->claim_at > v->n.hold_until ? v->claim_at : v->n.hold_until;
-    int64_t call = v->beat_at; /* when the server is to be called next */
+    int64_t call = v->extend_at; /* when the server is to be called next */
     int64_t until;
 
     if (!plan_is_over(v) && claim_at > v->now) call = plan_earlier(call, claim_at);
@@ -99,7 +99,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
     p.end = plan_end(v);
     if (p.end) return p;
     p.release = (v->stops > 0 || v->stale) && v->n.ready > 0;
-    p.beat = may_call && v->now >= v->beat_at;
+    p.extend = may_call && v->now >= v->extend_at;
     if (may_call) {
         p.flush = plan_flush(v);
         p.claim = plan_claim(v, p.flush);
@@ -109,7 +109,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
         p.flush_all = p.flush && plan_flush_all(v);
     }
     p.run = v->here && v->n.ready > 0 && !v->n.blocked;
-    p.deaf = may_call && plan_room(v) == 0;
+    p.no_wakeups = may_call && plan_claim_size(v) == 0;
     p.wait_ms = p.rush ? 1 : plan_wait_ms(v);
     return p;
 }

@@ -14,27 +14,27 @@ typedef struct pgw__worker_counts {
     int free;                 /* jobs that idle handlers would take */
     int whole;                /* of `done`: of claims of which nothing else is left */
     int64_t due_at;           /* when the first of `done` must be reported; INT64_MAX: none */
-    bool blocked;             /* the next job in stock starts only when all results are reported */
-    int64_t hold_until;       /* no claim before: what that job does is to be seen first */
+    bool blocked;       /* the next job prefetched starts only when all results are reported */
+    int64_t hold_until; /* no claim before: what that job does is to be seen first */
 } pgw__worker_counts;
 
 /* What is seen. */
 typedef struct pgw__worker_view {
     int64_t now;
     pgw__worker_counts n;
-    int64_t since_us; /* since the last claim came in, */
-    int64_t call_us;  /* which took so long */
-    int done_before;  /* `done` at that time */
-    int64_t left;     /* jobs that worker.max_jobs still allows */
-    int64_t claim_at; /* no claim before: the queues are empty ... */
-    bool fell_short;  /* ... after some jobs; one that travels with results may look again */
-    int64_t call_at;  /* no call to the server before: the last one failed */
-    bool heartless;   /* the session that extends leases is lost: nothing is claimed */
-    int64_t beat_at;  /* leases to extend between jobs; INT64_MAX: a thread sees to it */
-    int64_t end_at;   /* after the second stop: wait for handlers until then */
-    int stops;        /* how often a stop was asked for; a fatal error counts as one */
-    bool found_none;  /* the last claim found nothing while nothing was held here */
-    bool rush;        /* the plan before held back a claim, see there */
+    int64_t since_us;  /* since the last claim came in, */
+    int64_t call_us;   /* which took so long */
+    int done_before;   /* `done` at that time */
+    int64_t left;      /* jobs that worker.max_jobs still allows */
+    int64_t claim_at;  /* no claim before: the queues are empty ... */
+    bool fell_short;   /* ... after some jobs; one that travels with results may look again */
+    int64_t call_at;   /* no call to the server before: the last one failed */
+    bool no_heartbeat; /* the session that extends leases is lost: nothing is claimed */
+    int64_t extend_at; /* leases to extend between jobs; INT64_MAX: a thread sees to it */
+    int64_t end_at;    /* after the second stop: wait for handlers until then */
+    int stops;         /* how often a stop was asked for; a fatal error counts as one */
+    bool found_none;   /* the last claim found nothing while nothing was held here */
+    bool rush;         /* the plan before held back a claim, see there */
     /* configuration */
     int prefetch, flush_jobs; /* the former as things are: it may adapt */
     bool stale; /* no handler has begun a job for so long that another worker had better have it */
@@ -46,13 +46,13 @@ typedef struct pgw__worker_view {
 typedef struct pgw__worker_plan {
     bool end;
     bool release;    /* requeue what is not started */
-    bool beat;       /* extend leases now, in this thread */
+    bool extend;     /* extend leases now, in this thread */
     bool flush;      /* report results, those of whole claims and what is due ... */
     bool flush_all;  /* ... or all of them */
     int claim;       /* and claim so many */
     bool run;        /* run one handler call in this thread */
     bool rush;       /* no claim yet: handlers are nearly through with all that is here */
-    bool deaf;       /* nothing is claimed now, whoever calls */
+    bool no_wakeups; /* nothing is claimed now, whoever calls */
     int64_t wait_ms; /* else wait so long, at least 1 */
 } pgw__worker_plan;
 

@@ -1,4 +1,4 @@
-/* worker_pool: the stock of claimed jobs, the threads that work on them, and what a handler can ask
+/* worker_pool: the claimed jobs, the threads that work on them, and what a handler can ask
  * and say. */
 #include "worker/worker_pool.h"
 
@@ -21,13 +21,13 @@
  * finished, or has run for POOL_TRUST_MS. The job starts only when all results are reported, except
  * those that rest: a result that dies with the worker would be lost. */
 
-static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t since,
+static void pool_unpack(pgw_task *t, pgw__taskset *c, const pgw_job *job, int64_t since,
                         int64_t server_us)
 {
     int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
 
     if (lease_ms < 1) lease_ms = 1;
-    t->crate = c;
+    t->taskset = c;
     t->self = t;
     t->job = job;
     t->ref = pgw_job_ref(job);
@@ -36,7 +36,7 @@ static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t 
     t->lease_ms = lease_ms < PGW__LEASE_MIN_MS   ? PGW__LEASE_MIN_MS
                   : lease_ms > PGW__LEASE_MAX_MS ? PGW__LEASE_MAX_MS
                                                  : lease_ms;
-    t->beat_at = since + lease_ms / 3;
+    t->extend_at = since + lease_ms / 3;
     /* The server started the lease after that, so by our clock it lasts at least until then. */
     atomic_init(&t->safe_until, pgw__lease_end(since, lease_ms));
     atomic_init(&t->tired_at, INT64_MAX);
@@ -45,7 +45,7 @@ static void pool_unpack(pgw_task *t, pgw__crate *c, const pgw_job *job, int64_t 
     t->delay_ms = -1;
 }
 
-/* The first result of a crate says when all that are there by then are reported, after
+/* The first result of a task set says when all that are there by then are reported, after
  * worker.flush_ms; and each, that it is before the last third of a lease that nobody extends. Where
  * the next handler would hold it up, the time of this one counts: it tells how long that may be. */
 static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
@@ -53,7 +53,7 @@ static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
     int64_t at;
 
-    if (t->crate->done > 0) return late;
+    if (t->taskset->done > 0) return late;
     at = (w->given.concurrency == 0 ? w->shared.began_at : pgw__clock_ms()) + w->given.flush_ms;
     return at < late ? at : late;
 }
@@ -63,7 +63,7 @@ static void pool_finish(pgw_worker *w, pgw_task *t)
     t->stage = PGW__DONE;
     pgw__worker_clear(w, t);
     pgw__wake_close(&t->wake);
-    pgw__crate_settle(w, t->crate);
+    pgw__taskset_settle(w, t->taskset);
     pgw__result_add(w, t, pool_due_at(w, t));
 }
 
@@ -77,11 +77,11 @@ static void pool_release(pgw_worker *w, pgw_task *t)
 static void pool_requeue(pgw_worker *w, pgw_task *t, int64_t now)
 {
     pool_release(w, t);
-    t->crate->due_at = w->shared.due_at = now;
+    t->taskset->due_at = w->shared.due_at = now;
     w->loop.taken--;
 }
 
-/* ---- stock ---- */
+/* ---- prefetched jobs ---- */
 
 static int pool_free(const pgw_worker *w)
 {
@@ -98,7 +98,7 @@ static bool pool_is_last(const pgw_job *job)
 }
 
 /* With the lock held. */
-static void pool_stock(pgw_worker *w, pgw__crate *c)
+static void pool_add(pgw_worker *w, pgw__taskset *c)
 {
     const int64_t now = pgw__clock_ms();
     const int free = pool_free(w);
@@ -117,8 +117,8 @@ static void pool_stock(pgw_worker *w, pgw__crate *c)
 pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us)
 {
     const size_t n = pgw_batch_count(batch);
-    pgw__crate *c = pgw__mem_zero(1, sizeof(*c) + n * sizeof(c->tasks[0]));
-    int64_t beat_at = INT64_MAX;
+    pgw__taskset *c = pgw__mem_zero(1, sizeof(*c) + n * sizeof(c->tasks[0]));
+    int64_t extend_at = INT64_MAX;
     size_t i;
 
     if (c == NULL) {
@@ -131,23 +131,23 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     for (i = 0; i < n; i++) {
         c->tasks[i].worker = w;
         pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), since, server_us);
-        if (c->tasks[i].beat_at < beat_at) beat_at = c->tasks[i].beat_at;
+        if (c->tasks[i].extend_at < extend_at) extend_at = c->tasks[i].extend_at;
     }
     atomic_fetch_add(&w->n.claimed, (int64_t)n);
 
     pthread_mutex_lock(&w->lock);
-    c->next = w->shared.crates;
+    c->next = w->shared.tasksets;
     if (c->next != NULL) c->next->prev = c;
-    w->shared.crates = c;
-    pool_stock(w, c);
+    w->shared.tasksets = c;
+    pool_add(w, c);
     w->shared.done_before = w->shared.done.count;
     if (pgw__batch_quarantined(batch)) {
         w->shared.quarantined = &c->tasks[0];
         w->shared.hold_until = INT64_MAX;
     }
-    if (beat_at < w->shared.heart_at) {
-        w->shared.heart_at = beat_at;
-        pgw__worker_heart_wake(w);
+    if (extend_at < w->shared.heartbeat_at) {
+        w->shared.heartbeat_at = extend_at;
+        pgw__worker_heartbeat_wake(w);
     }
     if (n >= (size_t)w->shared.idle)
         pthread_cond_broadcast(&w->work);
@@ -231,9 +231,9 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
         if (t == w->shared.quarantined) w->shared.hold_until = now + POOL_TRUST_MS;
         if (w->given.timeout_ms > 0) {
             atomic_store(&t->tired_at, now + w->given.timeout_ms);
-            if (now + w->given.timeout_ms < w->shared.heart_at) {
-                w->shared.heart_at = now + w->given.timeout_ms;
-                pgw__worker_heart_wake(w);
+            if (now + w->given.timeout_ms < w->shared.heartbeat_at) {
+                w->shared.heartbeat_at = now + w->given.timeout_ms;
+                pgw__worker_heartbeat_wake(w);
             }
         }
         tasks[n++] = t;
@@ -285,7 +285,7 @@ static void pool_call(pgw_worker *w, pgw_task **tasks, size_t n)
 
 void pgw__worker_run_here(pgw_worker *w)
 {
-    pgw_task **tasks = w->shared.hands[0].tasks;
+    pgw_task **tasks = w->shared.handlers[0].tasks;
     size_t n;
 
     pthread_mutex_lock(&w->lock);
@@ -300,8 +300,8 @@ void pgw__worker_run_here(pgw_worker *w)
 
 static void *pool_thread(void *arg)
 {
-    pgw__hand *hand = arg;
-    pgw_worker *w = hand->worker;
+    pgw__handler_thread *handler = arg;
+    pgw_worker *w = handler->worker;
     bool last;
 
     pthread_mutex_lock(&w->lock);
@@ -312,18 +312,18 @@ static void *pool_thread(void *arg)
             w->shared.idle--;
         }
         if (w->shared.closing) break;
-        hand->held = pool_take(w, hand->tasks);
+        handler->held = pool_take(w, handler->tasks);
         pool_stir(w);
-        if (hand->held == 0) continue;
+        if (handler->held == 0) continue;
         pthread_mutex_unlock(&w->lock);
-        pool_call(w, hand->tasks, hand->held);
+        pool_call(w, handler->tasks, handler->held);
         pthread_mutex_lock(&w->lock);
-        pool_put(w, hand->tasks, hand->held);
-        hand->held = 0;
+        pool_put(w, handler->tasks, handler->held);
+        handler->held = 0;
         pool_stir(w);
     }
-    hand->left = true;
-    last = hand->alone && --w->shared.owners == 0;
+    handler->left = true;
+    last = handler->alone && --w->shared.owners == 0;
     pthread_cond_broadcast(&w->left);
     pthread_mutex_unlock(&w->lock);
     if (last) pgw__worker_destroy(w);
@@ -336,11 +336,11 @@ pgw_status pgw__worker_hire(pgw_worker *w)
 
     w->shared.closing = false;
     for (i = 0; i < w->given.concurrency; i++) {
-        pgw__hand *hand = &w->shared.hands[i];
+        pgw__handler_thread *handler = &w->shared.handlers[i];
 
-        hand->left = hand->alone = false; /* it may have been left behind in the last run */
-        hand->started = pgw__worker_start(&hand->thread, pool_thread, hand) == PGW_OK;
-        if (!hand->started) return PGW_ENOMEM;
+        handler->left = handler->alone = false; /* it may have been left behind in the last run */
+        handler->started = pgw__worker_start(&handler->thread, pool_thread, handler) == PGW_OK;
+        if (!handler->started) return PGW_ENOMEM;
     }
     return PGW_OK;
 }
@@ -354,26 +354,27 @@ bool pgw__worker_dismiss(pgw_worker *w)
     w->shared.closing = true;
     pthread_cond_broadcast(&w->work);
     for (i = 0; i < w->given.concurrency; i++) {
-        pgw__hand *hand = &w->shared.hands[i];
+        pgw__handler_thread *handler = &w->shared.handlers[i];
 
-        if (!hand->started) continue;
-        while (!hand->left && hand->held == 0) pthread_cond_wait(&w->left, &w->lock);
-        if (!hand->left) { /* in a handler that does not return: it will find its way out alone */
-            hand->alone = true;
+        if (!handler->started) continue;
+        while (!handler->left && handler->held == 0) pthread_cond_wait(&w->left, &w->lock);
+        if (!handler
+                 ->left) { /* in a handler that does not return: it will find its way out alone */
+            handler->alone = true;
             w->shared.owners++;
             all = false;
         }
     }
     pthread_mutex_unlock(&w->lock);
     for (i = 0; i < w->given.concurrency; i++) {
-        pgw__hand *hand = &w->shared.hands[i];
+        pgw__handler_thread *handler = &w->shared.handlers[i];
 
-        if (!hand->started) continue;
-        if (hand->alone)
-            pthread_detach(hand->thread);
+        if (!handler->started) continue;
+        if (handler->alone)
+            pthread_detach(handler->thread);
         else
-            pthread_join(hand->thread, NULL);
-        hand->started = false;
+            pthread_join(handler->thread, NULL);
+        handler->started = false;
     }
     return all;
 }
@@ -385,8 +386,8 @@ const pgw_job *pgw_task_job(const pgw_task *task)
     return task->job;
 }
 
-/* By the clock, and not only by what the heart has found so far: after the process was frozen the
- * handler may be the first to run again. */
+/* By the clock, and not only by what the heartbeat has found so far: after the process was frozen
+ * the handler may be the first to run again. */
 int pgw_task_signals(const pgw_task *task)
 {
     const pgw_worker *w = task->worker;

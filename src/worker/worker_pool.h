@@ -4,8 +4,9 @@
 
 #include "worker/worker_state.h"
 
-/* Takes the jobs of a claim into stock. The batch is the worker's from now on, also after a
- * failure. since: by our clock their leases did not begin before; server_us: then, by the server's.
+/* Takes the jobs of a claim into the prefetch buffer. The batch is the worker's from now on, also
+ * after a failure. since: by our clock their leases did not begin before; server_us: then, by the
+ * server's.
  */
 pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us);
 pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
@@ -15,6 +16,7 @@ void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread *
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 void pgw__worker_release_ready(
     pgw_worker *w); /* what is not started gets the verdict PGW_VERDICT_RELEASE */
-void pgw__worker_sort_out(pgw_worker *w); /* takes what is not to start out of stock */
+void pgw__worker_sort_out(
+    pgw_worker *w); /* takes what is not to start out of the prefetch buffer */
 
 #endif

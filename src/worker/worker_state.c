@@ -10,7 +10,7 @@
 #define STATE_REST_MS     2000 /* of a result whose row somebody has locked, the first time */
 #define STATE_REST_MAX_MS 60000
 
-/* ---- lists and crates ---- */
+/* ---- lists and tasksets ---- */
 
 void pgw__list_push(pgw__list *l, pgw_task *t)
 {
@@ -34,14 +34,14 @@ pgw_task *pgw__list_pop(pgw__list *l)
     return t;
 }
 
-void pgw__crate_settle(pgw_worker *w, pgw__crate *c)
+void pgw__taskset_settle(pgw_worker *w, pgw__taskset *c)
 {
     if (--c->busy == 0) w->shared.whole += (int)c->done;
 }
 
 void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at)
 {
-    pgw__crate *c = t->crate;
+    pgw__taskset *c = t->taskset;
 
     c->done++;
     if (c->busy == 0) w->shared.whole++;
@@ -51,7 +51,7 @@ void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at)
 
 void pgw__result_take(pgw_worker *w, pgw_task *t)
 {
-    pgw__crate *c = t->crate;
+    pgw__taskset *c = t->taskset;
 
     if (c->busy == 0) w->shared.whole--;
     if (--c->done == 0) c->due_at = INT64_MAX;
@@ -59,17 +59,17 @@ void pgw__result_take(pgw_worker *w, pgw_task *t)
 
 void pgw__result_put_back(pgw_worker *w, pgw_task *t)
 {
-    if (t->crate->due_at < w->shared.due_at) w->shared.due_at = t->crate->due_at;
+    if (t->taskset->due_at < w->shared.due_at) w->shared.due_at = t->taskset->due_at;
     pgw__list_push(&w->shared.done, t);
 }
 
-void pgw__crate_put(pgw_worker *w, pgw__crate *c)
+void pgw__taskset_put(pgw_worker *w, pgw__taskset *c)
 {
     if (--c->open > 0) return;
     if (c->prev != NULL)
         c->prev->next = c->next;
     else
-        w->shared.crates = c->next;
+        w->shared.tasksets = c->next;
     if (c->next != NULL) c->next->prev = c->prev;
     pgw_batch_free(c->batch);
     pgw__mem_free(c);
@@ -109,14 +109,14 @@ bool pgw__worker_blocked(const pgw_worker *w)
 
 void pgw__worker_drop(pgw_task *t)
 {
-    if (t->stage != PGW__DONE) pgw__crate_settle(t->worker, t->crate);
+    if (t->stage != PGW__DONE) pgw__taskset_settle(t->worker, t->taskset);
     t->stage = PGW__GONE;
     pgw__worker_clear(t->worker, t);
     pgw__wake_close(&t->wake);
     pgw__mem_free(t->output);
     pgw__mem_free(t->error);
     t->output = t->error = NULL;
-    pgw__crate_put(t->worker, t->crate);
+    pgw__taskset_put(t->worker, t->taskset);
 }
 
 /* ---- signals ---- */
@@ -192,9 +192,9 @@ bool pgw__worker_goes_on(pgw_status st)
            st == PGW_ERETRY || st == PGW_ELOCKED;
 }
 
-void pgw__worker_heart_wake(pgw_worker *w)
+void pgw__worker_heartbeat_wake(pgw_worker *w)
 {
-    pgw__wake_poke(&w->beats.wake);
+    pgw__wake_poke(&w->extension.wake);
 }
 
 /* ---- the end ---- */
@@ -203,19 +203,19 @@ void pgw__worker_destroy(pgw_worker *w)
 {
     size_t i;
 
-    for (i = 0; i < w->shared.hands_count; i++) pgw__mem_free(w->shared.hands[i].tasks);
-    pgw__mem_free(w->shared.hands);
+    for (i = 0; i < w->shared.handlers_count; i++) pgw__mem_free(w->shared.handlers[i].tasks);
+    pgw__mem_free(w->shared.handlers);
     for (i = 0; i < w->given.queues_count; i++) pgw__mem_free(w->given.queues[i]);
     pgw__mem_free(w->given.queues);
     pgw__mem_free(w->flush.out);
     pgw__mem_free(w->flush.refs);
     pgw__mem_free(w->flush.outcomes);
     pgw__mem_free(w->flush.outputs);
-    pgw__mem_free(w->beats.tasks);
-    pgw__mem_free(w->beats.refs);
-    pgw__mem_free(w->beats.outcomes);
-    pgw__mem_free(w->beats.sent_at);
-    pgw__wake_close(&w->beats.wake);
+    pgw__mem_free(w->extension.tasks);
+    pgw__mem_free(w->extension.refs);
+    pgw__mem_free(w->extension.outcomes);
+    pgw__mem_free(w->extension.sent_at);
+    pgw__wake_close(&w->extension.wake);
     pgw__mem_free(w->loop.why);
     pgw__wake_close(&w->shared.wake);
     pthread_cond_destroy(&w->work);

@@ -4,20 +4,20 @@
  *   worker_plan.c   what to do next: pure
  *   worker_state.c  memory, lists and results, signals of a task
  *   worker_why.c    why there is nothing to do
- *   worker_heart.c  leases: extended in time, given up in time
+ *   worker_heartbeat.c  leases: extended in time, given up in time
  *   worker_flush.c  results: sorted into groups, sent, sent again
  *   worker_pool.c   claimed jobs, handler threads, what a handler can ask and say
  *   worker.c        creation, the main loop, statistics
  *
  * Threads: the main loop (the caller's thread, owner of the handle `loop.h`), the handler threads,
- * and the heart (owner of the handle `heart.h`, opened before the first claim). One lock guards
+ * and the heartbeat (owner of the handle `heart.h`, opened before the first claim). One lock guards
  * what more than one of them sees and is not atomic; no call to the server and no handler runs
  * under it.
  *
- * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one crate, which is freed
- * with the last of them. The server keeps them in rows of up to a hundred. A call that finishes
- * a whole row deletes it; one that finishes a part of a row rewrites it. So results of a crate wait
- * for the others in it, until `due_at`. */
+ * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one task set, which is
+ * freed with the last of them. The server keeps them in rows of up to a hundred. A call that
+ * finishes a whole row deletes it; one that finishes a part of a row rewrites it. So results of a
+ * task set wait for the others in it, until `due_at`. */
 #ifndef PGW_WORKER_STATE_H
 #define PGW_WORKER_STATE_H
 
@@ -38,21 +38,21 @@ typedef enum pgw__stage {
     PGW__READY,   /* not started */
     PGW__RUNNING, /* with a handler */
     PGW__DONE,    /* has a verdict, which the server does not know yet */
-    PGW__GONE     /* no longer ours; the memory stays until its crate is empty */
+    PGW__GONE     /* no longer ours; the memory stays until its task set is empty */
 } pgw__stage;
 
-typedef struct pgw__crate pgw__crate;
+typedef struct pgw__taskset pgw__taskset;
 
 struct pgw_task {
     pgw_worker *worker;
-    pgw__crate *crate;
+    pgw__taskset *taskset;
     pgw_task *self; /* for the functions that take a const task and still note what they find */
     pgw_task *next; /* in one of the lists `ready`, `done` and `resting` */
     const pgw_job *job;
     pgw_ref ref;
     pgw__stage stage;
     int64_t lease_ms;           /* length, as the claim said */
-    int64_t beat_at;            /* extend from then on, */
+    int64_t extend_at;          /* extend from then on, */
     int64_t ask_at;             /* but not before: its row was locked */
     _Atomic int64_t safe_until; /* monotonic: nobody else can have the job before */
     _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
@@ -71,8 +71,8 @@ struct pgw_task {
     bool told;                   /* being reported just now */
 };
 
-struct pgw__crate {
-    pgw__crate *prev, *next;
+struct pgw__taskset {
+    pgw__taskset *prev, *next;
     pgw_batch *batch;
     size_t open;    /* tasks not GONE, and one for each beat under way */
     size_t busy;    /* tasks READY or RUNNING; 0: whole */
@@ -87,14 +87,14 @@ typedef struct pgw__list {
     int count;
 } pgw__list;
 
-typedef struct pgw__hand { /* a handler thread */
+typedef struct pgw__handler_thread { /* a handler thread */
     pgw_worker *worker;
     pthread_t thread;
     bool started, left;
     bool alone;       /* left behind by the main loop */
     pgw_task **tasks; /* what it works on, room for worker.batch */
     size_t held;
-} pgw__hand;
+} pgw__handler_thread;
 
 #define PGW__LEASE_LEAST_CALL_MS 100
 
@@ -114,15 +114,15 @@ static inline int64_t pgw__lease_third(int64_t lease_ms)
 
 #define PGW__AHEAD_MAX    1000 /* jobs that an adaptive worker.prefetch claims ahead */
 #define PGW__CANCELED_MAX 64
-#define PGW__BEATS_MAX    1000 /* leases that one beat extends */
+#define PGW__EXTEND_MAX   1000 /* leases that one beat extends */
 
-typedef struct pgw__beats {
+typedef struct pgw__extension {
     pgw_task **tasks;
     pgw_ref *refs;
     pgw_status *outcomes;
     int64_t *sent_at;
     size_t count;
-    pgw__wake wake; /* a lease needs the heart earlier than it knows, or it shall end */
+    pgw__wake wake; /* a lease needs the heartbeat earlier than it knows, or it shall end */
     pgw__backoff trouble;
     pgw__log_told told;                  /* of trouble */
     int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
@@ -134,7 +134,7 @@ typedef struct pgw__beats {
     int64_t rest_until;                  /* ... none before, unless a lease is nearly over */
     atomic_int fatal; /* a status: no use in trying again; the main loop ends the worker ... */
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
-} pgw__beats;
+} pgw__extension;
 
 /* Grouped by owner: who may touch a field, and under which lock. */
 struct pgw_worker {
@@ -160,16 +160,16 @@ struct pgw_worker {
     struct {
         pgw *h;
         pgw_stop *stop;
-        int stops;      /* how many of its notifies are heeded; a fatal error counts as one */
-        uint64_t epoch; /* of the session that the next two speak of */
-        bool down;      /* it is known to be dead */
-        bool signed_up; /* the sleeping sign is out */
-        bool called;    /* since the last claim, by somebody who saw it */
+        int stops;       /* how many of its notifies are heeded; a fatal error counts as one */
+        uint64_t epoch;  /* of the session that the next two speak of */
+        bool down;       /* it is known to be dead */
+        bool registered; /* as a waiter: an enqueue wakes it up */
+        bool woken;      /* since the last claim, by somebody who saw it */
         bool fell_short, found_none; /* of the last claim; as in the view */
         bool hurries;                /* results that rest are told all the same: the end is near */
         bool claims_fail;            /* the last one did, with results in the same call */
-        int64_t deaf_until;          /* no sign before; INT64_MAX: not in this session */
-        int64_t look_ms;             /* with the sign out: the pause before the next look */
+        int64_t poll_only_until;     /* not registered before; INT64_MAX: not in this session */
+        int64_t recheck_ms;          /* while registered: the pause before the next claim */
         int64_t claim_at, call_at, end_at; /* as in the view */
         int64_t flush_until;               /* after the second stop: no result is told later */
         int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
@@ -181,7 +181,7 @@ struct pgw_worker {
         unsigned char *why;             /* of each queue: why nothing came from it, as told last */
         int64_t why_at;                 /* that is looked at from then on; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
-        pgw__backoff trouble, poll, sign;
+        pgw__backoff trouble, poll, registering;
         pgw__log_told told; /* of trouble */
         pgw_status fatal;
         char error[PGW__ERROR_LINE];
@@ -196,14 +196,14 @@ struct pgw_worker {
         const char **outputs;
     } flush;
 
-    /* The heart's thread and session: of the main loop, which starts and ends it. */
+    /* The heartbeat's thread and session: of the main loop, which starts and ends it. */
     struct {
         pthread_t thread;
         bool started;
         pgw *h;
         pgw_stop *stop;
-    } heart;
-    pgw__beats beats; /* the heart's; the main loop's without threads */
+    } heartbeat;
+    pgw__extension extension; /* the heartbeat's; the main loop's without threads */
 
     /* Guarded by `lock`, as are the tasks; `wake` may be poked without it. */
     pthread_mutex_t lock;
@@ -213,14 +213,14 @@ struct pgw_worker {
         pgw__wake wake; /* ends the main loop's wait */
         bool waits;     /* the main loop waits: look at `view`, and poke when it would act */
         pgw__worker_view view;
-        bool closing, heart_ends;
-        int64_t heart_at; /* when the heart means to wake up */
-        pgw__crate *crates;
+        bool closing, heartbeat_ends;
+        int64_t heartbeat_at; /* when the heartbeat means to wake up */
+        pgw__taskset *tasksets;
         pgw__list ready, done;
         pgw__list resting; /* results that would hold up others */
         int done_before;   /* results when the last claim came in */
-        int whole;         /* of `done`: of whole crates */
-        int64_t due_at;    /* the earliest of all crates */
+        int whole;         /* of `done`: of whole tasksets */
+        int64_t due_at;    /* the earliest of all tasksets */
         int running, idle;
         int busy;              /* handlers that run: of threads, each */
         int64_t finished;      /* jobs that handlers have returned from, ever */
@@ -230,8 +230,8 @@ struct pgw_worker {
         pgw_task *quarantined; /* a job that may have killed its last worker: see worker_pool.c */
         int64_t hold_until;    /* no claim before, for its sake */
         int owners;            /* the caller, and threads that were left behind */
-        pgw__hand *hands;
-        size_t hands_count;
+        pgw__handler_thread *handlers;
+        size_t handlers_count;
     } shared;
 
     /* Any thread. */
@@ -252,18 +252,18 @@ bool pgw__worker_goes_on(pgw_status st);
 #define PGW__WORKER_LEAST_CALL_MS 1000 /* however late it is */
 /* While the worker is to end, no call takes much longer than there is time. */
 void pgw__worker_limit_calls(pgw_worker *w, int64_t ms);
-void pgw__worker_heart_wake(pgw_worker *w);
+void pgw__worker_heartbeat_wake(pgw_worker *w);
 
 /* With the lock held: */
-bool pgw__worker_blocked(const pgw_worker *w); /* the next job in stock may not start yet */
+bool pgw__worker_blocked(const pgw_worker *w); /* the next job prefetched may not start yet */
 void pgw__worker_raise(pgw_task *t, int signals);
 bool pgw__worker_lose(
     pgw_task *t); /* raises PGW_SIGNAL_LOST, and counts it; false: it was already */
 bool pgw__worker_mark_lost(pgw_task *t); /* the same, and the handler is not woken; any thread */
 void pgw__worker_drop(pgw_task *t);      /* GONE */
 void pgw__worker_clear(pgw_worker *w, const pgw_task *t); /* no longer quarantined, if it was */
-void pgw__crate_put(pgw_worker *w, pgw__crate *c);
-void pgw__crate_settle(pgw_worker *w, pgw__crate *c); /* one task less is READY or RUNNING */
+void pgw__taskset_put(pgw_worker *w, pgw__taskset *c);
+void pgw__taskset_settle(pgw_worker *w, pgw__taskset *c); /* one task less is READY or RUNNING */
 void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
 /* Results join the list `done`. Who looks through it pops each, sets due_at to "never" before,

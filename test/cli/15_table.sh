@@ -43,19 +43,19 @@ code 'unregister' 0 pgwork table unregister article
 refused 'unregister again' 1 'not registered' pgwork table unregister article
 
 sql 'CREATE TABLE seat (number int PRIMARY KEY); INSERT INTO seat VALUES (1), (2)' >/dev/null
-names='--locked-by guest --expires-at until --token ticket'
+names='--locked-by borrower --expires-at until --token ticket'
 # shellcheck disable=SC2086  # words
 {
     code 'columns of other names' 0 pgwork table init seat -k number $names --apply
-    is 'are made' "$(sql "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'seat'::regclass AND attnum > 0")" 'number guest until ticket'
+    is 'are made' "$(sql "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'seat'::regclass AND attnum > 0")" 'number borrower until ticket'
     code 'and found' 0 pgwork table check seat -k number $names
     refused 'the usual ones are not' 1 'missing: `locked_by`' pgwork table check seat -k number
-    sql "UPDATE seat SET guest = 'x', ticket = gen_random_uuid(), until = now() - number * interval '1 second'" >/dev/null
+    sql "UPDATE seat SET borrower = 'x', ticket = gen_random_uuid(), until = now() - number * interval '1 second'" >/dev/null
     code 'reap by them' 0 pgwork table reap seat -k number $names --json
-    is 'frees all of these, too' "$(cat "$tmp/out") $(sql 'SELECT count(guest) FROM seat')" '{"freed":2} 0'
+    is 'frees all of these, too' "$(cat "$tmp/out") $(sql 'SELECT count(borrower) FROM seat')" '{"freed":2} 0'
     code 'register with them' 0 pgwork table register seat -k number $names
 }
-yes 'list --json says them' sh -c 'pgwork table list --json | grep -q "\"locked_by\":\"guest\",\"expires_at\":\"until\",\"token\":\"ticket\""'
+yes 'list --json says them' sh -c 'pgwork table list --json | grep -q "\"locked_by\":\"borrower\",\"expires_at\":\"until\",\"token\":\"ticket\""'
 if command -v valgrind >/dev/null && [ "$(command -v pgwork)" = "$top/build/pgwork" ]; then
     leaks() { valgrind -q --leak-check=full --errors-for-leak-kinds=definite,indirect --error-exitcode=77 pgwork "$@"; }
     code 'what it was told of the key is given back' 0 leaks table check seat -k number $names

@@ -39,6 +39,17 @@ cd "$root/opt/pgwork" || exit 1
 is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
 is 'for the queue as it is called' "$(cat lib/systemd/system/*.service | grep -c %I)" 0
 is 'and leave nothing to fill in' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
+is 'each function has a man page' "$(ls share/man/man3 | wc -l)" "$(cat include/pgwork.h include/pgwork/*.h | grep -c '^PGW_API ')"
+if command -v man >/dev/null; then
+    yes 'which man finds' sh -c 'MANPATH=$PWD/share/man man pgw_enqueue | grep -q "operation id"'
+    yes 'also by the name of another function of its page' sh -c 'MANPATH=$PWD/share/man man pgw_error_hint | grep -q pgw_error_status'
+fi
+if command -v groff >/dev/null; then
+    is 'and which groff has nothing to say about' "$(cd share/man && for f in man3/*.3; do groff -mdoc -Tascii -ww -z "$f" 2>&1; done)" ''
+fi
+is 'the HTML reference knows each function' "$(grep -o '<a id="pgw_[a-z0-9_]*"' share/doc/pgwork/reference.html | sort -u | wc -l)" "$(ls share/man/man3 | wc -l)"
+printf '#include <pgwork/job.h>\nint main(void) { return pgw_open(NULL, NULL) != PGW_EINVAL; }\n' >"$tmp/one.c"
+code 'one header of many compiles, as installed' 0 sh -c 'cc -o "$0/one" "$0/one.c" -I include -L lib -lpgwork' "$tmp"
 yes 'its license is there' test -s share/doc/pgwork/LICENSE
 cd share/doc/pgwork || exit 1
 find . -name '*.md' | while read -r page; do

@@ -759,7 +759,7 @@ static int keep_findings(const pgw_finding *f, void *arg)
     return 0;
 }
 
-void test_the_doctor_looks_after_schedules(void)
+void test_the_doctor_checks_schedules(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char text[2000] = "";

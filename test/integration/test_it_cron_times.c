@@ -107,7 +107,7 @@ typedef struct shown_time {
 
 /* All times of the expression in [from, to) by the oracle. Returns how many. */
 static size_t walk(const pgw__cronexpr *e, const shown_time *shown, size_t n, long long from,
-                   int step, long long *out, size_t room)
+                   int step, long long *out, size_t size)
 {
     long long highest = shown[0].local;
     size_t found = 0;
@@ -119,7 +119,7 @@ static size_t walk(const pgw__cronexpr *e, const shown_time *shown, size_t n, lo
                              : comes(e, highest, shown[i].local, step);
 
         if (hit) {
-            TEST_ASSERT_TRUE(found < room);
+            TEST_ASSERT_TRUE(found < size);
             out[found++] = from + (long long)i * step;
         }
         if (shown[i].local > highest) highest = shown[i].local;

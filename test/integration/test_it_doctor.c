@@ -644,7 +644,7 @@ void test_what_an_operator_may_not_look_at_is_bad(void)
     pgtemp_exec("DROP ROLE pgw_it_barred; SELECT pgwork._grant()");
 }
 
-void test_an_operator_may_look_at_everything(void)
+void test_an_operator_may_list_everything(void)
 {
     static const char connections[] = "connections: ";
     char dsn[1200];

@@ -53,18 +53,19 @@ void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
     TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_SIGNAL_LOST);
 }
 
-static void hear_refused_login(void *arg, pgw_log_level level, const char *room,
+static void hear_refused_login(void *arg, pgw_log_level level, const char *component,
                                const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
 }
 
 static atomic_int warnings, attempts;
 
-static void hear_warnings(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_warnings(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
-    (void)arg, (void)room;
+    (void)arg, (void)component;
     if (strstr(message, "/nowhere") == NULL) return;
     if (level <= PGW_LOG_WARN) atomic_fetch_add(&warnings, 1);
     if (strstr(message, "next try in") != NULL) atomic_fetch_add(&attempts, 1);
@@ -88,11 +89,12 @@ void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
 
 static atomic_int failures;
 
-static void hear_failures(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_failures(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
     (void)arg;
-    if (level == PGW_LOG_INFO && strcmp(room, "worker") == 0 && strstr(message, "out of paper") &&
-        strstr(message, "attempt 1 of 1"))
+    if (level == PGW_LOG_INFO && strcmp(component, "worker") == 0 &&
+        strstr(message, "out of paper") && strstr(message, "attempt 1 of 1"))
         atomic_fetch_add(&failures, 1);
 }
 
@@ -250,10 +252,11 @@ static pgw_verdict when_told(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-static void hear_next_try(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_next_try(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "worker") == 0 && strstr(message, "next try in") != NULL)
+    if (strcmp(component, "worker") == 0 && strstr(message, "next try in") != NULL)
         atomic_fetch_add(&tries, 1);
     if (strstr(message, "pgwork migrate") != NULL) atomic_fetch_add(&misled, 1);
 }
@@ -314,7 +317,7 @@ void test_a_lease_that_cannot_be_extended_costs_no_other_job_its_own(const char 
     s = (pgw_worker_stats)PGW_WORKER_STATS_INIT;
     for (int i = 0; i < PATIENCE_MS / 10 && s.lost == 0; i++, nap(10))
         pgw_worker_get_stats(worker_beside, &s);
-    await_beats(good, 1);
+    await_heartbeats(good, 1);
     atomic_store(&let_go, 1);
     s = finish(PGW_OK);
     pgtemp_exec("DROP FUNCTION deny() CASCADE");
@@ -472,10 +475,11 @@ void test_a_stop_leaves_a_slow_server_its_time(void)
 
 /* ---- a server that is read-only for a while ---- */
 
-static void hear_refusal(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_refusal(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&seen, 1);
+    if (strcmp(component, "pq") == 0 && strstr(message, "25006") != NULL)
+        atomic_fetch_add(&seen, 1);
 }
 
 void test_a_server_that_turns_read_only_is_outlived(void)
@@ -491,7 +495,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_refusal, NULL);
     start(until_let_go);
     await(&called, 1);
-    await_sign();
+    await_registered();
     pgtemp_read_only(true);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "datname = current_database() AND application_name = 'switched'");

@@ -222,7 +222,8 @@ void test_abandon_in_a_child_leaves_the_parents_session_alone(void)
 static pgw_status status_in_log;
 static int lines_of_log;
 
-static void call_from_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void call_from_log(void *arg, pgw_log_level level, const char *component,
+                          const char *message)
 {
     lines_of_log++;
     if (h != NULL) status_in_log = run("SELECT 1", 0);

@@ -813,7 +813,7 @@ static void wait_for_job(const char *const *conf, const char *const *senders_con
         pgtemp_number(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND "
             "database = (SELECT oid FROM pg_database WHERE datname = current_database())"),
-        "the sleeping sign is down");
+        "no waiter is registered");
     pgw_close(s.h);
     pgw_close(waiting);
 }

@@ -284,7 +284,7 @@ void test_a_failed_load_goes_on_failing(void)
     ASSERT_ST(PGW_EINVAL, st, h);
     job.payload = NULL;
     ASSERT_ST(PGW_EINVAL, pgw_load_add(load, &job), h);
-    ASSERT_HAS("22003", pgw_error_message(h)); /* the same story */
+    ASSERT_HAS("22003", pgw_error_message(h)); /* the same diagnostics */
     pgw_async(h, never, NULL);
     ASSERT_ST(PGW_EINVAL, pgw_load_end(load, true, &added), h);
     ASSERT_HAS("22003", pgw_error_message(h));

@@ -696,7 +696,7 @@ void test_a_pooler_is_refused_with_advice(void)
 {
     pgw *h = it_open_bare();
 
-    h->pooled = true; /* as the probe finds it: see the tests of the room pq */
+    h->pooled = true; /* as the probe finds it: see the tests of the module pq */
     refused(h, PGW_EPOOLED, "pooled", PGW_LOCK_EXCLUSIVE, -1);
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "pgw_lock_acquire_xact"));
     pgw_close(h);

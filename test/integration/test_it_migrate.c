@@ -92,7 +92,7 @@ static int stop_at_once(const pgw_migration *m, void *arg)
     return 1;
 }
 
-void test_looking_ends_when_the_caller_has_enough(void)
+void test_a_list_ends_when_the_caller_has_enough(void)
 {
     pgw *h = open_schema("nowhere");
     int n = 0;

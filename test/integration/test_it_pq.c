@@ -235,7 +235,7 @@ static pgw_status read_refusing(pgw *handle, const pgw__rows *rows, void *ctx)
     return pgw__pq_fail(handle, PGW_ELEASE, "refused by the reader", "try elsewhere");
 }
 
-void test_the_readers_story_is_the_calls_story(void)
+void test_the_diagnostics_of_the_reader_are_those_of_the_call(void)
 {
     pgw__call call = {.read = read_refusing};
 
@@ -335,7 +335,8 @@ void test_a_transaction_dies_with_its_session(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
     TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT pg_terminate_backend(pg_backend_pid())", 0));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_rollback(h));
-    TEST_ASSERT_EQUAL_STRING("57P01", pgw__pq_sqlstate(h)); /* the story of the failure is kept */
+    TEST_ASSERT_EQUAL_STRING("57P01",
+                             pgw__pq_sqlstate(h)); /* the diagnostics of the failure is kept */
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
 }
 
@@ -476,7 +477,7 @@ void test_listening_goes_on_in_a_new_session(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_wait(h, 20000, -1));
 }
 
-void test_who_listens_no_more_is_not_told_and_has_room_for_another(void)
+void test_after_unlisten_nothing_is_notified_and_another_channel_fits(void)
 {
     static const char all[] = "SELECT count(*) FROM pg_listening_channels()";
 

@@ -161,10 +161,11 @@ void test_what_was_left_by_the_dead_is_taken_back_first(void)
 
 static atomic_int heard;
 
-static void hear_stuck(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_stuck(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "reap") == 0 && strstr(message, "job ") != NULL) atomic_fetch_add(&heard, 1);
+    if (strcmp(component, "reap") == 0 && strstr(message, "job ") != NULL)
+        atomic_fetch_add(&heard, 1);
 }
 
 /* Whoever mends it has to know of it; but not four times a second. */
@@ -304,10 +305,11 @@ void test_lost_connections_are_survived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_refusal(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_refusal(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "pq") == 0 && strstr(message, "25006") != NULL) atomic_fetch_add(&refusals, 1);
+    if (strcmp(component, "pq") == 0 && strstr(message, "25006") != NULL)
+        atomic_fetch_add(&refusals, 1);
 }
 
 void test_a_server_that_turns_read_only_is_outlived(void)
@@ -331,16 +333,16 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_trouble(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level, (void)message;
-    if (strcmp(room, "reaper") == 0) atomic_fetch_add(&refusals, 1);
+    if (strcmp(component, "reaper") == 0) atomic_fetch_add(&refusals, 1);
 }
 
 #define NOWHERE "/nowhere/0123456789012345678901234567890123456789"
 
 /* Of each of these hosts libpq says what was the matter. */
-void test_a_long_story_does_not_hide_what_to_do(void)
+void test_long_diagnostics_do_not_hide_what_to_do(void)
 {
     run x;
     int i;
@@ -355,10 +357,10 @@ void test_a_long_story_does_not_hide_what_to_do(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_cancel(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_cancel(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "reaper") == 0 && strstr(message, "57014") != NULL)
+    if (strcmp(component, "reaper") == 0 && strstr(message, "57014") != NULL)
         atomic_fetch_add(&refusals, 1);
 }
 

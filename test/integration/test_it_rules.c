@@ -811,7 +811,7 @@ void test_R18_long_names_are_refused_not_cut(void)
 
 static char logged[65536];
 
-static void keep_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void keep_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     size_t at = strlen(logged);
 

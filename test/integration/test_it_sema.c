@@ -406,7 +406,7 @@ void test_what_is_out_can_be_seen(void)
  * to read it for each of them takes minutes. */
 TEST_CASE("SELECT count(*) FROM pgwork.sema_holders('long')")
 TEST_CASE("SELECT taken FROM pgwork.sema_list('long')")
-void test_who_looks_reads_the_locks_once(const char *look)
+void test_a_waiter_reads_the_locks_once(const char *look)
 {
     static const char reads[] = "SELECT coalesce(pg_stat_get_xact_function_calls("
                                 "'pgwork._advisory(bigint)'::regprocedure), 0)";
@@ -686,7 +686,7 @@ void test_who_finds_too_few_keeps_none_of_them(void)
 }
 
 /* Nobody waits yet, so nobody will be told of what an open transaction did. */
-void test_who_comes_to_the_head_beside_an_open_transaction_looks_again_soon(void)
+void test_a_waiter_at_the_head_beside_an_open_transaction_asks_again_soon(void)
 {
     static const char ask_again[] =
         "SELECT next_ms FROM pgwork.sema_wait('soon', 1, 60000, NULL, false, 1000, false)";
@@ -1131,7 +1131,7 @@ void test_behind_a_pooler_waiting_is_polling(void)
     pgw_token token;
 
     expect(h, PGW_OK, pgw_sema_create(h, "pooled", 1));
-    h->pooled = true; /* as the probe finds it: see the tests of the room pq */
+    h->pooled = true; /* as the probe finds it: see the tests of the module pq */
     expect(h, PGW_EPOOLED, take(h, &token, "pooled", 1, 0, 1000, true));
     expect(h, PGW_OK, pgw_sema_release(h, "pooled", taken(h, "pooled", 1)));
     expect(holder, PGW_OK, take(holder, &token, "pooled", 1, 0, 2000, false));

@@ -22,7 +22,8 @@ void tearDown(void)
     kit_end();
 }
 
-/* -- one story under every setting ----------------------------------------------------------------
+/* -- one diagnostics under every setting
+ * ----------------------------------------------------------------
  */
 
 /* Each step answers one value. Ids are told relative to the first (#), tokens by the table `held`,
@@ -31,7 +32,7 @@ void tearDown(void)
     "FROM (SELECT array_agg(id) AS i, array_agg(token) AS t FROM held WHERE " who ") h," \
     " pgwork." verb "('s', h.i, h.t" more ")"
 
-static const char *const story[] = {
+static const char *const diagnostics[] = {
     "SELECT count(*) FROM pgwork.enqueue_many('s', ARRAY(SELECT to_jsonb(g) FROM "
     "generate_series(1, 40) g),"
     " priorities => ARRAY(SELECT g % 3 FROM generate_series(1, 40) g), op => "
@@ -72,9 +73,9 @@ static const char *const story[] = {
     "SELECT pgwork.queue_purge('s', 'all')",
 };
 
-enum { STORY = sizeof(story) / sizeof(story[0]) };
+enum { STORY = sizeof(diagnostics) / sizeof(diagnostics[0]) };
 
-static void begin_story(void)
+static void begin_diagnostics(void)
 {
     kit_do(a, "SELECT pgwork.queue_drop(name, true) FROM pgwork.queue");
     kit_do(a, "DROP TABLE IF EXISTS held, first");
@@ -86,7 +87,7 @@ static void begin_story(void)
 
 static void tell(PGconn *conn, int step, char *text, size_t room)
 {
-    const char *said = kit_text(conn, "%s", story[step]);
+    const char *said = kit_text(conn, "%s", diagnostics[step]);
     size_t length = strlen(text);
 
     snprintf(text + length, room - length, "%d: %s\n", step, said ? said : "-");
@@ -99,7 +100,7 @@ static const char *told_under(const char *setting)
 
     kit_do(conn, "SET jit = off"); /* forbidden plans are so dear that each would be compiled */
     *text = 0;
-    begin_story();
+    begin_diagnostics();
     kit_do(conn, "%s", setting);
     for (int step = 0; step < STORY; step++) tell(conn, step, text, sizeof(text));
     kit_close(conn);
@@ -177,7 +178,7 @@ void test_R15_every_statement_in_another_session(void)
     char normal[8192], pooled[8192] = "";
 
     snprintf(normal, sizeof(normal), "%s", told_under("SELECT 1"));
-    begin_story();
+    begin_diagnostics();
     for (int step = 0; step < STORY; step++) {
         PGconn *conn = kit_open();
 
@@ -431,7 +432,7 @@ void test_a_schedule_is_not_to_blame_for_a_snapshot(void)
 }
 
 /* What is done may have to wait for somebody who holds it; the lease of what comes begins then. */
-void test_a_claim_that_had_to_wait_hands_out_whole_leases(void)
+void test_a_claim_that_had_to_wait_gives_whole_leases(void)
 {
     PGconn *b = kit_open(), *c = kit_open();
     struct took job;

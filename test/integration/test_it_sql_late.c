@@ -358,6 +358,25 @@ void test_a_claim_that_is_rolled_back_late_loses_nothing(void)
         }
 }
 
+/* A busy session knows of them within a second, and takes all of them before younger jobs. */
+void test_jobs_of_a_rolled_back_claim_come_first_again(void)
+{
+    static struct claimer one;
+    int got = 0;
+
+    put_late(a, 200);
+    put(a, 1000, "");
+    kit_do(c, "BEGIN");
+    claim_late(c, 200);
+    start(&one, b, 1);
+    for (int i = 0; i < 5; i++) TEST_ASSERT_EQUAL_INT(0, turn(&one));
+    kit_do(c, "ROLLBACK");
+    kit_sleep_ms(1000);
+    for (int i = 0; i < 200; i++) got += turn(&one);
+    TEST_ASSERT_EQUAL_INT(200, got);
+    drain();
+}
+
 void test_a_claim_that_cuts_a_late_load_and_is_rolled_back_loses_nothing(void)
 {
     kit_do(c, "BEGIN");

@@ -1094,7 +1094,7 @@ void test_settings_are_read_set_and_checked(void)
     kit_do(a, "SELECT pgwork.prune()"); /* the greatest of them works */
 }
 
-void test_beats_and_their_limits(void)
+void test_heartbeats_and_their_limits(void)
 {
     kit_do(a, "SELECT pgwork.beat('reaper', 'one'), pgwork.beat('reaper', 'one')");
     TEST_ASSERT_EQUAL_INT64(
@@ -1261,7 +1261,7 @@ void test_two_producers_at_once_wake_two_sleepers(void)
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_255 q", heard(c, 1));
 }
 
-void test_who_has_his_hands_full_wakes_the_next(void)
+void test_a_busy_worker_wakes_the_next_one(void)
 {
     PGconn *c = kit_open();
 
@@ -1290,7 +1290,7 @@ void test_a_worker_waits_on_for_a_queue_that_is_dropped_and_made_anew(void)
 }
 
 /* Locks of a session outlive an error, and jobs would be told to who does not listen. */
-void test_a_sleeping_sign_that_fails_is_taken_back(void)
+void test_a_registration_that_fails_is_undone(void)
 {
     static const char *const fail[][2] = {{"lock_timeout", "55P03"},
                                           {"statement_timeout", "57014"}};

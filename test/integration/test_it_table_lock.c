@@ -127,7 +127,7 @@ static pgw_status serialize(pgw *handle, void *arg)
                         &(pgw__call){.flags = PGW__WRITES});
 }
 
-void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_story(void)
+void test_the_callback_form_rolls_back_after_an_error_and_keeps_its_diagnostics(void)
 {
     pgw_status told = PGW_ECANCELED;
 
@@ -361,7 +361,7 @@ void test_nor_does_one_of_a_statement_that_was_never_sent(void)
     TEST_ASSERT_EQUAL_STRING("the statement became longer than 1 MB", pgw_error_message(h));
     must(pgw__pq_text(h, "show", "SHOW lock_timeout",
                       &(pgw__call){.read = read_text, .ctx = &was, .ctx_size = sizeof(was)}));
-    /* and in one that has failed the story is the server's */
+    /* and in one that has failed the diagnostics is the server's */
     o.where = "nope";
     TEST_ASSERT_EQUAL_STRING("PGW_ESCHEMA", pgw_status_name(pgw_table_lock(h, t, &o, &rows)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "nope"));

@@ -16,10 +16,10 @@ static pgw *h;
 static atomic_int heard; /* words about a table */
 static pgw_stop *stop, *stop_when_heard;
 
-static void hear(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    if (strcmp(room, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {
+    if (strcmp(component, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {
         atomic_fetch_add(&heard, 1);
         pgw_stop_notify(stop_when_heard);
     }
@@ -234,7 +234,7 @@ void test_a_table_that_cannot_be_served_says_why_and_stops_nobody(void)
 
 /* What a table's trigger says may be long, and of letters of several bytes: it is cut between two.
  */
-void test_a_long_story_of_a_table_is_cut_between_letters(void)
+void test_long_diagnostics_of_a_table_are_cut_between_letters(void)
 {
     int64_t freed;
 

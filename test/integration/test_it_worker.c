@@ -278,7 +278,7 @@ void test_a_sleeping_worker_is_woken(void)
     set("worker.until_empty", "off");
     set("poll.max_ms", "3600000"); /* nobody lives to see the next look: a notification must come */
     start(noop);
-    await_sign();
+    await_registered();
     nap(50); /* the look after the sign */
     for (i = 1; i <= 20; i++) {
         only_job();
@@ -290,7 +290,7 @@ void test_a_sleeping_worker_is_woken(void)
 }
 
 /* Who enqueued it saw no sign, and the look after the sign did not see it. */
-void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_found(void)
+void test_a_job_enqueued_before_and_committed_after_the_registration_is_found(void)
 {
     PGconn *open = pgtemp_connect();
     char sql[100];
@@ -300,7 +300,7 @@ void test_a_job_that_was_enqueued_before_the_sign_and_committed_after_it_is_foun
     snprintf(sql, sizeof(sql), "BEGIN; SELECT pgwork.enqueue('%s')", queue);
     PQclear(PQexec(open, sql));
     start(noop);
-    await_sign();
+    await_registered();
     nap(50);
     TEST_ASSERT_EQUAL(PQTRANS_INTRANS, PQtransactionStatus(open));
     PQclear(PQexec(open, "COMMIT"));
@@ -316,11 +316,11 @@ void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
     set("poll.max_ms", "3600000");
     set("application_name", "sleeper");
     start(noop);
-    await_sign();
+    await_registered();
     nap(50);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
                 "application_name = 'sleeper'");
-    await_sign();
+    await_registered();
     await_reconnects(2); /* the session that extends leases, too */
     nap(50);
     only_job();
@@ -329,13 +329,14 @@ void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
     finish(PGW_OK);
 }
 
-static void hear_absent(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_absent(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     char expected[100];
 
     (void)arg;
     snprintf(expected, sizeof(expected), "there is no queue '%s' yet", queue);
-    if (level == PGW_LOG_WARN && strcmp(room, "worker") == 0 && strstr(message, expected) != NULL)
+    if (level == PGW_LOG_WARN && strcmp(component, "worker") == 0 &&
+        strstr(message, expected) != NULL)
         atomic_fetch_add(&seen, 1);
 }
 
@@ -371,11 +372,11 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
     await(&called, 1);
     /* a drop before would take its result along */
     for (int i = 0; i < PATIENCE_MS / 10 && jobs_in("leased") > 0; i++) nap(10);
-    await_sign();
+    await_registered();
     must(pgw_queue_drop(h, queue, true));
     only_job();
     await(&called, 2); /* by a look; then it hangs out another one */
-    await_sign();
+    await_registered();
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(2, finish(PGW_OK).completed);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
@@ -388,7 +389,7 @@ void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
     start(noop);
     only_job();
     await(&called, 1);
-    await_sign();
+    await_registered();
     must(pgw_queue_drop(h, queue, true));
     must(pgw_queue_create(h, queue, NULL));
     only_job();
@@ -398,38 +399,38 @@ void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
 }
 
 /* Who claims nothing more is not to be called in the place of others. */
-void test_who_stops_takes_its_sign_in_though_a_job_still_runs(void)
+void test_a_stopping_worker_unregisters_though_a_job_still_runs(void)
 {
     set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
     set("worker.prefetch", "2");
     start(until_signalled);
-    await_sign();
+    await_registered();
     only_job();
     await(&called, 1);
-    await_sign();
+    await_registered();
     pgw_stop_notify(stop);
-    await_the_sign(false);
+    await_registration(false);
     TEST_ASSERT_EQUAL_INT64(1, jobs_in("leased"));
     pgw_stop_notify(stop);
     finish(PGW_OK);
 }
 
-void test_who_has_enough_in_stock_takes_its_sign_in(void)
+void test_a_worker_with_enough_prefetched_jobs_unregisters(void)
 {
     set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
     start(until_signalled);
-    await_sign();
+    await_registered();
     for (int i = 1; i <= 4; i++) {
-        await_sign();
+        await_registered();
         only_job();
         await_jobs("leased", i);
     }
-    await_the_sign(false);
+    await_registration(false);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
     finish(PGW_OK);
@@ -484,7 +485,7 @@ void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
     PQfinish(locker);
 }
 
-void test_a_draining_worker_looks_again_when_a_job_goes_back_late(void)
+void test_a_worker_until_empty_claims_again_when_a_job_is_requeued_late(void)
 {
     locker = pgtemp_connect();
     only_job();
@@ -737,7 +738,7 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     start(until_signalled);
     await(&called, 1);
     must(pgw_cancel(h, queue, &waiting, 1, &outcome));
-    await_beats(running, 2); /* the second one begins when the first is read */
+    await_heartbeats(running, 2); /* the second one begins when the first is read */
     must(pgw_cancel(h, queue, &running, 1, &outcome));
     finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
@@ -792,7 +793,7 @@ void test_who_ignores_the_timeout_loses_the_job(void)
 
 /* ---- stopping ---- */
 
-void test_a_graceful_stop_hands_back_what_was_not_started(void)
+void test_a_graceful_stop_requeues_unstarted_jobs(void)
 {
     pgw_worker_stats s;
     char sql[200];

@@ -1,4 +1,4 @@
-# banned.awk: calls that the library never makes, but for the one room that owns them.
+# banned.awk: calls that the library never makes, but for the one module that owns them.
 #   awk -f test/lint/banned.awk src/*/*.[ch]
 
 function ban(names,    i, k, list) {
@@ -6,9 +6,9 @@ function ban(names,    i, k, list) {
     for (i = 1; i <= k; i++) banned[list[i]] = 1
 }
 
-function allow(room, names,    i, k, list) {
+function allow(module, names,    i, k, list) {
     k = split(names, list, " ")
-    for (i = 1; i <= k; i++) allowed[room, list[i]] = 1
+    for (i = 1; i <= k; i++) allowed[module, list[i]] = 1
 }
 
 BEGIN {
@@ -22,7 +22,7 @@ BEGIN {
     allow("pq", "strtol strtoll strtoul strtoull")
 }
 
-FNR == 1 { room = FILENAME; sub(/.*\//, "", room); sub(/[_.].*/, "", room); comment = 0 }
+FNR == 1 { module = FILENAME; sub(/.*\//, "", module); sub(/[_.].*/, "", module); comment = 0 }
 
 {
     line = $0
@@ -43,7 +43,7 @@ FNR == 1 { room = FILENAME; sub(/.*\//, "", room); sub(/[_.].*/, "", room); comm
         line = substr(line, RSTART + RLENGTH)
         sub(/[ \t]+$/, "", name)
         # a member is no call of ours: a->free(p)
-        if ((name in banned) && !((room, name) in allowed) && before !~ /[.>]/) {
+        if ((name in banned) && !((module, name) in allowed) && before !~ /[.>]/) {
             print FILENAME ":" FNR ": " name " is not called here"
             faults++
         }

@@ -657,9 +657,9 @@ const char *pgw_error_message(const pgw *h)
 {
     return h->message;
 }
-void pgw__handle_story(const pgw *h, char *story, size_t size)
+void pgw__handle_diagnostics(const pgw *h, char *diagnostics, size_t size)
 {
-    snprintf(story, size, "%s: do something", h->message);
+    snprintf(diagnostics, size, "%s: do something", h->message);
 }
 
 pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
@@ -667,20 +667,21 @@ pgw_status pgw__pq_in_loop(const pgw *h, pgw_status st)
     return pgw__status_in_loop(st, h->sqlstate, false);
 }
 
-void pgw__pq_keep_story(const pgw *h, pgw__story *story)
+void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics)
 {
-    story->fault.status = h->status;
-    snprintf(story->fault.message, sizeof(story->fault.message), "%s", h->message);
-    snprintf(story->fault.sqlstate, sizeof(story->fault.sqlstate), "%s", h->sqlstate);
+    diagnostics->fault.status = h->status;
+    snprintf(diagnostics->fault.message, sizeof(diagnostics->fault.message), "%s", h->message);
+    snprintf(diagnostics->fault.sqlstate, sizeof(diagnostics->fault.sqlstate), "%s", h->sqlstate);
 }
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint)
 {
     (void)hint;
     return fake_say(h, st, message, "");
 }
-pgw_status pgw__pq_tell(pgw *h, const pgw__story *story)
+pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
 {
-    return fake_say(h, story->fault.status, story->fault.message, story->fault.sqlstate);
+    return fake_say(h, diagnostics->fault.status, diagnostics->fault.message,
+                    diagnostics->fault.sqlstate);
 }
 void pgw__pq_drop(pgw *h)
 {
@@ -781,7 +782,7 @@ pgw_status pgw__pq_connect_once(pgw *h)
     return pgw__pq_connect(h, 0);
 }
 
-pgw_status pgw__pq_look(pgw *h)
+pgw_status pgw__pq_check_session(pgw *h)
 {
     return h->alive ? PGW_OK : PGW_ECONN;
 }

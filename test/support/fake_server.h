@@ -1,6 +1,6 @@
 /* fake_server: the server's side of the verbs that a worker uses, in memory.
  *
- * Tests of the worker link it instead of the rooms below: queues of jobs, leases by count and not
+ * Tests of the worker link it instead of the modules below: queues of jobs, leases by count and not
  * by time, and answers that can be made to fail. Every verb checks the token as the real one does.
  * One lock around everything, so that a sanitizer sees the worker's own races and none of ours. */
 #ifndef FAKE_SERVER_H

@@ -1,5 +1,5 @@
-/* fakepq: the room pq played by the test: what a verb sends is recorded, what the server answers is
- * a table of the test's. The test includes mock_pq.h as well, for Ceedling to see. */
+/* fakepq: the module pq played by the test: what a verb sends is recorded, what the server answers
+ * is a table of the test's. The test includes mock_pq.h as well, for Ceedling to see. */
 #ifndef FAKEPQ_H
 #define FAKEPQ_H
 
@@ -254,16 +254,16 @@ static bool fake_in_txn(const pgw *h, int n)
     return fake.in_txn;
 }
 
-static void fake_keep_story(const pgw *h, pgw__story *story, int n)
+static void fake_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics, int n)
 {
-    memset(story, 0, sizeof(*story));
-    story->fault.status = fake.error;
-    snprintf(story->fault.message, sizeof(story->fault.message), "%s", fake.message);
+    memset(diagnostics, 0, sizeof(*diagnostics));
+    diagnostics->fault.status = fake.error;
+    snprintf(diagnostics->fault.message, sizeof(diagnostics->fault.message), "%s", fake.message);
 }
 
-static pgw_status fake_tell(pgw *h, const pgw__story *story, int n)
+static pgw_status fake_tell(pgw *h, const pgw__diagnostics *diagnostics, int n)
 {
-    return fake_fail(h, story->fault.status, story->fault.message, NULL, n);
+    return fake_fail(h, diagnostics->fault.status, diagnostics->fault.message, NULL, n);
 }
 
 static int64_t fake_sent_us(const pgw *h, int n)
@@ -308,7 +308,7 @@ static inline void fake_begin(void)
     pgw__pq_stopped_Stub(fake_stopped);
     pgw__pq_attached_Stub(fake_attached);
     pgw__pq_in_txn_Stub(fake_in_txn);
-    pgw__pq_keep_story_Stub(fake_keep_story);
+    pgw__pq_keep_diagnostics_Stub(fake_keep_diagnostics);
     pgw__pq_tell_Stub(fake_tell);
 }
 

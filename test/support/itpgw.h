@@ -9,7 +9,7 @@
 #include "pgwork.h"
 #include "unity.h"
 
-/* The status, with the story of the handle in the failure. */
+/* The status, with the diagnostics of the handle in the failure. */
 #define ASSERT_ST(expected, call, h)                                              \
     do {                                                                          \
         const pgw_status st_ = (call);                                            \

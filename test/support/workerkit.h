@@ -174,7 +174,7 @@ static inline void short_leases(void)
 }
 
 /* So many beats, as seen by the end of a job's lease. */
-static inline void await_beats(int64_t id, int beats)
+static inline void await_heartbeats(int64_t id, int beats)
 {
     long long until = of_job(id, "(extract(epoch FROM lease_until) * 1000)::bigint");
 
@@ -275,8 +275,8 @@ static inline void finish_reaper(void)
     reaper_beside = false;
 }
 
-/* Waits until the sleeping sign of a worker in this database is out, or in again. */
-static inline void await_the_sign(bool out)
+/* Waits until a worker in this database is registered as a waiter, or no longer. */
+static inline void await_registration(bool out)
 {
     for (int i = 0; i < PATIENCE_MS / 10; i++) {
         if ((pgtemp_number(
@@ -286,12 +286,12 @@ static inline void await_the_sign(bool out)
             return;
         nap(10);
     }
-    TEST_FAIL_MESSAGE(out ? "no sleeping sign" : "the sleeping sign stays out");
+    TEST_FAIL_MESSAGE(out ? "no worker registers" : "a worker stays registered");
 }
 
-static inline void await_sign(void)
+static inline void await_registered(void)
 {
-    await_the_sign(true);
+    await_registration(true);
 }
 
 static inline void await_reconnects(int64_t n)

@@ -57,7 +57,7 @@ void test_no_handle_is_refused_without_words(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT, mine;
     const char *holder;
-    char room[PGW__HOLDER_MAX + 1];
+    char buffer[PGW__HOLDER_MAX + 1];
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_handle(NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_given(NULL, "x", &job));
@@ -71,7 +71,7 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(NULL, "x", "a", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(NULL, "x", &mine, sizeof(mine), &job));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(NULL, &mine, &job, -1, 10));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, buffer));
 }
 
 void test_queue_names(void)
@@ -253,15 +253,16 @@ void test_a_job_among_many_is_named_by_its_index(void)
 
 void test_a_holder_is_given_or_made_of_host_and_pid(void)
 {
-    char room[PGW__HOLDER_MAX + 1], end[32];
+    char buffer[PGW__HOLDER_MAX + 1], end[32];
     const char *holder;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, "me", room));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, "me", buffer));
     TEST_ASSERT_EQUAL_STRING("me", holder);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, NULL, room));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_holder(FAKE_H, "holder", &holder, NULL, buffer));
     snprintf(end, sizeof(end), ":%ld", (long)getpid());
     TEST_ASSERT_NOT_NULL(strstr(holder, end));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, "", room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, "", buffer));
     ASSERT_SAYS("`holder` is empty");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(FAKE_H, "holder", &holder, letters(256), room));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw__check_holder(FAKE_H, "holder", &holder, letters(256), buffer));
 }

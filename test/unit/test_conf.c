@@ -388,9 +388,9 @@ void test_the_connection_string_is_never_listed_nor_told_in_errors(void)
 
 /* ---- copies, logs, memory ---- */
 
-static void sink(void *arg, pgw_log_level level, const char *room, const char *message)
+static void sink(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room, (void)message;
+    (void)arg, (void)level, (void)component, (void)message;
 }
 
 void test_a_copy_is_equal_and_independent(void)

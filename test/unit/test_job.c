@@ -22,7 +22,7 @@ TEST_SOURCE_FILE("src/queue/job_row.c")
 TEST_SOURCE_FILE("src/queue/job_enqueue.c")
 TEST_SOURCE_FILE("src/queue/job_claim.c")
 TEST_SOURCE_FILE("src/queue/job_finish.c")
-TEST_SOURCE_FILE("src/queue/job_look.c")
+TEST_SOURCE_FILE("src/queue/job_list.c")
 
 #define TOKEN "00000000-0000-0021-67da-7e57557e33d2"
 
@@ -579,11 +579,11 @@ static void waiting_begins(void)
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
-    pgw__pq_look_Stub(fake_look);
+    pgw__pq_check_session_Stub(fake_look);
     pgw__pq_kept_IgnoreAndReturn(NULL);
 }
 
-void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
+void test_waiting_registers_a_waiter_claims_again_and_unregisters(void)
 {
     static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
                                         PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_AWAKE};
@@ -603,7 +603,7 @@ void test_waiting_puts_the_sign_up_looks_again_and_takes_it_down(void)
     TEST_ASSERT_EQUAL_INT64_MESSAGE(5, wait.last_ms, "poll.min_ms");
 }
 
-void test_a_job_that_comes_before_the_sign_is_found_without_waiting(void)
+void test_a_job_enqueued_before_the_waiter_registered_is_found_without_waiting(void)
 {
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
@@ -677,7 +677,7 @@ void test_a_wait_is_ended_by_a_stop_with_its_own_words(void)
     ASSERT_SAYS("asked to stop");
 }
 
-void test_a_lost_connection_ends_the_wait_and_takes_its_sign_along(void)
+void test_a_lost_connection_ends_the_wait_and_its_registration(void)
 {
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
@@ -695,7 +695,7 @@ static void the_third_is_unknown(const pgw__call *call)
 }
 
 /* Such as where no standby confirms the claim: the session goes on, and must not seem to sleep. */
-void test_a_session_that_outlives_an_unknown_claim_takes_the_sign_down(void)
+void test_a_session_that_outlives_an_unknown_claim_unregisters(void)
 {
     static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
                                         PGW__SQL_JOB_AWAKE};
@@ -717,7 +717,7 @@ static pgw_status wait_reconnects(pgw *h, int64_t timeout_ms, int fd, int n)
     return fake_wait(h, timeout_ms, fd, n);
 }
 
-void test_in_a_new_session_the_sign_is_put_up_again(void)
+void test_in_a_new_session_the_waiter_registers_again(void)
 {
     static const pgw__sql expected[] = {PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
                                         PGW__SQL_JOB_CLAIM, PGW__SQL_JOB_IDLE, PGW__SQL_JOB_CLAIM,
@@ -1107,7 +1107,7 @@ void test_a_page_begins_where_the_one_before_has_ended(void)
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
 }
 
-void test_what_looking_refuses(void)
+void test_what_lists_refuse(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 

@@ -19,7 +19,7 @@ TEST_SOURCE_FILE("src/coord/lock.c")
 static const fake_cell granted[] = {F_INT(17)}, not_granted[] = {F_NULL}, yes[] = {F_INT(1)},
                        no[] = {F_INT(0)};
 
-/* the session, as the room pq would tell of it */
+/* the session, as the module pq would tell of it */
 static struct session {
     uint64_t epoch;
     pgw_status look;
@@ -95,7 +95,7 @@ void setUp(void)
     memset(&session, 0, sizeof(session));
     session.epoch = 1;
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_look_Stub(the_look);
+    pgw__pq_check_session_Stub(the_look);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_keep_Stub(the_keep);

@@ -10,16 +10,16 @@ static struct {
     int calls;
     void *arg;
     pgw_log_level level;
-    char room[20], message[2000];
+    char component[20], message[2000];
 } seen;
 static int evaluated;
 
-static void sink(void *arg, pgw_log_level level, const char *room, const char *message)
+static void sink(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     seen.calls++;
     seen.arg = arg;
     seen.level = level;
-    strncpy(seen.room, room, sizeof(seen.room) - 1);
+    strncpy(seen.component, component, sizeof(seen.component) - 1);
     strncpy(seen.message, message, sizeof(seen.message) - 1);
     errno = EIO;
 }
@@ -40,24 +40,24 @@ void tearDown(void) {}
 
 void test_a_message_arrives_with_all_that_belongs_to_it(void)
 {
-    PGW__LOG(&at_info, PGW_LOG_WARN, "room", "%s is %d", "x", 5);
+    PGW__LOG(&at_info, PGW_LOG_WARN, "component", "%s is %d", "x", 5);
     TEST_ASSERT_EQUAL_INT(1, seen.calls);
     TEST_ASSERT_EQUAL_PTR(&seen, seen.arg);
     TEST_ASSERT_EQUAL_INT(PGW_LOG_WARN, seen.level);
-    TEST_ASSERT_EQUAL_STRING("room", seen.room);
+    TEST_ASSERT_EQUAL_STRING("component", seen.component);
     TEST_ASSERT_EQUAL_STRING("x is 5", seen.message);
 }
 
 void test_levels(void)
 {
-    PGW__LOG(&at_info, PGW_LOG_ERROR, "room", "e");
-    PGW__LOG(&at_info, PGW_LOG_INFO, "room", "i");
+    PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "e");
+    PGW__LOG(&at_info, PGW_LOG_INFO, "component", "i");
     TEST_ASSERT_EQUAL_INT(2, seen.calls);
-    PGW__LOG(&at_info, PGW_LOG_DEBUG, "room", "d %d", costly());
-    PGW__LOG(&at_info, PGW_LOG_TRACE, "room", "t %d", costly());
+    PGW__LOG(&at_info, PGW_LOG_DEBUG, "component", "d %d", costly());
+    PGW__LOG(&at_info, PGW_LOG_TRACE, "component", "t %d", costly());
     TEST_ASSERT_EQUAL_INT(2, seen.calls);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, evaluated, "arguments of a silent message are not evaluated");
-    pgw__log_write(&at_info, PGW_LOG_DEBUG, "room", "past the macro");
+    pgw__log_write(&at_info, PGW_LOG_DEBUG, "component", "past the macro");
     TEST_ASSERT_EQUAL_INT(2, seen.calls);
 }
 
@@ -65,9 +65,9 @@ void test_silence_is_level_0_or_no_sink(void)
 {
     const pgw__log zero = {0, sink, NULL}, nobody = {PGW_LOG_TRACE, NULL, NULL};
 
-    PGW__LOG(&zero, PGW_LOG_ERROR, "room", "%d", costly());
-    PGW__LOG(&nobody, PGW_LOG_ERROR, "room", "%d", costly());
-    pgw__log_write(&nobody, PGW_LOG_ERROR, "room", "x");
+    PGW__LOG(&zero, PGW_LOG_ERROR, "component", "%d", costly());
+    PGW__LOG(&nobody, PGW_LOG_ERROR, "component", "%d", costly());
+    pgw__log_write(&nobody, PGW_LOG_ERROR, "component", "x");
     TEST_ASSERT_EQUAL_INT(0, seen.calls);
     TEST_ASSERT_EQUAL_INT(0, evaluated);
 }
@@ -75,7 +75,7 @@ void test_silence_is_level_0_or_no_sink(void)
 void test_errno_survives(void)
 {
     errno = ENOENT;
-    PGW__LOG(&at_info, PGW_LOG_ERROR, "room", "x");
+    PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "x");
     TEST_ASSERT_EQUAL_INT(1, seen.calls);
     TEST_ASSERT_EQUAL_INT(ENOENT, errno);
 }
@@ -86,7 +86,7 @@ void test_the_longest_message_that_fits(void)
 
     memset(text, 'x', 1023);
     text[1023] = '\0';
-    PGW__LOG(&at_info, PGW_LOG_ERROR, "room", "%s", text);
+    PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "%s", text);
     TEST_ASSERT_EQUAL_STRING(text, seen.message);
 }
 
@@ -96,7 +96,7 @@ void test_longer_ones_are_cut_with_dots(void)
 
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    PGW__LOG(&at_info, PGW_LOG_ERROR, "room", "%s", text);
+    PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "%s", text);
     TEST_ASSERT_EQUAL_size_t(1023, strlen(seen.message));
     TEST_ASSERT_EQUAL_STRING("x...", seen.message + 1019);
 }
@@ -109,7 +109,7 @@ void test_never_cut_inside_a_character(void)
 
         for (size_t at = shift; at + 4 < sizeof(text); at += 4)
             memcpy(text + at, "\xf0\x9f\x98\x80", 5);
-        PGW__LOG(&at_info, PGW_LOG_ERROR, "room", "%s", text);
+        PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "%s", text);
         end = strlen(seen.message);
         TEST_ASSERT_EQUAL_STRING("...", seen.message + end - 3);
         TEST_ASSERT_EQUAL_size_t_MESSAGE(0, (end - 3 - shift) % 4,
@@ -122,7 +122,7 @@ void test_what_cannot_be_formatted_is_an_empty_message(void)
 {
     static const wchar_t strange[] = {0x20ac, 0}; /* no such character in the C locale */
 
-    PGW__LOG(&at_info, PGW_LOG_ERROR, "room", "%ls", strange);
+    PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "%ls", strange);
     TEST_ASSERT_EQUAL_INT(1, seen.calls);
     TEST_ASSERT_EQUAL_STRING("", seen.message);
 }

@@ -105,14 +105,14 @@ void test_all_short_byte_sequences(void)
 void test_a_copy_is_cut_between_characters(void)
 {
     static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x94\x92";
-    static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10}; /* by room */
+    static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10}; /* by size */
     char out[sizeof(text) + 1];
 
-    for (size_t room = 0; room < sizeof(whole) / sizeof(whole[0]); room++) {
+    for (size_t size = 0; size < sizeof(whole) / sizeof(whole[0]); size++) {
         memset(out, 'x', sizeof(out));
-        pgw__text_copy(out, room + 1, text);
-        TEST_ASSERT_EQUAL_size_t(whole[room], strlen(out));
-        TEST_ASSERT_EQUAL_INT(0, memcmp(text, out, whole[room]));
+        pgw__text_copy(out, size + 1, text);
+        TEST_ASSERT_EQUAL_size_t(whole[size], strlen(out));
+        TEST_ASSERT_EQUAL_INT(0, memcmp(text, out, whole[size]));
     }
     pgw__text_copy(out, 3, out + 1); /* from itself */
     TEST_ASSERT_EQUAL_STRING("\xc3\xa9", out);

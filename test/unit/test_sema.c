@@ -106,7 +106,7 @@ void setUp(void)
     session.epoch = 1;
     session.sqlstate = "";
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_look_Stub(the_look);
+    pgw__pq_check_session_Stub(the_look);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_sqlstate_Stub(the_sqlstate);
@@ -206,7 +206,7 @@ static void play(const pgw__call *call)
     fake.cells = s->answer;
     fake.rows = 1;
     fake.columns = s->sql == PGW__SQL_SEMA_LEAVE ? 1 : 2;
-    if (s->sql == PGW__SQL_SEMA_LEAVE) return; /* after which the story is that of before */
+    if (s->sql == PGW__SQL_SEMA_LEAVE) return; /* after which the diagnostics is that of before */
     session.sqlstate = s->status == PGW_ELOCKED ? "PW006" : "";
     if (s->status == PGW_ELOCKED) session.now_us += 2000000;
 }

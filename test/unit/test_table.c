@@ -449,10 +449,11 @@ void test_a_row_that_cannot_be_written_is_told_from_one_that_others_write(void)
 static pgw_status refuse_the_second_time(pgw_edit *e, void *arg)
 {
     if (edits == 0) return edit(e, arg);
-    return fake_fail(FAKE_H, PGW_ENOTFOUND, "the stock is used up", NULL, 0);
+    return fake_fail(FAKE_H, PGW_ENOTFOUND, "the prefetch buffer is used up", NULL, 0);
 }
 
-/* Perhaps it was the first try, applied since it was looked up, that used the stock up. */
+/* Perhaps it was the first try, applied since it was looked up, that used the prefetch buffer up.
+ */
 void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(void)
 {
     const step steps[] = {READ, LOST, READ}, at_once[] = {READ};
@@ -462,7 +463,7 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
                       pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
     ASSERT_SAYS("may have been applied");
-    ASSERT_SAYS("the stock is used up");
+    ASSERT_SAYS("the prefetch buffer is used up");
     script = at_once;
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND,
                       pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
@@ -477,7 +478,7 @@ static pgw_status refuse_at_length(pgw_edit *e, void *arg)
     return fake_fail(FAKE_H, PGW_ENOTFOUND, ", " LONGER, NULL, 0);
 }
 
-void test_a_long_story_is_not_cut_within_a_letter(void)
+void test_long_diagnostics_are_not_cut_within_a_letter(void)
 {
     const step steps[] = {READ, LOST, READ};
     static const char *const columns_of_none[] = {"x" LONG LONG LONG LONG};

@@ -110,7 +110,7 @@ void test_a_function_that_arms_the_handle_is_rolled_back(void)
     TEST_ASSERT_EQUAL_STRING("bfrbfr", seen);
 }
 
-void test_an_error_has_a_story_though_no_verb_failed(void)
+void test_an_error_has_diagnostics_though_no_verb_failed(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, fake.error);

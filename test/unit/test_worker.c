@@ -23,7 +23,7 @@
 #include "stop.h"
 #include "wake.h"
 #include "worker_flush.h"
-#include "worker_heart.h"
+#include "worker_heartbeat.h"
 #include "worker_plan.h"
 #include "worker_pool.h"
 #include "worker_state.h"
@@ -377,7 +377,7 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
         done = w->shared.done.count + fake_count(FAKE_DONE);
         if (w->shared.done.count == 2) {
             due_at = w->shared.due_at;
-            late = atomic_load(&w->shared.crates->tasks[2].safe_until) - 12000 / 3;
+            late = atomic_load(&w->shared.tasksets->tasks[2].safe_until) - 12000 / 3;
         }
         pthread_mutex_unlock(&w->lock);
     }
@@ -667,9 +667,9 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
 
 static atomic_int given_up, next_tries;
 
-static void hear_trouble(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
     if (strstr(message, "next try in") != NULL) atomic_fetch_add(&next_tries, 1);
 }
@@ -692,9 +692,9 @@ void test_a_refused_result_costs_no_others_a_pause(void)
 
 static int calls_before_pause;
 
-static void hear_pause(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_pause(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "next try in") != NULL && calls_before_pause == 0)
         calls_before_pause = fake_calls(FAKE_COMPLETE);
 }
@@ -928,7 +928,7 @@ void test_a_schema_that_is_missing_ends_the_run_at_once(void)
     TEST_ASSERT_EQUAL_INT(PGW_ESCHEMA, run(one, 1, noop, NULL));
 }
 
-/* ---- the sleeping sign ---- */
+/* ---- registered as a waiter ---- */
 
 /* Waits for so many, while minutes pass. */
 static void await_idle(int calls)
@@ -942,9 +942,9 @@ static void await_idle(int calls)
     TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
 }
 
-static void hear_advice(void *arg, pgw_log_level level, const char *room, const char *message)
+static void hear_advice(void *arg, pgw_log_level level, const char *component, const char *message)
 {
-    (void)arg, (void)level, (void)room;
+    (void)arg, (void)level, (void)component;
     if (strstr(message, "no notifications, polling: ") && strstr(message, ": do something; next"))
         atomic_fetch_add(&seen, 1);
 }
@@ -954,7 +954,7 @@ static void hear_advice(void *arg, pgw_log_level level, const char *room, const 
 TEST_CASE(PGW_ERETRY)
 TEST_CASE(PGW_ETIMEDOUT)
 TEST_CASE(PGW_EPERM)
-void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
+void test_a_failed_registration_is_tried_again(pgw_status trouble)
 {
     pthread_t thread;
 
@@ -972,7 +972,7 @@ void test_a_sign_that_could_not_be_hung_out_is_tried_again(pgw_status trouble)
 }
 
 /* There is nothing to wait for: what stands between is a pooler as long as the session lives. */
-void test_behind_a_pooler_no_sign_is_tried_again(void)
+void test_behind_a_pooler_no_registration_is_tried_again(void)
 {
     pthread_t thread;
     int i;
@@ -1155,10 +1155,10 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     start(held, &thread);
     await(&called, 1);
     pthread_mutex_lock(&w->lock);
-    t = &w->shared.crates->tasks[0];
+    t = &w->shared.tasksets->tasks[0];
     safe_until = atomic_load(&t->safe_until);
     atomic_store(&still_us, (safe_until - 200) * 1000); /* a third is over */
-    pgw__worker_beat(w, h);
+    pgw__worker_extend(w, h);
     ask_at = t->ask_at;
     pthread_mutex_unlock(&w->lock);
     atomic_store(&phase, 1);
@@ -1197,7 +1197,7 @@ static void beat_meanwhile(void)
     for (i = 0; i < 2; i++) {
         fake_freezes_for(25000);
         pthread_mutex_lock(&w->lock);
-        pgw__worker_beat(w, h);
+        pgw__worker_extend(w, h);
         pthread_mutex_unlock(&w->lock);
         TEST_ASSERT_EQUAL_INT(i, fake_calls(FAKE_EXTEND));
     }
@@ -1254,7 +1254,7 @@ void test_an_extend_takes_a_third_of_a_lease_at_most_whatever_is_left_of_the_oth
     pthread_t thread;
     pgw *h = begin_apart(&thread);
 
-    pgw__worker_beat(w, h);
+    pgw__worker_extend(w, h);
     TEST_ASSERT_EQUAL_INT64(20000, fake_limit(h)); /* the first has 15 s left, the second 35 */
     end_apart(h, thread);
 }
@@ -1266,9 +1266,9 @@ void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(voi
     pgw *h = begin_apart(&thread);
 
     pgw__pq_drop(h);
-    pgw__worker_beat(w, h);
+    pgw__worker_extend(w, h);
     TEST_ASSERT_EQUAL_INT64(0, fake_limit(h));
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_look(h));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_check_session(h));
     end_apart(h, thread);
 }
 
@@ -1283,14 +1283,14 @@ void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
     start(held, &thread);
     await(&called, 1);
     pthread_mutex_lock(&w->lock);
-    w->beats.away = true;
-    w->beats.failed_at = pgw__clock_ms();
-    w->beats.rest_until = w->shared.heart_at = w->beats.failed_at + 600000;
+    w->extension.away = true;
+    w->extension.failed_at = pgw__clock_ms();
+    w->extension.rest_until = w->shared.heartbeat_at = w->extension.failed_at + 600000;
     pthread_mutex_unlock(&w->lock);
-    pgw__worker_heart_retry(w);
+    pgw__worker_heartbeat_retry(w);
     for (i = 0; i < 10000 && away; i++, nap(1)) {
         pthread_mutex_lock(&w->lock);
-        away = w->beats.away;
+        away = w->extension.away;
         pthread_mutex_unlock(&w->lock);
     }
     pgw_stop_notify(stop);
@@ -1313,7 +1313,7 @@ void test_a_cancel_reaches_the_handler(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.failed);
 }
 
-void test_a_cancel_before_the_start_hands_the_job_back(void)
+void test_a_cancel_before_the_start_requeues_the_job(void)
 {
     pthread_t thread;
     fake_state before;
@@ -1530,7 +1530,7 @@ void test_a_counted_worker_does_as_many_though_some_were_requeued(void)
 
 /* ---- stopping ---- */
 
-void test_the_first_stop_finishes_what_runs_and_hands_back_the_rest(void)
+void test_the_first_stop_finishes_what_runs_and_requeues_the_rest(void)
 {
     pthread_t thread;
     void *st;

@@ -8,7 +8,7 @@ void setUp(void)
 {
     v = (pgw__worker_view){.now = 1000000,
                            .left = INT64_MAX,
-                           .beat_at = INT64_MAX,
+                           .extend_at = INT64_MAX,
                            .prefetch = 8,
                            .flush_jobs = 100,
                            .n = {.due_at = INT64_MAX}};
@@ -28,7 +28,7 @@ void test_an_empty_worker_claims_all_it_may_hold(void)
     TEST_ASSERT_FALSE(next().end);
 }
 
-void test_it_claims_when_half_of_the_stock_is_gone(void)
+void test_it_claims_when_half_of_the_prefetch_buffer_is_gone(void)
 {
     v.n.ready = 5;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
@@ -53,7 +53,7 @@ void test_idle_handlers_get_jobs_whatever_the_prefetch(void)
     TEST_ASSERT_EQUAL_INT(8, next().claim);
 }
 
-void test_a_stock_that_no_handler_will_take_soon_is_requeued(void)
+void test_prefetched_jobs_that_no_handler_will_take_soon_are_requeued(void)
 {
     v.stale = true;
     TEST_ASSERT_FALSE(next().release);
@@ -61,7 +61,7 @@ void test_a_stock_that_no_handler_will_take_soon_is_requeued(void)
     TEST_ASSERT_TRUE(next().release);
 }
 
-void test_a_stock_of_one_is_filled_whenever_it_is_empty(void)
+void test_a_prefetch_buffer_of_one_is_filled_whenever_it_is_empty(void)
 {
     v.prefetch = 1;
     v.n.running = 4;
@@ -78,7 +78,7 @@ void test_one_claim_is_never_larger_than_the_limit(void)
     TEST_ASSERT_EQUAL_INT(7, next().claim);
 }
 
-void test_after_an_empty_claim_it_waits_until_the_next_look(void)
+void test_after_an_empty_claim_it_waits_until_the_next_claim_is_due(void)
 {
     v.claim_at = v.now + 300;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
@@ -88,7 +88,7 @@ void test_after_an_empty_claim_it_waits_until_the_next_look(void)
 }
 
 /* The sign is out, and the queues had less than there was room for. */
-void test_after_a_claim_that_fell_short_it_looks_again_with_results(void)
+void test_after_a_claim_that_fell_short_it_claims_again_with_results(void)
 {
     v.fell_short = true;
     v.claim_at = v.now + 300;
@@ -176,8 +176,8 @@ void test_in_the_calling_thread_claims_and_handlers_take_turns(void)
     TEST_ASSERT_FALSE(next().run);
     TEST_ASSERT_EQUAL_INT(8, next().claim);
     v.n.ready = 3;
-    v.beat_at = v.now;
-    TEST_ASSERT_TRUE(next().beat);
+    v.extend_at = v.now;
+    TEST_ASSERT_TRUE(next().extend);
 }
 
 void test_a_job_that_must_start_alone_waits_for_the_report(void)
@@ -195,7 +195,7 @@ void test_a_job_that_must_start_alone_waits_for_the_report(void)
     TEST_ASSERT_EQUAL_INT64(100, next().wait_ms);
 }
 
-void test_the_first_stop_hands_back_and_waits_for_what_runs(void)
+void test_the_first_stop_requeues_and_waits_for_what_runs(void)
 {
     v.stops = 1;
     v.n.ready = 3;
@@ -268,7 +268,7 @@ void test_draining_ends_with_a_claim_that_finds_nothing(void)
     TEST_ASSERT_FALSE(next().end);
 }
 
-void test_draining_looks_once_more_when_the_last_handler_is_back(void)
+void test_until_empty_claims_once_more_when_the_last_handler_is_back(void)
 {
     v.drain = true;
     v.claim_at = v.now + 300;
@@ -341,9 +341,9 @@ void test_a_waiting_loop_is_stirred_for_the_report_that_the_next_job_waits_for(v
 
 void test_nothing_is_claimed_that_nobody_could_extend(void)
 {
-    v.heartless = true;
+    v.no_heartbeat = true;
     TEST_ASSERT_EQUAL_INT(0, next().claim);
-    TEST_ASSERT_TRUE(next().deaf);
+    TEST_ASSERT_TRUE(next().no_wakeups);
     v.n.done = v.n.whole = 1; /* and what is done is told */
     TEST_ASSERT_TRUE(next().flush);
     v.drain = true; /* which needs a claim to end */
@@ -354,21 +354,21 @@ void test_nothing_is_claimed_that_nobody_could_extend(void)
 void test_who_would_claim_nothing_whoever_called_is_deaf(void)
 {
     v.claim_at = v.now + 300;
-    TEST_ASSERT_FALSE(next().deaf);
+    TEST_ASSERT_FALSE(next().no_wakeups);
     v.n.ready = 4;
-    TEST_ASSERT_FALSE(next().deaf);
+    TEST_ASSERT_FALSE(next().no_wakeups);
     v.n.ready = 5;
-    TEST_ASSERT_TRUE(next().deaf);
+    TEST_ASSERT_TRUE(next().no_wakeups);
     v.call_at = v.now + 10; /* the server is left alone */
-    TEST_ASSERT_FALSE(next().deaf);
+    TEST_ASSERT_FALSE(next().no_wakeups);
     v.call_at = 0;
     v.n.ready = 0;
     v.n.hold_until = INT64_MAX;
-    TEST_ASSERT_TRUE(next().deaf);
+    TEST_ASSERT_TRUE(next().no_wakeups);
     v.n.hold_until = 0;
     v.n.running = 1;
     v.stops = 1;
-    TEST_ASSERT_TRUE(next().deaf);
+    TEST_ASSERT_TRUE(next().no_wakeups);
 }
 
 void test_a_waiting_loop_is_stirred_for_a_result_that_is_due_before_it_wakes(void)
@@ -423,7 +423,7 @@ void test_a_job_that_must_start_alone_waits_for_parts_as_well(void)
 
 /* ---- handlers in a rush ---- */
 
-/* Half of the stock is gone, in a tenth of the time that is worth waiting for. */
+/* Half of the prefetch buffer is gone, in a tenth of the time that is worth waiting for. */
 static void rush(void)
 {
     v.prefetch = 100;

@@ -1,9 +1,9 @@
-/* worker_heart: leases are extended a third before anything depends on it, or given up in time.
+/* worker_heartbeat: leases are extended a third before anything depends on it, or given up in time.
  *
  * A lease is believed in until the moment its claim or last extension was sent, plus its length,
  * and plus what the claim is known to have waited at the server: it counts from later, so nobody
  * else can have the job before. */
-#include "worker/worker_heart.h"
+#include "worker/worker_heartbeat.h"
 
 #include <limits.h>
 #include <poll.h>
@@ -17,45 +17,45 @@
 #include "base/status.h"
 #include "handle/handle.h"
 
-#define HEART_MAX_SLEEP_MS 1000 /* by a clock that may stand still while the machine sleeps */
-#define HEART_LOCKED       10   /* part of a lease after which a locked row is asked for again */
-#define HEART_LOCKED_MS    200
-#define HEART_LAST         30 /* part of a lease that is nearly over after which is tried again */
-#define HEART_CALLS        64 /* to find those whose leases cannot be extended, among others */
+#define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stand still while the machine sleeps */
+#define HEARTBEAT_LOCKED       10 /* part of a lease after which a locked row is asked for again */
+#define HEARTBEAT_LOCKED_MS    200
+#define HEARTBEAT_LAST         30 /* part of a lease that is nearly over after which is tried again */
+#define HEARTBEAT_CALLS        64 /* to find those whose leases cannot be extended, among others */
 
-bool pgw__worker_heart_init(pgw_worker *w)
+bool pgw__worker_heartbeat_init(pgw_worker *w)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
 
     if (w->given.concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
-    b->tasks = pgw__mem_zero(PGW__BEATS_MAX, sizeof(pgw_task *));
-    b->refs = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->refs[0]));
-    b->outcomes = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->outcomes[0]));
-    b->sent_at = pgw__mem_zero(PGW__BEATS_MAX, sizeof(b->sent_at[0]));
+    b->tasks = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(pgw_task *));
+    b->refs = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(b->refs[0]));
+    b->outcomes = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(b->outcomes[0]));
+    b->sent_at = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(b->sent_at[0]));
     return b->tasks != NULL && b->refs != NULL && b->outcomes != NULL && b->sent_at != NULL;
 }
 
-void pgw__worker_heart_retry(pgw_worker *w)
+void pgw__worker_heartbeat_retry(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    if (w->beats.away) {
-        w->beats.rest_until = w->shared.heart_at = 0;
-        pgw__worker_heart_wake(w);
+    if (w->extension.away) {
+        w->extension.rest_until = w->shared.heartbeat_at = 0;
+        pgw__worker_heartbeat_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
 }
 
 /* With the lock held. What is claimed without a session is lost when its lease ends: the main loop
  * waits until there is one again. */
-static void heart_is_away(pgw_worker *w, bool away)
+static void heartbeat_is_away(pgw_worker *w, bool away)
 {
-    if (w->beats.away && !away) pgw__wake_poke(&w->shared.wake);
-    w->beats.away = away;
+    if (w->extension.away && !away) pgw__wake_poke(&w->shared.wake);
+    w->extension.away = away;
 }
 
 /* Tells a handler what is true at `now`; *next takes the earliest time there is more to tell. Is
  * the lease still to be extended? */
-static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
+static bool heartbeat_tell(pgw_task *t, int64_t now, int64_t *next)
 {
     const pgw_worker *w = t->worker;
     const int64_t tired_at = atomic_load(&t->tired_at);
@@ -84,11 +84,11 @@ static bool heart_tell(pgw_task *t, int64_t now, int64_t *next)
 }
 
 /* The same, and is it to be extended in a beat at `now`? */
-static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
+static bool heartbeat_wants(pgw_task *t, int64_t now, int64_t *next)
 {
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
 
-    if (!heart_tell(t, now, next)) return false;
+    if (!heartbeat_tell(t, now, next)) return false;
     /* who is to end waits as long as the lease holds for a server that does not take the result */
     if (t->stage == PGW__DONE && atomic_load(&t->worker->stopping) > 0) return false;
     if (now < t->ask_at) {
@@ -100,25 +100,25 @@ static bool heart_wants(pgw_task *t, int64_t now, int64_t *next)
         return false;
     }
     /* those that are nearly due go with those that are */
-    if (t->beat_at - t->lease_ms / 6 <= now) return true;
-    if (t->beat_at < *next) *next = t->beat_at;
+    if (t->extend_at - t->lease_ms / 6 <= now) return true;
+    if (t->extend_at < *next) *next = t->extend_at;
     return false;
 }
 
 /* Returns when to look again. */
-static int64_t heart_tell_all(pgw_worker *w)
+static int64_t heartbeat_tell_all(pgw_worker *w)
 {
     const int64_t now = pgw__clock_ms();
     int64_t next = INT64_MAX;
-    pgw__crate *c;
+    pgw__taskset *c;
     size_t i;
 
-    for (c = w->shared.crates; c != NULL; c = c->next)
-        for (i = 0; i < c->count; i++) heart_tell(&c->tasks[i], now, &next);
+    for (c = w->shared.tasksets; c != NULL; c = c->next)
+        for (i = 0; i < c->count; i++) heartbeat_tell(&c->tasks[i], now, &next);
     return next;
 }
 
-static int heart_order(const void *x, const void *y)
+static int heartbeat_order(const void *x, const void *y)
 {
     const pgw_task *a = *(pgw_task *const *)x, *b = *(pgw_task *const *)y;
     int order;
@@ -131,26 +131,26 @@ static int heart_order(const void *x, const void *y)
 
 /* Not a job that was lost and claimed again meanwhile: its two holders are asked for apart, since a
  * call names each job once. */
-static bool heart_together(const pgw_task *a, const pgw_task *b)
+static bool heartbeat_together(const pgw_task *a, const pgw_task *b)
 {
     return a->lease_ms == b->lease_ms && a->ref.id != b->ref.id &&
            strcmp(pgw_job_queue(a->job), pgw_job_queue(b->job)) == 0;
 }
 
-/* With the lock held. Each collected task keeps its crate in memory until heart_apply(). */
-static int64_t heart_collect(pgw_worker *w)
+/* With the lock held. Each collected task keeps its task set in memory until heartbeat_apply(). */
+static int64_t heartbeat_collect(pgw_worker *w)
 {
     const int64_t now = pgw__clock_ms();
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
     int64_t next = INT64_MAX;
-    pgw__crate *c;
+    pgw__taskset *c;
     size_t i;
 
     b->count = 0;
-    for (c = w->shared.crates; c != NULL; c = c->next) {
+    for (c = w->shared.tasksets; c != NULL; c = c->next) {
         for (i = 0; i < c->count; i++) {
-            if (!heart_wants(&c->tasks[i], now, &next)) continue;
-            if (b->count == PGW__BEATS_MAX) return now;
+            if (!heartbeat_wants(&c->tasks[i], now, &next)) continue;
+            if (b->count == PGW__EXTEND_MAX) return now;
             b->tasks[b->count++] = &c->tasks[i];
             c->open++;
         }
@@ -164,9 +164,9 @@ static int64_t heart_collect(pgw_worker *w)
  * and is told by the answer; so a notification that means nothing does no harm, and one that is
  * missed is made up for by the next extension. */
 
-static void heart_notified(void *arg, const char *channel, const char *payload)
+static void heartbeat_notified(void *arg, const char *channel, const char *payload)
 {
-    pgw__beats *b = arg;
+    pgw__extension *b = arg;
     int64_t id;
 
     (void)channel; /* it listens to one */
@@ -175,7 +175,7 @@ static void heart_notified(void *arg, const char *channel, const char *payload)
     b->canceled_count++;
 }
 
-static bool heart_is_canceled(const pgw__beats *b, int64_t id)
+static bool heartbeat_is_canceled(const pgw__extension *b, int64_t id)
 {
     if (b->canceled_count > PGW__CANCELED_MAX) return true;
     for (int i = 0; i < b->canceled_count; i++)
@@ -184,37 +184,37 @@ static bool heart_is_canceled(const pgw__beats *b, int64_t id)
 }
 
 /* With the lock held. */
-static void heart_heed_cancels(pgw_worker *w)
+static void heartbeat_heed_cancels(pgw_worker *w)
 {
-    pgw__beats *b = &w->beats;
-    pgw__crate *c;
+    pgw__extension *b = &w->extension;
+    pgw__taskset *c;
     size_t i;
 
     if (b->canceled_count == 0) return;
-    for (c = w->shared.crates; c != NULL; c = c->next) {
+    for (c = w->shared.tasksets; c != NULL; c = c->next) {
         for (i = 0; i < c->count; i++) {
-            if (!heart_is_canceled(b, c->tasks[i].ref.id)) continue;
-            c->tasks[i].beat_at = c->tasks[i].ask_at = 0;
-            w->shared.heart_at = 0;
+            if (!heartbeat_is_canceled(b, c->tasks[i].ref.id)) continue;
+            c->tasks[i].extend_at = c->tasks[i].ask_at = 0;
+            w->shared.heartbeat_at = 0;
         }
     }
     b->canceled_count = 0;
 }
 
-pgw_status pgw__worker_heart_listen(pgw_worker *w)
+pgw_status pgw__worker_heartbeat_listen(pgw_worker *w)
 {
     char channel[64];
 
     if (!w->given.notify) return PGW_OK;
-    snprintf(channel, sizeof(channel), "pgwork_cancel_%s", pgw__pq_schema(w->heart.h));
-    w->beats.canceled_count = 0;
-    pgw__pq_on_notified(w->heart.h, heart_notified, &w->beats);
-    return pgw__pq_listen(w->heart.h, channel);
+    snprintf(channel, sizeof(channel), "pgwork_cancel_%s", pgw__pq_schema(w->heartbeat.h));
+    w->extension.canceled_count = 0;
+    pgw__pq_on_notified(w->heartbeat.h, heartbeat_notified, &w->extension);
+    return pgw__pq_listen(w->heartbeat.h, channel);
 }
 
 /* ---- asking the server ---- */
 
-static void heart_answered(pgw *h, pgw_status st, void *arg)
+static void heartbeat_answered(pgw *h, pgw_status st, void *arg)
 {
     (void)h;
     *(pgw_status *)arg = st;
@@ -222,7 +222,7 @@ static void heart_answered(pgw *h, pgw_status st, void *arg)
 
 /* Waits for the server, but not longer than until `next`. Whatever it does, who waits for a
  * descriptor is told in time; and before a step, which may take its own to cancel a statement. */
-static int64_t heart_wait(pgw_worker *w, pgw *h, int64_t next)
+static int64_t heartbeat_wait(pgw_worker *w, pgw *h, int64_t next)
 {
     const int events = pgw_events(h);
     const int64_t most_ms = pgw_timeout_ms(h);
@@ -234,49 +234,49 @@ static int64_t heart_wait(pgw_worker *w, pgw *h, int64_t next)
                         ((events & PGW_EVENT_WRITE) != 0 ? POLLOUT : 0));
     poll(&fd, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
     pthread_mutex_lock(&w->lock);
-    next = heart_tell_all(w);
+    next = heartbeat_tell_all(w);
     pthread_mutex_unlock(&w->lock);
     return next;
 }
 
 /* Sees a call through that was armed, unless it failed at once. */
-static pgw_status heart_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_status *answer)
+static pgw_status heartbeat_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_status *answer)
 {
     int64_t next = 0;
 
     if (st != PGW_OUTCOME_AGAIN) return st;
     while (*answer == PGW_OUTCOME_AGAIN) {
-        next = heart_wait(w, h, next);
+        next = heartbeat_wait(w, h, next);
         pgw_step(h, 0);
     }
     return *answer;
 }
 
-static pgw_status heart_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
+static pgw_status heartbeat_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
     const pgw_task *t = b->tasks[from];
     pgw_status answer = PGW_OUTCOME_AGAIN, st;
 
-    if (h != w->loop.h) pgw_async(h, heart_answered, &answer);
+    if (h != w->loop.h) pgw_async(h, heartbeat_answered, &answer);
     st = pgw_extend(h, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms, b->outcomes + from);
-    return heart_finish(w, h, st, &answer);
+    return heartbeat_finish(w, h, st, &answer);
 }
 
-static pgw_status heart_connect(pgw_worker *w, pgw *h)
+static pgw_status heartbeat_connect(pgw_worker *w, pgw *h)
 {
     pgw_status answer = PGW_OUTCOME_AGAIN;
 
-    pgw_async(h, heart_answered, &answer);
-    return heart_finish(w, h, pgw__pq_connect_once(h), &answer);
+    pgw_async(h, heartbeat_answered, &answer);
+    return heartbeat_finish(w, h, pgw__pq_connect_once(h), &answer);
 }
 
 /* One statement per queue and length. A session that hangs is given up while there is time for
  * another one; and when the last lease ends, for from then on the answer is of no use to any.
  * Handlers whose leases end before are told so meanwhile. */
-static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
+static pgw_status heartbeat_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
     const int64_t now = pgw__clock_ms();
     const int64_t third = pgw__lease_third(b->tasks[from]->lease_ms);
     int64_t left = PGW__LEASE_LEAST_CALL_MS;
@@ -292,7 +292,7 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     }
     if (left > third) left = third;
     pgw__pq_limit_calls(h, left < w->given.call_ms ? left : w->given.call_ms);
-    st = pgw__pq_in_loop(h, heart_extend(w, h, from, n));
+    st = pgw__pq_in_loop(h, heartbeat_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
         if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->outcomes[i] = st;
@@ -304,64 +304,65 @@ static pgw_status heart_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 
 /* A damaged row, or somebody's trigger: one job whose lease cannot be extended is not to cost the
  * others theirs. */
-static bool heart_is_ones(pgw_status st)
+static bool heartbeat_is_ones(pgw_status st)
 {
     return st == PGW_EDB || st == PGW_EINVAL || st == PGW_ELIMIT;
 }
 
-static pgw_status heart_send_apart(pgw_worker *w, pgw *h, size_t from, size_t n, int *calls)
+static pgw_status heartbeat_send_apart(pgw_worker *w, pgw *h, size_t from, size_t n, int *calls)
 {
     const size_t half = n / 2;
-    pgw_status st = heart_send(w, h, from, n);
+    pgw_status st = heartbeat_send(w, h, from, n);
 
     ++*calls;
-    if (!heart_is_ones(st)) return st;
+    if (!heartbeat_is_ones(st)) return st;
     if (n == 1) {
         PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker",
-                 "the lease of job %lld cannot be extended: %s", (long long)w->beats.refs[from].id,
-                 pgw_error_message(h));
+                 "the lease of job %lld cannot be extended: %s",
+                 (long long)w->extension.refs[from].id, pgw_error_message(h));
         return PGW_OK;
     }
-    if (*calls >= HEART_CALLS) return PGW_EDB;
-    st = heart_send_apart(w, h, from, half, calls);
+    if (*calls >= HEARTBEAT_CALLS) return PGW_EDB;
+    st = heartbeat_send_apart(w, h, from, half, calls);
     if (!pgw__worker_goes_on(st)) {
-        for (size_t i = from + half; i < from + n; i++) w->beats.outcomes[i] = st;
+        for (size_t i = from + half; i < from + n; i++) w->extension.outcomes[i] = st;
         return st;
     }
-    st = heart_send_apart(w, h, from + half, n - half, calls);
+    st = heartbeat_send_apart(w, h, from + half, n - half, calls);
     return st;
 }
 
-static pgw_status heart_send_all(pgw_worker *w, pgw *h)
+static pgw_status heartbeat_send_all(pgw_worker *w, pgw *h)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
     pgw_status st = PGW_OK, first = PGW_OK;
-    pgw__story story;
+    pgw__diagnostics diagnostics;
     int calls = 0;
     size_t i, n;
 
-    qsort(b->tasks, b->count, sizeof(pgw_task *), heart_order);
+    qsort(b->tasks, b->count, sizeof(pgw_task *), heartbeat_order);
     for (i = 0; i < b->count; i += n) {
-        for (n = 1; i + n < b->count && heart_together(b->tasks[i + n - 1], b->tasks[i + n]); n++)
+        for (n = 1; i + n < b->count && heartbeat_together(b->tasks[i + n - 1], b->tasks[i + n]);
+             n++)
             continue;
         if (!pgw__worker_goes_on(st)) {
             for (size_t k = i; k < i + n; k++) b->outcomes[k] = st;
             continue;
         }
-        st = heart_send_apart(w, h, i, n, &calls);
+        st = heartbeat_send_apart(w, h, i, n, &calls);
         if (st < 0 && st != PGW_ENOTFOUND && first >= 0) {
             first = st;
-            pgw__pq_keep_story(h, &story);
+            pgw__pq_keep_diagnostics(h, &diagnostics);
         }
     }
-    return first < 0 ? pgw__pq_tell(h, &story) : PGW_OK;
+    return first < 0 ? pgw__pq_tell(h, &diagnostics) : PGW_OK;
 }
 
 /* With the lock held again; what went GONE meanwhile needs nothing but its place. */
-static void heart_apply(pgw_worker *w)
+static void heartbeat_apply(pgw_worker *w)
 {
     const int64_t now = pgw__clock_ms();
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
     size_t i;
 
     for (i = 0; i < b->count; i++) {
@@ -369,11 +370,11 @@ static void heart_apply(pgw_worker *w)
         const pgw_status st = b->outcomes[i];
 
         if (t->stage == PGW__GONE) {
-            pgw__crate_put(w, t->crate);
+            pgw__taskset_put(w, t->taskset);
             continue;
         }
         if (st == PGW_OK || st == PGW_OUTCOME_CANCEL) {
-            t->beat_at = b->sent_at[i] + t->lease_ms / 3;
+            t->extend_at = b->sent_at[i] + t->lease_ms / 3;
             atomic_store(&t->safe_until, pgw__lease_end(b->sent_at[i], t->lease_ms));
             if (st == PGW_OUTCOME_CANCEL) pgw__worker_raise(t, PGW_SIGNAL_CANCELED);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
@@ -381,39 +382,40 @@ static void heart_apply(pgw_worker *w)
                 pgw__worker_lose(t);
             else
                 atomic_store(&t->safe_until, b->sent_at[i]);
-        } else if (st == PGW_ELOCKED || heart_is_ones(st)) {
+        } else if (st == PGW_ELOCKED || heartbeat_is_ones(st)) {
             /* somebody is finishing it, or looks: soon it is known */
-            int64_t pause = t->lease_ms / HEART_LOCKED;
+            int64_t pause = t->lease_ms / HEARTBEAT_LOCKED;
             const int64_t left = atomic_load(&t->safe_until) - now;
 
-            if (pause < HEART_LOCKED_MS && HEART_LOCKED_MS <= left / 3) pause = HEART_LOCKED_MS;
+            if (pause < HEARTBEAT_LOCKED_MS && HEARTBEAT_LOCKED_MS <= left / 3)
+                pause = HEARTBEAT_LOCKED_MS;
             t->ask_at = now + pause;
         }
-        pgw__crate_put(w, t->crate);
+        pgw__taskset_put(w, t->taskset);
     }
 }
 
 /* With the lock held. A pause may be longer than a lease: in the last third of one, attempts follow
  * upon each other as closely as its length allows. */
-static void heart_rest(pgw__beats *b, int64_t pause)
+static void heartbeat_rest(pgw__extension *b, int64_t pause)
 {
     b->failed_at = pgw__clock_ms();
     b->rest_until = b->failed_at + pause;
 }
 
 /* Until when it rests, as things stand. */
-static int64_t heart_rests_until(const pgw_worker *w)
+static int64_t heartbeat_rests_until(const pgw_worker *w)
 {
-    const pgw__beats *b = &w->beats;
+    const pgw__extension *b = &w->extension;
     const int64_t now = pgw__clock_ms();
     int64_t until = b->rest_until;
-    const pgw__crate *c;
+    const pgw__taskset *c;
     size_t i;
 
-    for (c = w->shared.crates; c != NULL; c = c->next) {
+    for (c = w->shared.tasksets; c != NULL; c = c->next) {
         for (i = 0; i < c->count; i++) {
             const pgw_task *t = &c->tasks[i];
-            const int64_t pause = t->lease_ms / HEART_LAST;
+            const int64_t pause = t->lease_ms / HEARTBEAT_LAST;
             int64_t at = b->failed_at +
                          (pause > PGW__LEASE_LEAST_CALL_MS ? pause : PGW__LEASE_LEAST_CALL_MS);
             const int64_t safe_until = atomic_load(&t->safe_until);
@@ -430,12 +432,12 @@ static int64_t heart_rests_until(const pgw_worker *w)
 
 /* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
  * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
-static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what,
-                         const char *story)
+static void heartbeat_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what,
+                             const char *diagnostics)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
 
-    heart_rest(b, pgw__backoff_next_ms(&b->trouble));
+    heartbeat_rest(b, pgw__backoff_next_ms(&b->trouble));
     if (pgw__worker_is_crowded(h)) {
         b->crowded = true;
         pgw__wake_poke(&w->shared.wake);
@@ -443,92 +445,92 @@ static void heart_failed(pgw_worker *w, const pgw *h, pgw_status st, const char 
     if (atomic_load(&b->fatal) != PGW_OK) return;
     st = pgw__pq_in_loop(h, st);
     if (!pgw__status_is_hopeless(st)) return;
-    snprintf(b->error, sizeof(b->error), "%s: %s", what, story);
+    snprintf(b->error, sizeof(b->error), "%s: %s", what, diagnostics);
     atomic_store(&b->fatal, st);
     pgw__wake_poke(&w->shared.wake);
 }
 
 /* With the lock held. The main loop waits for a connection: another worker may wait for this one
  * with its own. */
-static void heart_yield(pgw_worker *w, pgw *h)
+static void heartbeat_yield(pgw_worker *w, pgw *h)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
 
     if (!b->yields) return;
     b->yields = false;
     pgw__pq_drop(h);
-    heart_is_away(w, true);
-    heart_rest(b, pgw__backoff_next_ms(&b->trouble));
+    heartbeat_is_away(w, true);
+    heartbeat_rest(b, pgw__backoff_next_ms(&b->trouble));
 }
 
-int64_t pgw__worker_beat(pgw_worker *w, pgw *h)
+int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
 {
-    pgw__beats *b = &w->beats;
+    pgw__extension *b = &w->extension;
     const char *what;
-    char story[PGW__ERROR_LINE] = "";
+    char diagnostics[PGW__ERROR_LINE] = "";
     int64_t next, rest;
     uint64_t epoch;
     bool away;
     pgw_status st;
 
-    heart_yield(w, h);
+    heartbeat_yield(w, h);
     if (pgw__clock_ms() < b->rest_until) {
-        next = heart_tell_all(w);
-        rest = heart_rests_until(w);
+        next = heartbeat_tell_all(w);
+        rest = heartbeat_rests_until(w);
         if (pgw__clock_ms() < rest) return next < rest ? next : rest;
     }
-    next = heart_collect(w);
+    next = heartbeat_collect(w);
     /* A session of its own is looked for before it is needed, and by itself: that may take longer
      * than a lease, and is not to be cut short because one of many ends. */
-    away = h != w->loop.h && pgw__pq_look(h) != PGW_OK;
-    heart_is_away(w, away);
+    away = h != w->loop.h && pgw__pq_check_session(h) != PGW_OK;
+    heartbeat_is_away(w, away);
     if (b->count == 0 && !away) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
     what =
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->outcomes[i] = PGW_ECONN;
-    st = away ? heart_connect(w, h) : heart_send_all(w, h);
+    st = away ? heartbeat_connect(w, h) : heartbeat_send_all(w, h);
     if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
     if (pgw__pq_epoch(h) != epoch && h != w->loop.h) atomic_fetch_add(&w->n.reconnects, 1);
-    if (st < 0) pgw__handle_story(h, story, sizeof(story));
+    if (st < 0) pgw__handle_diagnostics(h, diagnostics, sizeof(diagnostics));
     if (st < 0 && st != PGW_ECANCELED) {
         const bool news = pgw__log_is_news(&b->told, what, pgw__clock_ms());
 
         PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "worker", "%s: %s", what,
-                 story);
+                 diagnostics);
     }
     pthread_mutex_lock(&w->lock);
-    heart_apply(w);
+    heartbeat_apply(w);
     if (st < 0) {
-        heart_failed(w, h, st, what, story);
+        heartbeat_failed(w, h, st, what, diagnostics);
     } else {
         pgw__backoff_reset(&b->trouble);
         b->told = (pgw__log_told){0};
     }
-    heart_is_away(w, h != w->loop.h && pgw__pq_look(h) != PGW_OK);
+    heartbeat_is_away(w, h != w->loop.h && pgw__pq_check_session(h) != PGW_OK);
     return pgw__clock_ms(); /* look again: time has passed */
 }
 
 /* Until it is to beat, or somebody says that this is to be earlier, or the session is lost: then
  * all of this server's may be, and their owners come back at different times. The lock is dropped
  * meanwhile. */
-static void heart_sleep(pgw_worker *w)
+static void heartbeat_sleep(pgw_worker *w)
 {
-    pgw__beats *b = &w->beats;
-    pgw *h = w->heart.h;
+    pgw__extension *b = &w->extension;
+    pgw *h = w->heartbeat.h;
     struct pollfd fds[2] = {{b->wake.read_fd, POLLIN, 0}, {pgw_fd(h), POLLIN, 0}};
     const bool there = fds[1].fd >= 0;
-    const int64_t left_ms = pgw__deadline_left_ms(w->shared.heart_at);
+    const int64_t left_ms = pgw__deadline_left_ms(w->shared.heartbeat_at);
     int64_t pause = 0;
     bool lost;
 
-    heart_heed_cancels(w); /* heard while the server answered something else */
-    if (pgw__clock_ms() >= w->shared.heart_at) return;
+    heartbeat_heed_cancels(w); /* heard while the server answered something else */
+    if (pgw__clock_ms() >= w->shared.heartbeat_at) return;
     pthread_mutex_unlock(&w->lock);
-    poll(fds, 2, left_ms < HEART_MAX_SLEEP_MS ? (int)left_ms : HEART_MAX_SLEEP_MS);
+    poll(fds, 2, left_ms < HEARTBEAT_MAX_SLEEP_MS ? (int)left_ms : HEARTBEAT_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
-    lost = there && pgw__pq_look(h) != PGW_OK;
+    lost = there && pgw__pq_check_session(h) != PGW_OK;
     if (lost) {
         pause = pgw__backoff_next_ms(&b->trouble);
         PGW__LOG(&w->given.log, PGW_LOG_WARN, "worker",
@@ -537,53 +539,54 @@ static void heart_sleep(pgw_worker *w)
     }
     pthread_mutex_lock(&w->lock);
     if (!lost) {
-        heart_heed_cancels(w);
+        heartbeat_heed_cancels(w);
         return;
     }
-    heart_is_away(w, true);
-    heart_rest(b, pause);
-    w->shared.heart_at = b->failed_at; /* it is to look when that will be */
+    heartbeat_is_away(w, true);
+    heartbeat_rest(b, pause);
+    w->shared.heartbeat_at = b->failed_at; /* it is to look when that will be */
 }
 
-static void *heart_thread(void *arg)
+static void *heartbeat_thread(void *arg)
 {
     pgw_worker *w = arg;
 
     pthread_mutex_lock(&w->lock);
-    while (!w->shared.heart_ends) {
-        w->shared.heart_at = pgw__worker_beat(w, w->heart.h);
-        while (!w->shared.heart_ends && pgw__clock_ms() < w->shared.heart_at) heart_sleep(w);
+    while (!w->shared.heartbeat_ends) {
+        w->shared.heartbeat_at = pgw__worker_extend(w, w->heartbeat.h);
+        while (!w->shared.heartbeat_ends && pgw__clock_ms() < w->shared.heartbeat_at)
+            heartbeat_sleep(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-pgw_status pgw__worker_heart_start(pgw_worker *w)
+pgw_status pgw__worker_heartbeat_start(pgw_worker *w)
 {
-    pgw_status st = pgw_stop_new(&w->heart.stop);
+    pgw_status st = pgw_stop_new(&w->heartbeat.stop);
 
     if (st < 0) return st;
-    pgw_set_stop(w->heart.h, w->heart.stop);
-    w->shared.heart_ends = false;
-    st = pgw__worker_start(&w->heart.thread, heart_thread, w);
-    w->heart.started = st == PGW_OK;
+    pgw_set_stop(w->heartbeat.h, w->heartbeat.stop);
+    w->shared.heartbeat_ends = false;
+    st = pgw__worker_start(&w->heartbeat.thread, heartbeat_thread, w);
+    w->heartbeat.started = st == PGW_OK;
     return st;
 }
 
-void pgw__worker_heart_end(pgw_worker *w)
+void pgw__worker_heartbeat_end(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->shared.heart_ends = true;
-    pgw__worker_heart_wake(w);
+    w->shared.heartbeat_ends = true;
+    pgw__worker_heartbeat_wake(w);
     pthread_mutex_unlock(&w->lock);
-    if (w->heart.started) {
-        pgw_stop_notify(w->heart.stop); /* twice: a statement under way is cancelled, too */
-        pgw_stop_notify(w->heart.stop);
-        pthread_join(w->heart.thread, NULL);
+    if (w->heartbeat.started) {
+        pgw_stop_notify(w->heartbeat.stop); /* twice: a statement under way is cancelled, too */
+        pgw_stop_notify(w->heartbeat.stop);
+        pthread_join(w->heartbeat.thread, NULL);
     }
-    w->heart.started = false;
-    pgw_close(w->heart.h);
-    w->heart.h = NULL;
-    pgw_stop_free(w->heart.stop);
-    w->heart.stop = NULL;
+    w->heartbeat.started = false;
+    pgw_close(w->heartbeat.h);
+    w->heartbeat.h = NULL;
+    pgw_stop_free(w->heartbeat.stop);
+    w->heartbeat.stop = NULL;
 }

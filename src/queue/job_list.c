@@ -1,4 +1,4 @@
-/* job_look: what an operator does with jobs: look at them, have delayed ones run at another time,
+/* job_list: what an operator does with jobs: list them, have delayed ones run at another time,
  * bring dead ones back, throw them away. */
 #include "queue/job.h"
 
@@ -8,7 +8,7 @@
 
 #define LOOK_MAX 100000
 
-static const pgw__job_column look_columns[] = {
+static const pgw__job_column list_columns[] = {
     PGW__JOB_QUEUE,       PGW__JOB_ID,      PGW__JOB_STATE,        PGW__JOB_KIND,
     PGW__JOB_PRIORITY,    PGW__JOB_ATTEMPT, PGW__JOB_MAX_ATTEMPTS, PGW__JOB_HOLDER,
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
@@ -17,36 +17,36 @@ static const pgw__job_column look_columns[] = {
     PGW__JOB_META,        PGW__JOB_END,
 };
 
-typedef struct look_ctx {
+typedef struct list_ctx {
     int (*fn)(const pgw_job *job, void *arg);
     void *arg;
-} look_ctx;
+} list_ctx;
 
 /* One at a time: the rows take memory enough. */
-static pgw_status look_read(pgw *h, const pgw__rows *rows, void *ctx)
+static pgw_status list_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    const look_ctx *look = ctx;
+    const list_ctx *list = ctx;
     const int count = pgw__rows_count(rows);
     int row, stop = 0;
 
     for (row = 0; row < count && stop == 0; row++) {
         pgw_batch *one;
 
-        if (pgw__job_batch(&one, rows, row, 1, look_columns) != PGW_OK)
+        if (pgw__job_batch(&one, rows, row, 1, list_columns) != PGW_OK)
             return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
-        stop = look->fn(pgw_batch_job(one, 0), look->arg);
+        stop = list->fn(pgw_batch_job(one, 0), list->arg);
         pgw_batch_free(one);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-static pgw_status look_check_kind(pgw *h, const char *argument, const char *kind)
+static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind)
 {
     if (kind == NULL || *kind == '\0') return PGW_OK;
     return pgw__check_name(h, argument, kind, PGW__KIND_MAX);
 }
 
-static pgw_status look_check_state(pgw *h, const char *state)
+static pgw_status list_check_state(pgw *h, const char *state)
 {
     static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
 
@@ -56,15 +56,15 @@ static pgw_status look_check_state(pgw *h, const char *state)
 pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                          int (*fn)(const pgw_job *job, void *arg), void *arg)
 {
-    const look_ctx ctx = {fn, arg};
+    const list_ctx ctx = {fn, arg};
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     pgw_status st;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
-    if (st == PGW_OK && o.state != NULL) st = look_check_state(h, o.state);
-    if (st == PGW_OK) st = look_check_kind(h, "opts->kind", o.kind);
+    if (st == PGW_OK && o.state != NULL) st = list_check_state(h, o.state);
+    if (st == PGW_OK) st = list_check_kind(h, "opts->kind", o.kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
@@ -77,7 +77,7 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
         const pgw__call call = {
             .sql = PGW__SQL_JOB_EACH,
             .params = params,
-            .read = look_read,
+            .read = list_read,
             .ctx = &ctx,
             .ctx_size = sizeof(ctx),
         };
@@ -97,7 +97,7 @@ static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *min
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->ids_count", mine->ids_count, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && mine->ids_count > 0) st = pgw__check_given(h, "opts->ids", mine->ids);
-    if (st == PGW_OK) st = look_check_kind(h, "opts->kind", mine->kind);
+    if (st == PGW_OK) st = list_check_kind(h, "opts->kind", mine->kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->run_at_us", mine->run_at_us, 0, INT64_MAX);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->delay_ms", mine->delay_ms, 0, PGW__DELAY_MAX_MS);
@@ -139,7 +139,7 @@ static pgw_status dead_check(pgw *h, const int64_t *ids, size_t n, const char *k
     pgw_status st = pgw__check_count(h, "opts->ids_count", n, 0, PGW__BATCH_MAX);
 
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "opts->ids", ids);
-    if (st == PGW_OK) st = look_check_kind(h, "opts->kind", kind);
+    if (st == PGW_OK) st = list_check_kind(h, "opts->kind", kind);
     return st;
 }
 
