@@ -218,7 +218,7 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-circles lint-banned lint-budget check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
@@ -230,6 +230,10 @@ lint-circles: $(OBJ)
 # how large the engine's SQL and its explanation may be
 lint-budget:
 	@LC_ALL=C awk -f test/lint/budget.awk migrations/000[1-8]_*.sql $(wildcard doc/engine.md) doc/decisions/*.md
+# phrases that readers had to read twice, in pages, messages and comments of the schema
+lint-words:
+	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md \
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
@@ -340,14 +344,14 @@ help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-words lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

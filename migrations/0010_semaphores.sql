@@ -114,7 +114,7 @@ BEGIN
     RAISE EXCEPTION 'semaphore % %: process %', quote_literal(left(s.name, 80)), what,
         (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(_gate_fault.key) a
           WHERE a.granted AND a.pid <> pg_backend_pid())
-        USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity tells whose it is, pg_prepared_xacts what is prepared';
+        USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity shows whose it is, pg_prepared_xacts what is prepared';
 END $$;
 
 -- Exclusive. An open transaction can hold it for long, and whoever comes while we wait has to wait behind us, so that permits
@@ -592,7 +592,7 @@ BEGIN
     PERFORM pgwork._permits_of_the_dead(s.id);
     IF force IS NOT TRUE AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
         RAISE EXCEPTION 'permits of semaphore % are out', quote_literal(left(name, 80))
-            USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders will be told at the next extend';
+            USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders notice at the next extend';
     END IF;
     DELETE FROM pgwork.permit p WHERE p.semaphore = s.id;
     DELETE FROM pgwork.semaphore t WHERE t.id = s.id;
@@ -668,7 +668,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN EXISTS (SELECT FROM pgwork.foreign_locks() f WHERE f.key = _in_turn.key AND f.granted);
 END $$;
 
-COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions of roles that are no members of pgwork''s, and hold or await one of its advisory locks.';
+COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions that hold or await an advisory lock of pgwork, of roles that are not members of its roles.';
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';

@@ -622,7 +622,7 @@ COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, byte
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
-COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; whoever holds its tick is told that the token is stale.';
+COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; the token of a held tick is stale.';
 COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
 COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void render(void) { puts("rendered"); }
+static void render(void)
+{
+    puts("rendered");
+}
 static void send_mailing(int number, int64_t fence)
 {
     printf("mailing %d, fence %" PRId64 "\n", number, fence);
@@ -28,12 +31,12 @@ int main(void)
     }
     {
 #else
-    }
-    if (*pgw_error_message(h) != '\0') {
-        fprintf(stderr, "%s\n", pgw_error_message(h));
-        return 1;
-    }
-    pgw_close(h);
-    return 0;
+}
+if (*pgw_error_message(h) != '\0') {
+    fprintf(stderr, "%s\n", pgw_error_message(h));
+    return 1;
+}
+pgw_close(h);
+return 0;
 }
 #endif
