@@ -9,7 +9,7 @@ BEGIN {
     phrase("(^|[.;] )What (is|was|has|had|they|it|one|a|the|still|runs|may|must|cannot|you|we)[ a-z]* [^?]*$", "What ...", "name the subject: jobs that, a value that")
     phrase("[Bb]ut for ", "but for", "except")
     phrase("[Ee]xactly if ", "exactly if", "if and only if")
-    phrase("[^e] (is|are) no [a-km-z]|'? is no [a-z]*$", "is no", "is not a")
+    phrase("[^e] (is|are) no [a-km-z]|[^e] is no [a-z]*$", "is no", "is not a")
     phrase("(^| )shall ", "shall", "must, or will")
     phrase("(^| )be it ", "be it", "such as, or whether")
     phrase("(is|are|was|be|been|when|if) told ", "told", "reports, returns, logs, prints")
