@@ -75,7 +75,7 @@ BEGIN
     RETURN was_held;
 END $$;
 
--- Who waits for an exclusive lock through lock_queue() stands in line by gates, which are advisory locks of two integers: the key's halves, with
+-- Sessions that wait for an exclusive lock in lock_queue() form a line by gates, which are advisory locks of two integers: the key's halves, with
 -- the place (1: the front) in the last three bits. A session holds one gate, and waits for the one before it; so the first eight keep their
 -- places between statements, and hold no snapshot meanwhile. Gates end with their session.
 CREATE FUNCTION pgwork._gate_low(key bigint, place integer) RETURNS integer
@@ -186,7 +186,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- What is handed out must not be forgotten by a crash of the server, which would hand it out again: the transaction waits
+-- A number must not be forgotten by a crash of the server, which would give it out again: the transaction waits
 -- for the disk, whatever its session has set.
 CREATE FUNCTION pgwork._wait_for_disk() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -259,7 +259,7 @@ BEGIN
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
         PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises the collision, before any wait
     END IF;
-    -- Whoever has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
+    -- A session that has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
     -- has nothing to undo.
     IF xact THEN
         got := pgwork._advisory_try(k, shared, true);
@@ -275,7 +275,7 @@ BEGIN
         ours := NOT xact;
         PERFORM pgwork._advisory_wait(k, shared, xact, timeout_ms);
     END IF;
-    -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
+    -- The rest of the time goes to the row. A shared holder gives its peers time to commit.
     RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
         greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint) END);
 EXCEPTION

@@ -152,7 +152,7 @@ BEGIN
     RETURN slot;
 END $$;
 
--- What is due at `at`, by the misfire policy: next_slot and next_at of the tick to run; next_at > at: none yet.
+-- The due ticks at `at`, by the misfire policy: next_slot and next_at of the tick to run; next_at > at: none yet.
 CREATE FUNCTION pgwork._cron_due(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -406,7 +406,7 @@ BEGIN
         END;
         EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '3 s';
     END LOOP;
-    -- What is due and was not even found is in the hands of another scheduler, who mostly commits at once; but he can stay in his transaction.
+    -- A due schedule that was not found is locked by another scheduler, which mostly commits at once, but can stay in its transaction.
     soonest := CASE WHEN FOUND THEN 10 ELSE 250 END;
     SELECT CASE WHEN fired >= batch THEN 0 WHEN m.due <= at THEN soonest
                 ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms

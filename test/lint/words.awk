@@ -52,6 +52,7 @@ FILENAME ~ /\.md$/ && /^ *```/ { code = !code; next }
 FILENAME ~ /\.md$/ && (code || /^#/) { next }
 {
     text = FILENAME ~ /\.[ch]$/ ? strings($0) : FILENAME ~ /\.sql$/ ? sql($0) : $0
+    sub(/^ +/, "", text)
     if (text == "") next
     gsub(/`[^`]*`/, "CODE", text)
     for (i = 1; i <= phrases; i++)
