@@ -177,7 +177,7 @@ static void frame(check *c)
     qsort(c->truth, c->truths, sizeof(*c->truth), by_commit);
     for (size_t i = 0; i < c->called; i++) {
         const request *k = &c->calls[i];
-        /* What was not answered may still be under way, but not for ever. */
+        /* A call without an answer may still run, for a while. */
         const int64_t to = k->status != S_UNKNOWN ? k->o->t : (k->o ? k->o : k->i)->t + 60000000;
         if (k->i->op == OP_win) span_add(&c->windows, k->i->t, to, k->i->a[0]);
         if (k->i->op >= OP_pau && k->i->op <= OP_res && k->i->a[0] < QUEUES)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * check.h: the checker. Its parts share what is known of jobs, of leases, and of calls; each takes
- * a time that is linear in the history, but for the sort.
+ * a time that is linear in the history, except for the sort.
  */
 #ifndef CHAOS_CHECK_H
 #define CHAOS_CHECK_H
@@ -23,11 +23,11 @@
     XX(token, "the number of a token did not grow")                                                \
     XX(stale, "a call was accepted that had to be refused")                                        \
     XX(refused, "a call was refused that had to be accepted")                                      \
-    XX(outcome, "a call said that nothing was applied, and it was")                                \
+    XX(outcome, "a call said that nothing was applied, but it was")                                \
     XX(moved, "a job was moved without a reason")                                                  \
     XX(attempts, "attempts are miscounted")                                                        \
     XX(letters, "a dead letter that should be none, or one that is missing")                       \
-    XX(early, "a job was ready, or taken back, before its time")                                   \
+    XX(early, "a job was ready, or requeued, before its time")                                   \
     XX(unique, "two unfinished jobs have one unique key")                                          \
     XX(sink, "an effect was accepted or refused wrongly")                                          \
     XX(lock, "two hold a lock that excludes")                                                      \
@@ -38,7 +38,7 @@
     XX(starved, "claims find nothing though a job is ready")                                       \
     XX(blocked, "a claim waited for others")                                                       \
     XX(passed, "a ready job was passed for too long")                                              \
-    XX(reaped, "an expired lease was not taken back in time")                                      \
+    XX(reaped, "a job of an expired lease was not requeued in time")                                      \
     XX(due, "a delayed job was late")                                                              \
     XX(waited, "a lock was waited for too long")
 /* clang-format on */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * check_job.c: jobs. First what the server's log says by itself: states, tokens, attempts, unique
- * keys. Then what clients were told, against it.
+ * keys. Then the answers that clients got, against it.
  */
 #include "check.h"
 #include <stdlib.h>
@@ -49,10 +49,10 @@ static void on_lease(check *c, job *j, const event *e)
     if (!l) abort();
     *l = (lease){.job = j->id, .number = e->a[2], .nonce = e->a[3], .from = e, .attempt = e->a[4]};
     l->limit = e->a[7];
-    l->maybe[OP_rel] = e->a[8] != 0; /* it hands back what it has not begun, without a word to us */
+    l->maybe[OP_rel] = e->a[8] != 0; /* the runtime releases unstarted jobs by itself */
     l->until = e->t + e->a[5] * 1000;
     void **at = map_at(&c->leases, j->id * 1000003 ^ l->number);
-    free(*at); /* the same number twice: told above */
+    free(*at); /* the same number twice: reported above */
     *at = l;
     j->held = l, j->number = l->number, j->attempt = l->attempt;
     j->state = ST_LEASED;
@@ -92,7 +92,7 @@ static void on_ready(check *c, job *j, const event *e)
 
 static void on_gone(check *c, job *j, const event *e)
 {
-    /* What was added while its queue was dropped is lost, and swept away later. */
+    /* Jobs that are added while their queue is dropped are lost, and pruned later. */
     const int64_t from = j->queue == DROPPED ? j->since - 40000000 : e->t;
     if (e->a[2] == 0 && !j->cancelled && !administered(c, j->queue, OP_pur, e->t, e->t) &&
         !administered(c, j->queue, OP_drp, from, e->t))
@@ -145,7 +145,7 @@ void check_truth(check *c)
     map_free(&keys, false);
 }
 
-/* -- what clients were told ----------------------------------------------------------------------
+/* -- the answers of clients ----------------------------------------------------------------------
  */
 
 static bool ends(int op)
@@ -153,7 +153,7 @@ static bool ends(int op)
     return op >= OP_don && op <= OP_snz;
 }
 
-/* What a verb leaves of a job. (One that was cancelled meanwhile is gone.) */
+/* Does this verb leave a job so? (A job that was cancelled meanwhile is gone.) */
 static bool may_end(int verb, int end)
 {
     if (verb == OP_don) return end == OP_gon;
@@ -257,7 +257,7 @@ static void believe(check *c, const event *e)
     if (!j) return;
     if (e->op == OP_got) {
         const request *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
-        if (claim && claim->i->a[3]) return; /* told when its transaction was over */
+        if (claim && claim->i->a[3]) return; /* noted after its transaction */
         if (e->a[2] < j->number) return;     /* frozen in between */
         if (e->t < j->believed && !clock_set(c, e->t - 10000000, e->t))
             broken(c, R_holders, j->id, e, NULL);
@@ -271,17 +271,17 @@ static void believe(check *c, const event *e)
 /* Each number of a producer, against what became of the calls that were to add it. */
 static void check_added(check *c)
 {
-    map told = {0}; /* by the first number of a call: its best outcome, + 1 */
+    map best = {0}; /* by the first number of a call: its best outcome, + 1 */
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < c->called; i++) {
             const request *k = &c->calls[i];
             if (k->i->op != OP_enq) continue;
             const int64_t first = MADE(k->i->proc, k->i->a[1]);
-            const intptr_t before = (intptr_t)map_get(&told, first);
+            const intptr_t before = (intptr_t)map_get(&best, first);
             const bool sure = k->status == S_OK, maybe = k->status == S_UNKNOWN;
             if (pass == 0) {
                 if (!before || sure || (maybe && before != S_OK + 1))
-                    *map_at(&told, first) = (void *)(intptr_t)(k->status + 1);
+                    *map_at(&best, first) = (void *)(intptr_t)(k->status + 1);
                 continue;
             }
             int64_t there = 0;
@@ -301,7 +301,7 @@ static void check_added(check *c)
             broken(c, R_phantom, j->id, NULL, NULL);
         if (j) j->serial = 0;
     }
-    map_free(&told, false);
+    map_free(&best, false);
 }
 
 void check_calls(check *c)

@@ -158,7 +158,7 @@ static void check_permits(check *c)
 enum { COUNTERS = 32 };
 
 /* With an operation id each call counts once; a completion in the transaction that counts does so
- * exactly if the server's log says that the lease ended by it. */
+ * if and only if the server's log says that the lease ended by it. */
 static void check_counters(check *c)
 {
     int64_t sure[COUNTERS] = {0}, maybe[COUNTERS] = {0};
@@ -306,7 +306,7 @@ static void check_sink(check *c)
             if (e->a[0] > 0 && !lease_of(c, e->a[0], e->a[1])) broken(c, R_sink, e->a[0], e, NULL);
             if (e->a[3]) *map_at(&last, e->a[0]) = (void *)(uintptr_t)(uint64_t)e;
         }
-        /* What somebody does under a lock that he then releases well is never stale. */
+        /* An effect under a lock that is then released well is never stale. */
         if (e->op == OP_eff && e->phase == 'o' && e->a[0] == S_STALE) {
             const request *k = map_get(&c->by_call, CALL_KEY(e->proc, e->call));
             if (k && k->i->a[0] < 0 && k->i->a[0] > -1000)

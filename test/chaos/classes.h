@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * classes.h: the classes of faults. Whoever injects one, or sees its effect, notes it as an event
- * `nem`. A class that never fired makes the verdict of a run `unknown`.
+ * classes.h: the classes of faults. A process that injects one, or sees its effect, notes it as an
+ * event `nem`. A class that never fired makes the verdict of a run `unknown`.
  */
 #ifndef CHAOS_CLASSES_H
 #define CHAOS_CLASSES_H

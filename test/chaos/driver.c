@@ -185,7 +185,7 @@ static void add(const char *role, int n)
     }
 }
 
-/* Who has ended begins again, as another process. */
+/* A process that has ended is started again, under a new number. */
 static void reap_children(void)
 {
     int status;
@@ -239,7 +239,7 @@ static void end_all(void)
     }
     for (int k = 0; k < process_count; k++)
         if (processes[k].pid) {
-            fprintf(stderr, "chaos: %s does not end when told to\n", processes[k].role);
+            fprintf(stderr, "chaos: %s does not end on SIGTERM\n", processes[k].role);
             kill(processes[k].pid, SIGKILL);
         }
 }
@@ -290,7 +290,7 @@ static void play(int64_t seconds)
     }
 }
 
-/* What has not fired yet, as it needs some luck, is tried again. */
+/* Tries classes again that have not fired yet: some need luck. */
 static void make_up(void)
 {
     for (const int64_t end = now_us() + 60000000; now_us() < end;) {

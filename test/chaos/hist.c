@@ -89,7 +89,7 @@ event *history_add(history *h)
     return &h->e[h->n++];
 }
 
-/* Returns false if this is no whole line of ours. */
+/* Returns false if this is not a whole line of ours. */
 static int read_line(history *h, const char *line)
 {
     char *at;

@@ -5,7 +5,7 @@
  * written. All processes share CLOCK_MONOTONIC, so the lines of all files have one order.
  *
  * A call is two lines: its invocation ('i'), written before the first byte is sent, and its outcome
- * ('o'). A call without an outcome may or may not have happened. 'e' is a note that is no call, 't'
+ * ('o'). A call without an outcome may or may not have happened. 'e' is a note, not a call, 't'
  * a transition that truth.c has read from the server's log.
  *
  *     TIME PROC CALL PHASE OP A0 A1 A2 A3 A4 A5 A6 A7 A8
@@ -74,7 +74,8 @@ typedef struct event {
     int64_t a[HIST_ARGS];
 } event;
 
-/* Who has made a job, and as what number: its kind says it. Ticks of schedules are negative. */
+/* The process that made a job, and its number there: the job's kind has both. Ticks are negative.
+ */
 #define MADE(proc, n) ((int64_t)(proc) << 32 | (int64_t)(n))
 
 /* -- writing -- */
@@ -82,7 +83,7 @@ extern int hist_proc;   /* ours; each start of a process has another one */
 extern int64_t hist_at; /* the time of the lines that follow; 0: now */
 
 int64_t now_us(void);
-/* Dies when there is no such file: a run without a history proves nothing. */
+/* Ends the process if the file cannot be opened: a run without a history proves nothing. */
 void hist_open(const char *folder, const char *role, int proc);
 /* Appends a line with up to HIST_ARGS numbers; several lines go out by one hist_flush(). */
 #define hist_add(call, phase, op, ...)                         \
@@ -91,7 +92,7 @@ void hist_open(const char *folder, const char *role, int proc);
 void hist_line(int64_t call, char phase, enum op op, const int64_t *a, size_t n);
 void hist_flush(void);
 #define hist(call, phase, op, ...) (hist_add(call, phase, op, __VA_ARGS__), hist_flush())
-/* Returns the number of the call that begins, for its outcome. */
+/* Returns the number of a new call, for its outcome. */
 int64_t hist_call(void);
 
 /* -- reading -- */

@@ -156,7 +156,7 @@ static void finish(model_job *j, enum op op)
     over(j);
 }
 
-/* What a reaper does: expired leases, delayed jobs that are due. */
+/* A reaper: expired leases, and delayed jobs that are due. */
 static void reap(void)
 {
     m.commit++;

@@ -8,7 +8,7 @@
  *     cut N         reset
  *     lose N        the next answer that ends a transaction is lost, and the connection with it
  *
- * What was really done is noted as a fault that has fired.
+ * A fault that took effect is noted as one that has fired.
  */
 #include "classes.h"
 #include "hist.h"

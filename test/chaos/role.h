@@ -19,7 +19,7 @@ bool going(void);
 bool calm(void); /* the end is near: all jobs are to be finished */
 int draw(int n); /* 0 .. n - 1 */
 void nap_ms(int64_t ms);
-/* A handle that works; ends the process when told to stop meanwhile. */
+/* A handle that works. Ends the process if it is stopped meanwhile. */
 pgw *open_handle(void);
 int64_t outcome(pgw_status st); /* S_ */
 /* Shows an effect to the sink, in the order of calls. Returns S_OK, S_STALE or S_UNKNOWN. */

@@ -14,7 +14,7 @@
 
 static PGconn *c;
 
-/* What came of a statement: an error that is one of the server's has undone it; 57xxx and lost
+/* The outcome of a statement: an error that is one of the server's has undone it; 57xxx and lost
  * connections leave that open. */
 static int64_t result(PGresult *res, PGresult **keep)
 {

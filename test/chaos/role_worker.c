@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * role_worker.c: claims jobs and finishes them in every way: by verbs, by the worker runtime; and
- * the reaper, which takes back what is left.
+ * the reaper, which requeues the jobs of expired leases.
  */
 #include "role.h"
 #include <stdio.h>
@@ -103,7 +103,8 @@ static void claim(hand *j, bool done)
     take(j, call, st, batch, o.max);
 }
 
-/* What becomes of them. Returns true if the rest is to be completed by the next claim. */
+/* Finishes them in one of many ways. Returns true if the rest is to be completed by the next claim.
+ */
 static bool settle(hand *j)
 {
     const int what = calm() ? 19 : draw(20);

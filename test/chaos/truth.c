@@ -129,7 +129,7 @@ static void emit(const job *j, enum op op, int64_t number, int64_t nonce, int64_
     hist_add(commits, 't', op, p->queue, j->id, number, nonce, p->attempt, a5, a6, a7, p->runtime);
 }
 
-/* What has become of a job, in a transaction of this time. */
+/* Writes how a transaction of this time has changed a job. */
 static void tell(const job *j, int64_t commit_us)
 {
     const place *a = &j->was, *b = &j->is;

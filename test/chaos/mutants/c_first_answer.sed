@@ -1,4 +1,4 @@
-# a lost answer is told as nothing applied
+# a lost answer is reported as not applied
 # file: src/pq/pq.c
 # roles: producer worker reaper
 # faults: lost_answer cut terminate kill_backend
