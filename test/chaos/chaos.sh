@@ -3,7 +3,8 @@
 # Exit status: 0 valid, 1 invalid, 2 the run failed, 3 unknown (a class of faults did not fire).
 # From you: CHAOS_KEEP=DIR keeps the history there (else build/chaos/last does, of a run that is invalid); CHAOS_BIN (the programs; build/chaos);
 # CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_MUTANT: what spoils the SQL; CHAOS_DRAIN_S: how long the jobs have in
-# the end; CHAOS_LATE_MS: how long producers stay open; CHAOS_PACE_MS: between two calls of a producer.
+# the end; CHAOS_LATE_MS: how long producers stay open; CHAOS_PACE_MS: between two calls of a
+# producer; CHAOS_OPEN: of so many claims that stay open one does so for long.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$top"

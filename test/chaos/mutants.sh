@@ -27,7 +27,8 @@ build() {
 
 # run ROLES FAULTS: few jobs, so that all of them come to their end soon
 run() {
-    CHAOS_ROLES=$1 CHAOS_FAULTS=$2 CHAOS_DRAIN_S=40 CHAOS_LATE_MS=3000 CHAOS_PACE_MS=150 CHAOS_EXCUSED=any \
+    CHAOS_ROLES=$1 CHAOS_FAULTS=$2 CHAOS_DRAIN_S=40 CHAOS_LATE_MS=3000 CHAOS_PACE_MS=150 CHAOS_OPEN=2 \
+        CHAOS_EXCUSED=any \
         sh "$here/chaos.sh" "${CHAOS_SECONDS:-15}" 1
 }
 

@@ -69,20 +69,19 @@ static void got(hand *j, PGresult *res, int queue, int64_t call, int64_t lease_m
     hist_flush();
 }
 
-/* Completes what is held: `counter` counts the jobs in the same transaction. */
-static void complete(hand *j, int queue, int counter)
+/* Notes the calls of a verb for the jobs that are held, and returns its SQL. */
+static char *begin_verb(enum op op, const char *verb, hand *j, int queue, int64_t what)
 {
     static char sql[120000];
     size_t at;
-    PGresult *res = NULL;
 
     for (size_t i = 0; i < j->n; i++) {
         j->calls[i] = hist_call();
-        hist_add(j->calls[i], 'i', OP_don, queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
-                 (int64_t)j->refs[i].token.nonce, counter + 1);
+        hist_add(j->calls[i], 'i', op, queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
+                 (int64_t)j->refs[i].token.nonce, what);
     }
     hist_flush();
-    at = (size_t)sprintf(sql, "SELECT id FROM pgwork.complete('q%d', '{", queue);
+    at = (size_t)sprintf(sql, "SELECT id, status FROM pgwork.%s('q%d', '{", verb, queue);
     for (size_t i = 0; i < j->n; i++)
         at += (size_t)sprintf(sql + at, "%s%" PRId64, i ? "," : "", j->refs[i].id);
     at += (size_t)sprintf(sql + at, "}', '{");
@@ -92,6 +91,38 @@ static void complete(hand *j, int queue, int counter)
                               pgw_token_format(j->refs[i].token, text));
     }
     sprintf(sql + at, "}')");
+    return sql;
+}
+
+/* Extends, also under tokens that a rollback has undone. */
+static void extend(hand *j, int queue)
+{
+    PGresult *res = NULL;
+    char *sql = begin_verb(OP_ext, "extend", j, queue, 2000);
+    strcpy(sql + strlen(sql) - 1, ", 2000)");
+    const int64_t st = result(PQexec(c, sql), &res);
+
+    for (size_t i = 0; i < j->n; i++) {
+        int64_t its = st;
+        for (int row = 0; res && row < PQntuples(res); row++) {
+            const char *said = PQgetvalue(res, row, 1);
+            if (atoll(PQgetvalue(res, row, 0)) != j->refs[i].id) continue;
+            if (strcmp(said, "ok") == 0 || strcmp(said, "cancel") == 0)
+                its = S_OK;
+            else
+                its = said[0] == 'l' ? S_LOCKED : said[0] == 's' ? S_STALE : S_GONE;
+        }
+        hist_add(j->calls[i], 'o', OP_ext, its);
+    }
+    hist_flush();
+    if (res) PQclear(res);
+}
+
+/* Completes the jobs that are held: `counter` counts them in the same transaction. */
+static void complete(hand *j, int queue, int counter)
+{
+    PGresult *res = NULL;
+    char *sql = begin_verb(OP_don, "complete", j, queue, counter + 1);
     int64_t st = run("BEGIN") == S_OK ? result(PQexec(c, sql), &res) : S_NOT;
     const bool lost = st == S_OK && PQntuples(res) > 0;
     if (res) PQclear(res);
@@ -115,6 +146,7 @@ static void complete(hand *j, int queue, int counter)
 
 static void claim(int mode)
 {
+    const int one_in = getenv("CHAOS_OPEN") ? atoi(getenv("CHAOS_OPEN")) : 10;
     static hand j;
     static const int sizes[] = {1, 7, 33, 100, 1000};
     char sql[300];
@@ -140,7 +172,7 @@ static void claim(int mode)
             j.n = (size_t)PQntuples(res);
         const size_t n = j.n;
         /* ten seconds: nobody's claim may wait for that */
-        if (mode) nap_ms(mode == 2 && draw(10) == 0 ? 12000 : draw(mode == 2 ? 2500 : 300));
+        if (mode) nap_ms(mode == 2 && draw(one_in) == 0 ? 12000 : draw(mode == 2 ? 2500 : 300));
         if (mode == 1) {
             got(&j, res, queue, call, 0);
             run("ROLLBACK");
@@ -161,6 +193,7 @@ static void claim(int mode)
     }
     if (j.n && (calm() || draw(10))) {
         if (!calm() && draw(8) == 0) nap_ms(draw(3000));
+        if (j.n <= 100 && draw(2)) extend(&j, queue);
         complete(&j, queue, counter);
     }
 }
