@@ -99,7 +99,7 @@ RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANG
      WHERE j.gone_ids IS NULL OR u.id <> ALL (j.gone_ids)
 $$;
 
--- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only but for the
+-- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only except for the
 -- deletion of what is no longer needed: a reader finds the newest entry at once, also while vacuum is held back.
 CREATE TABLE pgwork.reaper_tick (
     version    bigint PRIMARY KEY, at timestamptz NOT NULL,

@@ -15,7 +15,7 @@ BEGIN
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
-        -- All ids of a batch row agree but for their last 19 bits, so few rows come into question.
+        -- All ids of a batch row agree except for their last 19 bits, so few rows come into question.
         RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
          WHERE j.queue = _find.queue AND j.id BETWEEN _find.id & ~524287::bigint AND _find.id AND j.last_id >= _find.id
            AND CASE WHEN j.ids IS NULL THEN j.id = _find.id
@@ -212,7 +212,7 @@ CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void LANGUAGE plpgsq
 BEGIN
     PERFORM t::text[] FROM unnest(tags) t;
 EXCEPTION WHEN data_exception THEN
-    PERFORM pgwork._refuse('tags', 'text that is no array', 'for each job an array as text, like {a,b}');
+    PERFORM pgwork._refuse('tags', 'not an array literal', 'for each job an array as text, like {a,b}');
 END $$;
 
 -- The i-th of these, or the only one.

@@ -38,7 +38,7 @@ BEGIN
                 ELSE coalesce(m.lows[40 * i - 39:40 * i], array_fill(0::bigint, ARRAY[40])) END;
 END $$;
 
--- What the next entry keeps of earlier ones: one for each of these ticks.
+-- The part of earlier entries that the next one keeps: one for each of these ticks.
 CREATE FUNCTION pgwork._history(m pgwork.mark, seen bigint[], OUT froms bigint[], OUT lows bigint[])
 LANGUAGE plpgsql AS $$
 BEGIN

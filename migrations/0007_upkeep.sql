@@ -19,7 +19,7 @@ BEGIN
            again_at = pgwork._now() + least(1 << least(s.tries, 10), 600) * interval '1 s';
 END $$;
 
--- Is an error one of the session, or one that may be over the next time? Then it is no job's.
+-- Is an error one of the session, or one that may be over the next time? Then the cause is not a job.
 CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 
@@ -45,7 +45,7 @@ BEGIN
                      ORDER BY j.pos LIMIT 1000) s;
             -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
             WITH r AS (SELECT k.id, j.token FROM unnest(chunk.expired) p (pos)
-                 -- No values are read, which may be damaged: only _move() can tell which job that is.
+                 -- No values are read, which may be damaged: only _move() finds out which job that is.
                  CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
                                             coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
                                       WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint
@@ -120,7 +120,7 @@ END $$;
 
 -- Of the first thousand ready rows those that no claim can lease or return: they would make each claim of their queues
 -- fail. They move to lane 31, which nobody looks at; the reaper brings them back at again_at. Does nothing where all
--- rows fail: then it is no job's fault.
+-- rows fail: then the cause is not a job.
 CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE one record; put bigint := 0; sound boolean := false;
@@ -245,7 +245,7 @@ BEGIN
                           ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
--- Cancel requests of jobs that are no longer leased. What was requeued before its cancel committed is cancelled now.
+-- Cancel requests of jobs that are no longer leased. Jobs requeued before their cancel committed are cancelled now.
 CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE c record;
 BEGIN
@@ -313,7 +313,7 @@ CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
 -- What maintain() (0013_schedules.sql) does for jobs. Low-water marks and delayed jobs while something moves, expired
--- leases four times a second, the rest once; each less often where it takes long. The newest tick tells all reapers
+-- leases four times a second, the rest once; each less often where it takes long. The newest tick shows all reapers
 -- when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
 CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$

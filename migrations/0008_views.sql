@@ -40,7 +40,7 @@ CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.prior
 -- overlap: so first `last`, at_most of their ids are not above it; then all rows and single jobs that begin before.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF tid LANGUAGE plpgsql STABLE AS $$
-DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree but for their last 19 bits
+DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree except for their last 19 bits
 BEGIN
     RETURN QUERY WITH last AS (SELECT CASE WHEN count(*) = at_most THEN max(f.id) ELSE high END AS id
           FROM (SELECT k.id

@@ -72,11 +72,11 @@ static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
 }
 
 /* The word for record @p number of the input in messages. */
-static const char *enqueue_name(const enqueue *e, int64_t number, char room[40])
+static const char *enqueue_name(const enqueue *e, int64_t number, char buffer[40])
 {
     const char *what = e->from_arguments || e->empty ? "job" : e->end ? "line" : "record";
-    snprintf(room, 40, "%s %" PRId64, what, number);
-    return room;
+    snprintf(buffer, 40, "%s %" PRId64, what, number);
+    return buffer;
 }
 
 /* Tells which record it is about, where it is about one. */
@@ -320,12 +320,12 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
     while (p < 3 && strcmp(policies[p], policy) != 0) p++;
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is '%s': allowed is unfinished, ready or period", command,
-                        scope);
+                        "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
+                        command, scope);
     }
     if (p == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is '%s': allowed is skip, replace or error", command,
+                        "%s: --key-policy is \"%s\": allowed is skip, replace or error", command,
                         policy);
     }
     job->key_scope = (pgw_key_scope)s;

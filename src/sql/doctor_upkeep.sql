@@ -18,7 +18,7 @@ SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 mi
             ELSE 'no reaper since ' || date_trunc('second', clock_timestamp() - last) END,
        CASE WHEN alive > 0 THEN ''
             WHEN last > clock_timestamp() - interval '5 min'
-            THEN 'Reaping comes seldom: jobs of dead workers, delayed jobs and schedules are as late. `pgwork reap` as a service is always there.'
+            THEN 'Expired leases, delayed jobs and schedules wait until it runs. Run `pgwork reap` as a service.'
             ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL

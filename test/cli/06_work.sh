@@ -23,7 +23,7 @@ pgwork enqueue a -J '{"a": "é"}' >/dev/null
 code 'the payload on stdin' 0 pgwork work a --until-empty -- cat
 is 'is the payload' "$(cat "$tmp/out")" '{"a": "é"}'
 code 'a queue that is not there' 0 pgwork work A --until-empty -- true
-yes 'is named' grep -q "there is no queue 'A'" "$tmp/err"
+yes 'is named' grep -q 'there is no queue "A"' "$tmp/err"
 code 'one that is empty' 0 pgwork work a --until-empty -- true
 yes 'is not' test "$(grep -c 'there is no' "$tmp/err")" = 0
 pgwork enqueue a -J '{"file": "x"}' >/dev/null
