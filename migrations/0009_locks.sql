@@ -341,8 +341,8 @@ BEGIN
     END IF;
 END $$;
 
--- For psql: waits in many transactions, so that no snapshot is held for long. It has no place in line, since what a ^C would leave of one could
--- keep others waiting. Whoever may COMMIT runs as the caller: it calls what everybody may.
+-- For psql: waits in many transactions, so that no snapshot is held for long. It takes no place in line: a ^C would leave the place behind, and keep
+-- others waiting. A procedure that commits runs as its caller, so it calls public functions only.
 CREATE PROCEDURE pgwork.lock_wait(name text, shared boolean DEFAULT false, timeout_ms bigint DEFAULT -1, INOUT fence bigint DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -518,8 +518,9 @@ void test_an_error_is_kept_up_to_8000_bytes(void)
     kit_put(a, "q");
     take("q", &job);
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'x' || repeat('é', 5000), 0"));
-    TEST_ASSERT_EQUAL_STRING("7999 t", kit_text(a, "SELECT octet_length(error) || ' ' || "
-                                                   "(error ~ '^xé+$')::text::char FROM pgwork.job"));
+    TEST_ASSERT_EQUAL_STRING("7999 t",
+                             kit_text(a, "SELECT octet_length(error) || ' ' || "
+                                         "(error ~ '^xé+$')::text::char FROM pgwork.job"));
 }
 
 /* -- cancel -------------------------------------------------------------------------------------
