@@ -513,7 +513,7 @@ void test_one_bad_element_refuses_all(void)
         {"kind|255 bytes|It is number 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
         {"max_attempts|1001|1 .. 1000|number 2 ", "max_attempts => '{1,1001}'"},
         {"lease_ms|99|100 .. 86400000|number 2 ", "leases_ms => '{100,99}'"},
-        {"tags|no array|{a,b}", "tags => '{x}'"},
+        {"tags|not an array|{a,b}", "tags => '{x}'"},
         {"tags|33|up to 32|number 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
