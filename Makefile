@@ -194,6 +194,10 @@ check-valgrind: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
 
+# the models in Promela, by spin; larger bounds: test/models/run.sh all
+check-models:
+	test/models/run.sh
+
 # each target over some random bytes, the same everywhere
 FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
@@ -219,7 +223,7 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-circles lint-banned lint-budget check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
@@ -231,6 +235,10 @@ lint-circles: $(OBJ)
 # how large the engine's SQL and its explanation may be
 lint-budget:
 	@LC_ALL=C awk -f test/lint/budget.awk migrations/000[1-8]_*.sql $(wildcard doc/engine.md) doc/decisions/*.md
+# phrases that readers had to read twice, in pages, messages and comments of the schema
+lint-words:
+	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md \
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
@@ -245,7 +253,7 @@ lint-cppcheck: $(G)/stamp
 # in the command line tests what is not quoted is to be words
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
-	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh examples/demo/*.sh && \
+	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh test/models/*.sh examples/demo/*.sh && \
 	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
@@ -291,7 +299,7 @@ FILES = inc/pgwork.h:$(includedir):644 inc/pgwork.hpp:$(includedir):644 $(patsub
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) $(patsubst %,%:$(docdir)/bench:644,$(wildcard bench/*.md)) inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c $d/*.cpp))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
@@ -311,7 +319,7 @@ uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
-	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /bench /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
 	$(RENEW_LOADER)
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
@@ -345,16 +353,16 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-circles lint-banned check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-words lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

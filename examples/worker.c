@@ -74,7 +74,7 @@ int main(int argc, char **argv)
                 w ? pgw_worker_error(w) : pgw_status_text(st));
     } else {
         pgw_worker_get_stats(w, &stats);
-        printf("%lld done, %lld failed, %lld handed back\n", (long long)stats.completed,
+        printf("%lld done, %lld failed, %lld requeued\n", (long long)stats.completed,
                (long long)stats.failed, (long long)stats.released);
     }
     pgw_worker_free(w);

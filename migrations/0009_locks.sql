@@ -11,7 +11,7 @@
 -- drawn while the lock is held. Exclusive: a fresh one each time, but one for all acquisitions of a transaction. Shared: holders side by side have one
 -- number in common, a fresh one if the holder before was exclusive. So a number is the current one exactly
 -- as long as nobody came who could have changed what it protects. One that was drawn for a transaction counts once that
--- has committed: a ROLLBACK takes it back, and a shared number of before is good again.
+-- has committed: a ROLLBACK undoes it, and the shared number before it is current again.
 
 CREATE SEQUENCE pgwork.lock_fence AS bigint;
 
@@ -30,7 +30,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN ('x' || encode(substr(sha256('pgwork-lock'::bytea || '\x00'::bytea || convert_to(split_part('pgwork.', '.', 1), 'UTF8')
                                     || '\x00'::bytea || convert_to(name, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint;
 
--- True, or an error: who asks a standby must not be told that nobody holds what somebody holds on the primary. STABLE, so that a
+-- True, or an error: a standby must not report as free what somebody holds on the primary. STABLE, so that a
 -- WHERE asks it once, also where no row is found.
 CREATE FUNCTION pgwork._knows_holders() RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -75,7 +75,7 @@ BEGIN
     RETURN was_held;
 END $$;
 
--- Who waits for an exclusive lock through lock_queue() stands in line by gates, which are advisory locks of two integers: the key's halves, with
+-- Sessions that wait for an exclusive lock in lock_queue() form a line by gates, which are advisory locks of two integers: the key's halves, with
 -- the place (1: the front) in the last three bits. A session holds one gate, and waits for the one before it; so the first eight keep their
 -- places between statements, and hold no snapshot meanwhile. Gates end with their session.
 CREATE FUNCTION pgwork._gate_low(key bigint, place integer) RETURNS integer
@@ -186,7 +186,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- What is handed out must not be forgotten by a crash of the server, which would hand it out again: the transaction waits
+-- A number must not be forgotten by a crash of the server, which would give it out again: the transaction waits
 -- for the disk, whatever its session has set.
 CREATE FUNCTION pgwork._wait_for_disk() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -257,9 +257,9 @@ BEGIN
         PERFORM pgwork._refuse('timeout_ms', timeout_ms::text, '-1 (no limit), 0 (try) .. 2147483647');
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
-        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- tells the collision, before any wait
+        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises the collision, before any wait
     END IF;
-    -- Whoever has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
+    -- A session that has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
     -- has nothing to undo.
     IF xact THEN
         got := pgwork._advisory_try(k, shared, true);
@@ -275,7 +275,7 @@ BEGIN
         ours := NOT xact;
         PERFORM pgwork._advisory_wait(k, shared, xact, timeout_ms);
     END IF;
-    -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
+    -- The rest of the time goes to the row. A shared holder gives its peers time to commit.
     RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
         greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint) END);
 EXCEPTION
@@ -423,7 +423,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
-    -- What is held does not count against the batch: it could stand in front for ever. And to try for it would not tell what
+    -- Held names do not count against the batch: they could come first for ever. Trying for one would not show what
     -- this session holds. It reads the table, which nobody does often: an index on taken_at would cost every acquisition.
     FOR k IN
         SELECT t.key FROM pgwork.named_lock t

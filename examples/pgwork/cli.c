@@ -113,7 +113,7 @@ static const char *cli_translate(const char *hint)
         {"sema_create() makes one", "`pgwork sem create` makes one; names are case-sensitive"},
         {"sema_resize() changes", "`pgwork sem resize` changes how many there are"},
         {"wait for them, or pass force",
-         "wait for them, or pass --force: their holders will be told at the next extend"},
+         "wait for them, or pass --force: their holders notice at the next extend"},
         {"cron_create() makes one",
          "`pgwork cron add` makes one, `pgwork cron list` shows all; names are case-sensitive"},
         {"pgw_table_sql() says how",
@@ -265,7 +265,7 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     }
     if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof name) {
         return cli_fail(CLI_USAGE, "`pgwork -X list` shows all properties",
-                        "-X takes KEY=VALUE, not '%s'", setting);
+                        "-X takes KEY=VALUE, not \"%s\"", setting);
     }
     snprintf(name, sizeof name, "%.*s", (int)(equals - setting), setting);
     if (strcmp(name, "dsn") == 0) {
@@ -376,7 +376,7 @@ void cli_look_for(cli *c, const char *name)
     pgw_status st = pgw_extend(c->h, name, &nobodys, 1, PGW_DEFAULT, NULL);
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
-        cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
+        cli_say(c, "there is no queue \"%s\" yet; names are case-sensitive", name);
 }
 
 static int cli_judge(const pgw_queue_info *q, void *arg)
@@ -409,8 +409,19 @@ void cli_go_on(const cli *c, int count, int limit, int64_t last)
 int cli_id(int64_t *id, const char *text)
 {
     if (text_to_int(id, text) && *id > 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, "ids are numbers, as `pgwork ls` shows them", "'%s' is no job id",
-                    text);
+    return cli_fail(CLI_USAGE, "ids are numbers, as `pgwork ls` shows them",
+                    "\"%s\" is not a job id", text);
+}
+
+int cli_ids_not(const char *what, const char *queue, const int64_t *ids, size_t n, int64_t done,
+                const char *hint)
+{
+    if (n == 1) {
+        return cli_fail(CLI_NOTHING, hint, "job %" PRId64 " is not a %s of queue \"%s\"", ids[0],
+                        what, queue);
+    }
+    return cli_fail(CLI_NOTHING, hint, "%zu of %zu jobs are not %ss of queue \"%s\"",
+                    n - (size_t)done, n, what, queue);
 }
 
 int cli_ids(int64_t **ids, char *const *words, size_t n)

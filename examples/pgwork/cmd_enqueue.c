@@ -320,12 +320,12 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
     while (p < 3 && strcmp(policies[p], policy) != 0) p++;
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is '%s': allowed is unfinished, ready or period", command,
-                        scope);
+                        "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
+                        command, scope);
     }
     if (p == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is '%s': allowed is skip, replace or error", command,
+                        "%s: --key-policy is \"%s\": allowed is skip, replace or error", command,
                         policy);
     }
     job->key_scope = (pgw_key_scope)s;

@@ -28,8 +28,8 @@ static int refs_add(refs *r, const char *id, const char *token)
     int code = cli_id(&ref->id, id);
     if (code != CLI_DONE) return code;
     if (pgw_token_parse(token, &ref->token) != PGW_OK) {
-        return cli_fail(CLI_USAGE, "tokens look as `pgwork claim` prints them", "'%s' is no token",
-                        token);
+        return cli_fail(CLI_USAGE, "`pgwork claim` prints tokens",
+                        "\"%s\" is not a valid token: expected a UUID", token);
     }
     r->count++;
     return CLI_DONE;
@@ -166,7 +166,7 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     }
     free(r.at);
     if (refused && !c->json && !c->quiet) {
-        fputs("hint: do nothing more for it: `pgwork show ID` tells who has it now, or what became "
+        fputs("hint: do nothing more for it: `pgwork show ID` shows who has it now, or what became "
               "of it\n",
               stderr);
     }

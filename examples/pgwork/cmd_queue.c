@@ -94,7 +94,7 @@ static int queue_switch(cli *c, const char *name, const char *text, int *value)
     if (!text) return CLI_DONE;
     *value = strcmp(text, "on") == 0;
     if (*value || strcmp(text, "off") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is '%s': allowed is on or off", c->command, name,
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
                     text);
 }
 
@@ -260,7 +260,7 @@ static int queue_depth(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue depth NAME [--at-most N]",
-        .about = "Counts the jobs of one queue by state, and tells how long the oldest ready one "
+        .about = "Counts the jobs of one queue by state, and prints how long the oldest ready one "
                  "has waited.",
         .min = 1,
         .max = 1,
@@ -316,7 +316,7 @@ int cmd_queue(cli *c, int argc, char **argv)
             "  purge     delete jobs in one state\n"
             "  drop      remove the queue\n"
             "  depth     count the jobs of one queue",
-        .more = "`pgwork queue create --help` tells the options of a verb.",
+        .more = "Options of a verb: `pgwork queue create --help`.",
         .missing = "list, create, set, pause, resume, drain, purge, drop or depth",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

@@ -301,7 +301,7 @@ int cmd_table(cli *c, int argc, char **argv)
             "  register    have the reapers do so\n"
             "  unregister  no longer\n"
             "  list        what is registered, and what is wrong with it",
-        .more = "`pgwork table check --help` tells the options of a verb.",
+        .more = "Options of a verb: `pgwork table check --help`.",
         .missing = "check, init, reap, register, unregister or list",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

@@ -59,8 +59,8 @@ static int unknown(const char *name)
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "a command is expected, not a connection string");
     }
     const char *nearest = opts_nearest(commands, name);
-    if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return cli_fail(CLI_USAGE, hint, "there is no command '%s'", name);
+    if (nearest) snprintf(hint, sizeof hint, "did you mean \"%s\"?", nearest);
+    return cli_fail(CLI_USAGE, hint, "there is no command \"%s\"", name);
 }
 
 static int overview(void)
@@ -77,7 +77,7 @@ static int overview(void)
         "  1  nothing there, or refused, at least in part\n"
         "  2  a bad option, argument or input; over a limit\n"
         "  3  no server, or none in time: it was not applied, try again; of what goes in pieces\n"
-        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) stderr tells what is\n"
+        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) stderr says what is\n"
         "     done already\n"
         "  4  the database or the schema is missing, or of another version\n"
         "  5  the role may not, or the server is read-only or pooled\n"

@@ -66,7 +66,7 @@ is 'says everything' "$(sql "SELECT coalesce(payload::text, '-') || ' ' || kind 
     '{"n": 1} big 1 {x,y} ready - 2|2 other 7 - delayed k2 10|- other 7 - delayed - 10|- other 7 - ready - 10|'
 is 'run_at with its zone' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'k' AND run_at = '$year-01-01 00:00:00+01'")" 1
 for bad_full in '[1]:no object' '{"frob"|1}:no such member: frob' '{"priority"|10}:0 to 9' '{"priority"|"1"}:0 to 9' \
-    '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is no string' '{"run_at"|"soon"}:run_at' \
+    '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is not a string' '{"run_at"|"soon"}:run_at' \
     '{"group"|1}:group is not a string' '{"expires_at"|"soon"}:expires_at' '{"meta"|[1]}:meta is not an object' \
     '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
     echo "${bad_full%%:*}" | tr '|' ':' >"$tmp/lines"

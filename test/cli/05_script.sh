@@ -8,11 +8,11 @@ other=00000000-0000-0001-0000-000000000001
 
 code 'nothing to claim' 1 pgwork claim q
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
-refused 'nothing in a queue that is not there' 1 "no queue 'none_such' yet" pgwork claim q none_such
+refused 'nothing in a queue that is not there' 1 'no queue "none_such" yet' pgwork claim q none_such
 code 'or quietly' 1 pgwork -q claim none_such
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'who may only work hears it, too' 1 "no queue 'none_such' yet" pgwork claim none_such
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'who may only work hears it, too' 1 'no queue "none_such" yet' pgwork claim none_such
 sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 id=$(pgwork enqueue q x -k 'a \b')
 pgwork claim q >"$tmp/claim"

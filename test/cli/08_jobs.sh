@@ -33,10 +33,10 @@ code 'the next page' 0 pgwork ls q -n 2 --after "$delayed" --json
 is 'is the last' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out") $(cat "$tmp/err")" "$dead "
 code 'and there is none behind it' 1 pgwork ls q --after "$dead"
 refused 'behind no id' 2 '\-\-after' pgwork ls q --after -1
-refused 'ls of a queue that is not there' 1 "no queue 'none_such'" pgwork ls none_such
+refused 'ls of a queue that is not there' 1 'no queue "none_such"' pgwork ls none_such
 code 'ls of a queue where nothing is found' 1 pgwork ls q -k none_such
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
-refused 'dead list of a queue that is not there' 1 "no queue 'none_such'" pgwork dead list none_such
+refused 'dead list of a queue that is not there' 1 'no queue "none_such"' pgwork dead list none_such
 refused 'ls of a state that is none' 2 . pgwork ls -s frob
 yes 'ls into a pipe that closes' sh -c 'pgwork ls | head -n 1'
 code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
@@ -102,7 +102,7 @@ refused 'dead purge of no id' 2 'r2d2' pgwork dead purge r r2d2
 pgwork enqueue r 4 >/dev/null
 pgwork claim r -n 1 --lease 10m >"$tmp/one"
 pgwork -q fail r --dead <"$tmp/one"
-refused 'dead purge of one, named twice, and of another' 1 '1 of 2 are no such' pgwork dead purge r --json "$(cut -f 1 "$tmp/one")" "$(cut -f 1 "$tmp/one")" 1000000
+refused 'dead purge of one, named twice, and of another' 1 '1 of 2 jobs are not dead letters of queue "r"' pgwork dead purge r --json "$(cut -f 1 "$tmp/one")" "$(cut -f 1 "$tmp/one")" 1000000
 is 'deletes the one' "$(cat "$tmp/out")" '{"deleted":1}'
 pgwork enqueue r 4 >/dev/null
 pgwork claim r -n 1 --lease 10m >"$tmp/one"

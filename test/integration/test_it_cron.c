@@ -555,11 +555,12 @@ void test_what_is_refused(void)
     char fault[160];
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * 32 * *", NULL, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument expression is '* * 32 * *': at 5 (day of month) stands "
-                             "\"32\", expected * or 1 .. 31",
+    TEST_ASSERT_EQUAL_STRING("argument expression is \"* * 32 * *\": day of month field, "
+                             "column 5: expected * or 1..31, got \"32\"",
                              pgw_error_message(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_check("* * 32 * *", fault, sizeof(fault)));
-    TEST_ASSERT_EQUAL_STRING("at 5 (day of month) stands \"32\", expected * or 1 .. 31", fault);
+    TEST_ASSERT_EQUAL_STRING("day of month field, column 5: expected * or 1..31, got \"32\"",
+                             fault);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_check("* * 31 * *", fault, sizeof(fault)));
     TEST_ASSERT_EQUAL_STRING("", fault);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", NULL, NULL, NULL));

@@ -1208,7 +1208,7 @@ void test_rescheduling_goes_from_id_to_id(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     o.run_at_us = 1, o.delay_ms = 1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
-    ASSERT_SAYS("`opts->delay_ms` stands beside run_at_us");
+    ASSERT_SAYS("`opts->delay_ms` is set together with run_at_us");
     o.run_at_us = 0, o.limit = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
