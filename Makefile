@@ -262,7 +262,7 @@ check-header:
 	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc
 
 # every function has a text and an example; examples of header, README and doc/ compile
-EXAMPLES_IN = $(HEADERS) README.md $(sort $(wildcard doc/*.md))
+EXAMPLES_IN = $(HEADERS) README.md $(sort $(wildcard doc/*.md doc/howto/*.md))
 check-examples:
 	@rm -rf $(B)/manual && mkdir -p $(B)/manual
 	@awk -v out=$(B)/manual -f test/lint/examples.awk $(EXAMPLES_IN)
@@ -291,7 +291,7 @@ FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
   $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) $(patsubst %,%:$(docdir)/bench:644,$(wildcard bench/*.md)) inc/pgwork.h:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
+  $(foreach d,doc doc/howto doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(zshcompdir):644,$(wildcard examples/pgwork/completion/_*))
@@ -310,7 +310,7 @@ uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
-	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /bench /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /bench /examples /doc/plots /doc/howto /doc/decisions /doc '') 2>/dev/null || :
 	$(RENEW_LOADER)
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
