@@ -24,6 +24,7 @@ datadir ?= $(PREFIX)/share
 mandir ?= $(datadir)/man
 docdir ?= $(datadir)/doc/pgwork
 pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir ?= $(libdir)/cmake/pgwork
 bashcompdir ?= $(datadir)/bash-completion/completions
 zshcompdir ?= $(datadir)/zsh/site-functions
 unitdir ?= $(PREFIX)/lib/systemd/system
@@ -193,6 +194,10 @@ check-valgrind: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
 	  valgrind -q --leak-check=full --error-exitcode=99 $$t || exit; done'
 
+# the models in Promela, by spin; larger bounds: test/models/run.sh all
+check-models:
+	test/models/run.sh
+
 # each target over some random bytes, the same everywhere
 FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
@@ -248,7 +253,7 @@ lint-cppcheck: $(G)/stamp
 # in the command line tests what is not quoted is to be words
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
-	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh examples/demo/*.sh && \
+	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh test/models/*.sh examples/demo/*.sh && \
 	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
@@ -259,6 +264,8 @@ check-header:
 	  $(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c $$h; \
 	  if command -v $(CXX) >/dev/null; then $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ $$h; \
 	  else echo "$(CXX): not here, left out"; fi; done
+	@if command -v $(CXX) >/dev/null; then \
+	  $(CXX) -std=c++17 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ inc/pgwork.hpp; fi
 	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc
 
 # every function has a text and an example; examples of header, README and doc/ compile
@@ -283,15 +290,17 @@ format-check:
 
 # -- installing ------------------------------------------------------------------------------------
 
+CMAKE_FILES = $(B)/pgworkConfig.cmake $(B)/pgworkConfigVersion.cmake
+
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
-FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 \
+FILES = inc/pgwork.h:$(includedir):644 inc/pgwork.hpp:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 $(CMAKE_FILES:%=%:$(cmakedir):644) \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) $(patsubst %,%:$(docdir)/bench:644,$(wildcard bench/*.md)) inc/pgwork.h:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(foreach d,doc doc/howto doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) $(patsubst %,%:$(docdir)/bench:644,$(wildcard bench/*.md)) inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(foreach d,doc doc/howto doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c $d/*.cpp))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(zshcompdir):644,$(wildcard examples/pgwork/completion/_*))
@@ -300,7 +309,7 @@ EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDI
 RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
-install: lib cli reference $(B)/pgwork.pc $(UNITS)
+install: lib cli reference $(B)/pgwork.pc $(CMAKE_FILES) $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
@@ -317,8 +326,10 @@ uninstall:
 # root's after `sudo make install`.
 FILL_IN = mkdir -p $(@D) && rm -f $@ && sed -e 's|@prefix@|$(PREFIX)|; s|@bindir@|$(bindir)|' \
   -e 's|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|; s|@datadir@|$(datadir)|' \
-  -e 's|@version@|$(VERSION)|' $< > $@
+  -e 's|@version@|$(VERSION)|; s|@soversion@|$(SOVERSION)|' $< > $@
 $(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
+	@$(FILL_IN)
+$(B)/%.cmake: src/%.cmake.in inc/pgwork.h .FORCE
 	@$(FILL_IN)
 $(B)/%.service: examples/systemd/%.service.in .FORCE
 	@$(FILL_IN)
@@ -342,7 +353,7 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-abi check-fuzz cover fuzz'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-budget: how large the engine and its explanation may be'
@@ -351,7 +362,7 @@ help:
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-words lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-words lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -150,8 +150,7 @@ BEGIN
         SELECT 0::bigint AS last INTO went;
         LOOP
             EXECUTE format($q$
-                WITH d (at, id, n, key) AS (
-                    DELETE FROM pgwork.%1$I j
+                WITH d (at, id, n, key) AS (DELETE FROM pgwork.%1$I j
                      WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.%1$I t
                                                 WHERE t.queue = $1 AND t.created_at < $4 AND %2$s
                                                 LIMIT $3 FOR UPDATE SKIP LOCKED))

@@ -338,7 +338,11 @@ BEGIN
     IF pgwork._turn_held(s.name) THEN
         RETURN; -- somebody is in front
     END IF;
-    PERFORM pgwork._mark_past(s), pgwork._gate_pass(s);
+    PERFORM pgwork._mark_past(s);
+    IF pgwork._turn_held(s.name) THEN
+        RETURN; -- has come there before we were marked: would not see us, nor be told
+    END IF;
+    PERFORM pgwork._gate_pass(s);
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
 END $$;
 

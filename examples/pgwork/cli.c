@@ -83,14 +83,14 @@ int cli_code(pgw_status st)
 }
 
 /* What is the property `dsn` to a program has other names here. */
-static const char *cli_name_dsn(char *room, size_t size, const char *hint)
+static const char *cli_name_dsn(char *buffer, size_t size, const char *hint)
 {
     static const char word[] = "`dsn`";
     const char *at = strstr(hint, word);
     if (!at) return hint;
-    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
+    snprintf(buffer, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
              at + sizeof word - 1);
-    return room;
+    return buffer;
 }
 
 /* Library and schema speak of functions; here it is a command that helps. */
@@ -131,14 +131,14 @@ static const char *cli_translate(const char *hint)
 
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
 {
-    char room[700];
+    char buffer[700];
     if (st == PGW_ENOMEM && (!message || !*message) && (errno == EMFILE || errno == ENFILE)) {
         message = strerror(errno);
         hint = "raise the limit of open files: `ulimit -n`, LimitNOFILE= of systemd";
     }
     if (!message || !*message) message = pgw_status_text(st);
     if (hint && *hint) {
-        hint = cli_name_dsn(room, sizeof room, cli_translate(hint));
+        hint = cli_name_dsn(buffer, sizeof buffer, cli_translate(hint));
     } else {
         hint = st == PGW_ECONN     ? "run it again when the server is back"
                : st == PGW_ESCHEMA ? "`pgwork doctor` compares the versions of library and schema"
@@ -274,16 +274,16 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     return cli_apply(conf, name, equals + 1);
 }
 
-static void cli_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void cli_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     const cli *c = arg;
     char named[2048];
     /* what a loop survives is an error, too; that of a statement is told by whoever made it */
-    if (c->verbose == 0 && strcmp(room, "pq") == 0) return;
+    if (c->verbose == 0 && strcmp(component, "pq") == 0) return;
     if (c->quiet && level > PGW_LOG_WARN) return;
     message = cli_name_dsn(named, sizeof named, message);
     if (c->verbose > 0) {
-        cli_fail(0, NULL, "%s: %s", room, message);
+        cli_fail(0, NULL, "%s: %s", component, message);
     } else {
         cli_fail(0, NULL, "%s%s", level == PGW_LOG_WARN ? "warning: " : "", message);
     }
@@ -480,8 +480,8 @@ char *cli_copy(const char *text, size_t size)
 void wordlist_add(wordlist *l, const char *word)
 {
     if ((l->count & (l->count - 1)) == 0) { /* a power of two is full */
-        size_t room = l->count ? l->count * 2 : 1;
-        l->at = cli_realloc(l->at, room * sizeof *l->at);
+        size_t capacity = l->count ? l->count * 2 : 1;
+        l->at = cli_realloc(l->at, capacity * sizeof *l->at);
     }
     l->at[l->count++] = word;
 }

@@ -72,11 +72,11 @@ static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
 }
 
 /* The word for record @p number of the input in messages. */
-static const char *enqueue_name(const enqueue *e, int64_t number, char room[40])
+static const char *enqueue_name(const enqueue *e, int64_t number, char buffer[40])
 {
     const char *what = e->from_arguments || e->empty ? "job" : e->end ? "line" : "record";
-    snprintf(room, 40, "%s %" PRId64, what, number);
-    return room;
+    snprintf(buffer, 40, "%s %" PRId64, what, number);
+    return buffer;
 }
 
 /* Tells which record it is about, where it is about one. */

@@ -39,10 +39,10 @@ static int refs_add(refs *r, const char *id, const char *token)
 static int refs_read(refs *r)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t n;
     int code = CLI_DONE;
-    while (code == CLI_DONE && (n = getline(&line, &room, stdin)) >= 0) {
+    while (code == CLI_DONE && (n = getline(&line, &capacity, stdin)) >= 0) {
         char *rest, *id = strtok_r(line, " \t\r\n", &rest);
         if (!id) continue;
         char *token = strtok_r(NULL, " \t\r\n", &rest);

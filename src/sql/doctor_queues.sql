@@ -4,9 +4,9 @@
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH d AS MATERIALIZED (
-    SELECT q.name, q.paused, q.draining, d.ready, d.leased, d.dead, d.oldest_ms * interval '1 ms' AS oldest,
-           CASE WHEN q.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.name, '''', '''"''"''') || '''' AS typed -- for a shell
-      FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000, true) d WHERE d.ready IS NOT NULL -- else it was dropped meanwhile
+    SELECT q.queue AS name, q.paused, q.draining, q.ready, q.leased, q.dead, q.oldest_ms * interval '1 ms' AS oldest,
+           CASE WHEN q.queue LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.queue, '''', '''"''"''') || '''' AS typed -- for a shell
+      FROM pgwork.queue_list(at_most => 1000) q
 ), found AS (
     SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it%s', quote_literal(d.name),
                                                             ', its oldest ready job has waited for ' || justify_hours(date_trunc('second', nullif(d.oldest, '0')))) AS finding,

@@ -28,7 +28,7 @@ SELECT CASE WHEN NOT m.still THEN 0 WHEN m.at > clock_timestamp() - interval '5 
                  || ' Expired leases, delayed jobs and late commits wait until it runs.' END,
        CASE WHEN NOT m.still THEN '' ELSE 'Start one: `pgwork reap`. Until then claims stay right, but slow down while vacuum is held back.' END
   FROM (SELECT t.at, CASE WHEN t.at > clock_timestamp() - interval '10 s' THEN false
-                          ELSE EXISTS (SELECT FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1, true) d WHERE d.ready + d.leased > 0) END AS still
+                          ELSE EXISTS (SELECT FROM pgwork.queue_list(at_most => 1) q WHERE q.ready + q.leased > 0) END AS still
           FROM pgwork.last_tick t) m
 UNION ALL -- a low-water mark is right only while positions are drawn in order, each once
 SELECT 2, 'positions', format('sequence pgwork.position has CACHE %s: a session may draw positions that lie below the low-water marks', s.seqcache),

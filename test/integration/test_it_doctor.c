@@ -639,7 +639,7 @@ void test_what_an_operator_may_not_look_at_is_bad(void)
                 "pgwork_operator; REVOKE SELECT ON pgwork.queues FROM pgwork_operator");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_barred", pgtemp_dsn());
     other = it_open_with(pairs);
-    ASSERT_HAS("bad queues: cannot be examined: permission denied", visit(other)->text);
+    ASSERT_HAS("bad reaper: cannot be examined: permission denied", visit(other)->text);
     pgw_close(other);
     pgtemp_exec("DROP ROLE pgw_it_barred; SELECT pgwork._grant()");
 }

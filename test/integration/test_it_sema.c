@@ -1441,6 +1441,41 @@ void test_who_goes_to_the_end_may_be_silent_as_before(void)
     pgw_close(h);
 }
 
+static long long blocked(void)
+{
+    return pgtemp_number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
+}
+
+/* A call that looks at the queue, is held up, and finds somebody at its head then. Found by
+ * test/models/sema.pml: a permit that it took and gave back would not have been reported. */
+void test_a_call_that_is_held_up_does_not_pass_the_head_of_the_queue(void)
+{
+    PGconn *gate = pgtemp_connect(), *late = pgtemp_connect(), *head = pgtemp_connect();
+    pgw *h = it_open_bare();
+    PGresult *r;
+
+    expect(h, PGW_OK, pgw_sema_create(h, "held up", 1));
+    taken(h, "held up", 1);
+    PQclear(PQexec(gate, "SELECT pg_advisory_lock(pgwork._lock('sema.past', id)) FROM "
+                         "pgwork.semaphore WHERE name = 'held up'"));
+    TEST_ASSERT_EQUAL_INT(1, PQsendQuery(late, "SELECT token FROM pgwork.sema_acquire('held up')"));
+    while (blocked() == 0) {}
+    r = PQexec(head, "SELECT FROM pgwork.sema_wait('held up', 1, 60000, NULL, false, 0, false)");
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(r));
+    PQclear(r);
+    PQclear(PQexec(head, "UPDATE pgwork.permit SET nonce = NULL")); /* a release would wait, too */
+    PQclear(PQexec(gate, "SELECT pg_advisory_unlock_all()"));
+    r = PQgetResult(late);
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(r));
+    TEST_ASSERT_TRUE(PQgetisnull(r, 0, 0));
+    PQclear(r);
+    PQfinish(gate);
+    PQfinish(late);
+    PQfinish(head);
+    expect(h, PGW_OK, pgw_sema_drop(h, "held up", true));
+    pgw_close(h);
+}
+
 /* In plain SQL: who says that it is at the head of the queue has to be there. */
 void test_a_turn_that_one_does_not_have_is_not_believed(void)
 {

@@ -516,6 +516,57 @@ void test_upkeep_and_claims_wait_for_no_producer(void)
     TEST_ASSERT_EQUAL_STRING("4 0 0 0 0", kit_places(a, "q"));
 }
 
+/* -- thousands of queues ------------------------------------------------------------------------
+ */
+
+/* How many index scans of a table a call takes. */
+static long long scans(const char *table, const char *call)
+{
+    static const char *const sql =
+        "SELECT idx_scan FROM pg_stat_xact_all_tables WHERE relid = 'pgwork.%s'::regclass";
+    long long before, after;
+
+    kit_do(a, "BEGIN");
+    before = kit_number(a, sql, table);
+    kit_do(a, "SELECT count(*) FROM %s", call);
+    after = kit_number(a, sql, table);
+    kit_do(a, "COMMIT");
+    return after - before;
+}
+
+/* One look each, wherever all are gone through; where it can be done without, none. */
+void test_an_empty_queue_costs_one_look(void)
+{
+    enum { QUEUES = 1100, USED = 100 };
+    static const char *const calls[] = {"pgwork.reap()", "pgwork.queue_list(at_most => 1000)",
+                                        "pgwork.job_list(at_most => 5)"};
+
+    kit_do(a, "SELECT pgwork.queue_create('q' || g) FROM generate_series(1, %d) g", QUEUES);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        TEST_ASSERT_LESS_THAN_INT64_MESSAGE(QUEUES + USED, scans("live_job", calls[i]), calls[i]);
+    TEST_ASSERT_LESS_THAN_INT64(USED, scans("operation", "pgwork.prune()"));
+    TEST_ASSERT_LESS_THAN_INT64(USED, scans("unique_key", "pgwork.prune()"));
+    TEST_ASSERT_LESS_THAN_INT64(USED, scans("live_job", "pgwork.prune()"));
+}
+
+/* Nor is one of them forgotten. */
+void test_a_lease_is_reaped_among_thousands_of_queues(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q' || g) FROM generate_series(1, 1100) g");
+    for (int i = 0; i < 2; i++) {
+        kit_put(a, "q1000");
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q1000", 1, jobs));
+        kit_expire(a, "q1000");
+        kit_do(a, "SELECT pgwork.reap()");
+        TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q1000"));
+        TEST_ASSERT_EQUAL_STRING("q1000", kit_text(a, "SELECT string_agg(queue, ' ') FROM "
+                                                      "pgwork.queue_list() WHERE ready > 0"));
+        TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.job_list()"));
+        kit_do(a, "SELECT pgwork.queue_purge('q1000')");
+        for (int tick = 0; tick < 3; tick++) kit_do(a, "SELECT pgwork.maintain()"); /* marks */
+    }
+}
+
 /* -- while vacuum is held back ------------------------------------------------------------------
  */
 
@@ -991,19 +1042,24 @@ void test_depth_counts_up_to_what_is_asked(void)
                  "SELECT concat_ws(' ', queue, ready, leased, delayed) FROM pgwork.queue_stats"));
 }
 
-/* The first is counted, and waits for the lock; the other one is gone when its turn comes. */
+/* The first is counted, and waits to be told the time; the other one is gone when its turn comes.
+ */
 void test_who_counts_all_passes_over_a_queue_that_is_dropped_meanwhile(void)
 {
     PGconn *b = kit_open(), *watch = kit_open();
 
-    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('z')");
-    kit_do(a, "BEGIN");
-    kit_do(a, "LOCK TABLE pgwork.dead_job");
+    fill("q", 1);
+    fill("z", 1);
+    kit_do(a, "SELECT pg_advisory_lock(1)");
+    kit_do(b, "CREATE OR REPLACE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE plpgsql AS "
+              "'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN clock_timestamp(); END'");
     kit_send(b, "SELECT count(*) FROM pgwork.queue_stats");
     kit_blocked(b, watch);
-    kit_do(a, "SELECT pgwork.queue_drop(name) FROM pgwork.queues");
-    kit_do(a, "COMMIT");
+    kit_do(a, "SELECT pgwork.queue_drop(name, true) FROM pgwork.queues");
+    kit_do(a, "SELECT pg_advisory_unlock(1)");
     TEST_ASSERT_EQUAL_STRING("1", kit_answer(b));
+    kit_do(b, "CREATE OR REPLACE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE sql "
+              "RETURN clock_timestamp()");
     TEST_ASSERT_NULL(kit_text(a, "SELECT ready FROM pgwork.depth('q', missing_ok => true)"));
     kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q', NULL, NULL)");
 }

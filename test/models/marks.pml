@@ -42,11 +42,6 @@
 #define NEXT_SNAPSHOT
 #endif
 
-#ifdef MUT_SETTLED_EARLY /* while transactions write */
-#define NO_WRITERS true
-#else
-#define NO_WRITERS (t_writers == 0)
-#endif
 #ifdef MUT_SETTLED_UNSEEN /* before all queues were looked at */
 #define ALL_SEEN true
 #else
@@ -332,11 +327,7 @@ inline write_history(q)
     k = 0;
     do
     :: k < NID ->
-#ifdef MUT_HISTORY_DROPPED
-        froms[q * NID + k] = NONE; low_mark[q * NID + k] = 0; low_floor[q * NID + k] = 0;
-#else
         froms[q * NID + k] = h_from[k]; low_mark[q * NID + k] = h_mark[k]; low_floor[q * NID + k] = h_floor[k];
-#endif
         h_from[k] = 0; h_mark[k] = 0; h_floor[k] = 0; k++
     :: else -> break
     od; k = 0
@@ -376,7 +367,7 @@ end:
             t_issued = issued;
 #endif
             if
-            :: d_step { tick_settled && t_issued == tick_issued && NO_WRITERS -> check_settled(); forget_tick(); tick_lock = 0 };
+            :: d_step { tick_settled && t_issued == tick_issued && t_writers == 0 -> check_settled(); forget_tick(); tick_lock = 0 };
                goto end
             :: else
             fi;
@@ -385,11 +376,7 @@ end:
                 do
                 :: x < NID ->
                     if
-#ifdef MUT_SLOW_AT_ONCE /* a writer at one tick, not at two; then it has no marks of before */
-                    :: t_writers & BIT(x) ->
-#else
                     :: (t_writers & tick_writers) & BIT(x) ->
-#endif
                         t_slow = t_slow | BIT(x);
                         if
                         :: tick_slow & BIT(x) -> t_seen[x] = tick_seen[x]
@@ -421,7 +408,7 @@ end:
         do
         :: atomic { looked < NQ ->
 #if NQ > 1
-                if :: !up -> up = 1 :: true fi; /* 20 ms are over */
+                if :: looked > 0 && !up -> up = 1 :: true fi; /* 20 ms are over */
 #endif
                 if
                 :: up ->
@@ -499,14 +486,6 @@ end:
                         fi; p++
                     :: else -> break
                     od; p = 0; before_m = 0;
-#ifdef MUT_MARK_GOES_BACK /* to the late commit, without a history of its own */
-                    k = 1;
-                    do
-                    :: k <= NP && !(n_late[q] & BIT(k)) -> k++
-                    :: k <= NP && (n_late[q] & BIT(k)) -> n_mark[q] = k - 1; n_late[q] = 0; break
-                    :: else -> break
-                    od; k = 0;
-#endif
 #ifdef MUT_BACK_ONCE /* the look back ends with its first piece */
                     n_back_mark[q] = NONE; n_back_floor[q] = NONE;
 #endif
