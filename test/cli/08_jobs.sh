@@ -69,7 +69,7 @@ refused 'a run_at that is further away than a delay may be' 2 'argument run_at i
 pgwork -q queue drop far --force
 refused 'show of none' 1 'no job 999999' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999
-refused 'show of no id' 2 'no job id' pgwork show 0
+refused 'show of no id' 2 'not a job id' pgwork show 0
 
 code 'dead list' 0 pgwork dead list
 code 'dead list --json' 0 pgwork dead list q --json
@@ -188,7 +188,7 @@ sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.beat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
-yes 'and that no worker does' grep -q '"grade":"bad","check":"ready jobs","text":"queue '"'slow'" "$tmp/out"
+yes 'and that no worker does' grep -q '"grade":"bad","check":"ready jobs","text":"queue ...slow' "$tmp/out"
 pgwork queue drop slow --force
 pgwork -q reap --once
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
