@@ -119,7 +119,7 @@ refused 'a token that is none' 2 'not a valid token' pgwork complete q 1 frob
 refused 'no lines' 1 'no jobs on stdin' pgwork complete q
 printf '1\n' >"$tmp/lines"
 pgwork complete q <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
-is 'a line without token' "$? $(grep -c 'not a valid token' "$tmp/err")" '2 1'
+is 'a line without token' "$? $(grep -c 'no token' "$tmp/err")" '2 1'
 refused 'a claim of too many' 2 '1 to 10000' pgwork claim q -n 10001
 
 { sleep 1; pgwork enqueue w late >/dev/null; } &
