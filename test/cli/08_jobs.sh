@@ -130,7 +130,7 @@ code 'reschedule of one, named twice, later' 0 pgwork reschedule put_off "$one" 
 is 'moves it' "$(cat "$tmp/out") $(state "$one") $(sql "SELECT extract(year FROM run_at) FROM pgwork.job WHERE id = $one")" '{"moved":1} delayed 0 '$year
 code 'reschedule of a kind, at most two' 0 pgwork reschedule put_off -k a -n 2
 is 'says so' "$(cat "$tmp/err")" 'pgwork: rescheduled 2 delayed jobs'
-refused 'reschedule of one that is ready' 1 '1 of 1' pgwork reschedule put_off "$one"
+refused 'reschedule of one that is ready' 1 'is not a delayed job of queue "put_off"' pgwork reschedule put_off "$one"
 refused 'reschedule of an empty list' 2 'which ones' pgwork reschedule put_off
 refused 'reschedule of all, but not all' 2 'which ones' pgwork reschedule put_off --all -k a
 refused 'reschedule of some of these' 2 'not for ID' pgwork reschedule put_off "$one" 1000000 -n 1

@@ -189,7 +189,8 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_ST(PGW_OK, pgw_fail(h, "ill", &ref, 1, &dead, NULL), h);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "ill"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
-    ASSERT_HAS("note queues: queue \"ill\" is paused: nothing is claimed from it | ", visit(h)->text);
+    ASSERT_HAS("note queues: queue \"ill\" is paused: nothing is claimed from it | ",
+               visit(h)->text);
     ASSERT_HAS("note queues: queue \"ill\" is being drained", visit(h)->text);
     ASSERT_HAS("note dead letters: dead letters in queue \"ill\": 1,", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "ill", true), h);
@@ -290,9 +291,10 @@ void test_jobs_that_nobody_claims(void)
                visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "left"), h);
     TEST_ASSERT_NULL(strstr(visit(h)->text, "ready jobs"));
-    ASSERT_HAS("note queues: queue \"left\" is paused: nothing is claimed from it, its oldest ready "
-               "job has waited for 1 day 02:00:",
-               visit(h)->text);
+    ASSERT_HAS(
+        "note queues: queue \"left\" is paused: nothing is claimed from it, its oldest ready "
+        "job has waited for 1 day 02:00:",
+        visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "left"), h);
 
     /* somebody is at it: how long the others may have to wait is not for us to say */

@@ -112,10 +112,11 @@ void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
     kit_expire(a, "q");
     kit_expire(a, "r");
     refuse("23514", 1, 4);
-    snprintf(expected, sizeof(expected),
-             "%d job %lld of queue \"q\": not this one (SQLSTATE 23514); job %lld of queue \"q\": not "
-             "this one (SQLSTATE 23514)",
-             n + 1, jobs[0].id, jobs[3].id);
+    snprintf(
+        expected, sizeof(expected),
+        "%d job %lld of queue \"q\": not this one (SQLSTATE 23514); job %lld of queue \"q\": not "
+        "this one (SQLSTATE 23514)",
+        n + 1, jobs[0].id, jobs[3].id);
     TEST_ASSERT_EQUAL_STRING(expected, maintain("reaped || ' ' || stuck", "reaped > 0"));
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT leased FROM pgwork.depth('q')"));
     TEST_ASSERT_EQUAL_STRING(
@@ -935,8 +936,8 @@ void test_drop_refuses_while_there_are_jobs(void)
     kit_refused(a, "PW006", "'q'|still has jobs", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_STRING("1 1 0 0 0", kit_places(a, "q"));
     kit_do(a, "SELECT pgwork.queue_drop('q', true)");
-    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.complete('q', '{%lld}', '{%s}')", job.id,
-                job.token);
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
+                job.id, job.token);
     kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.live_job"));
     fill("q", 1); /* a new queue of the name has nothing of the old one */
