@@ -188,7 +188,7 @@ sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.beat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
-yes 'and that no worker does' grep -q '"grade":"bad","check":"ready jobs","text":"queue ...slow' "$tmp/out"
+yes 'and that no worker does' grep -q '"grade":"bad","check":"ready jobs","text":"queue ..slow' "$tmp/out"
 pgwork queue drop slow --force
 pgwork -q reap --once
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
