@@ -40,6 +40,10 @@ code 'an allowed phrase passes' 0 sh -c "cd '$tmp' && awk -v allow=allow -f '$to
 echo 'three, but for four' >>"$tmp/page.md"
 code 'a second one does not' 1 sh -c "cd '$tmp' && awk -v allow=allow -f '$top/test/lint/words.awk' page.md"
 
+printf '# A head\n\n[good](links.md#a-head) [gone](no.md) [no head](links.md#b)\n' >"$tmp/links.md"
+code 'links: one that leads nowhere' 1 sh -c "cd '$tmp' && awk -f '$top/test/lint/links.awk' links.md"
+is 'each is named, no other' "$(cut -d: -f3- "$tmp/out" | tr '\n' ';')" ' there is no no.md; no heading for links.md#b;'
+
 cd "$tmp" || exit 1
 echo 'int b(void); int a(void); int a(void) { return b(); }' >a.c
 echo 'int b(void); int b(void) { return 1; }' >b.c
