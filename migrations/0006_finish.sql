@@ -1,8 +1,8 @@
 -- 0006: what a holder does with its jobs. Each call names id and token and is refused, job by job, unless the token is
 -- the current one. Time plays no part: a late call is accepted until somebody takes the lease away, and never again.
 
--- Jobs named under each token, and where their row lies. In the order in which all lock jobs: so two calls for
--- the same jobs cannot deadlock. (The planner inlines it.)
+-- The jobs named under each token, and where their row lies. In the order in which everybody locks jobs: so two calls
+-- for the same jobs cannot deadlock. (The planner inlines it.)
 CREATE FUNCTION pgwork._named(q integer, ids bigint[], tokens uuid[])
 RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigint[]) LANGUAGE sql STABLE AS $$
     SELECT q, (t.number & 31)::smallint, t.number >> 5, t.token, t.named
