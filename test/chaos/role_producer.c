@@ -113,7 +113,7 @@ void role_producer(void)
             a.delay_ms = 100 + draw(2000);
             break;
         case 7: a = plan(5, 1 + draw(5)); break;
-        default: a = plan(draw(4), 1);
+        default: a = plan(draw(4), 1); a.op = draw(2);
         }
         if (a.n) alone(a);
         nap_ms(draw(2 * pause_ms));

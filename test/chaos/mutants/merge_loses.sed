@@ -1,5 +1,5 @@
-# a merge deletes more than it inserts
+# a merge loses its last job
 # function: _merge
 # roles: producer worker sql reaper
 # faults: -
-s/cardinality(run.at) \/ size \* size\]/cardinality(run.at)]/
+s/g.ids, g.kinds/g.ids[:cardinality(g.ids) - 1], g.kinds/
