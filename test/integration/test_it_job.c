@@ -218,6 +218,22 @@ void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "apart", true), h);
 }
 
+/* Found by test/chaos: "bigint out of range", where fewer than 32 rows were ready. */
+void test_a_claim_of_many_jobs_apart_takes_the_few_that_there_are(void)
+{
+    static const char *const queues[] = {"few"};
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+    pgw_batch *batch;
+
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "few", &job, NULL, NULL), h);
+    o.queues = queues, o.queues_count = 1, o.max = 10000, o.apart = true;
+    ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
+    TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
+    pgw_batch_free(batch);
+    ASSERT_ST(PGW_OK, pgw_queue_drop(h, "few", true), h);
+}
+
 void test_priority_goes_first_then_age(void)
 {
     pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
