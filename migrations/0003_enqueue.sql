@@ -46,7 +46,7 @@ DECLARE
 BEGIN
     IF bytes > q.max_bytes THEN
         PERFORM pgwork._raise('PW002',
-            format('payload and body are %s bytes: queue %L takes at most %s', bytes, q.name, q.max_bytes),
+            format('payload and body are %s bytes: queue "%s" takes at most %s', bytes, q.name, q.max_bytes),
             'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()', i);
     END IF;
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
@@ -103,7 +103,7 @@ BEGIN
         IF FOUND THEN RETURN before; END IF; -- else it has just been pruned
     END LOOP;
     IF q.draining THEN
-        RAISE EXCEPTION 'queue % is being drained and takes no jobs', quote_literal(q.name)
+        RAISE EXCEPTION 'queue "%" is being drained and takes no jobs', q.name
             USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
     END IF;
     PERFORM pg_current_xact_id();
@@ -133,7 +133,7 @@ BEGIN
             EXIT WHEN FOUND;
             CONTINUE;
         ELSIF key_policy = 'error' THEN
-            PERFORM pgwork._raise('PW005', format('queue %L has a job with this unique key', q.name),
+            PERFORM pgwork._raise('PW005', format('queue "%s" has a job with this unique key', q.name),
                                   'it is job ' || taken.id, i);
         END IF;
         id := taken.id; outcome := 'exists';

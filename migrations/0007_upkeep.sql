@@ -299,7 +299,7 @@ END $$;
 CREATE FUNCTION pgwork._tell_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
     WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
-                                   WHEN q.id IS NOT NULL THEN format('job %s of queue %L: %s', s.id, q.name, s.error)
+                                   WHEN q.id IS NOT NULL THEN format('job %s of queue "%s": %s', s.id, q.name, s.error)
                                    END AS line FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
          WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
     ), fit AS (SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
@@ -394,7 +394,7 @@ BEGIN
                AND a.pid <> pg_backend_pid()
                AND a.pid NOT IN (SELECT l.pid FROM pg_locks l WHERE l.relation = 'pgwork.live_job'::regclass
                                                                AND NOT l.granted AND l.pid IS NOT NULL)
-             UNION ALL SELECT format('prepared transaction %L', p.gid) FROM pg_prepared_xacts p
+             UNION ALL SELECT format('prepared transaction "%s"', p.gid) FROM pg_prepared_xacts p
                         WHERE p.database = current_database()
              UNION ALL SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE xmin IS NOT NULL) o;
     IF older IS NOT NULL THEN

@@ -233,7 +233,7 @@ BEGIN
         -- another shared holder came first; or the key is another name's
         SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'lock % and another one in use have the same key', quote_literal(left(_lock_stamp.name, 80))
+            RAISE EXCEPTION 'lock "%" and another one in use have the same key', left(_lock_stamp.name, 80)
                 USING ERRCODE = 'PW009', HINT = 'choose another name: pgwork.lock_prune() forgets names that are out of use';
         END IF;
     END IF;
@@ -332,7 +332,7 @@ BEGIN
         fence := pgwork._lock_take(name, shared, pgwork._ms_until(until), xact);
     END IF;
     IF fence IS NULL AND look AND pgwork._lock_circle(k) THEN
-        RAISE EXCEPTION 'the holder of lock % waits for this session', quote_literal(left(name, 80))
+        RAISE EXCEPTION 'the holder of lock "%" waits for this session', left(name, 80)
             USING ERRCODE = 'deadlock_detected', HINT = 'take several locks in one order everywhere';
     END IF;
     IF place > 0 AND (fence IS NOT NULL OR last) THEN
@@ -380,13 +380,13 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
     FOR holder IN SELECT DISTINCT a.pid FROM pgwork._advisory(k) a WHERE a.granted AND a.pid <> pg_backend_pid() LOOP
-        RAISE LOG 'pgwork: lock %: % ends session % that holds it', quote_literal(left(name, 80)), session_user, holder;
+        RAISE LOG 'pgwork: lock "%": % ends session % that holds it', left(name, 80), session_user, holder;
         ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits for its end
     END LOOP;
     UPDATE pgwork.named_lock t SET fence = nextval('pgwork.lock_fence'), shared = false WHERE t.key = k AND t.name = lock_break.name AND ended > 0;
     RETURN ended;
 EXCEPTION WHEN insufficient_privilege THEN
-    RAISE EXCEPTION 'lock % is held by a session that may not be ended', quote_literal(left(name, 80)) USING ERRCODE = 'insufficient_privilege',
+    RAISE EXCEPTION 'lock "%" is held by a session that may not be ended', left(name, 80) USING ERRCODE = 'insufficient_privilege',
         HINT = format('GRANT pg_signal_backend TO %I, or end it as a superuser: SELECT pg_terminate_backend(pid) FROM pgwork.lock_list(%L)',
                       current_user, left(name, 80));
 END $$;

@@ -50,7 +50,7 @@ BEGIN
     SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = _semaphore.name;
     IF NOT FOUND THEN
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
-        RAISE EXCEPTION 'there is no semaphore %', quote_literal(left(name, 80))
+        RAISE EXCEPTION 'there is no semaphore "%"', left(name, 80)
             USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() makes one; names are case-sensitive';
     END IF;
     RETURN s;
@@ -111,7 +111,7 @@ END $$;
 CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text, key bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'semaphore % %: process %', quote_literal(left(s.name, 80)), what,
+    RAISE EXCEPTION 'semaphore "%" %: process %', left(s.name, 80), what,
         (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(_gate_fault.key) a
           WHERE a.granted AND a.pid <> pg_backend_pid())
         USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity shows whose it is, pg_prepared_xacts what is prepared';
@@ -267,9 +267,9 @@ DECLARE
     ends timestamptz;
 BEGIN
     IF s.id IS NULL THEN
-        RAISE EXCEPTION 'semaphore % was dropped', quote_literal(left(was.name, 80)) USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore "%" was dropped', left(was.name, 80) USING ERRCODE = 'PW003';
     ELSIF n > s.permits THEN
-        RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
+        RAISE EXCEPTION 'semaphore "%" has % permits, not %', left(s.name, 80), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
     excess := EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits);
@@ -562,7 +562,7 @@ BEGIN
         END IF;
     END LOOP;
     IF s.permits <> sema_create.permits THEN
-        RAISE EXCEPTION 'semaphore % is there, with % permits', quote_literal(left(name, 80)), s.permits
+        RAISE EXCEPTION 'semaphore "%" is there, with % permits', left(name, 80), s.permits
             USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
 END $$;
@@ -577,7 +577,7 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'semaphore % was dropped', quote_literal(left(s.name, 80)) USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore "%" was dropped', left(s.name, 80) USING ERRCODE = 'PW003';
     END IF;
     INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, sema_resize.permits) g ON CONFLICT DO NOTHING;
     PERFORM pgwork._permits_of_the_dead(s.id);
@@ -595,7 +595,7 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     PERFORM pgwork._permits_of_the_dead(s.id);
     IF force IS NOT TRUE AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
-        RAISE EXCEPTION 'permits of semaphore % are out', quote_literal(left(name, 80))
+        RAISE EXCEPTION 'permits of semaphore "%" are out', left(name, 80)
             USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders notice at the next extend';
     END IF;
     DELETE FROM pgwork.permit p WHERE p.semaphore = s.id;
@@ -642,21 +642,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                             WHERE (r.rolname IN ('pgwork_producer', 'pgwork_worker', 'pgwork_operator') OR r.rolname = current_user)
                               AND pg_has_role(u.oid, r.oid, 'MEMBER'))
     ), k (what, low, high, gate) AS (
-        SELECT format('queue %L', q.name), k.low, k.high, false
+        SELECT format('queue "%s"', q.name), k.low, k.high, false
           FROM pgwork.queue q
          CROSS JOIN LATERAL (VALUES (pgwork._waiters(q.name, 0), pgwork._waiters(q.name, 767)),
                                     (pgwork._lock('replace', q.id), pgwork._lock('replace', q.id))) k (low, high)
         UNION ALL SELECT 'the reapers', pgwork._lock('tick', 0), pgwork._lock('tick', 0), false
         UNION ALL
-        SELECT format('semaphore %L', s.name), k, k, false
+        SELECT format('semaphore "%s"', s.name), k, k, false
           FROM pgwork.semaphore s
          CROSS JOIN unnest(ARRAY[pgwork._turn_key(s.name), pgwork._lock('sema.gate', s.id), pgwork._lock('sema.past', s.id),
                                  pgwork._lock('sema.count', s.id)]) k
         UNION ALL
-        SELECT format('semaphore %L', s.name), pgwork._grant_key(p.number), pgwork._grant_key(p.number), false
+        SELECT format('semaphore "%s"', s.name), pgwork._grant_key(p.number), pgwork._grant_key(p.number), false
           FROM pgwork.permit p JOIN pgwork.semaphore s ON s.id = p.semaphore WHERE p.session IS NOT NULL
-        UNION ALL SELECT format('lock %L', n.name), n.key, n.key, false FROM pgwork.named_lock n
-        UNION ALL SELECT format('lock %L', n.name), n.key & -8, n.key & -8, true FROM pgwork.named_lock n
+        UNION ALL SELECT format('lock "%s"', n.name), n.key, n.key, false FROM pgwork.named_lock n
+        UNION ALL SELECT format('lock "%s"', n.name), n.key & -8, n.key & -8, true FROM pgwork.named_lock n
     )
     SELECT l.pid, l.username, l.granted, coalesce(k.what, format('lock with the key %s, whose name was never acquired', l.key)), l.key
       FROM l LEFT JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high

@@ -410,7 +410,7 @@ BEGIN
             RETURN least(again, CASE WHEN here.first > after THEN here.first ELSE here.last END);
         END IF;
     END LOOP;
-    RAISE EXCEPTION 'no time was found in zone %', quote_literal(left(zone, 80)) USING ERRCODE = 'PW001',
+    RAISE EXCEPTION 'no time was found in zone "%"', left(zone, 80) USING ERRCODE = 'PW001',
         HINT = 'use a zone in pg_timezone_names';
 END $$;
 

@@ -83,7 +83,7 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM pgwork.schedule t WHERE t.name = _schedule.name FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no schedule %', coalesce(quote_literal(left(name, 80)), 'NULL')
+        RAISE EXCEPTION 'there is no schedule "%"', coalesce(left(name, 80), 'NULL')
             USING ERRCODE = 'PW003', HINT = 'pgwork.cron_create() makes one; names are case-sensitive';
     END IF;
     RETURN s;
@@ -289,7 +289,7 @@ BEGIN
     PERFORM pgwork._check_schedule_name('new_name', new_name);
     UPDATE pgwork.schedule t SET name = new_name WHERE t.id = s.id;
 EXCEPTION WHEN unique_violation THEN
-    RAISE EXCEPTION 'there is a schedule % already', quote_literal(new_name) USING ERRCODE = 'PW005';
+    RAISE EXCEPTION 'there is a schedule "%" already', new_name USING ERRCODE = 'PW005';
 END $$;
 
 CREATE FUNCTION pgwork.cron_drop(name text) RETURNS void
@@ -583,7 +583,7 @@ BEGIN
     IF was_held THEN
         s.error := format('the tick of %s was taken from %s by %s', s.slot, s.holder, session_user);
         s.error_at := at;
-        RAISE LOG 'pgwork: schedule %: %', quote_literal(name), s.error;
+        RAISE LOG 'pgwork: schedule "%": %', name, s.error;
     END IF;
     IF ahead THEN
         s.slot := NULL;

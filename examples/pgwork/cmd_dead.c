@@ -174,9 +174,9 @@ int cmd_dead(cli *c, int argc, char **argv)
                     "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",
         .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
-                 "  list      what died, and why\n"
-                 "  redrive   back to ready, with a fresh count of attempts\n"
-                 "  purge     delete for good",
+                 "  list      list dead letters and their errors\n"
+                 "  redrive   make them ready again, with a fresh count of attempts\n"
+                 "  purge     delete them",
         .missing = "list, redrive or purge",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

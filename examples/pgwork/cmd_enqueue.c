@@ -411,7 +411,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
                 "goes in by\n"
                 "lots of up to 10,000 jobs or 8 MB, each all or none: when one fails, those "
                 "before it are in.\n"
-                "A line that is no UTF-8, or no JSON, is named, and none of its lot is "
+                "A line that is not UTF-8 or not JSON is named, and nothing of its lot is "
                 "added.\n\n"
                 "  pgwork enqueue thumbs a.png b.png\n"
                 "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",

@@ -75,7 +75,7 @@ int cmd_ls(cli *c, int argc, char **argv)
                  "is due, or how long ago a job was finished. They come in the order of their "
                  "ids; where\n"
                  "there may be more, stderr prints how to go on: --after the last one.",
-        .more = "With --json each job is a line, with everything that `pgwork show` tells. Ends "
+        .more = "With --json each job is a line, with everything that `pgwork show` prints. Ends "
                 "with 1 when\n"
                 "there is none.",
         .max = 1,

@@ -305,17 +305,16 @@ int cmd_queue(cli *c, int argc, char **argv)
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
                     "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]",
-        .about =
-            "Looks after queues. A queue comes into being at its first enqueue, or by create.\n\n"
-            "  list      all queues, their counts and settings\n"
-            "  create    a new one, with settings\n"
-            "  set       change settings\n"
-            "  pause     no claims; enqueues go on\n"
-            "  drain     no enqueues; claims go on\n"
-            "  resume    both again\n"
-            "  purge     delete jobs in one state\n"
-            "  drop      remove the queue\n"
-            "  depth     count the jobs of one queue",
+        .about = "Manages queues. The first enqueue creates a queue, or the verb create.\n\n"
+                 "  list      show all queues, their counts and settings\n"
+                 "  create    create a queue, with settings\n"
+                 "  set       change settings of a queue\n"
+                 "  pause     stop claims; enqueues go on\n"
+                 "  drain     stop enqueues; claims go on\n"
+                 "  resume    start both again\n"
+                 "  purge     delete jobs of one state\n"
+                 "  drop      remove a queue\n"
+                 "  depth     count the jobs of one queue",
         .more = "Options of a verb: `pgwork queue create --help`.",
         .missing = "list, create, set, pause, resume, drain, purge, drop or depth",
     };

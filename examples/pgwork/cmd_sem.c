@@ -494,14 +494,14 @@ int cmd_sem(cli *c, int argc, char **argv)
                     "sem extend|release NAME TOKEN",
         .about =
             "Counting semaphores: at most so many permits are out at a time, over all machines.\n\n"
-            "  create    a new one\n"
-            "  resize    another number of permits\n"
-            "  drop      remove it\n"
-            "  list      all of them, or who has permits of one\n"
+            "  create    create a semaphore\n"
+            "  resize    change the number of permits\n"
+            "  drop      remove a semaphore\n"
+            "  list      list all semaphores, or the holders of one\n"
             "  run       run a command while holding permits\n"
             "  acquire   take permits and print their token, for scripts\n"
-            "  extend    keep them longer\n"
-            "  release   return them",
+            "  extend    extend the lease of permits\n"
+            "  release   return permits",
         .more = "Options of a verb: `pgwork sem run --help`.",
         .missing = "create, acquire, extend, release, resize, drop, list or run",
     };

@@ -52,7 +52,7 @@ SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min'
 UNION ALL -- what is stuck: here, where no damaged row is read. One that is tried again and again is tried soon; the others are over.
 (
 SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
-       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue %L cannot be taken back', s.id, s.queue) END,
+       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,
               date_trunc('second', s.since), s.error),
        'Mend the cause, a trigger or a constraint on a table of pgwork or a damaged row: it is tried again by itself.'
   FROM pgwork.stuck_jobs s WHERE s.again_at > clock_timestamp() - interval '1 min'

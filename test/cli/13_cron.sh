@@ -115,7 +115,7 @@ token=$(sed 's/.*"token":"\([^"]*\)".*/\1/' "$tmp/out")
 code 'finish' 0 pgwork cron finish "$token" -e 'no space'
 is 'the error is noted' "$(sql 'SELECT holder, error FROM pgwork.tick WHERE error IS NOT NULL')" 'b|no space'
 refused 'not twice' 1 . pgwork cron finish "$token"
-refused 'no token' 2 'no token' pgwork cron finish frob
+refused 'a word that is not a token' 2 'not a valid token' pgwork cron finish frob
 code 'run for nobody' 0 pgwork cron run sweep
 { sleep 1; code=0; pgwork cron claim sweep 2>"$tmp/err" || code=$?; echo "$code $(grep -c 'cannot write' "$tmp/err")" >"$tmp/code"; } | :
 is 'a tick that cannot be printed, because the reader is gone' "$(cat "$tmp/code")" '8 1'

@@ -14,7 +14,7 @@ template=$PGDATABASE dsn=$PGWORK_DSN total=0 skipped=0
 page() {
     file=$1
     grep -qE '^ *```(sh|sql|c)( |$)' "$top/$file" || return 0
-    name=$(echo "$file" | tr -c 'a-z0-9\n' _)
+    name=$(echo "$file" | tr -c 'a-z0-9\n' _ | cut -c1-50)
     mkdir "$tmp/$name"
     psql -XAtqc "CREATE DATABASE pgw_$name TEMPLATE $template" || { fail "$file: a database for it"; return; }
     {
@@ -48,7 +48,7 @@ is 'blocks: the failing block is the last one that was started' "$(tr '\n' ' ' <
 for f in "$top"/README.md "$top"/doc/*.md "$top"/doc/howto/*.md; do
     if [ -f "$f" ]; then page "${f#"$top"/}"; fi
 done
-psql -XAtqc 'DROP DATABASE IF EXISTS jobs' || :
+psql -XAtqc 'DROP DATABASE IF EXISTS jobs' -c 'DROP ROLE IF EXISTS jobs_owner' || :
 PGWORK_DSN=$dsn
 echo "# $total blocks run, $skipped marked norun"
 yes 'there are blocks to run' test "$total" -gt 10

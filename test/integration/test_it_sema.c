@@ -216,7 +216,8 @@ void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
         r = PQgetResult(late);
         if (strcmp(PQresultErrorField(r, PG_DIAG_SQLSTATE), "PW006") != 0) { /* we were in time */
             TEST_ASSERT_EQUAL_STRING("PW003", PQresultErrorField(r, PG_DIAG_SQLSTATE));
-            TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), "semaphore 'doomed' was dropped"));
+            TEST_ASSERT_NOT_NULL(
+                strstr(PQresultErrorMessage(r), "semaphore \"doomed\" was dropped"));
             i++;
         }
         PQclear(r);

@@ -281,7 +281,7 @@ void test_lists_of_unequal_length_and_nulls_do_nothing(void)
                verbs[i].more);
         kit_do(a, "SELECT pgwork.%s('q', '{%lld}', '{NULL}'%s)", verbs[i].name, job.id,
                verbs[i].more);
-        kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.%s('none', '{1}', '{%s}'%s)",
+        kit_refused(a, "PW003", "no queue \"none\"", "SELECT pgwork.%s('none', '{1}', '{%s}'%s)",
                     verbs[i].name, job.token, verbs[i].more);
     }
     for (int i = 0; i < VERBS; i++)

@@ -77,7 +77,7 @@ void test_reap_goes_in_batches(void)
     TEST_ASSERT_EQUAL_STRING("5", maintain("reaped", "reaped > 0"));
     TEST_ASSERT_EQUAL_STRING("25 0 0 0 0", kit_places(a, "q"));
     kit_refused(a, "PW001", "batch|0|1 .. 100000", "SELECT pgwork.reap(batch => 0)");
-    kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.reap('none')");
+    kit_refused(a, "PW003", "no queue \"none\"", "SELECT pgwork.reap('none')");
 }
 
 /* Some of these cannot be stored again: the key of a job in jobs[] from 1 on. */
@@ -112,10 +112,11 @@ void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
     kit_expire(a, "q");
     kit_expire(a, "r");
     refuse("23514", 1, 4);
-    snprintf(expected, sizeof(expected),
-             "%d job %lld of queue 'q': not this one (SQLSTATE 23514); job %lld of queue 'q': not "
-             "this one (SQLSTATE 23514)",
-             n + 1, jobs[0].id, jobs[3].id);
+    snprintf(
+        expected, sizeof(expected),
+        "%d job %lld of queue \"q\": not this one (SQLSTATE 23514); job %lld of queue \"q\": not "
+        "this one (SQLSTATE 23514)",
+        n + 1, jobs[0].id, jobs[3].id);
     TEST_ASSERT_EQUAL_STRING(expected, maintain("reaped || ' ' || stuck", "reaped > 0"));
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT leased FROM pgwork.depth('q')"));
     TEST_ASSERT_EQUAL_STRING(
@@ -935,9 +936,9 @@ void test_drop_refuses_while_there_are_jobs(void)
     kit_refused(a, "PW006", "'q'|still has jobs", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_STRING("1 1 0 0 0", kit_places(a, "q"));
     kit_do(a, "SELECT pgwork.queue_drop('q', true)");
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.complete('q', '{%lld}', '{%s}')", job.id,
-                job.token);
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.queue_drop('q')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
+                job.id, job.token);
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.live_job"));
     fill("q", 1); /* a new queue of the name has nothing of the old one */
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
@@ -1022,7 +1023,7 @@ void test_prune_leaves_a_queue_alone_that_is_just_being_made(void)
 
 void test_depth_counts_up_to_what_is_asked(void)
 {
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.depth('q')");
     fill("q", 30);
     kit_claim(a, "q", 10, jobs);
     kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 1000) FROM generate_series(1, 7)");
@@ -1061,7 +1062,7 @@ void test_who_counts_all_passes_over_a_queue_that_is_dropped_meanwhile(void)
     kit_do(b, "CREATE OR REPLACE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE sql "
               "RETURN clock_timestamp()");
     TEST_ASSERT_NULL(kit_text(a, "SELECT ready FROM pgwork.depth('q', missing_ok => true)"));
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q', NULL, NULL)");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.depth('q', NULL, NULL)");
 }
 
 /* Who waited on purpose has not waited for a worker. */
@@ -1125,8 +1126,8 @@ void test_queues_are_made_and_set_within_their_limits(void)
     TEST_ASSERT_EQUAL_STRING("100 4 1000 f",
                              kit_text(a, "SELECT concat_ws(' ', lease_ms, max_attempts, "
                                          "backoff_ms, notify) FROM pgwork.queue_stats"));
-    kit_refused(a, "PW003", "no queue 'p'", "SELECT pgwork.queue_set('p', lease_ms => 100)");
-    kit_refused(a, "PW003", "no queue 'p'", "SELECT pgwork.queue_pause('p')");
+    kit_refused(a, "PW003", "no queue \"p\"", "SELECT pgwork.queue_set('p', lease_ms => 100)");
+    kit_refused(a, "PW003", "no queue \"p\"", "SELECT pgwork.queue_pause('p')");
     kit_refused(a, "PW001", "queue", "SELECT pgwork.queue_create('')");
 }
 

@@ -1,6 +1,6 @@
 # words.awk: phrases that readers had to read twice, in text that people read. CONTRIBUTING.md says why.
 #   awk -v allow=test/lint/words.allow -f words.awk README.md doc/*.md doc/man/*.[157] migrations/*.sql src/*/*.c examples/*/*.c
-# Pages and man pages: their prose, without code blocks. SQL: comments and messages. C: messages, which are string literals.
+# Pages and man pages: their prose, without code blocks; in pages no sentence has more than 25 words. SQL: comments and messages. C: messages, which are string literals.
 # The allow list has lines `AREA COUNT PHRASE`: so often the phrase may still be there. A phrase must not become more frequent.
 
 function phrase(regex, name, instead) { re[++phrases] = regex; title[phrases] = name; better[phrases] = instead }
@@ -47,8 +47,29 @@ function sql(s) {
     return s ~ /'/ ? substr(s, index(s, "'")) : ""
 }
 
-FNR == 1 { code = 0 }
+# a paragraph, an item of a list or a cell of a table: no sentence of it has more than 25 words
+function sentences(s, where,   i, n, part, word) {
+    gsub(/\]\([^)]*\)/, "]", s)
+    gsub(/`[^`]*`/, "CODE", s)
+    n = split(s, part, /[.:;?!][*)]* +/)
+    for (i = 1; i <= n; i++)
+        if (split(part[i], word, " ") > 25) {
+            found["pages" SUBSEP "long sentence"]++
+            at["pages" SUBSEP "long sentence"] = at["pages" SUBSEP "long sentence"] where ": more than 25 words: " part[i] "\n"
+        }
+}
+function paragraph(   i, n, cell) {
+    n = para ~ /^\|/ ? split(para, cell, "|") : (cell[1] = para) != ""
+    for (i = 1; i <= n; i++) sentences(cell[i], began)
+    para = ""
+}
+
+FNR == 1 { paragraph(); code = generated = 0 }
+FILENAME ~ /\.md$/ && /^<!-- .*: begin -->$/ { generated = 1 }
+FILENAME ~ /\.md$/ && /^<!-- .*: end -->$/ { generated = 0 }
+FILENAME ~ /\.md$/ && (/^ *$/ || /^ *```/ || /^[|#]/ || /^ *([-*]|[0-9]+\.) /) { paragraph() }
 FILENAME ~ /\.md$/ && /^ *```/ { code = !code; next }
+FILENAME ~ /\.md$/ && !code && !generated && !/^#/ { if (para == "") began = FILENAME ":" FNR; para = para (para == "" ? "" : " ") $0 }
 FILENAME ~ /\.md$/ && (code || /^#/) { next }
 {
     text = FILENAME ~ /\.[ch]$/ ? strings($0) : FILENAME ~ /\.sql$/ ? sql($0) : $0
@@ -64,6 +85,7 @@ FILENAME ~ /\.md$/ && (code || /^#/) { next }
 }
 
 END {
+    paragraph()
     for (where in found) {
         split(where, word, SUBSEP)
         if (counts) { print word[1], found[where], word[2]; continue }
