@@ -24,6 +24,7 @@ datadir ?= $(PREFIX)/share
 mandir ?= $(datadir)/man
 docdir ?= $(datadir)/doc/pgwork
 pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir ?= $(libdir)/cmake/pgwork
 bashcompdir ?= $(datadir)/bash-completion/completions
 zshcompdir ?= $(datadir)/zsh/site-functions
 unitdir ?= $(PREFIX)/lib/systemd/system
@@ -233,7 +234,7 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-circles lint-banned lint-budget lint-rules check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
@@ -245,6 +246,11 @@ lint-circles: $(OBJ)
 # how large the engine's SQL and its explanation may be
 lint-budget:
 	@LC_ALL=C awk -f test/lint/budget.awk migrations/000[1-8]_*.sql $(wildcard doc/engine.md) doc/decisions/*.md
+# phrases that readers had to read twice, in pages, messages and comments of the schema; links of pages that lead nowhere
+lint-words:
+	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md \
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
+	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
@@ -277,10 +283,12 @@ check-header:
 	  $(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c $$h; \
 	  if command -v $(CXX) >/dev/null; then $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ $$h; \
 	  else echo "$(CXX): not here, left out"; fi; done
+	@if command -v $(CXX) >/dev/null; then \
+	  $(CXX) -std=c++17 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ inc/pgwork.hpp; fi
 	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc
 
 # every function has a text and an example; examples of header, README and doc/ compile
-EXAMPLES_IN = $(HEADERS) README.md $(sort $(wildcard doc/*.md))
+EXAMPLES_IN = $(HEADERS) README.md $(sort $(wildcard doc/*.md doc/howto/*.md))
 check-examples:
 	@rm -rf $(B)/manual && mkdir -p $(B)/manual
 	@awk -v out=$(B)/manual -f test/lint/examples.awk $(EXAMPLES_IN)
@@ -301,15 +309,17 @@ format-check:
 
 # -- installing ------------------------------------------------------------------------------------
 
+CMAKE_FILES = $(B)/pgworkConfig.cmake $(B)/pgworkConfigVersion.cmake
+
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
-FILES = inc/pgwork.h:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 \
+FILES = inc/pgwork.h:$(includedir):644 inc/pgwork.hpp:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 $(CMAKE_FILES:%=%:$(cmakedir):644) \
   $(CLI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md LICENSE) inc/pgwork.h:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(foreach d,doc doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c))) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) bench/figures.md:$(docdir)/bench:644 inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(foreach d,doc doc/howto doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c $d/*.cpp))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(zshcompdir):644,$(wildcard examples/pgwork/completion/_*))
@@ -318,7 +328,7 @@ EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDI
 RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
-install: lib cli reference $(B)/pgwork.pc $(UNITS)
+install: lib cli reference $(B)/pgwork.pc $(CMAKE_FILES) $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
@@ -328,15 +338,17 @@ uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
-	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /examples /doc/plots /doc/decisions /doc '') 2>/dev/null || :
+	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /bench /examples /doc/plots /doc/howto /doc/decisions /doc '') 2>/dev/null || :
 	$(RENEW_LOADER)
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
 # root's after `sudo make install`.
 FILL_IN = mkdir -p $(@D) && rm -f $@ && sed -e 's|@prefix@|$(PREFIX)|; s|@bindir@|$(bindir)|' \
   -e 's|@includedir@|$(includedir)|; s|@libdir@|$(libdir)|; s|@datadir@|$(datadir)|' \
-  -e 's|@version@|$(VERSION)|' $< > $@
+  -e 's|@version@|$(VERSION)|; s|@soversion@|$(SOVERSION)|' $< > $@
 $(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
+	@$(FILL_IN)
+$(B)/%.cmake: src/%.cmake.in inc/pgwork.h .FORCE
 	@$(FILL_IN)
 $(B)/%.service: examples/systemd/%.service.in .FORCE
 	@$(FILL_IN)
@@ -363,14 +375,14 @@ help:
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-rules check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-analyzer: gcc -fanalyzer; lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-rules lint-analyzer lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-rules lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -1,12 +1,14 @@
 #!/bin/sh
-# publish.sh: what the last `./run bench` has measured (build/results) into the documents: plots into doc/plots, figures between
-# the marks of doc/performance.md, plots between those of README.md. No figure there is typed by hand.
+# publish.sh [RESULTS [TREE]]: results of `./run bench` (build/results) into the documents of TREE (this one): plots into
+# doc/plots, all figures between the marks of bench/figures.md, the short table and two plots between those of
+# doc/performance.md. No figure there is typed by hand.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(dirname "$here")
-from="$top/build/results" plots="$top/doc/plots"
+from=${1:-$top/build/results} top=${2:-$top}
+plots="$top/doc/plots"
 [ -s "$from/results.tsv" ] || { echo "publish: no results in $from; ./run bench makes them" >&2; exit 1; }
-sh "$here/plot.sh" "$plots"
+sh "$here/plot.sh" "$plots" "$from"
 pins=$(for p in "$plots"/pin-[0-9]*.svg; do basename "$p" .svg; done | sort -t - -k 2n) # one for each length
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
@@ -23,17 +25,17 @@ replace() {
     echo "wrote $1"
 }
 
-# short ALL: the table that comes first
-short() { awk -v all="$1" -f "$here/rounds.awk" -f "$here/short.awk" "$from/results.tsv"; }
+# short: the table that comes first
+short() { awk -f "$here/rounds.awk" -f "$here/short.awk" "$from/results.tsv"; }
 
 # image NAME DIR: where it was drawn
 image() {
     case $1 in
-    batch) text='jobs a second against the batch' ;;
-    clients) text='jobs a second against clients' ;;
-    steady) text='jobs a second over time, while autovacuum alone removes dead rows' ;;
+    batch) text='jobs per second against jobs per call, eight sessions' ;;
+    clients) text='jobs per second against sessions, 100 jobs per call' ;;
+    steady) text='jobs per second over time beside autovacuum' ;;
     pickup) text='milliseconds from enqueue to handler' ;;
-    pin-*) text="jobs a second, and size of the tables, over time while a snapshot or a writing transaction is held for ${1#pin-} s" ;;
+    pin-*) text="jobs per second and table size while a snapshot is held for ${1#pin-} s" ;;
     esac
     if [ -s "$plots/$1.svg" ]; then printf '\n![%s](%s/%s.svg)\n' "$text" "$2" "$1"; fi
 }
@@ -46,19 +48,19 @@ image() {
     for q in $(cut -f 1 "$from/results.tsv" | awk '!seen[$0]++'); do
         printf '\n### %s\n\n%s.\n' "$q" "$(sed -n '3s/^# //p' "$here/ask/$q.sh")"
         case $q in
-        claim) image batch plots; image clients plots ;;
-        steady) image steady plots ;;
-        pin) for p in $pins; do image "$p" plots; done ;;
-        pickup) image pickup plots ;;
+        claim) image batch ../doc/plots; image clients ../doc/plots ;;
+        steady) image steady ../doc/plots ;;
+        pin) for p in $pins; do image "$p" ../doc/plots; done ;;
+        pickup) image pickup ../doc/plots ;;
         esac
         awk -v only="$q" -v md=1 -f "$here/rounds.awk" -f "$here/report.awk" "$from/results.tsv"
     done
     echo
-} | replace "$top/doc/performance.md" figures
-{ short 1; echo; } | replace "$top/doc/performance.md" short
+} | replace "$top/bench/figures.md" figures
 
 {
-    short 0
-    for p in batch pickup $pins; do image "$p" doc/plots; done
+    short
+    image batch plots
+    image "$(echo "$pins" | tail -n 1)" plots # the longest
     echo
-} | replace "$top/README.md" figures
+} | replace "$top/doc/performance.md" short

@@ -1,5 +1,4 @@
-# short.awk: results.tsv to what comes first in README.md (all=0) and in doc/performance.md (all=1): how many times the jobs of the textbook
-# queue. For awk -f, behind rounds.awk.
+# short.awk: results.tsv to the table of doc/performance.md: how many times the jobs of the one-table queue. For awk -f, after rounds.awk.
 BEGIN { FS = "\t" }
 { k = $1 FS $2 FS $3; value[k, ++n[k]] = $4 }
 $1 == "steady" && match($2, /, for [0-9]+ s$/) && substr($2, RSTART + 6) + 0 > long { long = substr($2, RSTART + 6) + 0 }
@@ -16,18 +15,13 @@ function row(what, question, clients, who, least,   batch, m, mine) {
     print ""
 }
 END {
-    print "\n| " (all ? "jobs in a call" : "eight sessions on two cores, against the textbook queue, jobs in a call:") " | 1 | 10 | 100 | 1000 |"
+    print "\n| jobs per call | 1 | 10 | 100 | 1000 |"
     print "|---|--:|--:|--:|--:|"
-    row((all ? "eight sessions, " : "") "just vacuumed", "claim", 8, "pgwork", 1)
-    if (all) {
-        row("the same, jobs that were enqueued one by one", "claim", 8, "pgwork-rows", 100)
-        row("the same, by the SQL functions, as from psql or under the least rights", "claim", 8, "by SQL", 1)
-    }
-    row((all ? "eight sessions " : "") "for " long " s" (all ? "" : ",") " beside autovacuum", "steady", 8, "pgwork", 1)
-    if (all) {
-        row("the same, jobs that were enqueued one by one", "steady", 8, "pgwork-rows", 100)
-        row("the same, by the SQL functions", "steady", 8, "by SQL", 1)
-        row("256 sessions, just vacuumed", "claim", 256, "pgwork", 1)
-        row("bare `DELETE … RETURNING`, eight sessions, just vacuumed: no lease, no token, no retry", "claim", 8, "limit", 1)
-    }
+    row("8 sessions, just vacuumed", "claim", 8, "pgwork", 1)
+    row("8 sessions, just vacuumed, jobs enqueued one by one", "claim", 8, "pgwork-rows", 100)
+    row("8 sessions, just vacuumed, SQL functions from psql", "claim", 8, "by SQL", 1)
+    row("8 sessions, " long " s beside autovacuum", "steady", 8, "pgwork", 1)
+    row("8 sessions, " long " s beside autovacuum, jobs enqueued one by one", "steady", 8, "pgwork-rows", 100)
+    row("256 sessions, just vacuumed", "claim", 256, "pgwork", 1)
+    row("no queue: bare `DELETE ... RETURNING`, 8 sessions", "claim", 8, "limit", 1)
 }

@@ -28,17 +28,6 @@ function turns(question, measure, who, other) { return times(question FS measure
 function ratio(a, b) { return a == "" || b == "" || b + 0 == 0 ? "" : a / b }
 function number(x) { return x >= 1000 ? sprintf("%.0f", x) : x >= 10 ? sprintf("%.1f", x) : sprintf("%.2f", x) }
 
-# where doc/performance.md says why a target is not met
-function why(measure) {
-    if (measure ~ /^256 clients/) return "many-sessions"
-    if (measure ~ /^(snapshot|writing transaction) held/) return "half-an-hour"
-    if (measure ~ /^pickup/) return "pickup"
-    if (measure ~ /^enqueue/) return "enqueue"
-    if (measure ~ /^our library against|^worker runtime|^the same against/) return "the-worker-runtime-and-others"
-    if (measure ~ /queues against 1$/) return "many-queues"
-    return measure ~ /one by one/ ? "rows-one-by-one" : "small-claims"
-}
-
 # target MEASURE RELATION LIMIT FIGURE UNIT NOTE BARE: met or not is judged by the figure, not by what is printed of it
 function target(measure, relation, limit, x, unit, note, bare,   verdict, shown) {
     if (x == "") {
@@ -53,7 +42,6 @@ function target(measure, relation, limit, x, unit, note, bare,   verdict, shown)
         shown = number(x) (unit == "x" ? "" : " ") unit (note == "" ? "" : " (" note ")")
     }
     counted[verdict]++
-    if (md && verdict ~ /NOT/) verdict = verdict ": [why](#" why(measure) ")"
     printf form, measure, relation " " limit (unit == "x" ? "" : " ") unit, shown, bare == "" ? "" : number(bare) unit, verdict
 }
 function per_s(a, b, unit) { return number(a) " against " number(b) (unit == "" ? "" : " " unit) }

@@ -44,7 +44,7 @@ static void on_release(pgw *h, pgw_status st, void *arg)
 {
     (void)arg;
     over = 1;
-    if (!failed(h, st)) printf("of others, and handed back: %zu\n", others_count);
+    if (!failed(h, st)) printf("of others, requeued: %zu\n", others_count);
 }
 
 static void hand_back(pgw *h)

@@ -26,10 +26,10 @@ static void on_signal(int number)
 }
 
 /* What the worker survives, such as a server that is away, nobody else tells. */
-static void on_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void on_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    fprintf(stderr, "%s: %s\n", room, message);
+    fprintf(stderr, "%s: %s\n", component, message);
 }
 
 /* What fails here tells the task why. */

@@ -44,10 +44,10 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-static void on_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void on_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     (void)arg, (void)level;
-    fprintf(stderr, "%s: %s\n", room, message);
+    fprintf(stderr, "%s: %s\n", component, message);
 }
 
 int main(int argc, char **argv)
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
                 w ? pgw_worker_error(w) : pgw_status_text(st));
     } else {
         pgw_worker_get_stats(w, &stats);
-        printf("%lld done, %lld failed, %lld handed back\n", (long long)stats.completed,
+        printf("%lld done, %lld failed, %lld requeued\n", (long long)stats.completed,
                (long long)stats.failed, (long long)stats.released);
     }
     pgw_worker_free(w);

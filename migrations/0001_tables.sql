@@ -99,7 +99,7 @@ RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANG
      WHERE j.gone_ids IS NULL OR u.id <> ALL (j.gone_ids)
 $$;
 
--- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only but for the
+-- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only except for the
 -- deletion of what is no longer needed: a reader finds the newest entry at once, also while vacuum is held back.
 CREATE TABLE pgwork.reaper_tick (
     version    bigint PRIMARY KEY, at timestamptz NOT NULL,
@@ -117,8 +117,7 @@ CREATE TABLE pgwork.reaper_tick (
 CREATE TABLE pgwork.mark (
     queue integer NOT NULL, version bigint NOT NULL, -- the tick that wrote it
     lanes   smallint[] NOT NULL, -- where claims look, in order: ranges of a lane, behind this position ...
-    starts  bigint[] NOT NULL,
-    stops   bigint[] NOT NULL,   -- ... and up to this one
+    starts  bigint[] NOT NULL, stops   bigint[] NOT NULL,   -- ... and up to this one
     front   integer NOT NULL,    -- the first so many are not of quarantined jobs
     marks   bigint[] NOT NULL,   -- by lane: the low-water mark; its range has no end
     floors  bigint[] NOT NULL,   -- by lane: no row at all lies up to here
@@ -147,8 +146,7 @@ CREATE TABLE pgwork.done_job (
     id bigint NOT NULL, created_at timestamptz NOT NULL, finished_at timestamptz NOT NULL DEFAULT pgwork._now(),
     queue integer NOT NULL, priority smallint NOT NULL, attempt integer NOT NULL,
     cancelled boolean NOT NULL DEFAULT false, kind text NOT NULL, holder text, key text, tags text[],
-    payload jsonb, output jsonb,
-    PRIMARY KEY (queue, id)
+    payload jsonb, output jsonb, PRIMARY KEY (queue, id)
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
 
@@ -161,13 +159,13 @@ CREATE TABLE pgwork.unique_key (
     while_ready boolean NOT NULL DEFAULT false, -- scope ready: free, too, while the job does not wait
     PRIMARY KEY (queue, key)
 );
-CREATE INDEX unique_key_free ON pgwork.unique_key (queue, free_after) WHERE free_after IS NOT NULL;
+CREATE INDEX unique_key_free ON pgwork.unique_key (free_after) WHERE free_after IS NOT NULL;
 
 CREATE TABLE pgwork.operation (
     queue integer NOT NULL, op uuid NOT NULL, ids bigint[] NOT NULL, at timestamptz NOT NULL DEFAULT pgwork._now(),
     PRIMARY KEY (queue, op)
 );
-CREATE INDEX operation_at ON pgwork.operation (queue, at);
+CREATE INDEX operation_at ON pgwork.operation (at);
 
 CREATE TABLE pgwork.beat (
     role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)

@@ -13,7 +13,7 @@ CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text, i bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     message text := format('argument %s is %s: allowed is %s', argument,
-                           coalesce(left(quote_literal(value), 80), 'NULL'), allowed);
+                           coalesce('"' || left(value, 78) || '"', 'NULL'), allowed);
 BEGIN
     IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = 'PW001'; END IF;
     RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = 'It is number ' || i || ' of this call.';
@@ -39,7 +39,7 @@ BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = _queue.name;
     IF NOT FOUND THEN
         PERFORM pgwork._check_queue_name(name);
-        RAISE EXCEPTION 'there is no queue %', quote_literal(name)
+        RAISE EXCEPTION 'there is no queue "%"', name
             USING ERRCODE = 'PW003', HINT = 'pgwork.queue_create() makes one; names are case-sensitive';
     END IF;
     RETURN q;
@@ -50,7 +50,7 @@ CREATE FUNCTION pgwork._make_queue(name text) RETURNS void LANGUAGE plpgsql AS $
 DECLARE most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
 BEGIN
     IF (SELECT count(*) FROM pgwork.queue) >= most THEN
-        PERFORM pgwork._raise('PW002', format('queue %L is one too many: at most %s may exist', name, most),
+        PERFORM pgwork._raise('PW002', format('queue "%s" is one too many: at most %s may exist', name, most),
             'drop queues that are not used, or raise it: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
     END IF;
     INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
@@ -150,8 +150,7 @@ BEGIN
         SELECT 0::bigint AS last INTO went;
         LOOP
             EXECUTE format($q$
-                WITH d (at, id, n, key) AS (
-                    DELETE FROM pgwork.%1$I j
+                WITH d (at, id, n, key) AS (DELETE FROM pgwork.%1$I j
                      WHERE j.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.%1$I t
                                                 WHERE t.queue = $1 AND t.created_at < $4 AND %2$s
                                                 LIMIT $3 FOR UPDATE SKIP LOCKED))
@@ -191,7 +190,7 @@ BEGIN
     IF force IS NOT TRUE AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
                            OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
                            OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
-        RAISE EXCEPTION 'queue % still has jobs', quote_literal(q.name)
+        RAISE EXCEPTION 'queue "%" still has jobs', q.name
             USING ERRCODE = 'PW006', HINT = 'queue_purge() it first, or pass force => true to lose them';
     END IF;
     FOREACH place IN ARRAY pgwork._places() LOOP

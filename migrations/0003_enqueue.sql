@@ -15,7 +15,7 @@ BEGIN
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
-        -- All ids of a batch row agree but for their last 19 bits, so few rows come into question.
+        -- All ids of a batch row agree except for their last 19 bits, so few rows come into question.
         RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
          WHERE j.queue = _find.queue AND j.id BETWEEN _find.id & ~524287::bigint AND _find.id AND j.last_id >= _find.id
            AND CASE WHEN j.ids IS NULL THEN j.id = _find.id
@@ -29,10 +29,6 @@ BEGIN
     RETURN EXISTS (SELECT FROM pgwork._find(queue, id) f WHERE NOT f.leased)
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
 END $$;
-
--- Microseconds since 1970 fit into 64 bits, as clients count; what PostgreSQL takes goes further.
-CREATE FUNCTION pgwork._is_time(at timestamptz) RETURNS boolean
-LANGUAGE sql IMMUTABLE RETURN at > '-infinity' AND at <= '294247-01-10 04:00:54.775807+00';
 
 -- The size of a job. A payload that comes from a table may be compressed.
 CREATE FUNCTION pgwork._bytes(payload jsonb, body bytea) RETURNS bigint LANGUAGE sql STABLE
@@ -50,7 +46,7 @@ DECLARE
 BEGIN
     IF bytes > q.max_bytes THEN
         PERFORM pgwork._raise('PW002',
-            format('payload and body are %s bytes: queue %L takes at most %s', bytes, q.name, q.max_bytes),
+            format('payload and body are %s bytes: queue "%s" takes at most %s', bytes, q.name, q.max_bytes),
             'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()', i);
     END IF;
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
@@ -62,7 +58,8 @@ BEGIN
                     (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
                     (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
                     (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
-                    (NOT pgwork._is_time(j.expires_at), 'expires_at', j.expires_at::text, 'a time up to 294247-01-10'),
+                    (NOT (j.expires_at > '-infinity' AND j.expires_at < '294247-01-10 00:00Z'), -- 64 bits of us
+                     'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
                      'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
@@ -106,7 +103,7 @@ BEGIN
         IF FOUND THEN RETURN before; END IF; -- else it has just been pruned
     END LOOP;
     IF q.draining THEN
-        RAISE EXCEPTION 'queue % is being drained and takes no jobs', quote_literal(q.name)
+        RAISE EXCEPTION 'queue "%" is being drained and takes no jobs', q.name
             USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
     END IF;
     PERFORM pg_current_xact_id();
@@ -136,7 +133,7 @@ BEGIN
             EXIT WHEN FOUND;
             CONTINUE;
         ELSIF key_policy = 'error' THEN
-            PERFORM pgwork._raise('PW005', format('queue %L has a job with this unique key', q.name),
+            PERFORM pgwork._raise('PW005', format('queue "%s" has a job with this unique key', q.name),
                                   'it is job ' || taken.id, i);
         END IF;
         id := taken.id; outcome := 'exists';
@@ -173,8 +170,7 @@ BEGIN
     -- Nearly always there is nothing to look after: one statement looks, checks and puts the job. All conditions look
     -- at t, so that they are one filter. The one thing that is not null is the transaction's id.
     INSERT INTO pgwork.live_job (queue, lane, kind, payload, body)
-    SELECT t.id, 2 * enqueue.priority + 1, enqueue.kind, enqueue.payload, enqueue.body
-      FROM pgwork.queue t
+    SELECT t.id, 2 * enqueue.priority + 1, enqueue.kind, enqueue.payload, enqueue.body FROM pgwork.queue t
      WHERE t.name = enqueue.queue
        AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue.payload),
                         enqueue.run_at, enqueue.delay_ms, enqueue.max_attempts, enqueue.lease_ms, enqueue.tags,
@@ -216,7 +212,7 @@ CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void LANGUAGE plpgsq
 BEGIN
     PERFORM t::text[] FROM unnest(tags) t;
 EXCEPTION WHEN data_exception THEN
-    PERFORM pgwork._refuse('tags', 'text that is no array', 'for each job an array as text, like {a,b}');
+    PERFORM pgwork._refuse('tags', 'not an array literal', 'for each job an array as text, like {a,b}');
 END $$;
 
 -- The i-th of these, or the only one.
@@ -242,8 +238,7 @@ BEGIN
                                      expires_at, meta)
         SELECT id, _store.queue, 2 * priority + 1, max_attempts, lease_ms, kind, key, tags, payload, body, grp,
                expires_at, meta FROM new WHERE NOT later AND NOT plain
-    ), b AS (
-        INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, ids, kinds, payloads, created)
+    ), b AS (INSERT INTO pgwork.live_job (pos, queue, lane, n, id, last_id, created_at, ids, kinds, payloads, created)
         SELECT min(p.id), _store.queue, 2 * p.priority + 1, count(*), min(p.id), max(p.id), now_is,
                array_agg(p.id), array_agg(p.kind), array_agg(p.payload), array_agg(now_is)
           FROM (SELECT *, (row_number() OVER (ORDER BY priority, id) - 1) / 100 AS part
@@ -257,8 +252,7 @@ CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void L
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue))
       WHERE NOT pgwork._in_turn(pgwork._lock('replace', queue));
-    PERFORM FROM (SELECT _lock_replaced.queue, u.id, f.lane, f.pos
-                    FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)
+    PERFORM FROM (SELECT _lock_replaced.queue, u.id, f.lane, f.pos FROM (SELECT DISTINCT k FROM unnest(keys) k) k (key)
                    CROSS JOIN LATERAL (SELECT u.id FROM pgwork.unique_key u
                                         WHERE u.queue = _lock_replaced.queue AND u.key = k.key OFFSET 0) u
                     LEFT JOIN LATERAL pgwork._find(_lock_replaced.queue, u.id) f ON NOT f.leased

@@ -38,7 +38,7 @@ BEGIN
                 ELSE coalesce(m.lows[40 * i - 39:40 * i], array_fill(0::bigint, ARRAY[40])) END;
 END $$;
 
--- What the next entry keeps of earlier ones: one for each of these ticks.
+-- The part of earlier entries that the next one keeps: one for each of these ticks.
 CREATE FUNCTION pgwork._history(m pgwork.mark, seen bigint[], OUT froms bigint[], OUT lows bigint[])
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -82,8 +82,7 @@ END $$;
 -- those below the marks that lie above `lows`.
 CREATE FUNCTION pgwork._set_ranges(INOUT m pgwork.mark, lows bigint[], marks bigint[]) LANGUAGE plpgsql AS $$
 BEGIN
-    WITH late AS (
-        SELECT r.lane, h.pos - 1 AS start, r.stop
+    WITH late AS (SELECT r.lane, h.pos - 1 AS start, r.stop
           FROM (SELECT * FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
                  WHERE r.stop < 9223372036854775807
                  UNION SELECT * FROM pgwork._late(m.queue, lows, marks)) r
@@ -98,8 +97,7 @@ BEGIN
                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS fresh FROM late l) l) p
          GROUP BY p.lane, p.part
     ), ranges AS ( -- a row that a claim is just cutting can lie on both sides of the mark
-        SELECT r.* FROM merged r
-         UNION ALL
+        SELECT r.* FROM merged r UNION ALL
         SELECT u.i - 1, greatest(u.mark, (SELECT max(r.stop) FROM merged r WHERE r.lane = u.i - 1)), 9223372036854775807
           FROM unnest(m.marks) WITH ORDINALITY u (mark, i)
     ) SELECT array_agg(r.lane), array_agg(r.start), array_agg(r.stop), count(*) FILTER (WHERE r.lane & 1 = 1)

@@ -10,7 +10,7 @@ RETURN ('x' || encode(substr(uuid_send(token), 1, 8), 'hex'))::bit(64)::bigint;
 CREATE FUNCTION pgwork._token(number bigint, rest text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (encode(int8send(number), 'hex') || rest)::uuid;
 
--- What a claim returns: types of their own, since OUT parameters would be decoded at every call.
+-- The rows of a claim: types of their own, since OUT parameters would be decoded at every call.
 CREATE TYPE pgwork.claimed AS (queue text, id bigint, token uuid, attempt integer, max_attempts integer,
     priority integer, kind text, payload jsonb, body bytea, tags text[], created_at timestamptz,
     lease_until timestamptz, server_time timestamptz, meta jsonb);
@@ -115,7 +115,7 @@ BEGIN
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
--- What a session remembers of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
+-- A session remembers this of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
 -- tick: a hint, which is lost with the session, and never decides. [1] the queue's name, hashed  [2] until when, ms
 -- [3] 1: there may be quarantined jobs  [4] jobs in a row  [5] so many positions hold 32 rows  [6] the position behind
 -- which priority 0 goes on; -1: all jobs have lower priorities  [7] when to look again

@@ -1,8 +1,8 @@
 -- 0006: what a holder does with its jobs. Each call names id and token and is refused, job by job, unless the token is
 -- the current one. Time plays no part: a late call is accepted until somebody takes the lease away, and never again.
 
--- What is named under each token, and where its row lies. In the order in which everybody locks jobs: so two calls for
--- the same jobs cannot deadlock. (The planner inlines it.)
+-- The jobs named under each token, and where their row lies. In the order in which everybody locks jobs: so two calls
+-- for the same jobs cannot deadlock. (The planner inlines it.)
 CREATE FUNCTION pgwork._named(q integer, ids bigint[], tokens uuid[])
 RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigint[]) LANGUAGE sql STABLE AS $$
     SELECT q, (t.number & 31)::smallint, t.number >> 5, t.token, t.named
@@ -30,18 +30,15 @@ CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, 
 CREATE FUNCTION pgwork._take(q integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql AS $$
 BEGIN
     -- First the locks; then, with a snapshot of its own, what these rows are now.
-    PERFORM FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (
-        SELECT FROM pgwork.live_job j
+    PERFORM FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
          WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) FOR UPDATE) j;
     RETURN QUERY WITH r AS MATERIALIZED (
         SELECT j.at, j.n, j.jobs, ARRAY(SELECT k.id FROM pgwork._jobs(j.jobs) k WHERE k.id = ANY (t.named)) AS mine
           FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (
             SELECT j.ctid AS at, j.n, j AS jobs FROM pgwork.live_job j
              WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) OFFSET 0) j
-    ), d AS (
-        DELETE FROM pgwork.live_job j USING r WHERE j.ctid = r.at AND cardinality(r.mine) = r.n
-    ), p AS (
-        UPDATE pgwork.live_job j SET n = j.n - cardinality(r.mine), gone_ids = j.gone_ids || r.mine
+    ), d AS (DELETE FROM pgwork.live_job j USING r WHERE j.ctid = r.at AND cardinality(r.mine) = r.n
+    ), p AS (UPDATE pgwork.live_job j SET n = j.n - cardinality(r.mine), gone_ids = j.gone_ids || r.mine
           FROM r WHERE j.ctid = r.at AND cardinality(r.mine) BETWEEN 1 AND r.n - 1
     ) SELECT k.id, k.created_at, (r.jobs).lane, (r.jobs).attempt, (r.jobs).max_attempts, (r.jobs).lease_ms, k.kind,
              (r.jobs).holder, (r.jobs).key, (r.jobs).error, (r.jobs).tags, k.payload, (r.jobs).body, (r.jobs).grp,
@@ -96,8 +93,7 @@ BEGIN
            AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids;
         IF FOUND THEN RETURN ids; END IF;
     ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
-        WITH d AS (
-            DELETE FROM pgwork.live_job j
+        WITH d AS (DELETE FROM pgwork.live_job j
              USING (SELECT t.* FROM pgwork.queue k CROSS JOIN LATERAL pgwork._named(k.id, ids, tokens) t
                      WHERE k.name = its_queue AND k.retention_ms = 0 OFFSET 0) t
              WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
@@ -118,8 +114,7 @@ BEGIN
          CROSS JOIN LATERAL pgwork._take(q.id, u.ids, u.tokens) t
     ), d AS (
         INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind, holder, key, tags, payload, output)
-        SELECT t.id, t.created_at, q.id, t.lane / 2, t.attempt, t.kind, t.holder, t.key, t.tags,
-               t.payload, o.output
+        SELECT t.id, t.created_at, q.id, t.lane / 2, t.attempt, t.kind, t.holder, t.key, t.tags, t.payload, o.output
           FROM t LEFT JOIN (SELECT DISTINCT ON (u.id) u.* FROM unnest(ids, outputs) u (id, output)) o ON o.id = t.id
          WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING
     ) SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
@@ -200,8 +195,7 @@ DECLARE
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
-        SELECT j.*, j.lane / 2 AS priority, greatest(0, j.attempt - refund) AS charged,
-               coalesce(why, j.error) AS why,
+        SELECT j.*, j.lane / 2 AS priority, greatest(0, j.attempt - refund) AS charged, coalesce(why, j.error) AS why,
                coalesce(delay_ms, -- or an exponential backoff with full jitter
                         random() * least(q.backoff_cap_ms, q.backoff_ms * 2.0 ^ least(j.attempt - 1, 40)))
                    * interval '1 ms' AS delay,

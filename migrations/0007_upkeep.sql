@@ -19,7 +19,7 @@ BEGIN
            again_at = pgwork._now() + least(1 << least(s.tries, 10), 600) * interval '1 s';
 END $$;
 
--- Is an error one of the session, or one that may be over the next time? Then it is no job's.
+-- Is an error one of the session, or one that may be over the next time? Then the cause is not a job.
 CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 
@@ -44,9 +44,8 @@ BEGIN
                      WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint AND j.pos > after
                      ORDER BY j.pos LIMIT 1000) s;
             -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
-            WITH r AS (
-                SELECT k.id, j.token FROM unnest(chunk.expired) p (pos)
-                 -- No values are read, which may be damaged: only _move() can tell which job that is.
+            WITH r AS (SELECT k.id, j.token FROM unnest(chunk.expired) p (pos)
+                 -- No values are read, which may be damaged: only _move() finds out which job that is.
                  CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
                                             coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
                                       WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint
@@ -70,11 +69,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
-    WITH d AS (
-        DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+    WITH d AS (DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE NOT dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id RETURNING d.*
-    ), l AS (
-        DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+    ), l AS (DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
         RETURNING now_is, d.id, d.created_at, d.queue, d.priority, 0, d.max_attempts, d.lease_ms, d.kind, NULL,
                   d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta
@@ -123,7 +120,7 @@ END $$;
 
 -- Of the first thousand ready rows those that no claim can lease or return: they would make each claim of their queues
 -- fail. They move to lane 31, which nobody looks at; the reaper brings them back at again_at. Does nothing where all
--- rows fail: then it is no job's fault.
+-- rows fail: then the cause is not a job.
 CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE one record; put bigint := 0; sound boolean := false;
@@ -174,12 +171,29 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A queue, or all. Of thousands, those that have jobs: found by one probe instead of one for each lane. That reads past
+-- all dead index entries of a queue, so it is not for the others.
+CREATE FUNCTION pgwork._used_queues(its_name text) RETURNS SETOF pgwork.queue LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    IF its_name IS NOT NULL OR (SELECT count(*) FROM pgwork.queue) <= 1000 THEN
+        RETURN QUERY SELECT * FROM pgwork.queue q WHERE its_name IS NULL OR q.name = its_name;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT q.* FROM pgwork.queue q LEFT JOIN LATERAL (
+        SELECT m.floors FROM pgwork.mark m WHERE m.queue = q.id ORDER BY m.version DESC LIMIT 1) m ON true
+     WHERE EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id
+                      AND j.pos > coalesce((SELECT min(f) FROM unnest(m.floors) f), 0) OFFSET 0)
+        OR EXISTS (SELECT FROM pgwork._other_job j WHERE j.queue = q.id OFFSET 0)
+        OR EXISTS (SELECT FROM pgwork.stuck_job s WHERE s.queue = q.id OFFSET 0);
+END $$;
+
 CREATE FUNCTION pgwork._reap(queue text, batch integer, whole boolean, OUT returned bigint, OUT died bigint)
 LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue; lot record; taken record;
 BEGIN
     returned := 0; died := 0;
-    FOR q IN SELECT * FROM pgwork.queue t WHERE _reap.queue IS NULL OR t.name = _reap.queue ORDER BY t.id LOOP
+    FOR q IN SELECT * FROM pgwork._used_queues(queue) t ORDER BY t.id LOOP
         PERFORM pgwork._bring_back(q.id);
         BEGIN
             SELECT * INTO lot FROM pgwork._expired(q.id, (batch - returned - died)::integer, whole);
@@ -215,8 +229,7 @@ BEGIN
     FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (
                  SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1 LOOP
         LOOP -- again where stuck jobs have left room in the batch
-            ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d
-                          WHERE d.queue = q.id AND d.run_at <= now_is
+            ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.run_at <= now_is
                             AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
                           ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
             EXIT WHEN ids = '{}';
@@ -232,19 +245,16 @@ BEGIN
                           ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
--- Cancel requests of jobs that are no longer leased. What was requeued before its cancel committed is cancelled now.
+-- Cancel requests of jobs that are no longer leased. Jobs requeued before their cancel committed are cancelled now.
 CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE c record;
 BEGIN
-    FOR c IN
-        SELECT q, r.id, r.ctid AS at, f.lane, f.pos FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
-          LEFT JOIN LATERAL pgwork._find(r.queue, r.id) f ON true
-         WHERE f.leased IS NOT TRUE LIMIT batch FOR UPDATE OF r SKIP LOCKED
-    LOOP
-        PERFORM FROM (SELECT FROM pgwork.live_job j WHERE (j.queue, j.lane, j.pos) = ((c.q).id, c.lane, c.pos)
-                         FOR UPDATE SKIP LOCKED) j
-          UNION ALL
-         SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE d.queue = (c.q).id AND d.id = c.id
+    FOR c IN SELECT q, r.*, r.ctid AS at, f.* FROM pgwork.cancel_request r JOIN pgwork.queue q ON q.id = r.queue
+               LEFT JOIN LATERAL pgwork._find(r.queue, r.id) f ON true
+              WHERE f.leased IS NOT TRUE LIMIT batch FOR UPDATE OF r SKIP LOCKED LOOP
+        PERFORM FROM (SELECT FROM pgwork.live_job j WHERE (j.queue, j.lane, j.pos) = (c.queue, c.lane, c.pos)
+                         FOR UPDATE SKIP LOCKED) j UNION ALL
+         SELECT FROM (SELECT FROM pgwork.delayed_job d WHERE (d.queue, d.id) = (c.queue, c.id)
                          FOR UPDATE SKIP LOCKED) d;
         CONTINUE WHEN CASE WHEN FOUND THEN pgwork._cancel(c.q, c.id) IS DISTINCT FROM 'cancelled'
                            ELSE EXISTS (SELECT FROM pgwork.job_list((c.q).name, id => c.id) l
@@ -254,28 +264,31 @@ BEGIN
 END $$;
 
 -- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
--- ids of the queues that are there. One snapshot tells both: a queue may commit together with its first jobs.
+-- ids of the queues that are there. (One statement sees both: a queue may commit together with its first jobs.)
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-DECLARE now_is CONSTANT timestamptz := pgwork._now(); pruned bigint := 0; n bigint; part record;
+DECLARE
+    now_is CONSTANT timestamptz := pgwork._now();
+    pruned bigint := 0; n bigint; part record; gaps record; -- between the ids of queues
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch);
     DELETE FROM pgwork.stuck_job s -- nobody has come across it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
-    FOR part IN SELECT v.place, 'pgwork.queue' AS ranges,
-               format('d.queue = g.id AND d.%1$I < $1 - (%2$s) * interval ''1 ms'' ORDER BY d.%1$I',
-                      v.since, v.kept) AS what
-          FROM (VALUES ('done_job', 'finished_at', 'g.retention_ms'), ('unique_key', 'free_after', '0'),
-                       ('operation', 'at', $q$SELECT s.value::bigint FROM pgwork.setting s
-                                               WHERE s.name = 'op_retention_ms'$q$)) v (place, since, kept)
-         UNION ALL SELECT p, $q$(SELECT t.id AS low, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS high
-                        FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t)$q$,
-               'g.high > g.low + 1 AND d.queue > g.low AND d.queue < g.high' FROM unnest(pgwork._places()) p LOOP
+    SELECT array_agg(t.id) AS lows, array_agg(t.next) AS highs INTO gaps
+      FROM (SELECT t.id, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS next
+              FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) t WHERE t.next > t.id + 1;
+    FOR part IN SELECT * FROM (VALUES
+           ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''),
+           ('unique_key', '(SELECT) g', 'd.free_after < $1'),
+           ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
+            'd.at < $1 - g.kept * interval ''1 ms''')) v (place, ranges, what)
+        UNION ALL SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high AND NOT EXISTS'
+                            ' (SELECT FROM pgwork.queue q WHERE q.id = d.queue)' FROM unnest(pgwork._places()) p LOOP
         EXECUTE format('DELETE FROM pgwork.%1$I j WHERE j.ctid = ANY (ARRAY('
-                       'SELECT d.ctid FROM %2$s g CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
+                       'SELECT d.ctid FROM %2$s CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
                        ' WHERE %3$s LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2))', part.place, part.ranges, part.what)
-          USING now_is, batch - pruned;
+          USING now_is, batch - pruned, gaps.lows, gaps.highs;
         GET DIAGNOSTICS n = ROW_COUNT; pruned := pruned + n;
         EXIT WHEN pruned >= batch;
     END LOOP;
@@ -285,17 +298,14 @@ END $$;
 -- Jobs that could not be moved, for the log: each once, as many at a time as fit into a line of 1 KB.
 CREATE FUNCTION pgwork._tell_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
-    WITH untold AS (
-        SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
-                                   WHEN q.id IS NOT NULL THEN format('job %s of queue %L: %s', s.id, q.name, s.error)
+    WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
+                                   WHEN q.id IS NOT NULL THEN format('job %s of queue "%s": %s', s.id, q.name, s.error)
                                    END AS line FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
          WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
-    ), fit AS (
-        SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
+    ), fit AS (SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
                          FROM untold u WINDOW w AS (ORDER BY u.queue, u.id)) u
          WHERE u.n = 1 OR coalesce(u.bytes, 0) <= 1000
-    ), noted AS (
-        UPDATE pgwork.stuck_job s SET told = true FROM fit f WHERE s.queue = f.queue AND s.id = f.id
+    ), noted AS (UPDATE pgwork.stuck_job s SET told = true FROM fit f WHERE s.queue = f.queue AND s.id = f.id
     ) SELECT string_agg(f.line, '; ' ORDER BY f.queue, f.id) INTO news FROM fit f;
 END $$;
 
@@ -303,7 +313,7 @@ CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
 -- What maintain() (0013_schedules.sql) does for jobs. Low-water marks and delayed jobs while something moves, expired
--- leases four times a second, the rest once; each less often where it takes long. The newest tick tells all reapers
+-- leases four times a second, the rest once; each less often where it takes long. The newest tick shows all reapers
 -- when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
 CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$
@@ -379,13 +389,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 DECLARE before CONSTANT bigint := pg_total_relation_size('pgwork.live_job'); older text;
 BEGIN
     LOCK TABLE pgwork.live_job IN ACCESS EXCLUSIVE MODE;
-    SELECT string_agg(o.who, ', ') INTO older
-      FROM (SELECT 'process ' || a.pid AS who FROM pg_stat_activity a
+    SELECT string_agg(o.who, ', ') INTO older FROM (SELECT 'process ' || a.pid AS who FROM pg_stat_activity a
              WHERE num_nonnulls(a.backend_xmin, a.backend_xid) > 0 AND a.datname = current_database()
                AND a.pid <> pg_backend_pid()
                AND a.pid NOT IN (SELECT l.pid FROM pg_locks l WHERE l.relation = 'pgwork.live_job'::regclass
                                                                AND NOT l.granted AND l.pid IS NOT NULL)
-             UNION ALL SELECT format('prepared transaction %L', p.gid) FROM pg_prepared_xacts p
+             UNION ALL SELECT format('prepared transaction "%s"', p.gid) FROM pg_prepared_xacts p
                         WHERE p.database = current_database()
              UNION ALL SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE xmin IS NOT NULL) o;
     IF older IS NOT NULL THEN
@@ -402,8 +411,7 @@ RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan
 DECLARE before CONSTANT timestamptz := pgwork._before(older_than_ms); -- with the function itself no index is used
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
-    RETURN ARRAY(SELECT d.id FROM pgwork.dead_job d
-                  WHERE d.queue = q.id AND d.died_at < before
+    RETURN ARRAY(SELECT d.id FROM pgwork.dead_job d WHERE d.queue = q.id AND d.died_at < before
                     AND (_dead_letters.ids IS NULL OR d.id = ANY (_dead_letters.ids))
                     AND (_dead_letters.kind IS NULL OR d.kind = _dead_letters.kind)
                   ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED);

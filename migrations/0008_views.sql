@@ -40,10 +40,9 @@ CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.prior
 -- overlap: so first `last`, at_most of their ids are not above it; then all rows and single jobs that begin before.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF tid LANGUAGE plpgsql STABLE AS $$
-DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree but for their last 19 bits
+DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree except for their last 19 bits
 BEGIN
-    RETURN QUERY WITH last AS (
-        SELECT CASE WHEN count(*) = at_most THEN max(f.id) ELSE high END AS id
+    RETURN QUERY WITH last AS (SELECT CASE WHEN count(*) = at_most THEN max(f.id) ELSE high END AS id
           FROM (SELECT k.id
                   FROM (SELECT j FROM pgwork.live_job j
                          WHERE j.queue = q.id AND j.id BETWEEN block AND high AND j.last_id > low
@@ -53,8 +52,7 @@ BEGIN
                  CROSS JOIN LATERAL pgwork._jobs(r.j) k
                  WHERE k.id > low AND k.id <= high AND coalesce(k.kind = _live_page.kind, true)
                  ORDER BY k.id LIMIT at_most) f
-    ) SELECT j.at FROM last
-       CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
+    ) SELECT j.at FROM last CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
                             WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
                               AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
        UNION ALL SELECT j.at FROM last CROSS JOIN generate_series(0, 19) l
@@ -83,9 +81,8 @@ BEGIN
            CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
            j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload,
            j.body_bytes, j.output, j.grp, j.expires_at, j.meta
-      FROM (SELECT * FROM pgwork.queue q WHERE job_list.queue IS NULL OR q.name = job_list.queue) q
-     CROSS JOIN LATERAL (
-        SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l (at)
+      FROM pgwork._used_queues(job_list.queue) q
+     CROSS JOIN LATERAL (SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l (at)
          CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) k
          WHERE any_state OR job_list.state IN ('ready', 'leased')
          UNION ALL (SELECT * FROM pgwork._other_job j
@@ -128,10 +125,20 @@ BEGIN
                             AND j.token IS NULL ORDER BY j.pos LIMIT 1) h;
 END $$;
 
-CREATE VIEW pgwork.queue_stats AS
-SELECT q.name AS queue, d.ready, d.leased, d.delayed, d.dead, d.done, d.oldest_ms, q.paused, q.draining,
-       q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms, q.retention_ms, q.max_bytes, q.notify
-  FROM pgwork.queue q CROSS JOIN LATERAL pgwork.depth(q.name, missing_ok => true) d WHERE d.ready IS NOT NULL;
+CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
+RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, dead bigint, done bigint, oldest_ms bigint,
+    paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint, backoff_cap_ms bigint,
+    retention_ms bigint, max_bytes integer, notify boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
+           q.retention_ms, q.max_bytes, q.notify
+      FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
+           SELECT 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: it was dropped meanwhile
+           SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d
+     WHERE $1 IS NULL OR q.name = $1 ORDER BY 1
+$$;
+
+CREATE VIEW pgwork.queue_stats AS SELECT * FROM pgwork.queue_list();
 
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
@@ -153,7 +160,8 @@ COMMENT ON FUNCTION pgwork.job_list IS 'A page of the view job in the order of i
 COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
 COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, dead, done, cancelled.';
-COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; depth(queue, at_most) is cheap.';
+COMMENT ON FUNCTION pgwork.queue_list IS 'Settings of a queue, or of all, and counts by state up to at_most.';
+COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; queue_list(at_most => n) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
 COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';

@@ -11,7 +11,7 @@
 -- drawn while the lock is held. Exclusive: a fresh one each time, but one for all acquisitions of a transaction. Shared: holders side by side have one
 -- number in common, a fresh one if the holder before was exclusive. So a number is the current one exactly
 -- as long as nobody came who could have changed what it protects. One that was drawn for a transaction counts once that
--- has committed: a ROLLBACK takes it back, and a shared number of before is good again.
+-- has committed: a ROLLBACK undoes it, and the shared number before it is current again.
 
 CREATE SEQUENCE pgwork.lock_fence AS bigint;
 
@@ -30,7 +30,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN ('x' || encode(substr(sha256('pgwork-lock'::bytea || '\x00'::bytea || convert_to(split_part('pgwork.', '.', 1), 'UTF8')
                                     || '\x00'::bytea || convert_to(name, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint;
 
--- True, or an error: who asks a standby must not be told that nobody holds what somebody holds on the primary. STABLE, so that a
+-- True, or an error: a standby must not report as free what somebody holds on the primary. STABLE, so that a
 -- WHERE asks it once, also where no row is found.
 CREATE FUNCTION pgwork._knows_holders() RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -75,7 +75,7 @@ BEGIN
     RETURN was_held;
 END $$;
 
--- Who waits for an exclusive lock through lock_queue() stands in line by gates, which are advisory locks of two integers: the key's halves, with
+-- Sessions that wait for an exclusive lock in lock_queue() form a line by gates, which are advisory locks of two integers: the key's halves, with
 -- the place (1: the front) in the last three bits. A session holds one gate, and waits for the one before it; so the first eight keep their
 -- places between statements, and hold no snapshot meanwhile. Gates end with their session.
 CREATE FUNCTION pgwork._gate_low(key bigint, place integer) RETURNS integer
@@ -186,7 +186,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- What is handed out must not be forgotten by a crash of the server, which would hand it out again: the transaction waits
+-- A number must not be forgotten by a crash of the server, which would give it out again: the transaction waits
 -- for the disk, whatever its session has set.
 CREATE FUNCTION pgwork._wait_for_disk() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -233,12 +233,17 @@ BEGIN
         -- another shared holder came first; or the key is another name's
         SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'lock % and another one in use have the same key', quote_literal(left(_lock_stamp.name, 80))
+            RAISE EXCEPTION 'lock "%" and another one in use have the same key', left(_lock_stamp.name, 80)
                 USING ERRCODE = 'PW009', HINT = 'choose another name: pgwork.lock_prune() forgets names that are out of use';
         END IF;
     END IF;
     RETURN number;
 END $$;
+
+-- How long a statement may wait for a lock. A waiter's snapshot is waited for by CREATE INDEX CONCURRENTLY under that lock: the wait is over before
+-- the server, after deadlock_timeout, sees a deadlock.
+CREATE FUNCTION pgwork._lock_turn_ms() RETURNS bigint LANGUAGE sql STABLE
+RETURN least(500, greatest(10, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500))::bigint;
 
 CREATE FUNCTION pgwork._lock_take(name text, shared boolean, timeout_ms bigint, xact boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
@@ -249,17 +254,18 @@ DECLARE
     got boolean;
     ours boolean := false; -- from here on a session's lock may be there that a failure has to undo
 BEGIN
-    IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN -1 AND 2147483647 THEN
+    IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN 0 AND 500 THEN
         NULL; -- as it should be
     ELSE
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
         PERFORM pgwork._refuse_unless(shared IS NOT NULL, 'shared', shared::text, 'true or false');
-        PERFORM pgwork._refuse('timeout_ms', timeout_ms::text, '-1 (no limit), 0 (try) .. 2147483647');
+        RAISE EXCEPTION 'argument timeout_ms is %: allowed is 0 (try) .. 500', coalesce(quote_literal(timeout_ms), 'NULL') USING ERRCODE = 'PW001',
+            HINT = 'A statement that waits keeps its snapshot. To wait for longer: CALL pgwork.lock_wait(name), or call this again.';
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
-        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- tells the collision, before any wait
+        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises the collision, before any wait
     END IF;
-    -- Whoever has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
+    -- A session that has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
     -- has nothing to undo.
     IF xact THEN
         got := pgwork._advisory_try(k, shared, true);
@@ -273,11 +279,11 @@ BEGIN
             RETURN NULL;
         END IF;
         ours := NOT xact;
-        PERFORM pgwork._advisory_wait(k, shared, xact, timeout_ms);
+        PERFORM pgwork._advisory_wait(k, shared, xact, least(timeout_ms, pgwork._lock_turn_ms()));
     END IF;
-    -- What is left of the time goes to the row. A shared holder gives its peers time to commit.
-    RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
-        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint) END);
+    -- The rest of the time goes to the row. A shared holder gives its peers time to commit.
+    RETURN pgwork._lock_stamp(name, k, shared,
+        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint));
 EXCEPTION
     WHEN lock_not_available THEN
         IF ours THEN
@@ -315,7 +321,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0 .. 500'),
             pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0 .. 8');
-    until := clock_timestamp() + least(wait_ms * interval '1 ms', greatest(current_setting('deadlock_timeout')::interval / 2, '10 ms'));
+    until := clock_timestamp() + least(wait_ms, pgwork._lock_turn_ms()) * interval '1 ms';
     IF place = 0 THEN
         fence := pgwork._lock_take(name, shared, 0, xact);
     END IF;
@@ -326,13 +332,30 @@ BEGIN
         fence := pgwork._lock_take(name, shared, pgwork._ms_until(until), xact);
     END IF;
     IF fence IS NULL AND look AND pgwork._lock_circle(k) THEN
-        RAISE EXCEPTION 'the holder of lock % waits for this session', quote_literal(left(name, 80))
+        RAISE EXCEPTION 'the holder of lock "%" waits for this session', left(name, 80)
             USING ERRCODE = 'deadlock_detected', HINT = 'take several locks in one order everywhere';
     END IF;
     IF place > 0 AND (fence IS NOT NULL OR last) THEN
         PERFORM pg_advisory_unlock((k >> 32)::integer, pgwork._gate_low(k, place));
         place := 0;
     END IF;
+END $$;
+
+-- For psql: waits in many transactions, so that no snapshot is held for long. It takes no place in line: a ^C would leave the place behind, and keep
+-- others waiting. A procedure that commits runs as its caller, so it calls public functions only.
+CREATE PROCEDURE pgwork.lock_wait(name text, shared boolean DEFAULT false, timeout_ms bigint DEFAULT -1, INOUT fence bigint DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+    began CONSTANT timestamptz := pg_catalog.clock_timestamp();
+    left_ms bigint := timeout_ms;
+BEGIN
+    COMMIT; -- within a transaction block this fails, before anything is taken
+    LOOP
+        fence := pgwork.lock_acquire(name, shared, CASE timeout_ms WHEN -1 THEN 500 ELSE least(left_ms, 500) END);
+        COMMIT;
+        left_ms := greatest(0, timeout_ms - extract(epoch FROM pg_catalog.clock_timestamp() - began) * 1000);
+        EXIT WHEN fence IS NOT NULL OR timeout_ms >= 0 AND left_ms = 0;
+    END LOOP;
 END $$;
 
 CREATE FUNCTION pgwork.lock_release(name text, shared boolean DEFAULT false) RETURNS boolean
@@ -357,13 +380,13 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
     FOR holder IN SELECT DISTINCT a.pid FROM pgwork._advisory(k) a WHERE a.granted AND a.pid <> pg_backend_pid() LOOP
-        RAISE LOG 'pgwork: lock %: % ends session % that holds it', quote_literal(left(name, 80)), session_user, holder;
+        RAISE LOG 'pgwork: lock "%": % ends session % that holds it', left(name, 80), session_user, holder;
         ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits for its end
     END LOOP;
     UPDATE pgwork.named_lock t SET fence = nextval('pgwork.lock_fence'), shared = false WHERE t.key = k AND t.name = lock_break.name AND ended > 0;
     RETURN ended;
 EXCEPTION WHEN insufficient_privilege THEN
-    RAISE EXCEPTION 'lock % is held by a session that may not be ended', quote_literal(left(name, 80)) USING ERRCODE = 'insufficient_privilege',
+    RAISE EXCEPTION 'lock "%" is held by a session that may not be ended', left(name, 80) USING ERRCODE = 'insufficient_privilege',
         HINT = format('GRANT pg_signal_backend TO %I, or end it as a superuser: SELECT pg_terminate_backend(pid) FROM pgwork.lock_list(%L)',
                       current_user, left(name, 80));
 END $$;
@@ -423,7 +446,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
-    -- What is held does not count against the batch: it could stand in front for ever. And to try for it would not tell what
+    -- Held names do not count against the batch: they could come first for ever. Trying for one would not show what
     -- this session holds. It reads the table, which nobody does often: an index on taken_at would cost every acquisition.
     FOR k IN
         SELECT t.key FROM pgwork.named_lock t
@@ -442,9 +465,10 @@ END $$;
 
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
-COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
 COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. A transaction that takes it again gets the same number. Its number counts once committed: hand it to nothing outside of the database before.';
-COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement.';
+COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement, and so for 500 ms at most.';
+COMMENT ON PROCEDURE pgwork.lock_wait(text, boolean, bigint, bigint) IS 'As lock_acquire(), but waits for timeout_ms (-1: without limit) in many short transactions, so that CREATE INDEX CONCURRENTLY under the lock ends. Not inside BEGIN.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
 COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns how many sessions were ended. Needs pg_signal_backend for the owner of the schema.';

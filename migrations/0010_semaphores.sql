@@ -11,11 +11,11 @@
 --   count  exclusive, for grants while more permits are out than there are (after a resize down): only
 --          then the permits that are out are counted, by one at a time, who keeps it if he gets some.
 --   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
---          order of the server. Who does not wait passes only while nobody holds it: so a request for many permits is
+--          order of the server. A session that does not wait passes only while nobody holds it: so a request for many permits is
 --          not starved by those for one, and one session polls, not all. Its key is made of the name, so that it can be
---          given up after the semaphore was dropped. Who passes only looks at it: an open transaction is in nobody's way.
+--          given up after the semaphore was dropped. A session that passes only looks at it: an open transaction blocks nobody.
 --   past   shared by who took or returned permits while nobody held the turn, until its transaction ends: who comes
---          to the head meanwhile does not see what it did, and will not be told of it. Exclusive for an instant, to see
+--          to the head meanwhile does not see what it did, and gets no notification. Exclusive for an instant, to see
 --          whether somebody is there.
 
 CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
@@ -50,7 +50,7 @@ BEGIN
     SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = _semaphore.name;
     IF NOT FOUND THEN
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
-        RAISE EXCEPTION 'there is no semaphore %', quote_literal(left(name, 80))
+        RAISE EXCEPTION 'there is no semaphore "%"', left(name, 80)
             USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() makes one; names are case-sensitive';
     END IF;
     RETURN s;
@@ -111,10 +111,10 @@ END $$;
 CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text, key bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'semaphore % %: process %', quote_literal(left(s.name, 80)), what,
+    RAISE EXCEPTION 'semaphore "%" %: process %', left(s.name, 80), what,
         (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(_gate_fault.key) a
           WHERE a.granted AND a.pid <> pg_backend_pid())
-        USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity tells whose it is, pg_prepared_xacts what is prepared';
+        USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity shows whose it is, pg_prepared_xacts what is prepared';
 END $$;
 
 -- Exclusive. An open transaction can hold it for long, and whoever comes while we wait has to wait behind us, so that permits
@@ -148,7 +148,7 @@ END $$;
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
 LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN pgwork._gate_wait(s) END;
 
--- The mark of who has passed the head of the queue. Who waits there looks for it with an exclusive lock, for a moment.
+-- The mark of sessions that passed the head of the queue. The head looks for it with an exclusive lock, for a moment.
 CREATE FUNCTION pgwork._mark_past(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -204,7 +204,7 @@ CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integ
 LANGUAGE sql RETURN CASE n WHEN 1 THEN pgwork._permits_at_hand(semaphore, permits, n, dead) ELSE pgwork._permits_together(semaphore, permits, n, dead) END;
 
 -- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
--- of a resize; to lock the row tells (40001).
+-- of a resize; locking the row fails then (40001).
 CREATE FUNCTION pgwork._semaphore_now(semaphore integer) RETURNS pgwork.semaphore
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -218,7 +218,7 @@ BEGIN
     RETURN s;
 END $$;
 
--- The same while more are out than there are (permits in excess): only a count can tell what is free, and nobody may take any meanwhile. So
+-- The same while more are out than there are (permits in excess): only a count shows what is free, and nobody may take any meanwhile. So
 -- one counts at a time, which another waits for a moment, and keeps it to himself until his transaction ends only if he gets some.
 -- An extension may be under way: its row is locked, and counts.
 CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, OUT slots integer[], OUT dead bigint[])
@@ -267,9 +267,9 @@ DECLARE
     ends timestamptz;
 BEGIN
     IF s.id IS NULL THEN
-        RAISE EXCEPTION 'semaphore % was dropped', quote_literal(left(was.name, 80)) USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore "%" was dropped', left(was.name, 80) USING ERRCODE = 'PW003';
     ELSIF n > s.permits THEN
-        RAISE EXCEPTION 'semaphore % has % permits, not %', quote_literal(left(s.name, 80)), s.permits, n
+        RAISE EXCEPTION 'semaphore "%" has % permits, not %', left(s.name, 80), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
     excess := EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits);
@@ -310,7 +310,7 @@ BEGIN
         SELECT ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000) INTO next_ms
           FROM pgwork.permit p
          WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp();
-        IF slots IS NULL OR next_ms IS NULL THEN -- a transaction that is open yet has them, and nobody tells when it is through
+        IF slots IS NULL OR next_ms IS NULL THEN -- a transaction that is open yet has them, and nobody knows when it ends
             next_ms := least(next_ms, 500);
         END IF;
         next_ms := greatest(next_ms, 1);
@@ -562,7 +562,7 @@ BEGIN
         END IF;
     END LOOP;
     IF s.permits <> sema_create.permits THEN
-        RAISE EXCEPTION 'semaphore % is there, with % permits', quote_literal(left(name, 80)), s.permits
+        RAISE EXCEPTION 'semaphore "%" is there, with % permits', left(name, 80), s.permits
             USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes how many there are';
     END IF;
 END $$;
@@ -577,7 +577,7 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'semaphore % was dropped', quote_literal(left(s.name, 80)) USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore "%" was dropped', left(s.name, 80) USING ERRCODE = 'PW003';
     END IF;
     INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, sema_resize.permits) g ON CONFLICT DO NOTHING;
     PERFORM pgwork._permits_of_the_dead(s.id);
@@ -595,8 +595,8 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     PERFORM pgwork._permits_of_the_dead(s.id);
     IF force IS NOT TRUE AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
-        RAISE EXCEPTION 'permits of semaphore % are out', quote_literal(left(name, 80))
-            USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders will be told at the next extend';
+        RAISE EXCEPTION 'permits of semaphore "%" are out', left(name, 80)
+            USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders notice at the next extend';
     END IF;
     DELETE FROM pgwork.permit p WHERE p.semaphore = s.id;
     DELETE FROM pgwork.semaphore t WHERE t.id = s.id;
@@ -628,7 +628,7 @@ $$;
 
 -- ---- from outside ----
 
--- Any role that can connect can take an advisory lock. Who is no member of our roles, and has or awaits one of our keys?
+-- Any role that can connect can take an advisory lock. Lists sessions that hold or await one of our keys and belong to none of our roles.
 CREATE FUNCTION pgwork.foreign_locks(OUT pid integer, OUT username name, OUT granted boolean, OUT what text, OUT key bigint)
 RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -642,26 +642,29 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                             WHERE (r.rolname IN ('pgwork_producer', 'pgwork_worker', 'pgwork_operator') OR r.rolname = current_user)
                               AND pg_has_role(u.oid, r.oid, 'MEMBER'))
     ), k (what, low, high, gate) AS (
-        SELECT format('queue %L', q.name), k.low, k.high, false
+        SELECT format('queue "%s"', q.name), k.low, k.high, false
           FROM pgwork.queue q
          CROSS JOIN LATERAL (VALUES (pgwork._waiters(q.name, 0), pgwork._waiters(q.name, 767)),
                                     (pgwork._lock('replace', q.id), pgwork._lock('replace', q.id))) k (low, high)
         UNION ALL SELECT 'the reapers', pgwork._lock('tick', 0), pgwork._lock('tick', 0), false
         UNION ALL
-        SELECT format('semaphore %L', s.name), k, k, false
+        SELECT format('semaphore "%s"', s.name), k, k, false
           FROM pgwork.semaphore s
          CROSS JOIN unnest(ARRAY[pgwork._turn_key(s.name), pgwork._lock('sema.gate', s.id), pgwork._lock('sema.past', s.id),
                                  pgwork._lock('sema.count', s.id)]) k
         UNION ALL
-        SELECT format('semaphore %L', s.name), pgwork._grant_key(p.number), pgwork._grant_key(p.number), false
+        SELECT format('semaphore "%s"', s.name), pgwork._grant_key(p.number), pgwork._grant_key(p.number), false
           FROM pgwork.permit p JOIN pgwork.semaphore s ON s.id = p.semaphore WHERE p.session IS NOT NULL
-        UNION ALL SELECT format('lock %L', n.name), n.key, n.key, false FROM pgwork.named_lock n
-        UNION ALL SELECT format('lock %L', n.name), n.key & -8, n.key & -8, true FROM pgwork.named_lock n
+        UNION ALL SELECT format('lock "%s"', n.name), n.key, n.key, false FROM pgwork.named_lock n
+        UNION ALL SELECT format('lock "%s"', n.name), n.key & -8, n.key & -8, true FROM pgwork.named_lock n
     )
-    SELECT l.pid, l.username, l.granted, k.what, l.key FROM l JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high
+    SELECT l.pid, l.username, l.granted, coalesce(k.what, format('lock with the key %s, whose name was never acquired', l.key)), l.key
+      FROM l LEFT JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high
+     WHERE k.what IS NOT NULL -- or somebody stands in line for it
+        OR NOT l.gate AND EXISTS (SELECT FROM pgwork._gates() g WHERE g.base = l.key & -8)
 $$;
 
--- Takes a lock that is held to the end of a transaction. Who comes from outside is not waited for: true, too. False: it
+-- Takes a lock that is held to the end of a transaction. A session from outside is not waited for: true, too. False: it
 -- is another transaction of ours, after a second.
 CREATE FUNCTION pgwork._in_turn(key bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
@@ -672,7 +675,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN EXISTS (SELECT FROM pgwork.foreign_locks() f WHERE f.key = _in_turn.key AND f.granted);
 END $$;
 
-COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions of roles that are no members of pgwork''s, and hold or await one of its advisory locks.';
+COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions that hold or await an advisory lock of pgwork, of roles that are not members of its roles.';
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';

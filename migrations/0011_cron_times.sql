@@ -30,14 +30,13 @@ DECLARE
     c text := substr(expression, at, 1);
     word text := left(substring(substr(expression, at) FROM '^@?[A-Za-z0-9]*' COLLATE "C"), 20);
 BEGIN
-    RAISE EXCEPTION 'argument expression is %: at %', quote_literal(left(expression, 80)),
-        at || coalesce(' (' || field || ')', '') || ' stands '
-           || CASE WHEN c = '' THEN 'the end'
-                   WHEN ascii(c) >= 128 THEN 'a character beyond ASCII'
-                   WHEN ascii(c) < 32 OR ascii(c) = 127 THEN 'a control character'
-                   WHEN word = '' THEN '"' || c || '"'
-                   ELSE '"' || word || '"' END
-           || ', expected ' || expected
+    RAISE EXCEPTION 'argument expression is "%": %', left(expression, 80),
+        CASE WHEN c = '' THEN coalesce(field || ' field', 'cron expression') || ' ends at column ' || at || ': expected ' || expected
+             ELSE coalesce(field || ' field, ', '') || 'column ' || at || ': expected ' || expected || ', got '
+                  || CASE WHEN ascii(c) >= 128 THEN 'a character beyond ASCII'
+                          WHEN ascii(c) < 32 OR ascii(c) = 127 THEN 'a control character'
+                          WHEN word = '' THEN '"' || c || '"'
+                          ELSE '"' || word || '"' END END
         USING ERRCODE = 'PW001', HINT = 'minute hour day month weekday, each * or lists of n, n-n, with /step (days also L, LW, nW; weekdays nL, n#k); @daily ...; or @every 90s';
 END $$;
 
@@ -70,7 +69,7 @@ DECLARE
     least_is CONSTANT integer := ('{0,0,0,1,1,0}'::integer[])[kind];
     most CONSTANT integer := ('{59,59,23,31,12,7}'::integer[])[kind];
     size CONSTANT integer := ('{60,60,24,31,12,7}'::integer[])[kind]; -- of the circle that a range may go around
-    allowed CONSTANT text := least_is || ' .. ' || most || CASE kind WHEN 5 THEN ' or jan .. dec' WHEN 6 THEN ' or sun .. sat' ELSE '' END;
+    allowed CONSTANT text := least_is || '..' || most || CASE kind WHEN 5 THEN ' or jan..dec' WHEN 6 THEN ' or sun..sat' ELSE '' END;
     word text;
     v integer;
     range integer[]; -- from, to
@@ -94,7 +93,7 @@ BEGIN
             v := pgwork._cron_value(6, word) % 7;
             i := i + length(word) + 1;
             IF substr(expression, i) !~ '^[1-5]([^A-Za-z0-9]|$)' COLLATE "C" THEN
-                PERFORM pgwork._cron_fault(expression, i, field, '1 .. 5');
+                PERFORM pgwork._cron_fault(expression, i, field, '1..5');
             END IF;
             near := coalesce(near, none);
             bits := set_bit(bits, 7 * substr(expression, i, 1)::integer + v, 1);
@@ -128,7 +127,7 @@ BEGIN
                 word := substring(substr(expression, i) FROM '^[A-Za-z0-9]+' COLLATE "C");
                 step := CASE WHEN word ~ '^[0-9]{1,9}$' THEN word::integer ELSE 0 END;
                 IF step NOT BETWEEN 1 AND most THEN
-                    PERFORM pgwork._cron_fault(expression, i, field, 'a step of 1 .. ' || most);
+                    PERFORM pgwork._cron_fault(expression, i, field, 'a step of 1..' || most);
                 END IF;
                 i := i + length(word);
             END IF;
@@ -165,7 +164,7 @@ BEGIN
         EXIT WHEN substr(expression, i, 1) IN ('', ' ', E'\t');
     END LOOP;
     IF total NOT BETWEEN 1 AND 31622400 THEN
-        PERFORM pgwork._cron_fault(expression, at, NULL, '1s .. 366d');
+        PERFORM pgwork._cron_fault(expression, at, NULL, '1s..366d');
     END IF;
     i := i + length(substring(substr(expression, i) FROM E'^[ \t]*'));
     IF i <= length(expression) THEN
@@ -214,10 +213,10 @@ BEGIN
 
     n := cardinality(regexp_split_to_array(trim(both E' \t' FROM text_is), E'[ \t]+')) - (trim(both E' \t' FROM text_is) = '')::integer;
     IF n < 5 THEN
-        PERFORM pgwork._cron_fault(expression, length(expression) + 1, NULL, '5 or 6 fields, not ' || n);
+        PERFORM pgwork._cron_fault(expression, length(expression) + 1, NULL, '5 or 6 fields, got ' || n);
     ELSIF n > 6 THEN
         PERFORM pgwork._cron_fault(expression, 1 + length(substring(expression FROM E'^[ \t]*(?:[^ \t]+[ \t]+){6}')), NULL,
-                                   'the end: 5 or 6 fields, not ' || n);
+                                   'the end: 5 or 6 fields, got ' || n);
     END IF;
     e.second := set_bit(repeat('0', 60)::bit(60), 0, 1);
     IF n = 6 THEN
@@ -411,7 +410,7 @@ BEGIN
             RETURN least(again, CASE WHEN here.first > after THEN here.first ELSE here.last END);
         END IF;
     END LOOP;
-    RAISE EXCEPTION 'no time was found in zone %', quote_literal(left(zone, 80)) USING ERRCODE = 'PW001',
+    RAISE EXCEPTION 'no time was found in zone "%"', left(zone, 80) USING ERRCODE = 'PW001',
         HINT = 'use a zone in pg_timezone_names';
 END $$;
 

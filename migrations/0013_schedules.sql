@@ -83,7 +83,7 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM pgwork.schedule t WHERE t.name = _schedule.name FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no schedule %', coalesce(quote_literal(left(name, 80)), 'NULL')
+        RAISE EXCEPTION 'there is no schedule "%"', coalesce(left(name, 80), 'NULL')
             USING ERRCODE = 'PW003', HINT = 'pgwork.cron_create() makes one; names are case-sensitive';
     END IF;
     RETURN s;
@@ -152,7 +152,7 @@ BEGIN
     RETURN slot;
 END $$;
 
--- What is due at `at`, by the misfire policy: next_slot and next_at of the tick to run; next_at > at: none yet.
+-- The due ticks at `at`, by the misfire policy: next_slot and next_at of the tick to run; next_at > at: none yet.
 CREATE FUNCTION pgwork._cron_due(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -191,7 +191,7 @@ BEGIN
     s.next_slot := slot;
 END $$;
 
--- Planned from `at` on. What is noted for later was decided by a clock that was ahead, and comes again; but not while a
+-- Planned from `at` on. Ticks noted for later were decided by a clock that was ahead, and come again; but not while a
 -- node holds it.
 CREATE FUNCTION pgwork._cron_afresh(INOUT s pgwork.schedule, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -289,7 +289,7 @@ BEGIN
     PERFORM pgwork._check_schedule_name('new_name', new_name);
     UPDATE pgwork.schedule t SET name = new_name WHERE t.id = s.id;
 EXCEPTION WHEN unique_violation THEN
-    RAISE EXCEPTION 'there is a schedule % already', quote_literal(new_name) USING ERRCODE = 'PW005';
+    RAISE EXCEPTION 'there is a schedule "%" already', new_name USING ERRCODE = 'PW005';
 END $$;
 
 CREATE FUNCTION pgwork.cron_drop(name text) RETURNS void
@@ -331,8 +331,8 @@ BEGIN
     RETURN id;
 END $$;
 
--- Enqueues what is due of one schedule, whose row the caller has locked; returns how many. Whoever holds a unique
--- key in an open transaction is not waited for longer than that: the schedule is tried again. One without a queue is only
+-- Enqueues what is due of one schedule, whose row the caller has locked; returns how many. An open transaction
+-- that holds a unique key is not waited for longer than that: the schedule is tried again. One without a queue is only
 -- planned: what was missed stays due until a node asks, and shows that none does.
 CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint, patience_ms integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
@@ -406,7 +406,7 @@ BEGIN
         END;
         EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '3 s';
     END LOOP;
-    -- What is due and was not even found is in the hands of another scheduler, who mostly commits at once; but he can stay in his transaction.
+    -- A due schedule that was not found is locked by another scheduler, which mostly commits at once, but can stay in its transaction.
     soonest := CASE WHEN FOUND THEN 10 ELSE 250 END;
     SELECT CASE WHEN fired >= batch THEN 0 WHEN m.due <= at THEN soonest
                 ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms
@@ -511,8 +511,8 @@ BEGIN
             EXIT;
         END IF;
     END LOOP;
-    -- Once a minute at least, also where there is nothing (NULL, which least() passes over): schedules come and go. What is due and
-    -- was not to be had is another node's, who mostly commits at once; but he can stay in his transaction.
+    -- Once a minute at least, also where there is nothing (NULL, which least() passes over): schedules come and go. A due tick
+    -- that was not available is another node's, which mostly commits at once, but can stay in its transaction.
     SELECT greatest(10, least(60000, ceil(extract(epoch FROM min(CASE WHEN d.due <= at AND schedule IS NULL THEN at + interval '500 ms' ELSE d.due END) - at) * 1000)))
       INTO next_ms
       FROM (SELECT CASE WHEN t.slot IS NOT NULL THEN t.until ELSE least(t.asked, CASE WHEN NOT t.paused THEN t.next_at END) END AS due
@@ -583,7 +583,7 @@ BEGIN
     IF was_held THEN
         s.error := format('the tick of %s was taken from %s by %s', s.slot, s.holder, session_user);
         s.error_at := at;
-        RAISE LOG 'pgwork: schedule %: %', quote_literal(name), s.error;
+        RAISE LOG 'pgwork: schedule "%": %', name, s.error;
     END IF;
     IF ahead THEN
         s.slot := NULL;
@@ -622,12 +622,12 @@ COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, byte
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
-COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; whoever holds its tick is told that the token is stale.';
+COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; the token of a held tick is stale.';
 COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
 COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
     'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most. Commit before the work: until then no other node can have a tick of that schedule.';
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
 COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
-COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick away from its node, whose token is stale from then on; another may claim it at once. What a clock that was ahead has planned and decided is forgotten. False: no tick was held.';
+COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick away from its node, whose token is stale from then on; another may claim it at once. Plans and decisions of a clock that was ahead are forgotten. False: no tick was held.';
 COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';

@@ -7,6 +7,7 @@
 
 function html(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); gsub(/>/, "\\&gt;", s); return s }
 function roff(s) { gsub(/\\/, "\\e", s); gsub(/-/, "\\-", s); if (s ~ /^[.']/) s = "\\&" s; return s }
+function header(    s) { s = FILENAME; sub(/.*inc\//, "", s); return s }
 function plain(s) { gsub(/@p /, "", s); return s }
 
 function start_section(kind, text) {
@@ -74,7 +75,7 @@ function man_page(list, k, declarations,    file, first, i, title, was) {
     if (match(title, /\. /)) title = substr(title, 1, RSTART)
     sub(/[.:]$/, "", title)
     title = tolower(substr(title, 1, 1)) substr(title, 2)
-    print ".\\\" Made from " FILENAME " by doc/man/reference.awk" > file
+    print ".\\\" Made from " header() " by doc/man/reference.awk" > file
     print ".Dd January 1, 2026\n.Dt " toupper(first) " 3\n.Os pgwork " version "\n.Sh NAME" > file
     for (i = 1; i <= k; i++) print ".Nm " list[i] (i < k ? " ," : "") > file
     print ".Nd " roff(title) "\n.Sh LIBRARY\npgwork (libpgwork, \\-lpgwork)\n.Sh SYNOPSIS\n.In pgwork.h\n.Bd -literal" > file
@@ -99,7 +100,7 @@ function man_page(list, k, declarations,    file, first, i, title, was) {
         literal(file, texts[i])
         print ".Ed" > file
     }
-    print ".Sh SEE ALSO\n.Xr pgwork 7 ,\n.Pa " FILENAME > file
+    print ".Sh SEE ALSO\n.Xr pgwork 7 ,\n.Pa " header() > file
     close(file)
     for (i = 2; i <= k; i++) { print ".so man3/" first ".3" > (out "/man3/" list[i] ".3"); close(out "/man3/" list[i] ".3") }
 }
@@ -158,7 +159,7 @@ BEGIN {
     print "<h1>pgwork " version "</h1>" > page
 }
 
-FNR == 1 { commenting = 0; documented = 0; forget(); print "<h2>" html(FILENAME) "</h2>" > page }
+FNR == 1 { commenting = 0; documented = 0; forget(); print "<h2>" html(header()) "</h2>" > page }
 
 commenting || /^\/\*\*/ {
     line = $0

@@ -273,8 +273,8 @@ static void child_read_output(child *c, int *fd, size_t most)
     char bytes[8192];
     ssize_t n;
     while ((n = child_read(fd, bytes, sizeof bytes, &most)) > 0) {
-        size_t room = c->keep - c->output_size;
-        size_t take = (size_t)n < room ? (size_t)n : room;
+        size_t left = c->keep - c->output_size;
+        size_t take = (size_t)n < left ? (size_t)n : left;
         c->output = cli_realloc(c->output, c->output_size + take + 1);
         memcpy(c->output + c->output_size, bytes, take);
         c->output_size += take;

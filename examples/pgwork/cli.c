@@ -83,14 +83,14 @@ int cli_code(pgw_status st)
 }
 
 /* What is the property `dsn` to a program has other names here. */
-static const char *cli_name_dsn(char *room, size_t size, const char *hint)
+static const char *cli_name_dsn(char *buffer, size_t size, const char *hint)
 {
     static const char word[] = "`dsn`";
     const char *at = strstr(hint, word);
     if (!at) return hint;
-    snprintf(room, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
+    snprintf(buffer, size, "%.*sPGWORK_DSN (or --dsn-file, PGHOST, ...)%s", (int)(at - hint), hint,
              at + sizeof word - 1);
-    return room;
+    return buffer;
 }
 
 /* Library and schema speak of functions; here it is a command that helps. */
@@ -113,7 +113,7 @@ static const char *cli_translate(const char *hint)
         {"sema_create() makes one", "`pgwork sem create` makes one; names are case-sensitive"},
         {"sema_resize() changes", "`pgwork sem resize` changes how many there are"},
         {"wait for them, or pass force",
-         "wait for them, or pass --force: their holders will be told at the next extend"},
+         "wait for them, or pass --force: their holders notice at the next extend"},
         {"cron_create() makes one",
          "`pgwork cron add` makes one, `pgwork cron list` shows all; names are case-sensitive"},
         {"pgw_table_sql() says how",
@@ -131,14 +131,14 @@ static const char *cli_translate(const char *hint)
 
 int cli_fail_with(pgw_status st, const char *message, const char *hint)
 {
-    char room[700];
+    char buffer[700];
     if (st == PGW_ENOMEM && (!message || !*message) && (errno == EMFILE || errno == ENFILE)) {
         message = strerror(errno);
         hint = "raise the limit of open files: `ulimit -n`, LimitNOFILE= of systemd";
     }
     if (!message || !*message) message = pgw_status_text(st);
     if (hint && *hint) {
-        hint = cli_name_dsn(room, sizeof room, cli_translate(hint));
+        hint = cli_name_dsn(buffer, sizeof buffer, cli_translate(hint));
     } else {
         hint = st == PGW_ECONN     ? "run it again when the server is back"
                : st == PGW_ESCHEMA ? "`pgwork doctor` compares the versions of library and schema"
@@ -265,7 +265,7 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     }
     if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof name) {
         return cli_fail(CLI_USAGE, "`pgwork -X list` shows all properties",
-                        "-X takes KEY=VALUE, not '%s'", setting);
+                        "-X takes KEY=VALUE, not \"%s\"", setting);
     }
     snprintf(name, sizeof name, "%.*s", (int)(equals - setting), setting);
     if (strcmp(name, "dsn") == 0) {
@@ -274,16 +274,16 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     return cli_apply(conf, name, equals + 1);
 }
 
-static void cli_log(void *arg, pgw_log_level level, const char *room, const char *message)
+static void cli_log(void *arg, pgw_log_level level, const char *component, const char *message)
 {
     const cli *c = arg;
     char named[2048];
     /* what a loop survives is an error, too; that of a statement is told by whoever made it */
-    if (c->verbose == 0 && strcmp(room, "pq") == 0) return;
+    if (c->verbose == 0 && strcmp(component, "pq") == 0) return;
     if (c->quiet && level > PGW_LOG_WARN) return;
     message = cli_name_dsn(named, sizeof named, message);
     if (c->verbose > 0) {
-        cli_fail(0, NULL, "%s: %s", room, message);
+        cli_fail(0, NULL, "%s: %s", component, message);
     } else {
         cli_fail(0, NULL, "%s%s", level == PGW_LOG_WARN ? "warning: " : "", message);
     }
@@ -376,7 +376,7 @@ void cli_look_for(cli *c, const char *name)
     pgw_status st = pgw_extend(c->h, name, &nobodys, 1, PGW_DEFAULT, NULL);
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
-        cli_say(c, "there is no queue '%s' yet; names are case-sensitive", name);
+        cli_say(c, "there is no queue \"%s\" yet; names are case-sensitive", name);
 }
 
 static int cli_judge(const pgw_queue_info *q, void *arg)
@@ -409,8 +409,19 @@ void cli_go_on(const cli *c, int count, int limit, int64_t last)
 int cli_id(int64_t *id, const char *text)
 {
     if (text_to_int(id, text) && *id > 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, "ids are numbers, as `pgwork ls` shows them", "'%s' is no job id",
-                    text);
+    return cli_fail(CLI_USAGE, "ids are numbers, as `pgwork ls` shows them",
+                    "\"%s\" is not a job id", text);
+}
+
+int cli_ids_not(const char *what, const char *queue, const int64_t *ids, size_t n, int64_t done,
+                const char *hint)
+{
+    if (n == 1) {
+        return cli_fail(CLI_NOTHING, hint, "job %" PRId64 " is not a %s of queue \"%s\"", ids[0],
+                        what, queue);
+    }
+    return cli_fail(CLI_NOTHING, hint, "%zu of %zu jobs are not %ss of queue \"%s\"",
+                    n - (size_t)done, n, what, queue);
 }
 
 int cli_ids(int64_t **ids, char *const *words, size_t n)
@@ -469,8 +480,8 @@ char *cli_copy(const char *text, size_t size)
 void wordlist_add(wordlist *l, const char *word)
 {
     if ((l->count & (l->count - 1)) == 0) { /* a power of two is full */
-        size_t room = l->count ? l->count * 2 : 1;
-        l->at = cli_realloc(l->at, room * sizeof *l->at);
+        size_t capacity = l->count ? l->count * 2 : 1;
+        l->at = cli_realloc(l->at, capacity * sizeof *l->at);
     }
     l->at[l->count++] = word;
 }

@@ -97,6 +97,9 @@ void cli_go_on(const cli *c, int count, int limit, int64_t last);
 int cli_id(int64_t *id, const char *text);
 /** The same for @p n words; *ids: caller frees. */
 int cli_ids(int64_t **ids, char *const *words, size_t n);
+/** Fails because only @p done of @p n jobs were such: @p what is "dead letter", say. */
+int cli_ids_not(const char *what, const char *queue, const int64_t *ids, size_t n, int64_t done,
+                const char *hint);
 /** Sorts them, and leaves each once: returns how many these are. */
 size_t cli_ids_once(int64_t *ids, size_t n);
 

@@ -32,9 +32,9 @@ int cmd_cancel(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "cancel QUEUE ID...",
-        .about =
-            "Removes jobs that wait. Whoever runs one hears of it at the next extend of its lease\n"
-            "and should stop.",
+        .about = "Removes jobs that wait. The holder of a running job sees it at the next extend "
+                 "of its lease\n"
+                 "and should stop.",
         .more = "Ends with 1 when one of them is not there.",
         .min = 2,
         .max = -1,

@@ -40,7 +40,7 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
         if (st < 0 && !gone) return cli_fail_at(c->h);
         refused += gone;
     }
-    cli_say(c, "%zu jobs were handed back", n - refused);
+    cli_say(c, "%zu jobs were requeued", n - refused);
     return code;
 }
 

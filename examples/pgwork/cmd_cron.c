@@ -102,7 +102,7 @@ static int cron_list(cli *c, int argc, char **argv)
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY && a.count > 0)
-        return cli_fail(CLI_NOTHING, NULL, "there is no schedule '%s'", a.at[0]);
+        return cli_fail(CLI_NOTHING, NULL, "there is no schedule \"%s\"", a.at[0]);
     if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no schedules yet");
     return cli_finish(cli_code(st));
 }
@@ -256,7 +256,7 @@ static int cron_next(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     char fault[160];
     if (pgw_cron_check(a.at[0], fault, sizeof fault) != PGW_OK)
-        return cli_fail(CLI_USAGE, NULL, "%s: '%s': %s", c->command, a.at[0], fault);
+        return cli_fail(CLI_USAGE, NULL, "%s: \"%s\": %s", c->command, a.at[0], fault);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (pgw_cron_next(c->h, a.at[0], zone, after_us, n, cron_print_time, c) < 0)
         return cli_fail_at(c->h);
@@ -337,7 +337,7 @@ static void cron_look_for(cli *c, const char *name)
     pgw_status st = pgw_crons_each(c->h, name, cron_nothing, NULL);
     c->quiet = false;
     if (st == PGW_OUTCOME_EMPTY)
-        cli_say(c, "there is no schedule '%s' yet; names are case-sensitive", name);
+        cli_say(c, "there is no schedule \"%s\" yet; names are case-sensitive", name);
 }
 
 static int cron_claim(cli *c, int argc, char **argv)
@@ -382,7 +382,7 @@ static int cron_token(cli *c, pgw_token *token, const char *word)
 {
     if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
     return cli_fail(CLI_USAGE, "it is the first word that `pgwork cron claim` printed",
-                    "%s: '%s' is no token", c->command, word);
+                    "%s: \"%s\" is not a valid token", c->command, word);
 }
 
 static int cron_finish(cli *c, int argc, char **argv)
@@ -449,7 +449,7 @@ static int cron_release(cli *c, int argc, char **argv)
         .synopsis = "cron release TOKEN\ncron release --force NAME",
         .about =
             "Not done after all: another node may have it at once. With --force its node is not\n"
-            "asked: its token is stale from then on. What a server's clock that was ahead has\n"
+            "asked: its token is stale from then on. Plans of a server's clock that was ahead are\n"
             "planned and decided is forgotten, too. Only for operators.",
         .more = "--force ends with 1 when no tick was held.",
         .min = 1,
@@ -482,21 +482,21 @@ int cmd_cron(cli *c, int argc, char **argv)
                     "cron claim [NAME...] [--node NODE]\ncron finish TOKEN [-e TEXT]\n"
                     "cron extend TOKEN [--timeout TIME]\ncron release TOKEN | --force NAME",
         .about = "Schedules: each tick happens once, on one of many machines.\n\n"
-                 "  list      all schedules and when they come next\n"
-                 "  add       a new one, or another definition\n"
-                 "  apply     those of a file\n"
-                 "  rm        remove\n"
-                 "  pause     no more ticks\n"
-                 "  resume    go on from now\n"
-                 "  rename    another name\n"
-                 "  run       a tick out of turn\n"
-                 "  next      the times of an expression\n"
-                 "  tick      enqueue what is due (a reaper does it all the time)\n"
-                 "  claim     take a tick, for schedules without a queue\n"
-                 "  finish    say that it is over\n"
-                 "  extend    hold it longer\n"
-                 "  release   leave it to another node",
-        .more = "`pgwork cron add --help` tells the options of a verb.",
+                 "  list      list schedules and their next times\n"
+                 "  add       create or change a schedule\n"
+                 "  apply     create the schedules of a file\n"
+                 "  rm        remove a schedule\n"
+                 "  pause     stop its ticks\n"
+                 "  resume    start its ticks again, from now\n"
+                 "  rename    rename a schedule\n"
+                 "  run       make a tick now\n"
+                 "  next      print the times of an expression\n"
+                 "  tick      enqueue due ticks (a reaper does it all the time)\n"
+                 "  claim     claim a tick of a schedule without a queue\n"
+                 "  finish    finish a claimed tick\n"
+                 "  extend    extend the lease of a claimed tick\n"
+                 "  release   leave a claimed tick to another node",
+        .more = "Options of a verb: `pgwork cron add --help`.",
         .missing = "list, add, apply, rm, pause, resume, rename, run, next, tick, claim, finish, "
                    "extend or "
                    "release",

@@ -62,7 +62,7 @@ static int dead_list(cli *c, int argc, char **argv)
         .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]",
         .about = "Lists dead letters with the last line of their error, in the order of their "
                  "ids; where\n"
-                 "there may be more, stderr tells how to go on: --after the last one.",
+                 "there may be more, stderr prints how to go on: --after the last one.",
         .more = "Ends with 1 when there are none.",
         .max = 1,
     };
@@ -83,18 +83,12 @@ static int dead_list(cli *c, int argc, char **argv)
     return cli_finish(cli_code(st));
 }
 
-/* @p asked: of so many ids. */
-static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n, size_t asked)
+static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
     cli_tell_done(c, code, name, n, name, "dead letter");
     if (st >= 0 && n == 0) code = CLI_NOTHING;
-    if (st >= 0 && n < (int64_t)asked) {
-        code =
-            cli_fail(CLI_NOTHING, "`pgwork show ID` says what became of a job",
-                     "%zu of %zu are no such dead letters of this queue", asked - (size_t)n, asked);
-    }
-    return cli_finish(code);
+    return code;
 }
 
 static int dead_redrive(cli *c, int argc, char **argv)
@@ -118,7 +112,7 @@ static int dead_redrive(cli *c, int argc, char **argv)
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_redrive(
         c->h, a.at[0], &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, limit}, &moved);
-    return dead_tell(c, st, "moved", moved, 0);
+    return cli_finish(dead_tell(c, st, "moved", moved));
 }
 
 static int dead_purge(cli *c, int argc, char **argv)
@@ -156,7 +150,13 @@ static int dead_purge(cli *c, int argc, char **argv)
                            &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), n ? ids : NULL, n,
                                                   kind, older_ms < 0 ? 0 : older_ms},
                            &deleted);
-        code = dead_tell(c, st, "deleted", deleted, n);
+        code = dead_tell(c, st, "deleted", deleted);
+        if (st >= 0 && deleted < (int64_t)n) {
+            code =
+                cli_ids_not(kind || older_ms >= 0 ? "matching dead letter" : "dead letter", a.at[0],
+                            ids, n, deleted, "`pgwork show ID` shows what became of a job");
+        }
+        code = cli_finish(code);
     }
     free(ids);
     return code;
@@ -174,9 +174,9 @@ int cmd_dead(cli *c, int argc, char **argv)
                     "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",
         .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
-                 "  list      what died, and why\n"
-                 "  redrive   back to ready, with a fresh count of attempts\n"
-                 "  purge     delete for good",
+                 "  list      list dead letters and their errors\n"
+                 "  redrive   make them ready again, with a fresh count of attempts\n"
+                 "  purge     delete them",
         .missing = "list, redrive or purge",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

@@ -72,11 +72,11 @@ static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
 }
 
 /* The word for record @p number of the input in messages. */
-static const char *enqueue_name(const enqueue *e, int64_t number, char room[40])
+static const char *enqueue_name(const enqueue *e, int64_t number, char buffer[40])
 {
     const char *what = e->from_arguments || e->empty ? "job" : e->end ? "line" : "record";
-    snprintf(room, 40, "%s %" PRId64, what, number);
-    return room;
+    snprintf(buffer, 40, "%s %" PRId64, what, number);
+    return buffer;
 }
 
 /* Tells which record it is about, where it is about one. */
@@ -320,12 +320,12 @@ static int enqueue_check(enqueue *e, const char *scope, const char *policy, cons
     while (p < 3 && strcmp(policies[p], policy) != 0) p++;
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is '%s': allowed is unfinished, ready or period", command,
-                        scope);
+                        "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
+                        command, scope);
     }
     if (p == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is '%s': allowed is skip, replace or error", command,
+                        "%s: --key-policy is \"%s\": allowed is skip, replace or error", command,
                         policy);
     }
     job->key_scope = (pgw_key_scope)s;
@@ -411,7 +411,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
                 "goes in by\n"
                 "lots of up to 10,000 jobs or 8 MB, each all or none: when one fails, those "
                 "before it are in.\n"
-                "A line that is no UTF-8, or no JSON, is named, and none of its lot is "
+                "A line that is not UTF-8 or not JSON is named, and nothing of its lot is "
                 "added.\n\n"
                 "  pgwork enqueue thumbs a.png b.png\n"
                 "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",

@@ -28,8 +28,8 @@ static int refs_add(refs *r, const char *id, const char *token)
     int code = cli_id(&ref->id, id);
     if (code != CLI_DONE) return code;
     if (pgw_token_parse(token, &ref->token) != PGW_OK) {
-        return cli_fail(CLI_USAGE, "tokens look as `pgwork claim` prints them", "'%s' is no token",
-                        token);
+        return cli_fail(CLI_USAGE, "`pgwork claim` prints tokens",
+                        "\"%s\" is not a valid token: expected a UUID", token);
     }
     r->count++;
     return CLI_DONE;
@@ -39,10 +39,10 @@ static int refs_add(refs *r, const char *id, const char *token)
 static int refs_read(refs *r)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t n;
     int code = CLI_DONE;
-    while (code == CLI_DONE && (n = getline(&line, &room, stdin)) >= 0) {
+    while (code == CLI_DONE && (n = getline(&line, &capacity, stdin)) >= 0) {
         char *rest, *id = strtok_r(line, " \t\r\n", &rest);
         if (!id) continue;
         char *token = strtok_r(NULL, " \t\r\n", &rest);
@@ -166,7 +166,7 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     }
     free(r.at);
     if (refused && !c->json && !c->quiet) {
-        fputs("hint: do nothing more for it: `pgwork show ID` tells who has it now, or what became "
+        fputs("hint: do nothing more for it: `pgwork show ID` shows who has it now, or what became "
               "of it\n",
               stderr);
     }
@@ -201,7 +201,7 @@ int cmd_complete(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("complete", " [--output JSON]"),
-        .about = "Says that claimed jobs are done.",
+        .about = "Completes claimed jobs.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
@@ -226,9 +226,9 @@ int cmd_fail(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("fail", " [-e TEXT] [--retry TIME | --dead]"),
-        .about = "Says that claimed jobs failed: they are tried again later, or go to "
-                 "the dead letters when\n"
-                 "their attempts are used up.",
+        .about =
+            "Fails claimed jobs. They are tried again later. After the last attempt they become\n"
+            "dead letters.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
@@ -251,9 +251,8 @@ int cmd_extend(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("extend", " [--lease TIME]"),
-        .about =
-            "Makes the leases of claimed jobs longer. Ends with 7 when all were extended, but\n"
-            "somebody asked to cancel one of them: stop, and finish it.",
+        .about = "Extends the leases of claimed jobs. Ends with 7 when all were extended, and\n"
+                 "somebody asked to cancel one of them: stop, and finish it.",
         .more = FINISH_MORE "\nAlso locked: another transaction holds it just now, try again (this "
                             "ends with 1, too);\n"
                             "cancel: extended, but somebody cancelled it.",
@@ -277,7 +276,8 @@ int cmd_release(cli *c, int argc, char **argv)
     const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("release", ""),
-        .about = "Hands claimed jobs back unstarted, behind what waits; no attempt is charged.",
+        .about = "Requeues claimed jobs that were not started, behind waiting jobs. No attempt is "
+                 "counted.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
@@ -300,7 +300,7 @@ int cmd_snooze(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("snooze", " [--delay TIME]"),
-        .about = "Puts claimed jobs off; no attempt is charged.",
+        .about = "Delays claimed jobs. No attempt is counted.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,

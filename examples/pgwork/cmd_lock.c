@@ -138,7 +138,7 @@ int cmd_lock(cli *c, int argc, char **argv)
         .more =
             "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
             "126, 127: the command cannot be started, is not there.\n\n"
-            "What the command has started is ended with it; not so where stdin is a terminal, or\n"
+            "Programs that the command started end with it, except where stdin is a terminal, or\n"
             "when this process is killed. A third signal kills them and ends pgwork at once.",
         .min = 1,
         .max = 1,
@@ -205,8 +205,9 @@ int cmd_locks(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "locks [NAME]",
-        .about = "Who holds a lock, and who waits for it in which order; without NAME: all locks.\n"
-                 "PID is the server's process; `pgwork lock --break NAME` takes the lock away.",
+        .about =
+            "Lists the holders of a lock and its waiters in their order; without NAME: all locks.\n"
+            "PID is the server's process; `pgwork lock --break NAME` takes the lock away.",
         .more = "Exit code 1: nobody holds or waits.",
         .max = 1,
     };

@@ -70,12 +70,12 @@ int cmd_ls(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
-        .about = "Lists jobs. WHEN tells how long the lease lasts or how late it is, when a "
+        .about = "Lists jobs. WHEN shows how long the lease lasts or how late it is, when a "
                  "delayed job\n"
                  "is due, or how long ago a job was finished. They come in the order of their "
                  "ids; where\n"
-                 "there may be more, stderr tells how to go on: --after the last one.",
-        .more = "With --json each job is a line, with everything that `pgwork show` tells. Ends "
+                 "there may be more, stderr prints how to go on: --after the last one.",
+        .more = "With --json each job is a line, with everything that `pgwork show` prints. Ends "
                 "with 1 when\n"
                 "there is none.",
         .max = 1,

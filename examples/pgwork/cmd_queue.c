@@ -94,7 +94,7 @@ static int queue_switch(cli *c, const char *name, const char *text, int *value)
     if (!text) return CLI_DONE;
     *value = strcmp(text, "on") == 0;
     if (*value || strcmp(text, "off") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is '%s': allowed is on or off", c->command, name,
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
                     text);
 }
 
@@ -260,7 +260,7 @@ static int queue_depth(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue depth NAME [--at-most N]",
-        .about = "Counts the jobs of one queue by state, and tells how long the oldest ready one "
+        .about = "Counts the jobs of one queue by state, and prints how long the oldest ready one "
                  "has waited.",
         .min = 1,
         .max = 1,
@@ -305,18 +305,17 @@ int cmd_queue(cli *c, int argc, char **argv)
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
                     "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]",
-        .about =
-            "Looks after queues. A queue comes into being at its first enqueue, or by create.\n\n"
-            "  list      all queues, their counts and settings\n"
-            "  create    a new one, with settings\n"
-            "  set       change settings\n"
-            "  pause     no claims; enqueues go on\n"
-            "  drain     no enqueues; claims go on\n"
-            "  resume    both again\n"
-            "  purge     delete jobs in one state\n"
-            "  drop      remove the queue\n"
-            "  depth     count the jobs of one queue",
-        .more = "`pgwork queue create --help` tells the options of a verb.",
+        .about = "Manages queues. The first enqueue creates a queue, or the verb create.\n\n"
+                 "  list      show all queues, their counts and settings\n"
+                 "  create    create a queue, with settings\n"
+                 "  set       change settings of a queue\n"
+                 "  pause     stop claims; enqueues go on\n"
+                 "  drain     stop enqueues; claims go on\n"
+                 "  resume    start both again\n"
+                 "  purge     delete jobs of one state\n"
+                 "  drop      remove a queue\n"
+                 "  depth     count the jobs of one queue",
+        .more = "Options of a verb: `pgwork queue create --help`.",
         .missing = "list, create, set, pause, resume, drain, purge, drop or depth",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

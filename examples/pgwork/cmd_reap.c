@@ -125,10 +125,10 @@ int cmd_reap(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "reap [--once]",
         .about =
-            "Takes jobs of expired leases back, brings delayed jobs in at their time, prunes what\n"
-            "retention no longer keeps. Runs until TERM, INT or QUIT; HUP reads --dsn-file,\n"
-            "service and password file again.\n"
-            "Several at once are harmless; run at least one, better two, on different machines.",
+            "Requeues jobs of expired leases, makes delayed jobs ready at their time, and deletes\n"
+            "finished jobs that are no longer kept. Runs until TERM, INT or QUIT. HUP reads\n"
+            "--dsn-file, service and password file again.\n"
+            "Run at least one, better two, on different machines.",
         .more = "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
     };
     args a;

@@ -9,14 +9,15 @@
 #include "out.h"
 #include "signals.h"
 
-static int reschedule_tell(const cli *c, pgw_status st, int64_t moved, size_t asked)
+static int reschedule_tell(const cli *c, pgw_status st, const char *queue,
+                           const pgw_reschedule_opts *o, int64_t moved)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
     cli_tell_done(c, code, "moved", moved, "rescheduled", "delayed job");
-    if (st >= 0 && moved < (int64_t)asked) {
-        code = cli_fail(
-            CLI_NOTHING, "`pgwork show ID` says what a job is; `pgwork retry` is for dead letters",
-            "%zu of %zu are no delayed jobs of this queue", asked - (size_t)moved, asked);
+    if (st >= 0 && moved < (int64_t)o->ids_count) {
+        code = cli_ids_not(
+            "delayed job", queue, o->ids, o->ids_count, moved,
+            "`pgwork show ID` shows the state of a job; `pgwork retry` is for dead letters");
     } else if (st >= 0 && moved == 0) {
         code = CLI_NOTHING;
     }
@@ -64,7 +65,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st = pgw_reschedule(c->h, a.at[0], &o, &moved);
-        code = reschedule_tell(c, st, moved, o.ids_count);
+        code = reschedule_tell(c, st, a.at[0], &o, moved);
     }
     free(ids);
     return code;

@@ -16,7 +16,7 @@ int cmd_retry(cli *c, int argc, char **argv)
         .about =
             "Brings dead letters back to ready, with a fresh count of attempts. For many at once:\n"
             "pgwork dead redrive.",
-        .more = "Ends with 1 when one of them is no dead letter.",
+        .more = "Ends with 1 when one of them is not a dead letter.",
         .min = 2,
         .max = -1,
         .missing = "QUEUE ID",
@@ -37,10 +37,10 @@ int cmd_retry(cli *c, int argc, char **argv)
         if (c->json) out_number("moved", moved);
         cli_say(c, "%" PRId64 " of %zu back to ready", moved, n);
         if (moved < (int64_t)n) {
-            code = cli_fail(CLI_NOTHING,
-                            "`pgwork show ID` says what became of a job; `pgwork reschedule` is "
-                            "for delayed ones",
-                            "%zu of %zu are no dead letters of this queue", n - (size_t)moved, n);
+            code =
+                cli_ids_not("dead letter", a.at[0], ids, n, moved,
+                            "`pgwork show ID` shows what became of a job; `pgwork reschedule` is "
+                            "for delayed jobs");
         }
     }
     free(ids);

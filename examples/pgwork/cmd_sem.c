@@ -20,7 +20,7 @@ static int sem_number(int *permits, const char *word)
 {
     int64_t n;
     if (!text_to_int(&n, word) || n < 1 || n > 10000)
-        return cli_fail(CLI_USAGE, NULL, "'%s' is no number of permits: allowed is 1 to 10000",
+        return cli_fail(CLI_USAGE, NULL, "\"%s\" is not a number of permits: expected 1..10000",
                         word);
     *permits = (int)n;
     return CLI_DONE;
@@ -29,7 +29,8 @@ static int sem_number(int *permits, const char *word)
 static int sem_token(pgw_token *token, const char *word)
 {
     if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
-    return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints one", "'%s' is no token", word);
+    return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints one",
+                    "\"%s\" is not a valid token: expected a UUID", word);
 }
 
 /* -- how many there are --------------------------------------------------------------------- */
@@ -356,7 +357,7 @@ static int sem_run(cli *c, int argc, char **argv)
         .more =
             "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
             "126, 127: the command cannot be started, is not there.\n\n"
-            "What the command has started is ended with it; not so where stdin is a terminal, or\n"
+            "Programs that the command started end with it, except where stdin is a terminal, or\n"
             "when this process is killed. A third signal kills them and ends pgwork at once.",
         .min = 1,
         .max = 1,
@@ -493,15 +494,15 @@ int cmd_sem(cli *c, int argc, char **argv)
                     "sem extend|release NAME TOKEN",
         .about =
             "Counting semaphores: at most so many permits are out at a time, over all machines.\n\n"
-            "  create    a new one\n"
-            "  resize    another number of permits\n"
-            "  drop      remove it\n"
-            "  list      all of them, or who has permits of one\n"
+            "  create    create a semaphore\n"
+            "  resize    change the number of permits\n"
+            "  drop      remove a semaphore\n"
+            "  list      list all semaphores, or the holders of one\n"
             "  run       run a command while holding permits\n"
             "  acquire   take permits and print their token, for scripts\n"
-            "  extend    keep them longer\n"
-            "  release   return them",
-        .more = "`pgwork sem run --help` tells the options of a verb.",
+            "  extend    extend the lease of permits\n"
+            "  release   return permits",
+        .more = "Options of a verb: `pgwork sem run --help`.",
         .missing = "create, acquire, extend, release, resize, drop, list or run",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

@@ -94,8 +94,8 @@ int cmd_show(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "show [-Q QUEUE] ID...",
-        .about = "Tells everything about jobs, payload, error and output included.",
-        .more = "Ends with 1 when one of them is not there.",
+        .about = "Shows everything about jobs, including payload, error and output.",
+        .more = "Ends with 1 when one of them does not exist.",
         .min = 1,
         .max = -1,
         .missing = "ID",

@@ -79,7 +79,7 @@ static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
     int code = cli_code(st);
     for (int i = 0; i < a->count; i++) {
         if (seen[i]) continue;
-        code = cli_fail(CLI_NOTHING, "`pgwork queue list` shows all", "there is no queue '%s'",
+        code = cli_fail(CLI_NOTHING, "`pgwork queue list` shows all", "there is no queue \"%s\"",
                         a->at[i]);
     }
     return cli_finish(code);

@@ -295,13 +295,13 @@ int cmd_table(cli *c, int argc, char **argv)
                     "\ntable unregister TABLE\ntable list\ntable reap",
         .about =
             "Prepares tables of yours for leases and optimistic writes, and looks after them.\n\n"
-            "  check       hold a table against its description\n"
-            "  init        print, or run, what adds the columns and indexes it lacks\n"
-            "  reap        free rows whose lease is over\n"
-            "  register    have the reapers do so\n"
-            "  unregister  no longer\n"
-            "  list        what is registered, and what is wrong with it",
-        .more = "`pgwork table check --help` tells the options of a verb.",
+            "  check       compare a table with its description\n"
+            "  init        print, or apply, the columns and indexes that it lacks\n"
+            "  reap        free rows whose lease has ended\n"
+            "  register    let the reapers free such rows\n"
+            "  unregister  stop that\n"
+            "  list        list registered tables and their errors",
+        .more = "Options of a verb: `pgwork table check --help`.",
         .missing = "check, init, reap, register, unregister or list",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);

@@ -333,7 +333,7 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
         if (one == PGW_EINVAL) {
             return cli_fail(
                 CLI_USAGE, "a queue's name has 1 to 200 bytes of UTF-8, without control characters",
-                "argument %d is no queue's name", i + 1);
+                "argument %d is not the name of a queue", i + 1);
         }
     }
     if (st != PGW_EINVAL) return cli_fail_with(st, NULL, NULL);
@@ -369,9 +369,9 @@ static int work_run(cli *c, work *w, const args *a, bool once)
         /* one that not even KILL has ended: the signal says more than a time that is over */
         if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
     } else if (w->broken) {
-        code =
-            cli_fail(w->broken == ENOENT ? 127 : 126, "its job was handed back, no attempt charged",
-                     "cannot start %s: %s", w->command[0], strerror(w->broken));
+        code = cli_fail(w->broken == ENOENT ? 127 : 126,
+                        "its job was requeued, no attempt was counted", "cannot start %s: %s",
+                        w->command[0], strerror(w->broken));
     } else if (pgw_stop_count(c->stop) > 1) {
         code = signals_code();
     } else if (once) {
@@ -499,7 +499,8 @@ int cmd_work(cli *c, int argc, char **argv)
             "Runs COMMAND for each job. In its words {name} becomes the payload's member of that "
             "name, "
             "and\n"
-            "{id}, {attempt}, {queue}, {kind} tell of the job; {{name}} stays {name}. A job whose "
+            "{id}, {attempt}, {queue}, {kind} are those of the job; {{name}} stays {name}. A job "
+            "whose "
             "payload has\n"
             "no such member goes to the dead letters at its first attempt. The payload comes on "
             "stdin;\n"
@@ -514,7 +515,7 @@ int cmd_work(cli *c, int argc, char **argv)
             "  others   failed: again as the queue's backoff says, dead letter at the last "
             "attempt\n\n"
             "Its end and the last of its stderr are kept as the job's error. TERM, INT, QUIT or\n"
-            "HUP: nothing new is taken, running commands end; a second one, but for HUP, ends\n"
+            "HUP: nothing new is taken, running commands end; a second one, except HUP, ends\n"
             "them; a third one kills them and ends pgwork at once, and a reaper requeues their\n"
             "jobs when the leases end.\n"
             "--once ends with 1 when no job was completed.\n\n"

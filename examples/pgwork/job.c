@@ -60,13 +60,13 @@ static bool job_tags(const reading *r, const json *v)
     job_text *j = r->j;
     json item;
     size_t at = 0;
-    if (v->kind != JSON_ARRAY) return job_no(r, "", "tags is no array of strings");
+    if (v->kind != JSON_ARRAY) return job_no(r, "", "tags is not an array of strings");
     if (j->tags) return job_no(r, "", "tags is there twice");
     j->tags = cli_alloc(33 * sizeof *j->tags);
     j->job.tags = (const char *const *)j->tags;
     j->job.tags_count = 0;
     while (json_next(v, &at, NULL, &item)) {
-        if (item.kind != JSON_STRING) return job_no(r, "", "tags is no array of strings");
+        if (item.kind != JSON_STRING) return job_no(r, "", "tags is not an array of strings");
         if (j->job.tags_count == 32) return job_no(r, "", "more than 32 tags");
         j->tags[j->job.tags_count++] = job_string(&item);
     }
@@ -102,10 +102,10 @@ static bool job_member(const reading *r, const json *name, const json *v)
     }
     if (v->kind == JSON_NULL) return true;
     if (json_is(name, "kind", 4)) {
-        return job_text_member(r, v, &j->kind, &job->kind, "kind is no string");
+        return job_text_member(r, v, &j->kind, &job->kind, "kind is not a string");
     }
     if (json_is(name, "key", 3)) {
-        return job_text_member(r, v, &j->key, &job->key, "key is no string");
+        return job_text_member(r, v, &j->key, &job->key, "key is not a string");
     }
     if (json_is(name, "tags", 4)) return job_tags(r, v);
     if (json_is(name, "run_at", 6)) return job_time(r, v, &job->run_at_us, "run_at");
@@ -115,18 +115,18 @@ static bool job_member(const reading *r, const json *name, const json *v)
     if (json_is(name, "expires_at", 10)) return job_time(r, v, &job->expires_us, "expires_at");
     if (json_is(name, "meta", 4)) return job_meta(r, v);
     if (json_is(name, "priority", 8)) {
-        return job_int(r, v, 0, 9, &job->priority, "priority is no number from 0 to 9");
+        return job_int(r, v, 0, 9, &job->priority, "priority is not a number in 0..9");
     }
     if (json_is(name, "max_attempts", 12)) {
         return job_int(r, v, 1, 1000, &job->max_attempts,
-                       "max_attempts is no number from 1 to 1000");
+                       "max_attempts is not a number in 1..1000");
     }
     if (json_is(name, "delay_ms", 8)) {
-        return job_number(r, v, 0, INT64_MAX, &job->delay_ms, "delay_ms is no whole number");
+        return job_number(r, v, 0, INT64_MAX, &job->delay_ms, "delay_ms is not a whole number");
     }
     if (json_is(name, "lease_ms", 8)) {
         return job_number(r, v, 100, 86400000, &job->lease_ms,
-                          "lease_ms is no number from 100 to 86400000");
+                          "lease_ms is not a number in 100..86400000");
     }
     char *unknown = job_string(name);
     char *visible = out_visible(unknown);

@@ -20,28 +20,28 @@ static const verb commands[] = {
     {"enqueue", "add jobs from arguments, a file or stdin", cmd_enqueue},
     {"work", "run a command for each job, as xargs does", cmd_work},
     {"claim", "take jobs, for scripts", cmd_claim},
-    {"complete", "say that claimed jobs are done", cmd_complete},
-    {"fail", "say that claimed jobs failed", cmd_fail},
-    {"extend", "make leases longer", cmd_extend},
-    {"release", "hand claimed jobs back, unstarted", cmd_release},
-    {"snooze", "put claimed jobs off, no attempt charged", cmd_snooze},
-    {"reap", "look after expired leases, delays and retention (daemon)", cmd_reap},
+    {"complete", "finish claimed jobs", cmd_complete},
+    {"fail", "fail claimed jobs: retry, or dead letter", cmd_fail},
+    {"extend", "extend the leases of claimed jobs", cmd_extend},
+    {"release", "requeue claimed jobs that were not started", cmd_release},
+    {"snooze", "delay claimed jobs; no attempt is counted", cmd_snooze},
+    {"reap", "requeue expired leases, start delayed jobs, delete old ones (daemon)", cmd_reap},
     {"ls", "list jobs", cmd_ls},
-    {"show", "all about one job", cmd_show},
+    {"show", "show one job in full", cmd_show},
     {"cancel", "remove waiting jobs, ask running ones to stop", cmd_cancel},
-    {"reschedule", "delayed jobs at another time, or at once", cmd_reschedule},
-    {"retry", "bring dead letters back, by id", cmd_retry},
+    {"reschedule", "move delayed jobs to another time", cmd_reschedule},
+    {"retry", "make dead letters ready again, by id", cmd_retry},
     {"dead", "list, redrive or purge dead letters", cmd_dead},
     {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
-    {"stats", "counts of every queue", cmd_stats},
-    {"metrics", "the same and more, as Prometheus reads it", cmd_metrics},
+    {"stats", "count the jobs of every queue", cmd_stats},
+    {"metrics", "print metrics for Prometheus", cmd_metrics},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
-    {"locks", "who holds and who waits for locks", cmd_locks},
+    {"locks", "list holders and waiters of locks", cmd_locks},
     {"sem", "create, acquire, extend, release, resize, drop, list, run", cmd_sem},
-    {"table", "check, init, reap, register, unregister, list: tables of yours", cmd_table},
-    {"help", "this text, or that of a command", cmd_help},
-    {"version", "the version", cmd_version},
+    {"table", "leases on your own tables: check, init, reap, register, ...", cmd_table},
+    {"help", "show this text, or that of a command", cmd_help},
+    {"version", "show the version", cmd_version},
     {NULL, NULL, NULL}};
 
 static const verb *find(const char *name)
@@ -59,8 +59,8 @@ static int unknown(const char *name)
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "a command is expected, not a connection string");
     }
     const char *nearest = opts_nearest(commands, name);
-    if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return cli_fail(CLI_USAGE, hint, "there is no command '%s'", name);
+    if (nearest) snprintf(hint, sizeof hint, "did you mean \"%s\"?", nearest);
+    return cli_fail(CLI_USAGE, hint, "there is no command \"%s\"", name);
 }
 
 static int overview(void)
@@ -74,16 +74,16 @@ static int overview(void)
         "\nWhere the server is: --dsn-file FILE, else PGWORK_DSN, else libpq's own variables.\n\n"
         "Exit codes:\n\n"
         "  0  done\n"
-        "  1  nothing there, or refused, at least in part\n"
+        "  1  nothing was found, or at least a part was refused\n"
         "  2  a bad option, argument or input; over a limit\n"
-        "  3  no server, or none in time: it was not applied, try again; of what goes in pieces\n"
-        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) stderr tells what is\n"
-        "     done already\n"
+        "  3  no server, or no answer in time: not applied, try again. Commands that work in "
+        "pieces\n"
+        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) print what is done\n"
         "  4  the database or the schema is missing, or of another version\n"
-        "  5  the role may not, or the server is read-only or pooled\n"
-        "  6  the answer was lost: applied or not, nobody knows\n"
+        "  5  the role lacks a right, or the server is read-only or behind a pooler\n"
+        "  6  the answer was lost: it may have been applied\n"
         "  7  extended, but somebody cancelled the job\n"
-        "  8  anything else: an error of the server, no memory, output not written\n"
+        "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
         "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now\n"
         "  126, 127  work, lock, sem run: the command cannot be started, is not there\n"

@@ -84,8 +84,8 @@ int opts_which(const cli *c, bool said, const char *ways)
 
 static int opts_bad(const cli *c, const opt *o, const char *value, const char *allowed)
 {
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is '%s': allowed is %s", c->command, o->name, value,
-                    allowed);
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is %s", c->command, o->name,
+                    value, allowed);
 }
 
 /* Stores @p value where the row says. CLI_DONE or CLI_USAGE. */
@@ -370,7 +370,7 @@ int opts_dispatch(cli *c, const usage *use, const verb *verbs, const char *fallb
     }
     const char *nearest = opts_nearest(verbs, name);
     char hint[80];
-    if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    if (nearest) snprintf(hint, sizeof hint, "did you mean \"%s\"?", nearest);
     return opts_refuse(c, nearest ? hint : NULL, "there is no ", name);
 }
 

@@ -17,9 +17,9 @@
 
 void buf_add(buf *t, const char *bytes, size_t n)
 {
-    if (t->size + n + 1 > t->room) {
-        t->room = (t->size + n + 1) * 2;
-        t->at = cli_realloc(t->at, t->room);
+    if (t->size + n + 1 > t->capacity) {
+        t->capacity = (t->size + n + 1) * 2;
+        t->at = cli_realloc(t->at, t->capacity);
     }
     if (n) memcpy(t->at + t->size, bytes, n);
     t->size += n;
@@ -258,9 +258,9 @@ void table_begin(table *t, const char *const *headings, size_t columns)
 
 void table_text(table *t, const char *value)
 {
-    if (t->cells == t->room) {
-        t->room = t->room ? t->room * 2 : 64;
-        t->cell = cli_realloc(t->cell, t->room * sizeof *t->cell);
+    if (t->cells == t->capacity) {
+        t->capacity = t->capacity ? t->capacity * 2 : 64;
+        t->cell = cli_realloc(t->cell, t->capacity * sizeof *t->cell);
     }
     t->cell[t->cells++] = out_visible(value && *value ? value : "-");
 }

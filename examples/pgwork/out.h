@@ -15,7 +15,7 @@
 /* A growing text, always terminated. Start from {0}. */
 typedef struct buf {
     char *at;
-    size_t size, room;
+    size_t size, capacity;
 } buf;
 void buf_add(buf *t, const char *bytes, size_t n);
 void buf_puts(buf *t, const char *s);
@@ -47,7 +47,7 @@ void out_job(const pgw_job *job, bool claimed);
 /* Columns: a heading that ends with '>' is aligned to the right. */
 typedef struct table {
     const char *const *headings;
-    size_t columns, cells, room;
+    size_t columns, cells, capacity;
     char **cell;
 } table;
 void table_begin(table *t, const char *const *headings, size_t columns);

@@ -76,7 +76,7 @@ typedef struct pgw_cron_opts {
  *
  *     char fault[200];
  *     if (pgw_cron_check("30 6 32 * *", fault, sizeof(fault)) != PGW_OK)
- *         puts(fault); // at 6 (day of month) stands "32", expected * or 1 .. 31
+ *         puts(fault); // day of month field, column 6: expected * or 1..31, got "32"
  */
 PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t size);
 

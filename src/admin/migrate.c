@@ -254,7 +254,7 @@ static pgw_status migrate_up(pgw *h, int *applied)
     if (st != PGW_OK) return st;
     st = list.plain
              ? migrate_judge(h, &list)
-             : pgw__pq_refuse(h, "schema", pgw__pq_schema(h), "a name that is no key word of SQL");
+             : pgw__pq_refuse(h, "schema", pgw__pq_schema(h), "a name that is not an SQL keyword");
     for (number = 1; st == PGW_OK && number <= pgw__sql_migrations(); number++) {
         bool done = false;
 

@@ -111,7 +111,7 @@ static const conf_row conf_rows[] = {
     INT_OR_0_ROW("worker.lease_ms", 100, CONF_DAY, "0",
         "lease of claimed jobs; 0: as the queue says"),
     INT_ROW("worker.job_timeout_ms", 0, 30 * CONF_DAY, "0",
-        "tell a handler to give up after; 0: never"),
+        "signal a handler to give up after; 0: never"),
     INT_ROW("worker.flush_ms", 0, 10 * CONF_SECOND, "5",
         "longest wait of a finished job for others to be reported with"),
     INT_ROW("worker.flush_jobs", 1, 10000, "1000", "report as soon as so many are finished"),
@@ -193,7 +193,7 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
     case CONF_TEXT: return row->fault(value, (size_t)row->max);
     case CONF_INT:
         if (row->word != NULL && strcmp(value, row->word) == 0) return NULL;
-        if (!pgw__int_parse(&number, value)) return "is no whole number of 64 bits";
+        if (!pgw__int_parse(&number, value)) return "is not a 64-bit whole number";
         if ((number < row->min || number > row->max) && !(row->zero_too && number == 0))
             return "is out of range";
         snprintf(text, CONF_NUMBER_SIZE, "%" PRId64, number);
@@ -203,7 +203,7 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
         if (!conf_parse_bool(value, &is)) return "is neither on nor off";
         *spelling = is ? "on" : "off";
         return NULL;
-    case CONF_ENUM: return conf_is_word(value, row->allowed) ? NULL : "is no word it knows";
+    case CONF_ENUM: return conf_is_word(value, row->allowed) ? NULL : "is not an allowed word";
     }
     return NULL;
 }
@@ -318,11 +318,12 @@ const char *pgw_conf_error(const pgw_conf *conf)
     return conf != NULL ? conf->error : "";
 }
 
-int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg), void *arg)
+pgw_status pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg),
+                         void *arg)
 {
     static const char *const types[] = {"text", "int", "bool", "enum"};
 
-    if (fn == NULL) return 0;
+    if (fn == NULL) return PGW_EINVAL;
     for (size_t i = 0; i < CONF_COUNT; i++) {
         const conf_row *row = &conf_rows[i];
         const char *value = conf_value(conf, row);
@@ -335,11 +336,10 @@ int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *a
             .allowed = conf_allowed(row, limits),
             .text = row->text,
         };
-        int result = fn(&property, arg);
 
-        if (result != 0) return result;
+        if (fn(&property, arg) != 0) break;
     }
-    return 0;
+    return PGW_OK;
 }
 
 void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg)

@@ -23,12 +23,12 @@ static const char *const cronexpr_weekdays[] = {"sunday",   "monday", "tuesday",
                                                 "thursday", "friday", "saturday", NULL};
 
 static const cronexpr_kind cronexpr_kinds[FIELDS] = {
-    [SECOND] = {"second", 0, 59, NULL, "0 .. 59", 60},
-    [MINUTE] = {"minute", 0, 59, NULL, "0 .. 59", 60},
-    [HOUR] = {"hour", 0, 23, NULL, "0 .. 23", 24},
-    [DAY] = {"day of month", 1, 31, NULL, "1 .. 31", 31},
-    [MONTH] = {"month", 1, 12, cronexpr_months, "1 .. 12 or jan .. dec", 12},
-    [WEEKDAY] = {"weekday", 0, 7, cronexpr_weekdays, "0 .. 7 or sun .. sat", 7},
+    [SECOND] = {"second", 0, 59, NULL, "0..59", 60},
+    [MINUTE] = {"minute", 0, 59, NULL, "0..59", 60},
+    [HOUR] = {"hour", 0, 23, NULL, "0..23", 24},
+    [DAY] = {"day of month", 1, 31, NULL, "1..31", 31},
+    [MONTH] = {"month", 1, 12, cronexpr_months, "1..12 or jan..dec", 12},
+    [WEEKDAY] = {"weekday", 0, 7, cronexpr_weekdays, "0..7 or sun..sat", 7},
 };
 
 typedef struct cronexpr_reader {
@@ -76,14 +76,12 @@ static bool cronexpr_continues(char c)
 
 /* ---- faults ---- */
 
-/* What stands at p, for humans; at most 20 characters of a word. */
+/* The text at p, for humans; at most 20 characters of a word. */
 static void cronexpr_found(char out[32], const char *p)
 {
     size_t n = (*p == '@') + cronexpr_word(p + (*p == '@'));
 
-    if (*p == '\0') {
-        snprintf(out, 32, "the end");
-    } else if ((unsigned char)*p >= 0x80) {
+    if ((unsigned char)*p >= 0x80) {
         snprintf(out, 32, "a character beyond ASCII");
     } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {
         snprintf(out, 32, "a control character");
@@ -109,11 +107,14 @@ static void cronexpr_expect(cronexpr_reader *r, const char *at, const char *fmt,
     cronexpr_found(found, at);
     f->at = 1;
     for (const char *p = r->text; p < at; p++) f->at += !cronexpr_continues(*p);
-    if (r->where != NULL) {
-        snprintf(f->text, sizeof(f->text), "at %d (%s) stands %s, expected %s", f->at, r->where,
-                 found, expected);
+    if (*at == '\0') {
+        snprintf(f->text, sizeof(f->text), "%s%s ends at column %d: expected %s",
+                 r->where != NULL ? r->where : "cron expression", r->where != NULL ? " field" : "",
+                 f->at, expected);
     } else {
-        snprintf(f->text, sizeof(f->text), "at %d stands %s, expected %s", f->at, found, expected);
+        snprintf(f->text, sizeof(f->text), "%s%scolumn %d: expected %s, got %s",
+                 r->where != NULL ? r->where : "", r->where != NULL ? " field, " : "", f->at,
+                 expected, found);
     }
 }
 
@@ -199,7 +200,7 @@ static uint64_t cronexpr_special_weekday(cronexpr_reader *r, size_t *n)
         const char *k = r->p + *n + 1;
 
         if (cronexpr_word(k) != 1 || *k < '1' || *k > '5') {
-            cronexpr_expect(r, k, "1 .. 5");
+            cronexpr_expect(r, k, "1..5");
             return 0;
         }
         *n += 2;
@@ -246,8 +247,7 @@ static uint64_t cronexpr_range(cronexpr_reader *r, const cronexpr_kind *kind)
         const size_t n = cronexpr_word(++r->p);
 
         step = cronexpr_number(r->p, n);
-        if (step < 1 || step > kind->most)
-            cronexpr_expect(r, r->p, "a step of 1 .. %d", kind->most);
+        if (step < 1 || step > kind->most) cronexpr_expect(r, r->p, "a step of 1..%d", kind->most);
         r->p += n;
     }
     if (r->failed) return 0;
@@ -320,11 +320,11 @@ static void cronexpr_fields(cronexpr_reader *r, pgw__cronexpr *out)
     bool second, minute, hour, month;
 
     if (n < FIELDS - 1) {
-        cronexpr_expect(r, r->text + strlen(r->text), "5 or 6 fields, not %d", n);
+        cronexpr_expect(r, r->text + strlen(r->text), "5 or 6 fields, got %d", n);
         return;
     }
     if (extra != NULL) {
-        cronexpr_expect(r, extra, "the end: 5 or 6 fields, not %d", n);
+        cronexpr_expect(r, extra, "the end: 5 or 6 fields, got %d", n);
         return;
     }
     out->second = n == FIELDS ? cronexpr_field(r, SECOND, &second) : 1;
@@ -373,7 +373,7 @@ static int64_t cronexpr_duration(cronexpr_reader *r)
         total += cronexpr_number(r->p, n) * unit;
         r->p += n + 1;
     } while (*r->p != '\0' && !cronexpr_is_blank(*r->p));
-    if (total < 1 || total > PGW__CRONEXPR_EVERY) cronexpr_expect(r, begin, "1s .. 366d");
+    if (total < 1 || total > PGW__CRONEXPR_EVERY) cronexpr_expect(r, begin, "1s..366d");
     return total;
 }
 

@@ -34,7 +34,7 @@ typedef struct pgw__cronexpr {
 
 typedef struct pgw__cronexpr_fault {
     int at;         /* character, from 1 */
-    char text[160]; /* `at 5 (day of month) stands "32", expected 1 .. 31` */
+    char text[192]; /* `minute field, column 1: expected 0..59, got "60"` */
 } pgw__cronexpr_fault;
 
 /* False: *fault says why, and *out is empty. */

@@ -45,9 +45,9 @@ bool pgw_is_bug(pgw_status st)
     return st == PGW_EINVAL || st == PGW_EMISUSE || st == PGW_ESCHEMA || st == PGW_EPROTO;
 }
 
-#define STATUS_GRANT                                                                       \
-    "grant the user pgwork_producer (to enqueue), pgwork_worker (to claim and finish) or " \
-    "pgwork_operator (to look and to administer); `pgwork doctor` tells when it is these " \
+#define STATUS_GRANT                                                                         \
+    "grant the user pgwork_producer (to enqueue), pgwork_worker (to claim and finish) or "   \
+    "pgwork_operator (to look and to administer); `pgwork doctor` reports when it is these " \
     "that lack a right"
 #define STATUS_MIGRATE                                                                         \
     "run `pgwork migrate` on this database (with --schema, where it is another than pgwork); " \

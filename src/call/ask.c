@@ -117,7 +117,7 @@ pgw_status pgw__ask_by_ids(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
 pgw_status pgw__ask_misfit(pgw *h, const char *what)
 {
     return pgw__pq_fail(h, PGW_EPROTO, what,
-                        "library and schema do not fit: `pgwork doctor` tells their versions");
+                        "library and schema do not fit: `pgwork doctor` shows their versions");
 }
 
 pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)

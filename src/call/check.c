@@ -252,7 +252,7 @@ pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, i
 {
     if (h == NULL) return PGW_EINVAL;
     if (run_at_us == 0 || delay_ms == 0) return PGW_OK;
-    return check_fault(h, argument, "stands beside run_at_us", "one of the two");
+    return check_fault(h, argument, "is set together with run_at_us", "one of the two");
 }
 
 static pgw_status check_time(pgw *h, check_path *path, const pgw_job_spec *job)

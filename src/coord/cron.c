@@ -40,7 +40,7 @@ static pgw_status cron_check_expression(pgw *h, const char *expression)
     if (pgw__name_fault(expression, PGW__CRONEXPR_MAX) != NULL) /* nothing for a terminal */
         snprintf(message, sizeof(message), "argument expression is wrong: %s", why.text);
     else
-        snprintf(message, sizeof(message), "argument expression is '%s': %s", shown, why.text);
+        snprintf(message, sizeof(message), "argument expression is \"%s\": %s", shown, why.text);
     return pgw__pq_reject(h, PGW_EINVAL, message,
                           "minute hour day month weekday, each * or lists of n, n-n, with /step; "
                           "@daily ...; or @every 90s");

@@ -328,9 +328,10 @@ static void pq_hint_read_only(pgw *h)
         hint =
             "the transaction is READ ONLY, or the server is: begin it READ WRITE, on the primary";
     else if (standby != NULL && strcmp(standby, "off") == 0)
-        hint = "the server is no standby: default_transaction_read_only is on, for the role, the "
-               "database or the server: ALTER ROLE or DATABASE ... RESET "
-               "default_transaction_read_only";
+        hint =
+            "the server is not a standby: default_transaction_read_only is on, for the role, the "
+            "database or the server: ALTER ROLE or DATABASE ... RESET "
+            "default_transaction_read_only";
     if (hint != NULL) pgw__text_copy(h->op.fault.hint, sizeof(h->op.fault.hint), hint);
 }
 

@@ -19,7 +19,7 @@ WITH lock AS (
                                FROM unnest(pg_blocking_pids(l.pid)) b (pid)), l.pid) END AS advice
       FROM lock l JOIN pg_stat_activity a USING (pid)
     UNION ALL -- which has no session
-    SELECT true, l.tables, p.prepared, format('prepared transaction %L of %s', p.gid, p.owner),
+    SELECT true, l.tables, p.prepared, format('prepared transaction "%s" of %s', p.gid, p.owner),
            format('Ask whoever prepared it; else as that user or a superuser ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
       FROM lock l
       JOIN pg_locks x ON x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'

@@ -4,21 +4,21 @@
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH d AS MATERIALIZED (
-    SELECT q.name, q.paused, q.draining, d.ready, d.leased, d.dead, d.oldest_ms * interval '1 ms' AS oldest,
-           CASE WHEN q.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.name, '''', '''"''"''') || '''' AS typed -- for a shell
-      FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1000, true) d WHERE d.ready IS NOT NULL -- else it was dropped meanwhile
+    SELECT q.queue AS name, q.paused, q.draining, q.ready, q.leased, q.dead, q.oldest_ms * interval '1 ms' AS oldest,
+           CASE WHEN q.queue LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.queue, '''', '''"''"''') || '''' AS typed -- for a shell
+      FROM pgwork.queue_list(at_most => 1000) q
 ), found AS (
-    SELECT 1 AS grade, 'queues' AS check_name, format('queue %s is paused: nothing is claimed from it%s', quote_literal(d.name),
+    SELECT 1 AS grade, 'queues' AS check_name, format('queue "%s" is paused: nothing is claimed from it%s', d.name,
                                                             ', its oldest ready job has waited for ' || justify_hours(date_trunc('second', nullif(d.oldest, '0')))) AS finding,
            format('When that is over: `pgwork queue resume %s`.', d.typed) AS advice
       FROM d WHERE d.paused
     UNION ALL
-    SELECT 1, 'queues', format('queue %s is being drained: it takes no jobs', quote_literal(d.name)),
+    SELECT 1, 'queues', format('queue "%s" is being drained: it takes no jobs', d.name),
            format('When that is over: `pgwork queue resume %s`.', d.typed)
       FROM d WHERE d.draining
     UNION ALL
     SELECT CASE WHEN d.leased = 0 AND d.oldest > interval '1 hour' THEN 2 ELSE 1 END, 'ready jobs',
-           format('queue %s: the oldest ready job has waited for %s, %s', quote_literal(d.name), justify_hours(date_trunc('second', d.oldest)),
+           format('queue "%s": the oldest ready job has waited for %s, %s', d.name, justify_hours(date_trunc('second', d.oldest)),
                   CASE WHEN d.leased > 0 THEN format('%s leased, so somebody has claimed from it', d.leased || CASE WHEN d.leased = 1000 THEN ' or more are' WHEN d.leased = 1 THEN ' is' ELSE ' are' END)
                        WHEN d.ready < 1000 THEN 'nothing is leased: no worker claims from it'
                        ELSE 'none of the first 1000 is leased: no worker claims from it' END),
@@ -26,7 +26,7 @@ WITH d AS MATERIALIZED (
                 ELSE format('See that workers run, for a queue of this very name, and in their log that claims do not fail; if it is to wait: `pgwork queue pause %s`.', d.typed) END
       FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
     UNION ALL
-    SELECT 1, 'dead letters', format('dead letters in queue %s: %s', quote_literal(d.name), d.dead) ||
+    SELECT 1, 'dead letters', format('dead letters in queue "%s": %s', d.name, d.dead) ||
                               CASE WHEN d.dead = 1000 THEN ' or more' ELSE format(', the last one died %s ago', date_trunc('second', clock_timestamp() - l.last)) END,
            format('Read why with `pgwork dead list %s`; then redrive or purge them.', d.typed)
       FROM d CROSS JOIN LATERAL (SELECT max(j.finished_at) AS last FROM pgwork.job_list(d.name, 'dead', at_most => d.dead) j WHERE d.dead < 1000) l

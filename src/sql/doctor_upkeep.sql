@@ -18,7 +18,7 @@ SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 mi
             ELSE 'no reaper since ' || date_trunc('second', clock_timestamp() - last) END,
        CASE WHEN alive > 0 THEN ''
             WHEN last > clock_timestamp() - interval '5 min'
-            THEN 'Reaping comes seldom: jobs of dead workers, delayed jobs and schedules are as late. `pgwork reap` as a service is always there.'
+            THEN 'Expired leases, delayed jobs and schedules wait until it runs. Run `pgwork reap` as a service.'
             ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL
@@ -28,7 +28,7 @@ SELECT CASE WHEN NOT m.still THEN 0 WHEN m.at > clock_timestamp() - interval '5 
                  || ' Expired leases, delayed jobs and late commits wait until it runs.' END,
        CASE WHEN NOT m.still THEN '' ELSE 'Start one: `pgwork reap`. Until then claims stay right, but slow down while vacuum is held back.' END
   FROM (SELECT t.at, CASE WHEN t.at > clock_timestamp() - interval '10 s' THEN false
-                          ELSE EXISTS (SELECT FROM pgwork.queues q CROSS JOIN LATERAL pgwork.depth(q.name, 1, true) d WHERE d.ready + d.leased > 0) END AS still
+                          ELSE EXISTS (SELECT FROM pgwork.queue_list(at_most => 1) q WHERE q.ready + q.leased > 0) END AS still
           FROM pgwork.last_tick t) m
 UNION ALL -- a low-water mark is right only while positions are drawn in order, each once
 SELECT 2, 'positions', format('sequence pgwork.position has CACHE %s: a session may draw positions that lie below the low-water marks', s.seqcache),
@@ -52,7 +52,7 @@ SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min'
 UNION ALL -- what is stuck: here, where no damaged row is read. One that is tried again and again is tried soon; the others are over.
 (
 SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
-       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue %L cannot be taken back', s.id, s.queue) END,
+       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,
               date_trunc('second', s.since), s.error),
        'Mend the cause, a trigger or a constraint on a table of pgwork or a damaged row: it is tried again by itself.'
   FROM pgwork.stuck_jobs s WHERE s.again_at > clock_timestamp() - interval '1 min'

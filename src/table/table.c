@@ -112,7 +112,7 @@ static const char *table_kind(char relkind)
     case 'c': return "is a composite type";
     case 'i':
     case 'I': return "is an index";
-    default: return "is no table";
+    default: return "is not a table";
     }
 }
 

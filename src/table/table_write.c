@@ -202,7 +202,7 @@ pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key, 
     if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
     if (st == PGW_OK) st = pgw__check_given(h, "version", version);
     if (st == PGW_OK && *version == '\0')
-        st = pgw__pq_refuse(h, "version", version, "one that was told: read the row again");
+        st = pgw__pq_refuse(h, "version", version, "one that was returned: read the row again");
     if (st == PGW_OK) st = pgw__check_given(h, "cells", cells);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__VALUES_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++)

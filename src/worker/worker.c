@@ -315,9 +315,10 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
         const char *queue = pgw__rows_text(rows, row, 0, NULL);
 
         if (queue != NULL)
-            PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
-                     "there is no queue '%s' yet: its first job makes it; names are case-sensitive",
-                     queue);
+            PGW__LOG(
+                &w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
+                "there is no queue \"%s\" yet: its first job makes it; names are case-sensitive",
+                queue);
     }
     w->loop.told_absent = true;
     return PGW_OK;

@@ -1,5 +1,5 @@
 /* worker_why: why nothing is to be claimed though there are jobs, told once for each queue and
- * reason. A role without the rights of pgwork_operator may not see it: then nothing is told. */
+ * reason. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "worker/worker_why.h"

@@ -36,10 +36,10 @@ code '-X list --json' 0 pgwork --json -X list
 json '-X list --json is JSON' "$tmp/out"
 
 refused 'no command' 2 'which command' pgwork
-refused 'unknown command' 2 "no command 'frobnicate'" pgwork frobnicate
-refused 'nearly a command' 2 "did you mean 'enqueue'" pgwork enqeue
+refused 'unknown command' 2 'no command "frobnicate"' pgwork frobnicate
+refused 'nearly a command' 2 'did you mean "enqueue"' pgwork enqeue
 refused 'unknown verb' 2 'there is no lst' pgwork queue lst
-yes 'nearly a verb' grep -q "did you mean 'list'" "$tmp/err"
+yes 'nearly a verb' grep -q 'did you mean "list"' "$tmp/err"
 refused 'unknown option' 2 'unknown option --frob' pgwork ls --frob
 refused 'unknown letter' 2 'unknown option -Z' pgwork ls -Z
 refused 'unknown option before the command' 2 'unknown option --frob' pgwork --frob ls

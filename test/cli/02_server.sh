@@ -24,7 +24,7 @@ PGWORK_SCHEMA=pgw_other code 'PGWORK_SCHEMA' 0 pgwork ls q
 PGWORK_SCHEMA='' code 'an empty one is none' 0 pgwork queue create q
 refused 'an empty --schema is a mistake' 2 'schema' pgwork --schema '' ls
 refused 'a schema that needs quotes' 2 'schema' pgwork --schema 'A b' ls
-refused 'a schema that SQL reads as a word of its own' 2 'schema.*"user".*key word' pgwork --schema user migrate
+refused 'a schema that SQL reads as a word of its own' 2 'schema.*"user".*keyword' pgwork --schema user migrate
 refused 'a schema that is not there' 4 'migrat' pgwork --schema pgw_none ls
 
 refused 'no server: ls' 3 . nowhere ls

@@ -8,11 +8,11 @@ other=00000000-0000-0001-0000-000000000001
 
 code 'nothing to claim' 1 pgwork claim q
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
-refused 'nothing in a queue that is not there' 1 "no queue 'none_such' yet" pgwork claim q none_such
+refused 'nothing in a queue that is not there' 1 'no queue "none_such" yet' pgwork claim q none_such
 code 'or quietly' 1 pgwork -q claim none_such
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'who may only work hears it, too' 1 "no queue 'none_such' yet" pgwork claim none_such
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'who may only work hears it, too' 1 'no queue "none_such" yet' pgwork claim none_such
 sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 id=$(pgwork enqueue q x -k 'a \b')
 pgwork claim q >"$tmp/claim"
@@ -112,10 +112,10 @@ sql 'DROP ROLE pgw_cli_loader' >/dev/null 2>&1
 
 refused 'again, and never again' 2 'not both' pgwork fail q 1 $other --retry 1m --dead
 refused 'an id without token' 2 'has no token' pgwork complete q 1
-refused 'an id that is none' 2 'no job id' pgwork complete q x $other
-refused 'a negative id' 2 'no job id' pgwork complete q -- -1 $other
-refused 'an id over 64 bits' 2 'no job id' pgwork complete q 9223372036854775808 $other
-refused 'a token that is none' 2 'no token' pgwork complete q 1 frob
+refused 'an id that is none' 2 'not a job id' pgwork complete q x $other
+refused 'a negative id' 2 'not a job id' pgwork complete q -- -1 $other
+refused 'an id over 64 bits' 2 'not a job id' pgwork complete q 9223372036854775808 $other
+refused 'a token that is none' 2 'not a valid token' pgwork complete q 1 frob
 refused 'no lines' 1 'no jobs on stdin' pgwork complete q
 printf '1\n' >"$tmp/lines"
 pgwork complete q <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"

@@ -23,7 +23,7 @@ pgwork enqueue a -J '{"a": "é"}' >/dev/null
 code 'the payload on stdin' 0 pgwork work a --until-empty -- cat
 is 'is the payload' "$(cat "$tmp/out")" '{"a": "é"}'
 code 'a queue that is not there' 0 pgwork work A --until-empty -- true
-yes 'is named' grep -q "there is no queue 'A'" "$tmp/err"
+yes 'is named' grep -q 'there is no queue "A"' "$tmp/err"
 code 'one that is empty' 0 pgwork work a --until-empty -- true
 yes 'is not' test "$(grep -c 'there is no' "$tmp/err")" = 0
 pgwork enqueue a -J '{"file": "x"}' >/dev/null
@@ -74,12 +74,21 @@ wait $p
 is 'once' "$(grep -c 'is paused' "$tmp/paused")" 1
 code 'one that ends when nothing can be claimed, too' 0 pgwork work shut --until-empty -- true
 yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
+sql 'CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker' 2>/dev/null
+plain() { PGWORK_DSN="$PGWORK_DSN user=pgw_cli_plain" "$@"; }
+code 'one with the rights of a worker alone' 0 plain pgwork work shut --until-empty -- true
+yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
+code 'a claim with these rights' 1 plain pgwork claim shut
+yes 'says so, too' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
 pgwork queue resume shut
 is 'stats tells that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
 pgwork -q queue purge shut
 pgwork enqueue shut --delay 1h x >/dev/null
 code 'a claim where all jobs are delayed' 1 pgwork claim shut
 yes 'says so' grep -q '^pgwork: queue "shut" has delayed jobs only' "$tmp/err"
+code 'a worker with the rights of one alone' 0 plain pgwork work shut --until-empty -- true
+yes 'says that all are delayed' grep -q 'queue "shut" has delayed jobs only' "$tmp/err"
+sql 'DROP ROLE pgw_cli_plain' >/dev/null
 is 'as does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" delayed
 
 fresh deep --max-attempts 2

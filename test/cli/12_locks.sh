@@ -145,7 +145,7 @@ is 'shared ones go together' $? 0
 code 'sem create' 0 pgwork sem create s 2
 code 'sem create again' 0 pgwork sem create s 2
 refused 'sem create with another number' 1 'is there' pgwork sem create s 3
-refused 'no number' 2 'no number of permits' pgwork sem create s many
+refused 'no number' 2 'not a number of permits' pgwork sem create s many
 refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
 yes 'and what makes one' grep -q '^hint: .*pgwork sem create' "$tmp/err"
 token=$(pgwork sem acquire s)
@@ -162,7 +162,7 @@ code 'sem extend' 0 pgwork sem extend s "$token" --ttl 1h
 code 'sem release' 0 pgwork sem release s "$token"
 refused 'sem release twice' 1 'lost: .*returned' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
-refused 'no token' 2 'no token' pgwork sem release s abc
+refused 'a word that is not a token' 2 'not a valid token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
 refused 'sem run, to wait and not to' 2 'not both' pgwork sem run -n -w 1s s -- true
 refused 'sem acquire, too' 2 'not both' pgwork sem acquire s -n -w 0

@@ -3,8 +3,8 @@
 pgwork -q migrate
 
 code 'no schedules yet' 1 pgwork cron list
-refused 'a bad expression, with its place' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron next '* * 32 * *'
-refused 'the same from add' 2 'at 5 (day of month) stands "32", expected \* or 1 .. 31' pgwork cron add x '* * 32 * *'
+refused 'a bad expression, with its place' 2 'day of month field, column 5: expected \* or 1..31, got "32"' pgwork cron next '* * 32 * *'
+refused 'the same from add' 2 'day of month field, column 5: expected \* or 1..31, got "32"' pgwork cron add x '* * 32 * *'
 refused 'a zone that is none' 2 'Mars' pgwork cron add x '* * * * *' --tz Mars
 for zone in +03:00 GMT+3 CST right/UTC '<+03>-3' posixrules/none ''; do
     refused "what is no zone by name ($zone) is refused by next" 2 'zone' timeout -k 1 20 pgwork cron next '* * * * * *' --tz "$zone"
@@ -93,7 +93,7 @@ pgwork cron rm often
 pgwork cron add sweep '@every 1h' --timeout 1m --payload '[1]' >/dev/null
 code 'nothing is due' 1 pgwork cron claim sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
-refused 'nothing of one that is not there' 1 "no schedule 'Sweep' yet" pgwork cron claim sweep Sweep
+refused 'nothing of one that is not there' 1 'no schedule "Sweep" yet' pgwork cron claim sweep Sweep
 code 'or quietly' 1 pgwork -q cron claim Sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
@@ -115,7 +115,7 @@ token=$(sed 's/.*"token":"\([^"]*\)".*/\1/' "$tmp/out")
 code 'finish' 0 pgwork cron finish "$token" -e 'no space'
 is 'the error is noted' "$(sql 'SELECT holder, error FROM pgwork.tick WHERE error IS NOT NULL')" 'b|no space'
 refused 'not twice' 1 . pgwork cron finish "$token"
-refused 'no token' 2 'no token' pgwork cron finish frob
+refused 'a word that is not a token' 2 'not a valid token' pgwork cron finish frob
 code 'run for nobody' 0 pgwork cron run sweep
 { sleep 1; code=0; pgwork cron claim sweep 2>"$tmp/err" || code=$?; echo "$code $(grep -c 'cannot write' "$tmp/err")" >"$tmp/code"; } | :
 is 'a tick that cannot be printed, because the reader is gone' "$(cat "$tmp/code")" '8 1'

@@ -31,7 +31,7 @@ claim() { pgwork claim q >"$tmp/claim" && IFS=$tab read -r id token rest <"$tmp/
 
 pgwork work none_such -- true 2>"$tmp/err" &
 worker=$!
-yes 'a worker on a queue that is not there says so' until_true 20 grep -q "there is no queue 'none_such' yet" "$tmp/err"
+yes 'a worker on a queue that is not there says so' until_true 20 grep -q 'there is no queue "none_such" yet' "$tmp/err"
 kill $worker
 wait $worker
 

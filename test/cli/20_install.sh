@@ -50,6 +50,20 @@ fi
 is 'the HTML reference knows each function' "$(grep -o '<a id="pgw_[a-z0-9_]*"' share/doc/pgwork/reference.html | sort -u | wc -l)" "$(ls share/man/man3 | wc -l)"
 printf '#include <pgwork/job.h>\nint main(void) { return pgw_open(NULL, NULL) != PGW_EINVAL; }\n' >"$tmp/one.c"
 code 'one header of many compiles, as installed' 0 sh -c 'cc -o "$0/one" "$0/one.c" -I include -L lib -lpgwork' "$tmp"
+if command -v cmake >/dev/null; then
+    code 'install in place' 0 ours install PREFIX="$tmp/cmake" LDCONFIG=true
+    mkdir -p "$tmp/project"
+    cp "$tmp/one.c" "$tmp/project/one.c"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.10)' 'project(one C)' 'find_package(pgwork 0.1 REQUIRED)' \
+        'add_executable(shared one.c)' 'target_link_libraries(shared pgwork::pgwork)' \
+        'add_executable(static one.c)' 'target_link_libraries(static pgwork::static)' >"$tmp/project/CMakeLists.txt"
+    code 'CMake finds it' 0 cmake -S "$tmp/project" -B "$tmp/project/build" -DCMAKE_PREFIX_PATH="$tmp/cmake"
+    code 'and builds with it' 0 cmake --build "$tmp/project/build"
+    yes 'what runs with the shared library' "$tmp/project/build/shared"
+    yes 'and with the static one' "$tmp/project/build/static"
+    sed -i 's/pgwork 0.1 /pgwork 0.2 /' "$tmp/project/CMakeLists.txt"
+    code 'another version is not taken for it' 1 cmake -S "$tmp/project" -B "$tmp/project/other" -DCMAKE_PREFIX_PATH="$tmp/cmake"
+fi
 yes 'its license is there' test -s share/doc/pgwork/LICENSE
 cd share/doc/pgwork || exit 1
 find . -name '*.md' | while read -r page; do

@@ -18,7 +18,7 @@ is 'and is done' "$(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id
 other="$other $(pgwork enqueue poll_loop 1)"
 code 'poll_loop: where the job of another comes first' 0 "$poll_loop"
 yes 'it goes on to its own' grep -q '^completed$' "$tmp/out"
-yes 'and says so' grep -q '^of others, and handed back: 1$' "$tmp/out"
+yes 'and says so' grep -q '^of others, requeued: 1$' "$tmp/out"
 is 'that is as it was, as is the one of another queue' \
     "$(sql "SELECT state, attempt FROM pgwork.job WHERE id IN ($(echo "$other" | tr ' ' ,))" | tr '\n' ' ')" 'ready|0 ready|0 '
 pgwork -q claim poll_loop --lease 100ms >/dev/null # as by a run that was killed in the middle

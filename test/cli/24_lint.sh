@@ -27,6 +27,23 @@ is 'or a quotation mark by itself' "$(banned "if (c == '\"') p = malloc(3), s = 
 code 'which fails' 1 awk -f "$top/test/lint/banned.awk" "$tmp/room.c"
 is 'but not in a string, nor a comment, nor of others' "$(banned 's = "malloc(3)"; /* malloc(3) */ my->malloc(3); // malloc(3)')" ''
 
+# words FILE LINE: the phrase that is refused in it
+words() { echo "$2" >"$tmp/$1" && (cd "$tmp" && awk -v allow= -f "$top/test/lint/words.awk" "$1" | sed -n 's/^[^:]*: "\(.*\)" is there.*/\1/p'); }
+is 'words: a phrase of a page' "$(words page.md 'All are claimed, but for one.')" 'but for'
+is 'of a message' "$(words page.c 'fail("this is no token"); /* but for this */')" 'is no'
+is 'of a comment in SQL' "$(words page.sql '-- Who waits is woken.')" 'Who ...'
+is 'but not in code, nor where it is idiomatic' "$(words page.md 'There is no `is no token` here, and it is no longer there.')" ''
+is 'a sentence of a page with more than 25 words' "$(words page.md '- One two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two three four five six.')" 'long sentence'
+echo 'pages 1 but for' >"$tmp/allow"
+echo 'one, but for two' >"$tmp/page.md"
+code 'an allowed phrase passes' 0 sh -c "cd '$tmp' && awk -v allow=allow -f '$top/test/lint/words.awk' page.md"
+echo 'three, but for four' >>"$tmp/page.md"
+code 'a second one does not' 1 sh -c "cd '$tmp' && awk -v allow=allow -f '$top/test/lint/words.awk' page.md"
+
+printf '# A head\n\n[good](links.md#a-head) [gone](no.md) [no head](links.md#b)\n' >"$tmp/links.md"
+code 'links: one that leads nowhere' 1 sh -c "cd '$tmp' && awk -f '$top/test/lint/links.awk' links.md"
+is 'each is named, no other' "$(cut -d: -f3- "$tmp/out" | tr '\n' ';')" ' there is no no.md; no heading for links.md#b;'
+
 cd "$tmp" || exit 1
 echo 'int b(void); int a(void); int a(void) { return b(); }' >a.c
 echo 'int b(void); int b(void) { return 1; }' >b.c

@@ -555,11 +555,12 @@ void test_what_is_refused(void)
     char fault[160];
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * 32 * *", NULL, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument expression is '* * 32 * *': at 5 (day of month) stands "
-                             "\"32\", expected * or 1 .. 31",
+    TEST_ASSERT_EQUAL_STRING("argument expression is \"* * 32 * *\": day of month field, "
+                             "column 5: expected * or 1..31, got \"32\"",
                              pgw_error_message(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_check("* * 32 * *", fault, sizeof(fault)));
-    TEST_ASSERT_EQUAL_STRING("at 5 (day of month) stands \"32\", expected * or 1 .. 31", fault);
+    TEST_ASSERT_EQUAL_STRING("day of month field, column 5: expected * or 1..31, got \"32\"",
+                             fault);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_check("* * 31 * *", fault, sizeof(fault)));
     TEST_ASSERT_EQUAL_STRING("", fault);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", NULL, NULL, NULL));
@@ -567,7 +568,7 @@ void test_what_is_refused(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *\xff", NULL, NULL));
     o.zone = "Europe/Berlinn";
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *", &o, NULL));
-    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "zone is 'Europe/Berlinn'"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "zone is \"Europe/Berlinn\""));
     o.zone = "CET-1CEST"; /* no name of a zone, though the server could read it */
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "* * * * *", &o, NULL));
     o.zone = NULL, o.jitter_ms = 3600001;
@@ -581,7 +582,7 @@ void test_what_is_refused(void)
 
         TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
         TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r),
-                                    "argument grace_ms is '999': allowed is 1000 .. 86400000"));
+                                    "argument grace_ms is \"999\": allowed is 1000 .. 86400000"));
         PQclear(r);
         PQfinish(conn);
     }
@@ -785,11 +786,11 @@ void test_the_doctor_checks_schedules(void)
                 "WHERE name = 'ahead'");
     *text = '\0';
     OK(pgw_doctor(h, keep_findings, text));
-    ASSERT_HAS("2 schedule 'gone' does not run: time zone \"Nowhere\" not recognized|", text);
-    ASSERT_HAS("2 schedule 'late' is overdue by 00:05:", text);
-    ASSERT_HAS("2 schedule 'asked' is overdue by 00:05:", text); /* a tick out of turn */
-    ASSERT_HAS("1 schedule 'ahead' has ticks noted up to 2999-01-01", text);
-    ASSERT_HAS("1 schedule 'shut' is paused|", text);
+    ASSERT_HAS("2 schedule \"gone\" does not run: time zone \"Nowhere\" not recognized|", text);
+    ASSERT_HAS("2 schedule \"late\" is overdue by 00:05:", text);
+    ASSERT_HAS("2 schedule \"asked\" is overdue by 00:05:", text); /* a tick out of turn */
+    ASSERT_HAS("1 schedule \"ahead\" has ticks noted up to 2999-01-01", text);
+    ASSERT_HAS("1 schedule \"shut\" is paused|", text);
 }
 
 /* ---- ticks that a node holds ---- */
@@ -1136,7 +1137,7 @@ void test_the_doctor_sees_that_no_node_asks_any_more(void)
                     "'-infinity'");
         OK(pgw_cron_tick(h, NULL, NULL));
         OK(pgw_doctor(h, keep_findings, text));
-        ASSERT_HAS("2 schedule 's' is overdue by 2 days 1", text);
+        ASSERT_HAS("2 schedule \"s\" is overdue by 2 days 1", text);
 
         pgw_tick_free(claimed("n")); /* as by one who dies then */
         TEST_ASSERT_EQUAL_INT64(policies[i] == PGW_MISFIRE_ALL ? 100 : 1,
@@ -1145,9 +1146,9 @@ void test_the_doctor_sees_that_no_node_asks_any_more(void)
         pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp() - interval '2 min'");
         *text = '\0';
         OK(pgw_doctor(h, keep_findings, text));
-        ASSERT_HAS("2 schedule 's': its tick of ", text);
+        ASSERT_HAS("2 schedule \"s\": its tick of ", text);
         ASSERT_HAS(" ran out of time 00:02:0", text);
-        ASSERT_HAS(" with 'n', and no node has asked for it since|", text);
+        ASSERT_HAS(" with \"n\", and no node has asked for it since|", text);
         OK(pgw_cron_drop(h, "s"));
     }
 }
@@ -1382,7 +1383,7 @@ void test_times_to_come(void)
                              text);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * *", NULL, 0, 1, count_times, text));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", "Mars", 0, 1, count_times, text));
-    ASSERT_HAS("zone is 'Mars': allowed is a name in pg_timezone_names", pgw_error_message(h));
+    ASSERT_HAS("zone is \"Mars\": allowed is a name in pg_timezone_names", pgw_error_message(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", NULL, 0, 0, count_times, text));
 }
 

@@ -189,9 +189,10 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_ST(PGW_OK, pgw_fail(h, "ill", &ref, 1, &dead, NULL), h);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "ill"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
-    ASSERT_HAS("note queues: queue 'ill' is paused: nothing is claimed from it | ", visit(h)->text);
-    ASSERT_HAS("note queues: queue 'ill' is being drained", visit(h)->text);
-    ASSERT_HAS("note dead letters: dead letters in queue 'ill': 1,", visit(h)->text);
+    ASSERT_HAS("note queues: queue \"ill\" is paused: nothing is claimed from it | ",
+               visit(h)->text);
+    ASSERT_HAS("note queues: queue \"ill\" is being drained", visit(h)->text);
+    ASSERT_HAS("note dead letters: dead letters in queue \"ill\": 1,", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "ill", true), h);
     ASSERT_HAS("good queues: ", visit(h)->text);
 }
@@ -248,7 +249,7 @@ void test_jobs_that_no_reaper_can_take_back(void)
     it_enqueue(h, "odd", NULL);
     pgtemp_exec("INSERT INTO pgwork.stuck_job (queue, id, error, again_at) SELECT id, 17, 'boom', "
                 "clock_timestamp() FROM pgwork.queue WHERE name = 'odd'");
-    ASSERT_HAS("bad stuck jobs: job 17 of queue 'odd' cannot be taken back since ", visit(h)->text);
+    ASSERT_HAS("bad stuck jobs: job 17 of queue \"odd\" cannot be requeued since ", visit(h)->text);
     ASSERT_HAS(": boom | Mend the cause", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.stuck_job SET again_at = clock_timestamp() - interval '2 min'");
     TEST_ASSERT_NULL(strstr(visit(h)->text, "stuck jobs"));
@@ -267,10 +268,10 @@ void test_schedules_are_named_so_that_a_shell_can_take_it(void)
     ASSERT_ST(PGW_OK, pgw_cron_create(h, "daily report", "0 6 * * *", &o, NULL), h);
     ASSERT_HAS("good schedules: ", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.schedule SET base = now() + interval '1 h'");
-    ASSERT_HAS("note schedules: schedule 'daily report' has ticks noted up to ", visit(h)->text);
+    ASSERT_HAS("note schedules: schedule \"daily report\" has ticks noted up to ", visit(h)->text);
     ASSERT_HAS("`pgwork cron pause 'daily report'`", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_cron_pause(h, "daily report"), h);
-    ASSERT_HAS("note schedules: schedule 'daily report' is paused", visit(h)->text);
+    ASSERT_HAS("note schedules: schedule \"daily report\" is paused", visit(h)->text);
     ASSERT_HAS("`pgwork cron resume 'daily report'`", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_cron_drop(h, "daily report"), h);
 }
@@ -280,26 +281,27 @@ void test_jobs_that_nobody_claims(void)
     it_enqueue(h, "left", NULL);
     ASSERT_HAS("good queues: ", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '12 min'");
-    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 00:12:",
+    ASSERT_HAS("note ready jobs: queue \"left\": the oldest ready job has waited for 00:12:",
                visit(h)->text);
     ASSERT_HAS("nothing is leased: no worker claims from it | See that workers run, for a queue of "
                "this very name, and in their log that claims do not fail",
                visit(h)->text);
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '26 h'");
-    ASSERT_HAS("bad ready jobs: queue 'left': the oldest ready job has waited for 1 day 02:00:",
+    ASSERT_HAS("bad ready jobs: queue \"left\": the oldest ready job has waited for 1 day 02:00:",
                visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "left"), h);
     TEST_ASSERT_NULL(strstr(visit(h)->text, "ready jobs"));
-    ASSERT_HAS("note queues: queue 'left' is paused: nothing is claimed from it, its oldest ready "
-               "job has waited for 1 day 02:00:",
-               visit(h)->text);
+    ASSERT_HAS(
+        "note queues: queue \"left\" is paused: nothing is claimed from it, its oldest ready "
+        "job has waited for 1 day 02:00:",
+        visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "left"), h);
 
     /* somebody is at it: how long the others may have to wait is not for us to say */
     it_enqueue(h, "left", NULL);
     it_claim_one(h, "left");
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '2 h'");
-    ASSERT_HAS("note ready jobs: queue 'left': the oldest ready job has waited for 02:00:",
+    ASSERT_HAS("note ready jobs: queue \"left\": the oldest ready job has waited for 02:00:",
                visit(h)->text);
     ASSERT_HAS("1 is leased, so somebody has claimed from it | If all workers are busy",
                visit(h)->text);
@@ -322,9 +324,9 @@ void test_many_dead_letters_are_not_counted_to_the_end(void)
         "INSERT INTO pgwork.dead_job (id, created_at, died_at, queue, priority, attempt, kind)"
         " SELECT i, now(), now() - i * interval '1 s', q.id, 0, 1, ''"
         " FROM pgwork.queue q, generate_series(60, 1100) i WHERE q.name = 'many'");
-    ASSERT_HAS("dead letters in queue 'many': 1000 or more |", visit(h)->text);
+    ASSERT_HAS("dead letters in queue \"many\": 1000 or more |", visit(h)->text);
     pgtemp_exec("DELETE FROM pgwork.dead_job WHERE id > 500");
-    ASSERT_HAS("dead letters in queue 'many': 441, the last one died 00:01:0", visit(h)->text);
+    ASSERT_HAS("dead letters in queue \"many\": 441, the last one died 00:01:0", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "many", true), h);
 }
 
@@ -495,7 +497,7 @@ void test_a_replica_without_a_slot_holds_vacuum_back(void)
                                  "client_addr, '2'::xid AS backend_xmin",
                                  "replica");
 
-    ASSERT_HAS("2 replica 'stand''by' (10.0.0.7) holds rows of the last ", found);
+    ASSERT_HAS("2 replica \"stand'by\" (10.0.0.7) holds rows of the last ", found);
     ASSERT_HAS("hot_standby_feedback", found);
 }
 
@@ -551,9 +553,9 @@ static const char *ids_go_back(uint32_t transactions, uint32_t multixacts)
 void test_ids_that_run_out_are_told(void)
 {
     TEST_ASSERT_NULL(ids_go_back(999000000, 999000000));
-    ASSERT_HAS("1 transaction ids of database 'old' go back 10", ids_go_back(1001000000, 5));
-    ASSERT_HAS("2 transaction ids of database 'old' go back 16", ids_go_back(1601000000, 5));
-    ASSERT_HAS("1 multixact ids of database 'old' go back 10", ids_go_back(5, 1001000000));
+    ASSERT_HAS("1 transaction ids of database \"old\" go back 10", ids_go_back(1001000000, 5));
+    ASSERT_HAS("2 transaction ids of database \"old\" go back 16", ids_go_back(1601000000, 5));
+    ASSERT_HAS("1 multixact ids of database \"old\" go back 10", ids_go_back(5, 1001000000));
 }
 
 /* It takes gigabytes to fill it. */
@@ -639,7 +641,7 @@ void test_what_an_operator_may_not_look_at_is_bad(void)
                 "pgwork_operator; REVOKE SELECT ON pgwork.queues FROM pgwork_operator");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_barred", pgtemp_dsn());
     other = it_open_with(pairs);
-    ASSERT_HAS("bad queues: cannot be examined: permission denied", visit(other)->text);
+    ASSERT_HAS("bad reaper: cannot be examined: permission denied", visit(other)->text);
     pgw_close(other);
     pgtemp_exec("DROP ROLE pgw_it_barred; SELECT pgwork._grant()");
 }
@@ -713,7 +715,7 @@ static void await_wait(PGconn *conn)
 /* Any role that may connect can take them. */
 void test_who_holds_our_advisory_locks_from_outside_is_told(void)
 {
-    char dsn[1200], sql[200];
+    char dsn[1200], sql[300];
     PGconn *conn;
 
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_stranger; CREATE ROLE pgw_it_stranger LOGIN;"
@@ -726,14 +728,14 @@ void test_who_holds_our_advisory_locks_from_outside_is_told(void)
     PQclear(PQexec(conn, sql));
     snprintf(sql, sizeof(sql),
              "bad foreign locks: session %d of user pgw_it_stranger, which has no role of pgwork, "
-             "holds an advisory lock of queue 'ours' | ",
+             "holds an advisory lock of queue \"ours\" | ",
              PQbackendPID(conn));
     ASSERT_HAS(sql, visit(h)->text);
     ASSERT_HAS("REVOKE CONNECT ON DATABASE ", visit(h)->text);
     snprintf(sql, sizeof(sql), "SELECT pg_advisory_unlock_all(); SELECT pg_advisory_lock(%lld)",
              pgtemp_number("SELECT pgwork._turn_key('ours')"));
     PQclear(PQexec(conn, sql));
-    ASSERT_HAS("holds an advisory lock of semaphore 'ours' | ", visit(h)->text);
+    ASSERT_HAS("holds an advisory lock of semaphore \"ours\" | ", visit(h)->text);
     PQclear(PQexec(conn, "SELECT pg_advisory_unlock_all()"));
     pgtemp_exec("SELECT pgwork.lock_acquire('ours')");
     snprintf(sql, sizeof(sql), "SELECT pg_advisory_lock_shared(%lld)",
@@ -741,7 +743,19 @@ void test_who_holds_our_advisory_locks_from_outside_is_told(void)
     pgtemp_exec("SELECT pgwork.lock_release('ours')");
     PQclear(PQexec(conn, sql));
     ASSERT_HAS("note foreign locks: ", visit(h)->text);
-    ASSERT_HAS("holds an advisory lock of lock 'ours' | ", visit(h)->text);
+    ASSERT_HAS("holds an advisory lock of lock \"ours\" | ", visit(h)->text);
+    /* a name that nobody has acquired yet is known by who stands in line for it */
+    snprintf(sql, sizeof(sql), "SELECT pg_advisory_unlock_all(); SELECT pg_advisory_lock(%lld)",
+             pgtemp_number("SELECT pgwork.lock_key('new')"));
+    PQclear(PQexec(conn, sql));
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "foreign locks"));
+    pgtemp_exec("SELECT pgwork.lock_queue('new', false, false, 1, 0, false, false)");
+    snprintf(sql, sizeof(sql),
+             "note foreign locks: session %d of user pgw_it_stranger, which has no role of pgwork, "
+             "holds an advisory lock of lock with the key %lld, whose name was never acquired | ",
+             PQbackendPID(conn), pgtemp_number("SELECT pgwork.lock_key('new')"));
+    ASSERT_HAS(sql, visit(h)->text);
+    pgtemp_exec("SELECT pgwork.lock_forget('new')");
     end(conn);
     TEST_ASSERT_NULL(strstr(visit(h)->text, "foreign locks"));
     pgtemp_exec("SELECT pgwork.queue_drop('ours'); SELECT pgwork.sema_drop('ours');"
@@ -789,7 +803,7 @@ void test_a_prepared_transaction_that_has_locked_a_table_is_found(void)
              "advice) WHERE finding LIKE 'prepared%%'",
              (int)(at - text), text, at + strlen("'5 s'"));
     at = pgtemp_value(sql);
-    ASSERT_HAS("prepared transaction 'it''s left' of ", at);
+    ASSERT_HAS("prepared transaction \"it's left\" of ", at);
     ASSERT_HAS(" has locked leased_table for 00:00:0", at);
     ASSERT_HAS("ROLLBACK PREPARED 'it''s left', in database ", at);
     end(waits);

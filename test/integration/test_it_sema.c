@@ -216,7 +216,8 @@ void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
         r = PQgetResult(late);
         if (strcmp(PQresultErrorField(r, PG_DIAG_SQLSTATE), "PW006") != 0) { /* we were in time */
             TEST_ASSERT_EQUAL_STRING("PW003", PQresultErrorField(r, PG_DIAG_SQLSTATE));
-            TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r), "semaphore 'doomed' was dropped"));
+            TEST_ASSERT_NOT_NULL(
+                strstr(PQresultErrorMessage(r), "semaphore \"doomed\" was dropped"));
             i++;
         }
         PQclear(r);
@@ -1443,7 +1444,8 @@ void test_who_goes_to_the_end_may_be_silent_as_before(void)
 
 static long long blocked(void)
 {
-    return pgtemp_number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
+    return pgtemp_number(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
 }
 
 /* A call that looks at the queue, is held up, and finds somebody at its head then. Found by
@@ -1459,7 +1461,8 @@ void test_a_call_that_is_held_up_does_not_pass_the_head_of_the_queue(void)
     PQclear(PQexec(gate, "SELECT pg_advisory_lock(pgwork._lock('sema.past', id)) FROM "
                          "pgwork.semaphore WHERE name = 'held up'"));
     TEST_ASSERT_EQUAL_INT(1, PQsendQuery(late, "SELECT token FROM pgwork.sema_acquire('held up')"));
-    while (blocked() == 0) {}
+    while (blocked() == 0) {
+    }
     r = PQexec(head, "SELECT FROM pgwork.sema_wait('held up', 1, 60000, NULL, false, 0, false)");
     TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(r));
     PQclear(r);

@@ -513,7 +513,7 @@ void test_one_bad_element_refuses_all(void)
         {"kind|255 bytes|It is number 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
         {"max_attempts|1001|1 .. 1000|number 2 ", "max_attempts => '{1,1001}'"},
         {"lease_ms|99|100 .. 86400000|number 2 ", "leases_ms => '{100,99}'"},
-        {"tags|no array|{a,b}", "tags => '{x}'"},
+        {"tags|not an array|{a,b}", "tags => '{x}'"},
         {"tags|33|up to 32|number 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
@@ -690,11 +690,11 @@ void test_no_more_queues_are_made_than_the_setting_allows(void)
 {
     kit_do(a, "SELECT pgwork.setting('max_queues', '2'); SELECT pgwork.queue_create('q'); SELECT "
               "pgwork.enqueue('r')");
-    kit_refused(a, "PW002", "queue 'one' is one too many|at most 2",
+    kit_refused(a, "PW002", "queue \"one\" is one too many|at most 2",
                 "SELECT pgwork.queue_create('one')");
-    kit_refused(a, "PW002", "queue 'one' is one too many|at most 2",
+    kit_refused(a, "PW002", "queue \"one\" is one too many|at most 2",
                 "SELECT pgwork.enqueue('one')");
-    kit_refused(a, "PW002", "queue 'one' is one too many",
+    kit_refused(a, "PW002", "queue \"one\" is one too many",
                 "SELECT count(*) FROM pgwork.enqueue_many('one', '{1}')");
     kit_do(a, "SELECT pgwork.queue_create('q', 5000); SELECT pgwork.enqueue('r')");
     kit_do(a, "SELECT pgwork.queue_drop('q'); SELECT pgwork.enqueue('one')");
@@ -826,9 +826,9 @@ void test_arrays_of_other_shapes_are_refused(void)
 void test_unknown_and_draining_queues(void)
 {
     kit_do(a, "SELECT pgwork.setting('implicit_queues', 'off')");
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.enqueue('q')");
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.enqueue_many('q', '{1}')");
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.cancel('q', '{1}')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.enqueue('q')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.enqueue_many('q', '{1}')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.cancel('q', '{1}')");
     kit_do(a, "SELECT pgwork.queue_create('q')");
     kit_put(a, "q");
     kit_do(a, "SELECT pgwork.queue_drain('q')");

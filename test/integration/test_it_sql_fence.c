@@ -281,7 +281,7 @@ void test_lists_of_unequal_length_and_nulls_do_nothing(void)
                verbs[i].more);
         kit_do(a, "SELECT pgwork.%s('q', '{%lld}', '{NULL}'%s)", verbs[i].name, job.id,
                verbs[i].more);
-        kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.%s('none', '{1}', '{%s}'%s)",
+        kit_refused(a, "PW003", "no queue \"none\"", "SELECT pgwork.%s('none', '{1}', '{%s}'%s)",
                     verbs[i].name, job.token, verbs[i].more);
     }
     for (int i = 0; i < VERBS; i++)
@@ -510,6 +510,17 @@ void test_a_retry_waits_for_its_backoff(void)
     take("q", &job);
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'x', 7000"));
     TEST_ASSERT_EQUAL_STRING("0 0 0 1 0", kit_places(a, "q")); /* its tenth */
+}
+
+/* As the docs say, and so that the library takes it: in bytes, and no letter is cut. */
+void test_an_error_is_kept_up_to_8000_bytes(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'x' || repeat('é', 5000), 0"));
+    TEST_ASSERT_EQUAL_STRING("7999 t",
+                             kit_text(a, "SELECT octet_length(error) || ' ' || "
+                                         "(error ~ '^xé+$')::text::char FROM pgwork.job"));
 }
 
 /* -- cancel -------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ void test_reap_goes_in_batches(void)
     TEST_ASSERT_EQUAL_STRING("5", maintain("reaped", "reaped > 0"));
     TEST_ASSERT_EQUAL_STRING("25 0 0 0 0", kit_places(a, "q"));
     kit_refused(a, "PW001", "batch|0|1 .. 100000", "SELECT pgwork.reap(batch => 0)");
-    kit_refused(a, "PW003", "no queue 'none'", "SELECT pgwork.reap('none')");
+    kit_refused(a, "PW003", "no queue \"none\"", "SELECT pgwork.reap('none')");
 }
 
 /* Some of these cannot be stored again: the key of a job in jobs[] from 1 on. */
@@ -112,10 +112,11 @@ void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
     kit_expire(a, "q");
     kit_expire(a, "r");
     refuse("23514", 1, 4);
-    snprintf(expected, sizeof(expected),
-             "%d job %lld of queue 'q': not this one (SQLSTATE 23514); job %lld of queue 'q': not "
-             "this one (SQLSTATE 23514)",
-             n + 1, jobs[0].id, jobs[3].id);
+    snprintf(
+        expected, sizeof(expected),
+        "%d job %lld of queue \"q\": not this one (SQLSTATE 23514); job %lld of queue \"q\": not "
+        "this one (SQLSTATE 23514)",
+        n + 1, jobs[0].id, jobs[3].id);
     TEST_ASSERT_EQUAL_STRING(expected, maintain("reaped || ' ' || stuck", "reaped > 0"));
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT leased FROM pgwork.depth('q')"));
     TEST_ASSERT_EQUAL_STRING(
@@ -516,6 +517,57 @@ void test_upkeep_and_claims_wait_for_no_producer(void)
     TEST_ASSERT_EQUAL_STRING("4 0 0 0 0", kit_places(a, "q"));
 }
 
+/* -- thousands of queues ------------------------------------------------------------------------
+ */
+
+/* How many index scans of a table a call takes. */
+static long long scans(const char *table, const char *call)
+{
+    static const char *const sql =
+        "SELECT idx_scan FROM pg_stat_xact_all_tables WHERE relid = 'pgwork.%s'::regclass";
+    long long before, after;
+
+    kit_do(a, "BEGIN");
+    before = kit_number(a, sql, table);
+    kit_do(a, "SELECT count(*) FROM %s", call);
+    after = kit_number(a, sql, table);
+    kit_do(a, "COMMIT");
+    return after - before;
+}
+
+/* One look each, wherever all are gone through; where it can be done without, none. */
+void test_an_empty_queue_costs_one_look(void)
+{
+    enum { QUEUES = 1100, USED = 100 };
+    static const char *const calls[] = {"pgwork.reap()", "pgwork.queue_list(at_most => 1000)",
+                                        "pgwork.job_list(at_most => 5)"};
+
+    kit_do(a, "SELECT pgwork.queue_create('q' || g) FROM generate_series(1, %d) g", QUEUES);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        TEST_ASSERT_LESS_THAN_INT64_MESSAGE(QUEUES + USED, scans("live_job", calls[i]), calls[i]);
+    TEST_ASSERT_LESS_THAN_INT64(USED, scans("operation", "pgwork.prune()"));
+    TEST_ASSERT_LESS_THAN_INT64(USED, scans("unique_key", "pgwork.prune()"));
+    TEST_ASSERT_LESS_THAN_INT64(USED, scans("live_job", "pgwork.prune()"));
+}
+
+/* Nor is one of them forgotten. */
+void test_a_lease_is_reaped_among_thousands_of_queues(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('q' || g) FROM generate_series(1, 1100) g");
+    for (int i = 0; i < 2; i++) {
+        kit_put(a, "q1000");
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q1000", 1, jobs));
+        kit_expire(a, "q1000");
+        kit_do(a, "SELECT pgwork.reap()");
+        TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q1000"));
+        TEST_ASSERT_EQUAL_STRING("q1000", kit_text(a, "SELECT string_agg(queue, ' ') FROM "
+                                                      "pgwork.queue_list() WHERE ready > 0"));
+        TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.job_list()"));
+        kit_do(a, "SELECT pgwork.queue_purge('q1000')");
+        for (int tick = 0; tick < 3; tick++) kit_do(a, "SELECT pgwork.maintain()"); /* marks */
+    }
+}
+
 /* -- while vacuum is held back ------------------------------------------------------------------
  */
 
@@ -884,9 +936,9 @@ void test_drop_refuses_while_there_are_jobs(void)
     kit_refused(a, "PW006", "'q'|still has jobs", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_STRING("1 1 0 0 0", kit_places(a, "q"));
     kit_do(a, "SELECT pgwork.queue_drop('q', true)");
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.complete('q', '{%lld}', '{%s}')", job.id,
-                job.token);
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.queue_drop('q')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
+                job.id, job.token);
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.live_job"));
     fill("q", 1); /* a new queue of the name has nothing of the old one */
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
@@ -971,7 +1023,7 @@ void test_prune_leaves_a_queue_alone_that_is_just_being_made(void)
 
 void test_depth_counts_up_to_what_is_asked(void)
 {
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q')");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.depth('q')");
     fill("q", 30);
     kit_claim(a, "q", 10, jobs);
     kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 1000) FROM generate_series(1, 7)");
@@ -991,21 +1043,26 @@ void test_depth_counts_up_to_what_is_asked(void)
                  "SELECT concat_ws(' ', queue, ready, leased, delayed) FROM pgwork.queue_stats"));
 }
 
-/* The first is counted, and waits for the lock; the other one is gone when its turn comes. */
+/* The first is counted, and waits to be told the time; the other one is gone when its turn comes.
+ */
 void test_who_counts_all_passes_over_a_queue_that_is_dropped_meanwhile(void)
 {
     PGconn *b = kit_open(), *watch = kit_open();
 
-    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.queue_create('z')");
-    kit_do(a, "BEGIN");
-    kit_do(a, "LOCK TABLE pgwork.dead_job");
+    fill("q", 1);
+    fill("z", 1);
+    kit_do(a, "SELECT pg_advisory_lock(1)");
+    kit_do(b, "CREATE OR REPLACE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE plpgsql AS "
+              "'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN clock_timestamp(); END'");
     kit_send(b, "SELECT count(*) FROM pgwork.queue_stats");
     kit_blocked(b, watch);
-    kit_do(a, "SELECT pgwork.queue_drop(name) FROM pgwork.queues");
-    kit_do(a, "COMMIT");
+    kit_do(a, "SELECT pgwork.queue_drop(name, true) FROM pgwork.queues");
+    kit_do(a, "SELECT pg_advisory_unlock(1)");
     TEST_ASSERT_EQUAL_STRING("1", kit_answer(b));
+    kit_do(b, "CREATE OR REPLACE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE sql "
+              "RETURN clock_timestamp()");
     TEST_ASSERT_NULL(kit_text(a, "SELECT ready FROM pgwork.depth('q', missing_ok => true)"));
-    kit_refused(a, "PW003", "no queue 'q'", "SELECT pgwork.depth('q', NULL, NULL)");
+    kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.depth('q', NULL, NULL)");
 }
 
 /* Who waited on purpose has not waited for a worker. */
@@ -1069,8 +1126,8 @@ void test_queues_are_made_and_set_within_their_limits(void)
     TEST_ASSERT_EQUAL_STRING("100 4 1000 f",
                              kit_text(a, "SELECT concat_ws(' ', lease_ms, max_attempts, "
                                          "backoff_ms, notify) FROM pgwork.queue_stats"));
-    kit_refused(a, "PW003", "no queue 'p'", "SELECT pgwork.queue_set('p', lease_ms => 100)");
-    kit_refused(a, "PW003", "no queue 'p'", "SELECT pgwork.queue_pause('p')");
+    kit_refused(a, "PW003", "no queue \"p\"", "SELECT pgwork.queue_set('p', lease_ms => 100)");
+    kit_refused(a, "PW003", "no queue \"p\"", "SELECT pgwork.queue_pause('p')");
     kit_refused(a, "PW001", "queue", "SELECT pgwork.queue_create('')");
 }
 

@@ -334,7 +334,7 @@ static void hear_absent(void *arg, pgw_log_level level, const char *component, c
     char expected[100];
 
     (void)arg;
-    snprintf(expected, sizeof(expected), "there is no queue '%s' yet", queue);
+    snprintf(expected, sizeof(expected), "there is no queue \"%s\" yet", queue);
     if (level == PGW_LOG_WARN && strcmp(component, "worker") == 0 &&
         strstr(message, expected) != NULL)
         atomic_fetch_add(&seen, 1);

@@ -76,8 +76,8 @@ source ~ /\.h$/ {
 
 # -- Markdown --
 
-source ~ /\.md$/ && /^```c$/ { begin(); first++; fenced = 1; next }
-source ~ /\.md$/ && fenced && /^```$/ {
+source ~ /\.md$/ && /^ *```c( [a-z_]*[.]c)?$/ { begin(); first++; fenced = 1; next }
+source ~ /\.md$/ && fenced && /^ *```$/ {
     if (text ~ /#include/) {
         file = sprintf("%s/%03d.c", out, ++count)
         printf "#line %d \"%s\"\n%s", first, source, text > file

@@ -200,7 +200,7 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.run_at_us` is -5", job.run_at_us = -5);
     REFUSED(PGW_EINVAL, "`job.delay_ms` is -5", job.delay_ms = -5);
     REFUSED(PGW_EINVAL, "`job.delay_ms` is 9223372036854775807", job.delay_ms = INT64_MAX);
-    REFUSED(PGW_EINVAL, "`job.delay_ms` stands beside run_at_us", job.delay_ms = 1;
+    REFUSED(PGW_EINVAL, "`job.delay_ms` is set together with run_at_us", job.delay_ms = 1;
             job.run_at_us = 1);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is 1001", job.max_attempts = 1001);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is -1", job.max_attempts = -1);

@@ -78,12 +78,12 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, NULL, "@daily", NULL, NULL));
     REFUSED(pgw_cron_create(FAKE_H, "s", NULL, NULL, NULL));
     REFUSED(pgw_cron_create(FAKE_H, "s", "0 0 30 2 *", NULL, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument expression is '0 0 30 2 *': at 5 (day of month) stands "
-                             "\"30\", expected a day that one of these months has",
+    TEST_ASSERT_EQUAL_STRING("argument expression is \"0 0 30 2 *\": day of month field, "
+                             "column 5: expected a day that one of these months has, got \"30\"",
                              fake.message);
     REFUSED(pgw_cron_create(FAKE_H, "s", "* * * * \xff", NULL, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument expression is wrong: at 9 (weekday) stands a character "
-                             "beyond ASCII, expected * or 0 .. 7 or sun .. sat",
+    TEST_ASSERT_EQUAL_STRING("argument expression is wrong: weekday field, column 9: expected "
+                             "* or 0..7 or sun..sat, got a character beyond ASCII",
                              fake.message);
     o.misfire = (pgw_misfire)3;
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));

@@ -21,11 +21,13 @@ static void parse(const char *text)
 static void refused(const char *text, const char *words)
 {
     static const pgw__cronexpr empty;
+    const char *column = strstr(words, "column ");
     int at = 0;
 
     TEST_ASSERT_FALSE_MESSAGE(pgw__cronexpr_parse(&e, text, &fault), text);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(words, fault.text, text);
-    TEST_ASSERT_EQUAL_INT(1, sscanf(words, "at %d", &at));
+    TEST_ASSERT_NOT_NULL(column);
+    TEST_ASSERT_EQUAL_INT(1, sscanf(column, "column %d", &at));
     TEST_ASSERT_EQUAL_INT(at, fault.at);
     TEST_ASSERT_EQUAL_MEMORY(&empty, &e, sizeof(e));
 }
@@ -204,76 +206,83 @@ void test_blanks_around_and_between(void)
 
 void test_a_value_out_of_its_range(void)
 {
-    refused("60 * * * *", "at 1 (minute) stands \"60\", expected * or 0 .. 59");
-    refused("* 24 * * *", "at 3 (hour) stands \"24\", expected * or 0 .. 23");
-    refused("* * 0 * *", "at 5 (day of month) stands \"0\", expected * or 1 .. 31");
-    refused("* * 32 * *", "at 5 (day of month) stands \"32\", expected * or 1 .. 31");
-    refused("* * * 13 *", "at 7 (month) stands \"13\", expected * or 1 .. 12 or jan .. dec");
-    refused("* * * 0 *", "at 7 (month) stands \"0\", expected * or 1 .. 12 or jan .. dec");
-    refused("* * * * 8", "at 9 (weekday) stands \"8\", expected * or 0 .. 7 or sun .. sat");
-    refused("60 * * * * *", "at 1 (second) stands \"60\", expected * or 0 .. 59");
-    refused("0000000005 * * * *", "at 1 (minute) stands \"0000000005\", expected * or 0 .. 59");
+    refused("60 * * * *", "minute field, column 1: expected * or 0..59, got \"60\"");
+    refused("* 24 * * *", "hour field, column 3: expected * or 0..23, got \"24\"");
+    refused("* * 0 * *", "day of month field, column 5: expected * or 1..31, got \"0\"");
+    refused("* * 32 * *", "day of month field, column 5: expected * or 1..31, got \"32\"");
+    refused("* * * 13 *", "month field, column 7: expected * or 1..12 or jan..dec, got \"13\"");
+    refused("* * * 0 *", "month field, column 7: expected * or 1..12 or jan..dec, got \"0\"");
+    refused("* * * * 8", "weekday field, column 9: expected * or 0..7 or sun..sat, got \"8\"");
+    refused("60 * * * * *", "second field, column 1: expected * or 0..59, got \"60\"");
+    refused("0000000005 * * * *",
+            "minute field, column 1: expected * or 0..59, got \"0000000005\"");
     refused("99999999999999999999999 * * * *",
-            "at 1 (minute) stands \"99999999999999999999\", expected * or 0 .. 59");
-    refused("1-60 * * * *", "at 3 (minute) stands \"60\", expected 0 .. 59");
+            "minute field, column 1: expected * or 0..59, got \"99999999999999999999\"");
+    refused("1-60 * * * *", "minute field, column 3: expected 0..59, got \"60\"");
 }
 
 void test_what_is_no_value(void)
 {
-    refused("? * * * *", "at 1 (minute) stands \"?\", expected * or 0 .. 59");
-    refused("-5 * * * *", "at 1 (minute) stands \"-\", expected * or 0 .. 59");
+    refused("? * * * *", "minute field, column 1: expected * or 0..59, got \"?\"");
+    refused("-5 * * * *", "minute field, column 1: expected * or 0..59, got \"-\"");
     refused("* * * monday *",
-            "at 7 (month) stands \"monday\", expected * or 1 .. 12 or jan .. dec");
-    refused("* * * * Mond", "at 9 (weekday) stands \"Mond\", expected * or 0 .. 7 or sun .. sat");
-    refused("* * * * L", "at 9 (weekday) stands \"L\", expected * or 0 .. 7 or sun .. sat");
-    refused("* L * * *", "at 3 (hour) stands \"L\", expected * or 0 .. 23");
-    refused("* * 32W * *", "at 5 (day of month) stands \"32W\", expected * or 1 .. 31");
-    refused("* * 1#2 * *", "at 6 (day of month) stands \"#\", expected , or the field's end");
-    refused("* * * * fri#6", "at 13 (weekday) stands \"6\", expected 1 .. 5");
-    refused("* * * * fri#", "at 13 (weekday) stands the end, expected 1 .. 5");
-    refused("* * L-3 * *", "at 6 (day of month) stands \"-\", expected , or the field's end");
-    refused("1,,2 * * * *", "at 3 (minute) stands \",\", expected * or 0 .. 59");
-    refused("1, * * * *", "at 3 (minute) stands \" \", expected * or 0 .. 59");
-    refused("* * * * 1,", "at 11 (weekday) stands the end, expected * or 0 .. 7 or sun .. sat");
-    refused("5- * * * *", "at 3 (minute) stands \" \", expected 0 .. 59");
-    refused("* * * * mon-", "at 13 (weekday) stands the end, expected 0 .. 7 or sun .. sat");
+            "month field, column 7: expected * or 1..12 or jan..dec, got \"monday\"");
+    refused("* * * * Mond",
+            "weekday field, column 9: expected * or 0..7 or sun..sat, got \"Mond\"");
+    refused("* * * * L", "weekday field, column 9: expected * or 0..7 or sun..sat, got \"L\"");
+    refused("* L * * *", "hour field, column 3: expected * or 0..23, got \"L\"");
+    refused("* * 32W * *", "day of month field, column 5: expected * or 1..31, got \"32W\"");
+    refused("* * 1#2 * *",
+            "day of month field, column 6: expected , or the field's end, got \"#\"");
+    refused("* * * * fri#6", "weekday field, column 13: expected 1..5, got \"6\"");
+    refused("* * * * fri#", "weekday field ends at column 13: expected 1..5");
+    refused("* * L-3 * *",
+            "day of month field, column 6: expected , or the field's end, got \"-\"");
+    refused("1,,2 * * * *", "minute field, column 3: expected * or 0..59, got \",\"");
+    refused("1, * * * *", "minute field, column 3: expected * or 0..59, got \" \"");
+    refused("* * * * 1,", "weekday field ends at column 11: expected * or 0..7 or sun..sat");
+    refused("5- * * * *", "minute field, column 3: expected 0..59, got \" \"");
+    refused("* * * * mon-", "weekday field ends at column 13: expected 0..7 or sun..sat");
     refused("\xc3\xa9 * * * *",
-            "at 1 (minute) stands a character beyond ASCII, expected * or 0 .. 59");
-    refused("\n * * * *", "at 1 (minute) stands a control character, expected * or 0 .. 59");
+            "minute field, column 1: expected * or 0..59, got a character beyond ASCII");
+    refused("\n * * * *", "minute field, column 1: expected * or 0..59, got a control character");
     refused("* * * * *\n",
-            "at 10 (weekday) stands a control character, expected , or the field's end");
+            "weekday field, column 10: expected , or the field's end, got a control character");
 }
 
 void test_ranges_and_steps_that_make_no_sense(void)
 {
-    refused("*/0 * * * *", "at 3 (minute) stands \"0\", expected a step of 1 .. 59");
-    refused("*/60 * * * *", "at 3 (minute) stands \"60\", expected a step of 1 .. 59");
-    refused("*/x * * * *", "at 3 (minute) stands \"x\", expected a step of 1 .. 59");
-    refused("* 1-5/ * * *", "at 7 (hour) stands \" \", expected a step of 1 .. 23");
-    refused("5/0 * * * *", "at 3 (minute) stands \"0\", expected a step of 1 .. 59");
-    refused("*5 * * * *", "at 2 (minute) stands \"5\", expected , or the field's end");
-    refused("1-2-3 * * * *", "at 4 (minute) stands \"-\", expected , or the field's end");
-    refused("*/2/2 * * * *", "at 4 (minute) stands \"/\", expected , or the field's end");
-    refused("5W * * * *", "at 1 (minute) stands \"5W\", expected * or 0 .. 59");
+    refused("*/0 * * * *", "minute field, column 3: expected a step of 1..59, got \"0\"");
+    refused("*/60 * * * *", "minute field, column 3: expected a step of 1..59, got \"60\"");
+    refused("*/x * * * *", "minute field, column 3: expected a step of 1..59, got \"x\"");
+    refused("* 1-5/ * * *", "hour field, column 7: expected a step of 1..23, got \" \"");
+    refused("5/0 * * * *", "minute field, column 3: expected a step of 1..59, got \"0\"");
+    refused("*5 * * * *", "minute field, column 2: expected , or the field's end, got \"5\"");
+    refused("1-2-3 * * * *", "minute field, column 4: expected , or the field's end, got \"-\"");
+    refused("*/2/2 * * * *", "minute field, column 4: expected , or the field's end, got \"/\"");
+    refused("5W * * * *", "minute field, column 1: expected * or 0..59, got \"5W\"");
 }
 
 void test_the_number_of_fields(void)
 {
-    refused("", "at 1 stands the end, expected 5 or 6 fields, not 0");
-    refused("  ", "at 3 stands the end, expected 5 or 6 fields, not 0");
-    refused("* * * *", "at 8 stands the end, expected 5 or 6 fields, not 4");
-    refused("* * * * * * 2026", "at 13 stands \"2026\", expected the end: 5 or 6 fields, not 7");
-    refused("* * * * * * * *", "at 13 stands \"*\", expected the end: 5 or 6 fields, not 8");
+    refused("", "cron expression ends at column 1: expected 5 or 6 fields, got 0");
+    refused("  ", "cron expression ends at column 3: expected 5 or 6 fields, got 0");
+    refused("* * * *", "cron expression ends at column 8: expected 5 or 6 fields, got 4");
+    refused("* * * * * * 2026", "column 13: expected the end: 5 or 6 fields, got 7, got \"2026\"");
+    refused("* * * * * * * *", "column 13: expected the end: 5 or 6 fields, got 8, got \"*\"");
 }
 
 void test_days_that_never_come(void)
 {
-    refused("0 0 30 2 *",
-            "at 5 (day of month) stands \"30\", expected a day that one of these months has");
-    refused("0 0 0 31 4,6,9,11,2 *",
-            "at 7 (day of month) stands \"31\", expected a day that one of these months has");
-    refused("0 0 30,31 feb */2",
-            "at 5 (day of month) stands \"30\", expected a day that one of these months has");
+    refused(
+        "0 0 30 2 *",
+        "day of month field, column 5: expected a day that one of these months has, got \"30\"");
+    refused(
+        "0 0 0 31 4,6,9,11,2 *",
+        "day of month field, column 7: expected a day that one of these months has, got \"31\"");
+    refused(
+        "0 0 30,31 feb */2",
+        "day of month field, column 5: expected a day that one of these months has, got \"30\"");
     parse("0 0 29 2 *");
     parse("0 0 30 2,4 *");
     parse("0 0 31 1,2 *");
@@ -283,25 +292,28 @@ void test_days_that_never_come(void)
 
 void test_names_that_are_none(void)
 {
-    refused("@", "at 1 stands \"@\", expected @yearly @monthly @weekly @daily @hourly or @every");
-    refused("@reboot",
-            "at 1 stands \"@reboot\", expected @yearly @monthly @weekly @daily @hourly or @every");
-    refused("@dailyx",
-            "at 1 stands \"@dailyx\", expected @yearly @monthly @weekly @daily @hourly or @every");
-    refused("@daily 5", "at 8 stands \"5\", expected the end");
-    refused("@daily-", "at 7 stands \"-\", expected the end");
-    refused(" @every", "at 8 stands the end, expected a time such as 90s, 1h30m or 2d");
-    refused("@every 90", "at 8 stands \"90\", expected a time such as 90s, 1h30m or 2d");
-    refused("@every 1h30", "at 10 stands \"30\", expected a time such as 90s, 1h30m or 2d");
-    refused("@every 5y", "at 8 stands \"5y\", expected a time such as 90s, 1h30m or 2d");
-    refused("@every -5s", "at 8 stands \"-\", expected a time such as 90s, 1h30m or 2d");
+    refused("@", "column 1: expected @yearly @monthly @weekly @daily @hourly or @every, got \"@\"");
+    refused(
+        "@reboot",
+        "column 1: expected @yearly @monthly @weekly @daily @hourly or @every, got \"@reboot\"");
+    refused(
+        "@dailyx",
+        "column 1: expected @yearly @monthly @weekly @daily @hourly or @every, got \"@dailyx\"");
+    refused("@daily 5", "column 8: expected the end, got \"5\"");
+    refused("@daily-", "column 7: expected the end, got \"-\"");
+    refused(" @every",
+            "cron expression ends at column 8: expected a time such as 90s, 1h30m or 2d");
+    refused("@every 90", "column 8: expected a time such as 90s, 1h30m or 2d, got \"90\"");
+    refused("@every 1h30", "column 10: expected a time such as 90s, 1h30m or 2d, got \"30\"");
+    refused("@every 5y", "column 8: expected a time such as 90s, 1h30m or 2d, got \"5y\"");
+    refused("@every -5s", "column 8: expected a time such as 90s, 1h30m or 2d, got \"-\"");
     refused("@every 1234567890s",
-            "at 8 stands \"1234567890s\", expected a time such as 90s, 1h30m or 2d");
-    refused("@every 0s", "at 8 stands \"0s\", expected 1s .. 366d");
-    refused("@every 367d", "at 8 stands \"367d\", expected 1s .. 366d");
-    refused("@every 5s 5s", "at 11 stands \"5s\", expected the end");
+            "column 8: expected a time such as 90s, 1h30m or 2d, got \"1234567890s\"");
+    refused("@every 0s", "column 8: expected 1s..366d, got \"0s\"");
+    refused("@every 367d", "column 8: expected 1s..366d, got \"367d\"");
+    refused("@every 5s 5s", "column 11: expected the end, got \"5s\"");
     refused("0 0 * * @daily",
-            "at 9 (weekday) stands \"@daily\", expected * or 0 .. 7 or sun .. sat");
+            "weekday field, column 9: expected * or 0..7 or sun..sat, got \"@daily\"");
 }
 
 void test_255_bytes_are_the_limit(void)
@@ -314,8 +326,8 @@ void test_255_bytes_are_the_limit(void)
     parse(text);
     text[255] = ' ';
     text[256] = '\0';
-    refused(text, "at 256 stands \" \", expected the end: 255 bytes are the limit");
+    refused(text, "column 256: expected the end: 255 bytes are the limit, got \" \"");
     for (size_t i = 0; i < 256; i += 2) memcpy(text + i, "\xc3\xa9", 2);
-    refused(text, "at 128 stands a character beyond ASCII, expected the end: 255 bytes are the "
-                  "limit"); /* it begins within the limit, and ends beyond */
+    refused(text, "column 128: expected the end: 255 bytes are the limit, "
+                  "got a character beyond ASCII"); /* it begins within the limit, and ends beyond */
 }
