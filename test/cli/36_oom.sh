@@ -27,6 +27,7 @@ starve() {
     if [ -n "$count" ]; then after=$(sql "$count"); fi
     while [ "$i" -le "$n" ]; do
         before=$after code=0
+        # shellcheck disable=SC2034  # CMD names it
         if [ "$prepare" != : ]; then it=$(eval "$prepare" 2>/dev/null); fi
         if [ -n "$count" ] && [ "$prepare" != : ]; then before=$(sql "$count"); fi
         eval "LD_PRELOAD=\$tmp/oom.so OOM_AT=$i timeout -k 1 30 $*" >"$tmp/got" 2>"$tmp/why" </dev/null || code=$?
