@@ -533,9 +533,9 @@ void test_a_lost_slot_holds_nothing_back(void)
         "'lost'), ('new', NULL)) x (slot_name, wal_status)",
         "replication slot");
 
-    ASSERT_HAS("'one' (not in use) holds rows", found);
-    ASSERT_HAS("'new' (not in use) holds rows", found);
-    TEST_ASSERT_NULL_MESSAGE(strstr(found, "'two'"), found);
+    ASSERT_HAS("\"one\" (not in use) holds rows", found);
+    ASSERT_HAS("\"new\" (not in use) holds rows", found);
+    TEST_ASSERT_NULL_MESSAGE(strstr(found, "\"two\""), found);
 }
 
 /* Ids are counted in a circle; this server has used some thousands. */

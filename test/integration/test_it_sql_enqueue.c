@@ -443,7 +443,7 @@ void test_payloads_alone_come_in_order_whatever_they_are(void)
                          " WHERE id > (SELECT max(id) FROM m)) p"));
     kit_refused(a, "PW001", "key_scope|NULL",
                 "SELECT pgwork.enqueue_many('q', '{1}', key_scope => NULL)");
-    kit_refused(a, "PW001", "key_policy|'x'",
+    kit_refused(a, "PW001", "key_policy|\"x\"",
                 "SELECT pgwork.enqueue_many('q', '{1}', key_policy => 'x')");
     TEST_ASSERT_EQUAL_STRING("1004 0 0 0 0", kit_places(a, "q"));
     kit_do(a, "DROP TABLE m");
@@ -527,7 +527,7 @@ void test_one_bad_element_refuses_all(void)
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
-        {"key_scope|'never'|ready, unfinished or period", "keys => '{a}', key_scope => 'never'"},
+        {"key_scope|\"never\"|ready, unfinished or period", "keys => '{a}', key_scope => 'never'"},
         {"key_period_ms|NULL", "keys => '{a}', key_scope => 'period'"}};
 
     kit_do(a, "SELECT pgwork.queue_create('q')");
@@ -698,7 +698,7 @@ void test_no_more_queues_are_made_than_the_setting_allows(void)
                 "SELECT count(*) FROM pgwork.enqueue_many('one', '{1}')");
     kit_do(a, "SELECT pgwork.queue_create('q', 5000); SELECT pgwork.enqueue('r')");
     kit_do(a, "SELECT pgwork.queue_drop('q'); SELECT pgwork.enqueue('one')");
-    kit_refused(a, "PW001", "value|'many'", "SELECT pgwork.setting('max_queues', 'many')");
+    kit_refused(a, "PW001", "value|\"many\"", "SELECT pgwork.setting('max_queues', 'many')");
 }
 
 /* One element stands for all jobs, and is stored with each. */
@@ -832,8 +832,8 @@ void test_unknown_and_draining_queues(void)
     kit_do(a, "SELECT pgwork.queue_create('q')");
     kit_put(a, "q");
     kit_do(a, "SELECT pgwork.queue_drain('q')");
-    kit_refused(a, "PW004", "'q'|drained", "SELECT pgwork.enqueue('q')");
-    kit_refused(a, "PW004", "'q'|drained", "SELECT pgwork.enqueue_many('q', '{1}')");
+    kit_refused(a, "PW004", "\"q\"|drained", "SELECT pgwork.enqueue('q')");
+    kit_refused(a, "PW004", "\"q\"|drained", "SELECT pgwork.enqueue_many('q', '{1}')");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 5, jobs)); /* what is there is worked off */
     kit_do(a, "SELECT pgwork.queue_resume('q')");
     kit_put(a, "q");

@@ -297,10 +297,10 @@ void test_lists_of_unequal_length_and_nulls_do_nothing(void)
     }
     kit_refused(a, "PW001", "outputs", "SELECT pgwork.complete('q', '{%lld}', '{%s}', '{1,2}')",
                 job.id, job.token);
-    kit_refused(a, "PW001", "argument tokens|'2 tokens'",
+    kit_refused(a, "PW001", "argument tokens|\"2 tokens\"",
                 "SELECT pgwork.claim('{q}', 1, 'me', NULL, '{1,2,3}', '{%s,%s}')", job.token,
                 job.token);
-    kit_refused(a, "PW001", "argument tokens|'1 tokens'",
+    kit_refused(a, "PW001", "argument tokens|\"1 tokens\"",
                 "SELECT pgwork.claim('{q}', 1, 'me', NULL, NULL, '{%s}')", job.token);
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(a, "q"));
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &job, ""));

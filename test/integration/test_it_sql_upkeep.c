@@ -879,7 +879,7 @@ void test_purge_by_state_never_takes_running_jobs(void)
         kit_say(a, "complete", jobs + 2, "");
         kit_do(a, "SELECT pgwork.queue_purge('q', 'done')");
     }
-    kit_refused(a, "PW001", "state|'leased'|ready, delayed, dead, done or all",
+    kit_refused(a, "PW001", "state|\"leased\"|ready, delayed, dead, done or all",
                 "SELECT pgwork.queue_purge('q', 'leased')");
 }
 
@@ -914,8 +914,8 @@ void test_purge_by_batches(void)
     kit_do(a, "SELECT pgwork.queue_create('other')");
     fill("other", 1);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.queue_purge('other', batch => 3)"));
-    kit_refused(a, "PW001", "batch|'0'|1 and up", "SELECT pgwork.queue_purge('q', batch => 0)");
-    kit_refused(a, "PW001", "older_than_ms|'-1'",
+    kit_refused(a, "PW001", "batch|\"0\"|1 and up", "SELECT pgwork.queue_purge('q', batch => 0)");
+    kit_refused(a, "PW001", "older_than_ms|\"-1\"",
                 "SELECT pgwork.queue_purge('q', older_than_ms => -1)");
     for (int i = 0; i < 2; i++) kit_put(a, "q");
     kit_do(a, "SELECT pgwork.enqueue('q', delay_ms => 60000)");
@@ -926,14 +926,14 @@ void test_purge_by_batches(void)
     spoil("q", 3);
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q', 0, 2)"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q', batch => 2)"));
-    kit_refused(a, "PW001", "batch|'-1'|1 and up", "SELECT pgwork.dead_purge('q', batch => -1)");
+    kit_refused(a, "PW001", "batch|\"-1\"|1 and up", "SELECT pgwork.dead_purge('q', batch => -1)");
 }
 
 void test_drop_refuses_while_there_are_jobs(void)
 {
     fill("q", 2);
     kit_claim(a, "q", 1, &job);
-    kit_refused(a, "PW006", "'q'|still has jobs", "SELECT pgwork.queue_drop('q')");
+    kit_refused(a, "PW006", "\"q\"|still has jobs", "SELECT pgwork.queue_drop('q')");
     TEST_ASSERT_EQUAL_STRING("1 1 0 0 0", kit_places(a, "q"));
     kit_do(a, "SELECT pgwork.queue_drop('q', true)");
     kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.complete('q', '{%lld}', '{%s}')",
@@ -1136,13 +1136,13 @@ void test_settings_are_read_set_and_checked(void)
     TEST_ASSERT_EQUAL_STRING("on", kit_text(a, "SELECT pgwork.setting('implicit_queues')"));
     TEST_ASSERT_EQUAL_STRING("off", kit_text(a, "SELECT pgwork.setting('implicit_queues', 'off')"));
     TEST_ASSERT_EQUAL_STRING("off", kit_text(b, "SELECT pgwork.setting('implicit_queues')"));
-    kit_refused(a, "PW001", "value|'maybe'|on or off",
+    kit_refused(a, "PW001", "value|\"maybe\"|on or off",
                 "SELECT pgwork.setting('implicit_queues', 'maybe')");
     kit_refused(a, "PW001",
-                "name|'x'|implicit_queues, low_water_marks, max_queues, op_retention_ms",
+                "name|\"x\"|implicit_queues, low_water_marks, max_queues, op_retention_ms",
                 "SELECT pgwork.setting('x')");
     kit_refused(a, "PW001", "name|NULL", "SELECT pgwork.setting(NULL)");
-    kit_refused(a, "PW001", "value|'-1'", "SELECT pgwork.setting('op_retention_ms', '-1')");
+    kit_refused(a, "PW001", "value|\"-1\"", "SELECT pgwork.setting('op_retention_ms', '-1')");
     kit_refused(a, "PW001", "value|999999999999999",
                 "SELECT pgwork.setting('op_retention_ms', '999999999999999')");
     kit_do(a, "SELECT pgwork.setting('op_retention_ms', '3153600000000'),"
@@ -1161,7 +1161,7 @@ void test_heartbeats_and_their_limits(void)
               "'one')");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.beats WHERE at > "
                                              "clock_timestamp()"));
-    kit_refused(a, "PW001", "role|''", "SELECT pgwork.beat('', 'one')");
+    kit_refused(a, "PW001", "role|\"\"", "SELECT pgwork.beat('', 'one')");
     kit_refused(a, "PW001", "name|NULL", "SELECT pgwork.beat('reaper', NULL)");
 }
 
@@ -1173,7 +1173,7 @@ void test_claims_refuse_what_is_out_of_range(void)
         {"n|NULL", "'{q}', NULL, 'w'"},
         {"n|-2147483648", "'{q}', -2147483648, 'w'"},
         {"holder|NULL", "'{q}', 1, NULL"},
-        {"holder|''|1 to 255 bytes", "'{q}', 1, ''"},
+        {"holder|\"\"|1 to 255 bytes", "'{q}', 1, ''"},
         {"holder|255", "'{q}', 1, repeat('h', 256)"},
         {"holder|control characters", "'{q}', 1, E'h\\n'"},
         {"lease_ms|99", "'{q}', 1, 'w', 99"},
